@@ -1,0 +1,31 @@
+# Two commands. Both first set up .venv from requirements.lock, once.
+#   make reproduce              every figure, table and the audit at smoke scale (SCALE=mini for real data)
+#   make test                   style, types, tests
+
+PYTHON ?= python3
+SCALE ?= smoke
+BIN := .venv/bin
+
+.PHONY: reproduce test
+
+reproduce: .venv/installed
+	@$(BIN)/snakemake --profile workflow/profiles/local --config scale=$(SCALE)
+	@printf '\nLook at:\n'
+	@ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf
+
+test: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+# uv where it is installed; otherwise pip brings it into .venv.
+.venv/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@if uv --version >/dev/null 2>&1; then \
+		uv venv --quiet --allow-existing --python $(PYTHON) .venv; \
+	else \
+		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; \
+	fi
+	@PATH="$(BIN):$$PATH" uv pip install --compile-bytecode --python $(BIN)/python -r requirements.lock -e .
+	@touch $@

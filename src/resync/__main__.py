@@ -1,0 +1,7 @@
+"""`python -m resync` is the command `resync`."""
+
+import sys
+
+from resync.cli import main
+
+sys.exit(main())

@@ -1,0 +1,250 @@
+"""The audit: every published value beside what the results on disk say, and whether runs did as planned."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from resync.audit import page, verdicts
+from resync.audit.rows import (
+    PUBLISHED,
+    ROUNDS,
+    Ours,
+    Reference,
+    Row,
+    ours_of,
+    provenance,
+    reference_of,
+    sentence,
+    verdict_fields,
+)
+from resync.audit.verdicts import FAILURES, Target, Verdict
+from resync.collect import CollectError, RunResult, RunState, state_of
+from resync.config import Run, Suite
+from resync.config.paper import PublishedValue
+from resync.evidence import Evidence, number
+from resync.files import write_text
+from resync.plan import Cost
+
+Planned = Callable[[Run], Cost]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a published metric is compared; `better` is 1 where more is better, -1 where less is."""
+
+    better: int
+    default: float | None = None
+    hardware_bound: bool = False
+
+
+METRICS = {
+    "val_top1": Metric(better=1, default=0.3),  # in points; seeds on ImageNet spread by 0.03 to 0.12
+    "val_loss": Metric(better=-1),
+    "hours": Metric(better=-1, hardware_bound=True),
+    "communication_hours": Metric(better=-1, hardware_bound=True),
+}
+"""Metrics that only a training can measure; volume_percent follows from the schedule."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The rows of an audit at one scale; `results` is where the runs lie."""
+
+    scale: str
+    results: Path
+    rows: tuple[Row, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything is `not reproduced` or `diverged`."""
+        return any(row.verdict in FAILURES for row in self.rows)
+
+    @property
+    def sentence(self) -> str:
+        """The whole audit in two sentences."""
+        return sentence(self.rows)
+
+    def write(self, directory: Path, formats: Sequence[str] = ("json", "md", "html")) -> list[Path]:
+        """Write `audit.<format>` into `directory`; return the paths."""
+        files = {directory / f"audit.{name}": page.WRITERS[name] for name in formats}
+        for file, writer in files.items():
+            write_text(file, writer(self, directory))
+        return list(files)
+
+
+def audit(
+    suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None, *, planned: Planned
+) -> Audit:
+    """Audit the results of `papers`, all by default, at a scale.
+
+    `planned` gives the cost of a run without training. Damaged results are `not run`, with the damage as the
+    reason: an audit reports what is there and does not stop.
+    """
+    planned = _remembering(planned)
+    rows: list[Row] = []
+    for paper in suite.papers if papers is None else papers:
+        states = [_state(run, results) for run in suite.runs(paper, scale)]
+        groups = {key: list(group) for key, group in groupby(states, _series_of)}
+        for value in suite.papers[paper].published:
+            series = groups.get((value.experiment, value.series), [])
+            if value.metric in METRICS:
+                rows.append(_measured_row(suite, paper, value, series, scale))
+            else:
+                rows.append(_planned_row(suite, paper, value, planned))
+        rows += [_rounds_row(group, planned) for group in groups.values()]
+    return Audit(scale, results, tuple(rows))
+
+
+def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[RunState], scale: str) -> Row:
+    """A value that training measures: compared at its own scale only, and only between finished seeds."""
+    metric = METRICS[value.metric]
+    evidence, problem = _evidence(states, value.metric)
+    target = _target(value, metric)
+    comparable = value.scale == scale and not metric.hardware_bound
+    if value.value is None:
+        verdict = Verdict("unverified source", "no published value is known: to be filled")
+    elif value.scale != scale:
+        verdict = Verdict(
+            "not comparable", f"published at {value.scale} scale, these runs are of {scale} scale"
+        )
+    elif metric.hardware_bound:
+        verdict = Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
+    elif unfinished := problem or _verdict_of_states(states):
+        verdict = unfinished
+    elif value.status == "unverified":
+        verdict = Verdict("unverified source", f"the value itself is not certain: {value.source}")
+    else:
+        verdict = verdicts.compare(evidence, target)
+    return Row(
+        **_names(suite, paper, value),
+        ours=ours_of(evidence, scale, len(states)),
+        difference=_difference(evidence.mean, value.value) if comparable else None,
+        **verdict_fields(verdict, target.tolerance if comparable else None),
+        provenance=provenance(states),
+    )
+
+
+def _planned_row(suite: Suite, paper: str, value: PublishedValue, planned: Planned) -> Row:
+    """A value that follows from the declared schedule: computed for the published scale, whatever was run."""
+    runs = suite.runs(paper, value.scale, value.experiment, value.series)
+    computed = getattr(planned(runs[0]), value.metric) if runs else math.nan
+    target = Target(value.value or 0.0, declared=value.tolerance)
+    tolerance = verdicts.planned_tolerance(target)
+    if not runs:
+        verdict = Verdict("not comparable", f"the series is not declared at {value.scale} scale")
+    elif value.value is None:
+        verdict = Verdict("unverified source", "no published value is known: to be filled")
+    else:
+        verdict = verdicts.planned(computed, target)
+        if value.status == "unverified":
+            verdict = Verdict("unverified source", f"{verdict.reason}; not certain: {value.source}")
+    text = f"{number(computed, 3)} (from the schedule)" if runs else "none"
+    return Row(
+        **_names(suite, paper, value),
+        ours=Ours(text, value.scale, mean=computed if runs else None),
+        difference=_difference(computed, value.value),
+        **verdict_fields(verdict, tolerance if value.value is not None else None),
+        provenance={"schedule": [run.hash for run in runs[:1]]},
+    )
+
+
+def _rounds_row(states: list[RunState], planned: Planned) -> Row:
+    """Whether the finished runs of a series did as many rounds as planned at their own scale."""
+    run = states[0].run
+    expected = planned(run).rounds
+    evidence, problem = _evidence(states, "rounds")
+    wrong = [value for value in evidence.values if value != expected]
+    verdict = problem or _verdict_of_states(states)
+    if wrong:
+        reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned are {expected}"
+        verdict = Verdict("not reproduced", reason)
+    return Row(
+        paper=run.paper, kind=ROUNDS, id=f"{run.experiment}_{run.series}_rounds", item=None,
+        experiment=run.experiment, series=run.series, label=run.label, metric="rounds", unit="rounds",
+        reference=Reference(f"{expected:,}", expected, "planned", "schedule and period rule", run.scale),
+        ours=ours_of(evidence, run.scale, len(states), decimals=0),
+        difference=_difference(evidence.mean, expected),
+        **verdict_fields(verdict or Verdict("reproduced", f"all {evidence.n} runs did the planned rounds")),
+        provenance=provenance(states),
+    )  # fmt: skip
+
+
+def _remembering(planned: Planned) -> Planned:
+    """The same function, asked once a series: seeds share their schedule, and published values their series."""
+    costs: dict[tuple[str, ...], Cost] = {}
+
+    def remembered(run: Run) -> Cost:
+        key = (run.scale, run.paper, run.experiment, run.series)
+        if key not in costs:
+            costs[key] = planned(run)
+        return costs[key]
+
+    return remembered
+
+
+def _state(run: Run, results: Path) -> RunState:
+    try:
+        return state_of(run, results)
+    except CollectError as error:
+        return RunState(run, "not run", str(error), None)
+
+
+def _series_of(state: RunState) -> tuple[str, str]:
+    return state.run.experiment, state.run.series
+
+
+def _verdict_of_states(states: list[RunState]) -> Verdict | None:
+    """The verdict that needs no comparison; None if every declared seed has finished."""
+    if not states:
+        return Verdict("not run", "no run is declared at this scale")
+    for word, status in (("stale", "stale"), ("diverged", "diverged")):
+        found = [state for state in states if state.status == status]
+        if found:
+            which = f"seed {found[0].run.seed}" + (f" {found[0].reason}" if found[0].reason else "")
+            return Verdict(word, f"{len(found)} of {len(states)} seeds; {which}")
+    missing = [state for state in states if state.status == "not run"]
+    if missing:
+        word = "not run" if len(missing) == len(states) else "partial"
+        finished = len(states) - len(missing)
+        return Verdict(word, f"{finished} of {len(states)} seeds; {missing[0].reason}")
+    return None
+
+
+def _evidence(states: list[RunState], metric: str) -> tuple[Evidence, Verdict | None]:
+    """The finished seeds' values; with a verdict instead if they do not have the metric."""
+    results = [state.result for state in states if state.status == "finished" and state.result]
+    try:
+        return Evidence.of(_final(result, metric) for result in results), None
+    except CollectError as error:
+        return Evidence(()), Verdict("not run", str(error))
+
+
+def _final(result: RunResult, metric: str) -> float:
+    """The last value of a metric; hours are those of the training and communication clocks."""
+    seconds = {clock: float(result.summary["seconds"][clock]) for clock in ("train", "communication")}
+    if metric == "hours":
+        return sum(seconds.values()) / 3600
+    if metric == "communication_hours":
+        return seconds["communication"] / 3600
+    return result.final(metric)
+
+
+def _target(value: PublishedValue, metric: Metric) -> Target:
+    published = math.nan if value.value is None else value.value
+    return Target(published, value.std, value.n, metric.better, value.tolerance, metric.default)
+
+
+def _difference(ours: float, published: float | None) -> float | None:
+    return None if published is None or not math.isfinite(ours) else ours - published
+
+
+def _names(suite: Suite, paper: str, value: PublishedValue) -> dict[str, Any]:
+    labels = suite.papers[paper].experiments[value.experiment].labels
+    return {
+        "paper": paper, "kind": PUBLISHED, "id": value.id, "item": value.item, "experiment": value.experiment,
+        "series": value.series, "label": labels[value.series], "metric": value.metric, "unit": value.unit,
+        "reference": reference_of(value),
+    }  # fmt: skip

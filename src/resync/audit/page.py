@@ -1,0 +1,171 @@
+"""The audit as JSON for programs, and as Markdown and HTML for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resync.audit.rows import Row, counts, sentence
+from resync.audit.verdicts import FAILURES, VERDICTS
+from resync.evidence import number
+from resync.pages import fill
+
+if TYPE_CHECKING:
+    from resync.audit.audit import Audit
+
+_TEMPLATE = Path(__file__).with_name("page.html.j2")
+_STRIP_WIDTH, _STRIP_MARGIN = 150, 6
+
+
+def to_json(audit: Audit, directory: Path) -> str:
+    """Every row with all its fields; a number that is not finite is null."""
+    content = {
+        "scale": audit.scale,
+        "sentence": audit.sentence,
+        "failed": audit.failed,
+        "counts": counts(audit.rows),
+        "verdicts": {word: meaning for word, (_, meaning) in VERDICTS.items()},
+        "rows": [asdict(row) for row in audit.rows],
+    }
+    return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_markdown(audit: Audit, directory: Path) -> str:
+    """A sentence, then a table a paper."""
+    lines = [f"# Audit, {audit.scale} scale", "", audit.sentence, ""]
+    for paper, rows in _by_paper(audit.rows):
+        lines += [f"## {paper}", "", sentence(rows), ""]
+        lines += ["| what | metric | published | ours | difference | verdict | reason |"]
+        lines += ["| :-- | :-- | :-- | :-- | --: | :-- | :-- |"]
+        lines += [_markdown_row(row) for row in rows]
+        lines += [""]
+    lines += [f"{sign} {word}: {meaning}  " for word, (sign, meaning) in VERDICTS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def to_html(audit: Audit, directory: Path) -> str:
+    """One page that works offline, on a phone, on paper, and without colour."""
+    base = os.path.relpath(audit.results, directory)
+    papers = [
+        {"id": paper, "sentence": sentence(rows), "rows": [_html_row(row, base) for row in rows]}
+        for paper, rows in _by_paper(audit.rows)
+    ]
+    return fill(
+        _TEMPLATE,
+        title="Audit: published and reproduced",
+        scale=audit.scale,
+        sentence=audit.sentence,
+        note=_note(audit),
+        counts=counts(audit.rows),
+        verdicts=VERDICTS,
+        papers=papers,
+    )
+
+
+WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_markdown, "html": to_html}
+
+
+def _by_paper(rows: tuple[Row, ...]) -> list[tuple[str, list[Row]]]:
+    return [(paper, list(group)) for paper, group in groupby(rows, lambda row: row.paper)]
+
+
+def _note(audit: Audit) -> str:
+    """When and from which commits the results are."""
+    found = [row.provenance for row in audit.rows if row.provenance.get("runs")]
+    commits = sorted({commit[:10] for provenance in found for commit in provenance["commits"]})
+    if not commits:
+        return ""
+    dirty = " (with uncommitted changes)" if any(provenance["dirty"] for provenance in found) else ""
+    ended = max(provenance["ended"] for provenance in found)
+    return f"Newest result {ended or 'of unknown date'}, trained at commit {', '.join(commits)}{dirty}."
+
+
+def _markdown_row(row: Row) -> str:
+    sign = VERDICTS[row.verdict][0]
+    where = f"{row.label} ({row.item or f'{row.experiment}/{row.series}'})"
+    published = f"{row.reference.text} ({row.reference.status})"
+    ours = f"{row.ours.text} [{row.ours.scale}]"
+    cells = [where, row.metric, published, ours, _signed(row.difference), f"{sign} {row.verdict}", row.reason]
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _html_row(row: Row, base: str) -> dict[str, Any]:
+    """A row as the template shows it: with links, provenance in words and a strip of the seeds."""
+    runs = row.provenance.get("runs", [])
+    links = [
+        {
+            "seed": run["seed"],
+            "status": run["status"],
+            "href": f"{base}/{run['directory']}/summary.json",
+            "config": f"{base}/{run['directory']}/run.yaml",
+        }
+        for run in runs
+    ]
+    return asdict(row) | {
+        "failed": row.verdict in FAILURES,
+        "difference_text": _signed(row.difference),
+        "strip": _strip(row),
+        "links": links,
+        "facts": _facts(row.provenance),
+    }
+
+
+def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
+    """Provenance as pairs of a name and a text."""
+    facts = {
+        "configuration": provenance.get("config_hashes") or provenance.get("schedule"),
+        "commit": [
+            f"{commit}{' + changes' if provenance.get('dirty') else ''}"
+            for commit in provenance.get("commits", [])
+        ],
+        "device": provenance.get("devices"),
+        "host": provenance.get("hosts"),
+        "versions": [f"{name} {'/'.join(found)}" for name, found in provenance.get("versions", {}).items()],
+    }
+    return [(name, ", ".join(map(str, values))) for name, values in facts.items() if values]
+
+
+def _strip(row: Row) -> dict[str, Any] | None:
+    """Positions in a small drawing: a dot a seed, a bar at the published value, a box of its tolerance."""
+    published = row.reference.value
+    if row.difference is None or published is None or not row.ours.values:
+        return None
+    reach = row.tolerance or row.reference.std or 0.0
+    low = min(*row.ours.values, published - reach)
+    high = max(*row.ours.values, published + reach)
+    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / (high - low or 1.0)
+
+    def x(value: float) -> float:
+        return round(_STRIP_MARGIN + (value - low) * scale, 1)
+
+    return {
+        "width": _STRIP_WIDTH,
+        "box": (x(published - reach), round(2 * reach * scale, 1)),
+        "bar": x(published),
+        "dots": [x(value) for value in row.ours.values],
+        "text": f"seeds {', '.join(f'{value:g}' for value in row.ours.values)}; published {published:g}",
+    }
+
+
+def _signed(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "\N{EN DASH}"
+    decimals = 2 if abs(value) >= 0.1 or value == 0 else 3
+    return f"{'+' if value > 0 else ''}{number(value, decimals)}"
+
+
+def _finite(content: Any) -> Any:
+    """The same content with null for every number that JSON does not have."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return content

@@ -1,0 +1,130 @@
+"""Rows of the audit: one published number, or one series' rounds, with all that leads to its verdict."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from resync.audit.verdicts import VERDICTS, Tolerance, Verdict
+from resync.collect import RunState
+from resync.config.paper import PublishedValue
+from resync.evidence import Evidence, as_published
+
+PUBLISHED, ROUNDS = "published", "rounds as planned"
+"""The kinds of rows."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What ours is compared with: a published value and how certain it is, or a plan."""
+
+    text: str
+    value: float | None
+    status: str
+    source: str
+    scale: str
+    std: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What we have: the values of the finished seeds, or a number computed for a scale."""
+
+    text: str
+    scale: str
+    values: tuple[float, ...] = ()
+    mean: float | None = None
+    std: float | None = None
+    declared: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the audit."""
+
+    paper: str
+    kind: str
+    id: str
+    item: str | None
+    experiment: str
+    series: str
+    label: str
+    metric: str
+    unit: str
+    reference: Reference
+    ours: Ours
+    difference: float | None
+    tolerance: float | None
+    tolerance_basis: str | None
+    verdict: str
+    reason: str
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict[str, Any]:
+    """The fields of a row that a verdict fills."""
+    return {
+        "verdict": verdict.word,
+        "reason": verdict.reason,
+        "tolerance": tolerance.value if tolerance else None,
+        "tolerance_basis": tolerance.basis if tolerance else None,
+    }
+
+
+def reference_of(published: PublishedValue) -> Reference:
+    """A published value; one that is not known is to be filled."""
+    value, std, n = published.value, published.std, published.n
+    text = "to be filled" if value is None else as_published(value, std, n)
+    return Reference(text, value, published.status, published.source, published.scale, std, n)
+
+
+def ours_of(evidence: Evidence, scale: str, declared: int, decimals: int = 2) -> Ours:
+    """The evidence of finished seeds."""
+    return Ours(
+        evidence.text(decimals) or "none", scale, evidence.values, evidence.mean, evidence.std, declared
+    )
+
+
+def provenance(states: Iterable[RunState]) -> dict[str, Any]:
+    """Where the results of runs come from: folders, commits, machines, versions."""
+    results = [(state, state.result) for state in states if state.result]
+    summaries = [result.summary for _, result in results]
+    commits = [summary.get("git") or {} for summary in summaries]
+    launches = [summary.get("launch") or {} for summary in summaries]
+    return {
+        "runs": [
+            {"directory": str(state.run.directory), "seed": state.run.seed, "status": state.status}
+            for state, _ in results
+        ],
+        "config_hashes": _distinct(summary["config_hash"] for summary in summaries),
+        "commits": _distinct(commit.get("commit") for commit in commits),
+        "dirty": any(commit.get("dirty") for commit in commits),
+        "devices": _distinct(launch.get("device") for launch in launches),
+        "hosts": _distinct(launch.get("host") for launch in launches),
+        "versions": {
+            name: _distinct((summary.get("versions") or {}).get(name) for summary in summaries)
+            for name in _distinct(name for summary in summaries for name in summary.get("versions") or {})
+        },
+        "ended": max((summary.get("ended") or "" for summary in summaries), default=""),
+    }
+
+
+def counts(rows: Iterable[Row]) -> dict[str, int]:
+    """How many rows have each verdict, in the order of the closed list."""
+    found = Counter(row.verdict for row in rows)
+    return {word: found[word] for word in VERDICTS if found[word]}
+
+
+def sentence(rows: Sequence[Row]) -> str:
+    """The audit in two sentences: `Of 8 published numbers, 3 reproduced, ...`."""
+    published = [row for row in rows if row.kind == PUBLISHED]
+    rounds = [row for row in rows if row.kind == ROUNDS]
+    found = ", ".join(f"{count} {word}" for word, count in counts(published).items())
+    kept = sum(row.verdict == "reproduced" for row in rounds)
+    first = f"Of {len(published)} published numbers, {found}." if published else "No published numbers."
+    return f"{first} {kept} of {len(rounds)} series did the rounds that were planned."
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(value for value in values if value is not None))

@@ -1,0 +1,185 @@
+"""Verdicts: a closed list of words, each with a rule and a reason; pure functions of numbers.
+
+A difference is always ours minus published. Its 95 % interval decides, never the mean alone:
+* tolerance declared, or the metric's default: an equivalence test. `reproduced` if Student's interval lies
+  inside ± tolerance, `better` or `not reproduced` if it lies outside, else `inconclusive`;
+* published standard deviation and number of seeds: Welch's interval of the difference of two means.
+  `reproduced` if it holds 0 and is no wider than the metric's default tolerance on each side, `inconclusive`
+  if it is wider (noise is no agreement), `better` or `not reproduced` if it does not hold 0;
+* a planned number has no spread: it agrees within its tolerance, or it does not.
+"""
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import stdtrit
+
+from resync.evidence import Evidence, decimals_of, number
+
+VERDICTS = {
+    "reproduced": ("✓", "agrees with the published value within its tolerance"),
+    "better": ("✚", "outside the tolerance on the good side; asks for an explanation"),
+    "inconclusive": ("≈", "the interval overlaps the edge of the tolerance"),
+    "not reproduced": ("✗", "outside the tolerance on the bad side"),
+    "diverged": ("⚠", "at least one seed ended without a finite result"),
+    "partial": ("◔", "fewer seeds than declared"),
+    "not run": ("○", "no finished run"),
+    "stale": ("⟳", "the configuration on disk is not the declared one"),
+    "not comparable": ("⇲", "other scale or other hardware than the published value"),
+    "unverified source": ("?", "the published value itself is not certain"),
+}
+"""The closed list: each verdict with its sign and its meaning."""
+
+FAILURES = ("not reproduced", "diverged")
+CONFIDENCE = 0.95
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One word of VERDICTS and the reason for it."""
+
+    word: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Verdicts are of the closed list and always have a reason."""
+        assert self.word in VERDICTS, self.word
+        assert self.reason
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far is near enough, in the metric's unit; `basis` says who said so."""
+
+    value: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A published value as it is compared. `better` is 1 or -1 where more or less is better, 0 for neither.
+
+    `default` is the metric's default tolerance, None if it has none.
+    """
+
+    value: float
+    std: float | None = None
+    n: int | None = None
+    better: int = 0
+    declared: float | None = None
+    default: float | None = None
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether the published spread decides: no tolerance is declared, and there are seeds behind it."""
+        return self.declared is None and self.std is not None and self.n is not None and self.n >= 2
+
+    @property
+    def tolerance(self) -> Tolerance | None:
+        """The tolerance that applies; None if neither the value nor its metric has one."""
+        if self.declared is not None:
+            return Tolerance(self.declared, "declared")
+        if self.default is None:
+            return None
+        basis = (
+            "Welch's interval, resolved to the metric's default"
+            if self.has_spread
+            else "the metric's default"
+        )
+        return Tolerance(self.default, basis)
+
+
+def compare(ours: Evidence, target: Target) -> Verdict:
+    """The verdict on the mean of our seeds."""
+    if not math.isfinite(ours.mean):
+        return Verdict("diverged", f"no finite mean of {ours.n} seeds")
+    if target.tolerance is None:
+        return Verdict("not comparable", "neither a tolerance nor a default for this metric: declare one")
+    half = half_width(ours.std, ours.n, target)
+    if math.isnan(half):
+        return Verdict("inconclusive", "one seed has no interval; 2 would be the least")
+    difference, tolerance = ours.mean - target.value, target.tolerance.value
+    word = _word(difference, half, tolerance, target)
+    interval = f"difference {_signed(difference)} ± {number(half, 2)} (95 %)"
+    if word == "inconclusive":
+        return Verdict(word, f"{interval} against {_allowed(target)}; {_seeds_to_decide(ours, target)}")
+    place = "within" if word == "reproduced" else "outside"
+    return Verdict(word, f"{interval} {place} {_allowed(target)}")
+
+
+def half_width(std: float, n: int, target: Target) -> float:
+    """Half of the 95 % interval of the difference, for `n` seeds with deviation `std`; NaN if there is none.
+
+    A single own seed borrows the published deviation; without that there is no interval.
+    """
+    if n < 2:
+        if target.std is None or target.n is None or target.n < 2:
+            return math.nan
+        return _quantile(target.n - 1) * target.std * math.sqrt(1 + target.has_spread / target.n)
+    if not target.has_spread:
+        return _quantile(n - 1) * std / math.sqrt(n)
+    assert target.std is not None
+    assert target.n is not None
+    own, theirs = std**2 / n, target.std**2 / target.n
+    if own + theirs == 0:
+        return 0.0
+    # Welch-Satterthwaite, in shares of the sum: squares of tiny variances would underflow.
+    share = own / (own + theirs)
+    degrees = 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (target.n - 1))
+    return _quantile(degrees) * math.sqrt(own + theirs)
+
+
+def planned(computed: float, target: Target) -> Verdict:
+    """The verdict on a number that follows from the schedule alone, such as the communication volume."""
+    tolerance = planned_tolerance(target)
+    difference = computed - target.value
+    # A printed decimal is no binary fraction: 25.05 is within half a unit of 25.0.
+    near = abs(difference) <= tolerance.value or math.isclose(abs(difference), tolerance.value, rel_tol=1e-9)
+    text = f"difference {_signed(difference, 3)}, tolerance {tolerance.value:g} ({tolerance.basis})"
+    return Verdict("reproduced" if near else "not reproduced", text)
+
+
+def planned_tolerance(target: Target) -> Tolerance:
+    """The declared tolerance, else half a unit of the last decimal that was printed."""
+    if target.declared is not None:
+        return Tolerance(target.declared, "declared")
+    return Tolerance(0.5 * 10.0 ** -decimals_of(target.value), "half a unit of the printed decimal")
+
+
+def _word(difference: float, half: float, tolerance: float, target: Target) -> str:
+    low, high = difference - half, difference + half
+    edge = 0.0 if target.has_spread else tolerance
+    if low > edge or high < -edge:
+        return "better" if target.better * difference > 0 else "not reproduced"
+    agrees = half <= tolerance if target.has_spread else (low >= -edge and high <= edge)
+    return "reproduced" if agrees else "inconclusive"
+
+
+def _seeds_to_decide(ours: Evidence, target: Target) -> str:
+    """How many seeds with the same mean and deviation would end the doubt."""
+    assert target.tolerance is not None
+    difference, std = ours.mean - target.value, ours.std
+    if math.isnan(std):
+        std = target.std or 0.0
+    for n in range(ours.n + 1, MOST_SEEDS + 1):
+        if _word(difference, half_width(std, n, target), target.tolerance.value, target) != "inconclusive":
+            return f"about {n} seeds would decide"
+    return f"not even {MOST_SEEDS} seeds would decide"
+
+
+def _allowed(target: Target) -> str:
+    assert target.tolerance is not None
+    if target.has_spread:
+        return f"the published spread, to be resolved to {target.tolerance.value:g}"
+    return f"± {target.tolerance.value:g} ({target.tolerance.basis})"
+
+
+def _signed(value: float, decimals: int = 2) -> str:
+    text = number(value, decimals)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def _quantile(degrees: float) -> float:
+    """The two-sided quantile of Student's t: scipy.stats.t.ppf, without importing all of scipy.stats."""
+    return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))

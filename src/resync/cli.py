@@ -1,0 +1,192 @@
+"""The command line: every verb is one call."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resync.config import ConfigError, Run, Suite, load_suite
+from resync.config.run import SCALES
+
+if TYPE_CHECKING:
+    from resync.plan import Cost
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; returns the exit code: 0, 1 for a check that failed, 2 for a mistake of the user."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.verb(options) or 0
+    except ConfigError as error:
+        lines = error.lines
+    except (ValueError, OSError) as error:
+        lines = [str(error)]
+    except KeyboardInterrupt:
+        print("resync: interrupted", file=sys.stderr)
+        return 130
+    for line in lines:
+        print(f"resync: error: {line}", file=sys.stderr)
+    return 2
+
+
+def _validate(options: argparse.Namespace) -> None:
+    suite = load_suite(options.configs)
+    for paper in suite.papers.values():
+        runs = ", ".join(f"{len(suite.runs(paper.id, scale))} at {scale}" for scale in SCALES)
+        print(f"{paper.id}: {len(paper.experiments)} experiments, runs: {runs}")
+
+
+def _expand(options: argparse.Namespace) -> None:
+    runs = _suite_of(options).runs(options.paper, options.scale)
+    if options.json:
+        print(json.dumps([_described(run) for run in runs], indent=2))
+    else:
+        for run in runs:
+            print(run.id)
+
+
+def _described(run: Run) -> dict[str, object]:
+    """A run as `expand --json` lists it: its configuration, and what is derived from it."""
+    derived = {
+        "id": run.id,
+        "directory": str(run.directory),
+        "config_hash": run.hash,
+        "label": run.label,
+        "total_steps": run.total_steps,
+        "warmup_steps": run.warmup_steps,
+        "local_batch_size": run.local_batch_size,
+        "resources": run.resources.model_dump(),
+    }
+    return derived | run.model_dump(mode="json")
+
+
+def _plan(options: argparse.Namespace) -> None:
+    from resync.plan import table
+
+    suite, planned = _suite_of(options), _planner()
+    papers = [options.paper] if options.paper else list(suite.papers)
+    costs = [planned(run) for paper in papers for run in suite.runs(paper, options.scale)]
+    print(json.dumps([asdict(cost) for cost in costs], indent=2) if options.json else table(costs))
+
+
+def _planner() -> 'Callable[[Run], Cost]':
+    """The cost of a run; each model is built once to count its parameters."""
+    from resync.models import num_parameters
+    from resync.plan import cost
+
+    counts: dict[str, int] = {}
+
+    def planned(run: Run) -> Cost:
+        key = f"{run.model.model_dump_json()} on {run.data.name}"
+        if key not in counts:
+            shape, classes = run.facts["input_shape"], run.facts["num_classes"]
+            counts[key] = num_parameters(run.model.name, run.model.options, shape, classes)
+        return cost(run, counts[key])
+
+    return planned
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from resync.config import schema
+
+    if not options.check:
+        schema.export(options.directory)
+        return 0
+    differences = schema.differences(options.directory)
+    for difference in differences:
+        print(difference, file=sys.stderr)
+    return 1 if differences else 0
+
+
+def _train(options: argparse.Namespace) -> None:
+    run = Run.from_file(options.config)
+    from resync.train import train
+
+    train(run, options.out)
+
+
+def _launch(options: argparse.Namespace) -> None:
+    from resync.launch import launch
+
+    launch(options.config, options.out, options.nodes)
+
+
+def _collect(options: argparse.Namespace) -> None:
+    from resync import collect
+
+    suite = _suite_of(options)
+    frame = collect.collect(suite.runs(options.paper, options.scale), options.results)
+    collect.write(frame, options.results / options.scale / options.paper / "collected")
+
+
+def _render(options: argparse.Namespace) -> None:
+    from resync.render import render
+
+    suite = _suite_of(options)
+    for path in render(suite, options.paper, options.item, options.scale, options.results, options.figures):
+        print(path)
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from resync.audit import audit
+
+    papers = [options.paper] if options.paper else None
+    result = audit(_suite_of(options), options.scale, options.results, papers=papers, planned=_planner())
+    result.write(options.results / options.scale)
+    return 1 if options.check and result.failed else 0
+
+
+def _report(options: argparse.Namespace) -> None:
+    from resync.report import report
+
+    print(report(_suite_of(options), options.scale, options.results, options.figures))
+
+
+def _suite_of(options: argparse.Namespace) -> Suite:
+    return load_suite(options.configs)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="resync", description=__doc__)
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+
+    def verb(name: str, function: Callable[[argparse.Namespace], int | None], text: str, *flags: str) -> None:
+        added = verbs.add_parser(name, help=text, description=text)
+        added.set_defaults(verb=function)
+        for flag in flags:
+            added.add_argument(flag.removesuffix("?"), **_FLAGS[flag])
+
+    verb("validate", _validate, "check every configuration file", "--configs")
+    verb("expand", _expand, "list the runs of a paper", "--configs", "--paper", "--scale", "--json")
+    plan_flags = ("--configs", "--paper?", "--scale", "--json")
+    verb("plan", _plan, "what runs cost: steps, rounds, communication, samples; no training", *plan_flags)
+    verb("schema", _schema, "write the JSON Schemas of the configuration files", "--directory", "--check")
+    verb("train", _train, "train one run in this process (or in torchrun's)", "--config", "--out")
+    verb("launch", _launch, "train one run with its processes", "--config", "--out", "--nodes")
+    where = ("--configs", "--results")
+    verb("collect", _collect, "gather a paper's results in one table", *where, "--paper", "--scale")
+    drawn = (*where, "--figures")
+    verb("render", _render, "draw one figure or table", *drawn, "--paper", "--scale", "--item")
+    verb("audit", _audit, "compare with the published values", *where, "--paper?", "--scale", "--check")
+    verb("report", _report, "one page with everything of a scale", *drawn, "--scale")
+    return parser
+
+
+_FLAGS: dict[str, dict[str, Any]] = {
+    "--configs": {"type": Path, "default": Path("paper_configs"), "help": "folder of the papers (default: %(default)s)"},
+    "--results": {"type": Path, "default": Path("results"), "help": "folder of the results (default: %(default)s)"},
+    "--figures": {"type": Path, "default": Path("figures"), "help": "folder of the figures (default: %(default)s)"},
+    "--paper": {"required": True, "help": "name of the paper, a folder of --configs"},
+    "--paper?": {"help": "only this paper"},
+    "--scale": {"choices": SCALES, "default": "smoke", "help": "default: %(default)s"},
+    "--item": {"required": True, "help": "id of the figure or table"},
+    "--json": {"action": "store_true", "help": "print JSON"},
+    "--check": {"action": "store_true", "help": "exit with 1 if something fails"},
+    "--config": {"type": Path, "required": True, "help": "the run's run.yaml"},
+    "--out": {"type": Path, "required": True, "help": "folder for the run's results"},
+    "--nodes": {"type": int, "default": 1, "help": "machines of the Slurm job (default: %(default)s)"},
+    "--directory": {"type": Path, "default": Path("workflow/schemas"), "help": "default: %(default)s"},
+}

@@ -1,0 +1,52 @@
+"""Seconds spent in the phases of a run, on CPU and CUDA alike."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+import torch
+
+
+class Clocks:
+    """One stopwatch a phase (data, compute, communication, evaluation).
+
+    On CUDA a phase is measured by events on the current stream and read only when asked for, so that measuring
+    never makes the host wait for the device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._pending: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+
+    @contextmanager
+    def measure(self, phase: str) -> Iterator[None]:
+        """Add the duration of the block to `phase`."""
+        if self.device.type == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            yield
+            end.record()
+            self._pending.append((phase, start, end))
+        else:
+            begin = perf_counter()
+            yield
+            self._seconds[phase] += perf_counter() - begin
+
+    def seconds(self, phase: str) -> float:
+        """Total seconds of `phase` so far; waits for the device if measurements are pending there."""
+        for name, start, end in self._pending:
+            end.synchronize()
+            self._seconds[name] += start.elapsed_time(end) / 1000
+        self._pending.clear()
+        return self._seconds[phase]
+
+    def state_dict(self) -> dict[str, float]:
+        """The totals, to go on counting after a restart."""
+        self.seconds("data")
+        return dict(self._seconds)
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Continue from totals saved by `state_dict`."""
+        self._seconds = defaultdict(float, state)

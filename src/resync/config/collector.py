@@ -1,0 +1,67 @@
+"""Reads and validates files without stopping at the first error."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from resync.config.errors import ConfigError, Problem
+from resync.config.loader import load
+from resync.config.tree import Node
+from resync.config.validation import validate, validate_layer
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass
+class Collector:
+    """What is wrong with a set of files: whole files in `lines`, places in files in `problems`."""
+
+    package: Path
+    lines: list[str] = field(default_factory=list)
+    problems: set[Problem] = field(default_factory=set)
+
+    def load(self, file: Path) -> Node | None:
+        """The file's content, or None and its errors noted."""
+        try:
+            return load(file)
+        except ConfigError as error:
+            self.lines += error.lines
+            return None
+
+    def validate(self, model: type[_Model], node: Node) -> _Model | None:
+        """`model` built from `node`, or None and its problems noted."""
+        built, problems = self.validated(model, node)
+        self.problems.update(problems)
+        return built
+
+    def validated(self, model: type[_Model], node: Node) -> tuple[_Model | None, list[Problem]]:
+        """`model` built from `node`, or None and its problems, which the caller notes."""
+        try:
+            return validate(model, node, self.package)
+        except ConfigError as error:  # the declaration of a component is broken
+            self.lines += error.lines
+            return None, []
+
+    def validate_layer(self, model: type[BaseModel], node: Node) -> None:
+        """Note the problems of a layer that others complete."""
+        try:
+            self.problems.update(validate_layer(model, node, self.package))
+        except ConfigError as error:
+            self.lines += error.lines
+
+    def note(self, problems: Iterable[Problem]) -> None:
+        """Note problems that were found elsewhere."""
+        self.problems.update(problems)
+
+    @property
+    def found_any(self) -> bool:
+        """Whether anything is wrong."""
+        return bool(self.lines or self.problems)
+
+    def raise_if_any(self) -> None:
+        """Raise one ConfigError with everything that was found, ordered by file and line."""
+        if self.found_any:
+            raise ConfigError([*self.lines, *map(str, sorted(self.problems))])

@@ -1,0 +1,190 @@
+"""Components: parts of a run that are found by name, each declared in a YAML beside its code.
+
+`sync/local.yaml` declares the options of `sync/local.py`. Reading it imports neither torch nor the code, so
+that a workflow manager or a cluster job can validate a configuration in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import (
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+
+from resync.config.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
+from resync.config.loader import load
+from resync.config.options import Option
+from resync.config.settings import PACKAGE, Check, Settings, Text, checks_failed, reading_of
+from resync.config.tree import Node
+from resync.config.validation import validate
+
+ROOMS = ("data", "models", "optim", "sync", "render")
+
+
+class Traffic(Settings):
+    """What one worker sends every step or round: `vectors` parameter vectors, a number or an option."""
+
+    every: Literal["step", "round"]
+    vectors: int | str
+
+    @field_validator("vectors", mode="plain")
+    @classmethod
+    def _count_or_option(cls, value: Any) -> Any:
+        if type(value) not in (int, str):
+            raise checks_failed("vectors", [((), f"found {show(value)}, allowed: a count or an option")])
+        return value
+
+
+class _ComponentFile(Settings):
+    description: Text
+    options: dict[str, Option]
+    facts: dict[str, Any] = Field(default={})
+    traffic: Traffic | None = None
+
+    def checks(self) -> Iterator[Check]:
+        """Options do not hide the component's name, and the traffic refers to an option that exists."""
+        for reserved in {"name", "component", "options"} & set(self.options):
+            yield ("options", reserved), "reserved, allowed: another name"
+        vectors = self.traffic.vectors if self.traffic else 0
+        if isinstance(vectors, str) and vectors not in self.options:
+            yield ("traffic", "vectors"), not_among(vectors, self.options)
+
+
+@dataclass(frozen=True)
+class Component:
+    """A component's declaration; `config` is the model of its name and options in a run."""
+
+    room: str
+    name: str
+    description: str
+    options: Mapping[str, Option]
+    facts: Mapping[str, Any]
+    traffic: Traffic | None
+    file: Path
+
+    @cached_property
+    def config(self) -> type[ComponentConfig]:
+        """The pydantic model of a mapping that chooses this component."""
+        fields: dict[str, Any] = {
+            "name": (Literal[self.name], Field(default=self.name, description=self.description)),
+            **{name: option.field() for name, option in self.options.items()},
+        }
+        model = create_model(
+            f"{self.room}.{self.name}",
+            __base__=ComponentConfig,
+            __doc__=self.description,
+            **fields,
+        )
+        model.component = self
+        return model
+
+
+class ComponentConfig(Settings):
+    """A chosen component: its `name`, its options as attributes, and its declaration as `component`."""
+
+    component: ClassVar[Component]
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options by name, defaults included: what the component's code is called with."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, option: str) -> Any:
+            """An option, for the type checker."""
+
+
+def names(room: str, package: Path = PACKAGE) -> list[str]:
+    """The names of a room's components, sorted."""
+    return sorted(file.stem for file in (package / room).glob("*.yaml"))
+
+
+def component(room: str, name: str, package: Path = PACKAGE) -> Component:
+    """The declaration of one component. Raises ConfigError for an unknown name or a broken declaration."""
+    return _component(room, name, package.absolute())
+
+
+@cache
+def _component(room: str, name: str, package: Path) -> Component:
+    known = names(room, package)
+    if name not in known:
+        raise ConfigError([f"{room}: {not_among(name, known)}"])
+    file = package / room / f"{name}.yaml"
+    node = load(file)
+    declared, problems = validate(_ComponentFile, node, package)
+    raise_if_any(problems)
+    assert declared is not None
+    if room == "data":
+        raise_if_any(_missing_counts(declared.facts, node))
+    result = Component(
+        room, name, declared.description, declared.options, declared.facts, declared.traffic, file
+    )
+    raise_if_any(_wrong_defaults(result, node))
+    return result
+
+
+def _missing_counts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
+    """Every data set says how many samples it has: the length of an epoch follows from it."""
+    for key in ("train_samples", "val_samples"):
+        if type(facts.get(key)) is not int or facts[key] < 1:
+            yield node.problem(f"found {show(facts.get(key))}, allowed: integer >= 1", "facts", key)
+
+
+def _wrong_defaults(of: Component, node: Node) -> Iterator[Problem]:
+    try:
+        of.config.model_validate({})
+    except ValidationError as error:
+        for details in error.errors():
+            if details["type"] != "missing":
+                yield node.problem(details["msg"], "options", *details["loc"], "default")
+
+
+@dataclass(frozen=True)
+class FromRoom:
+    """Annotates a ComponentConfig field: the mapping's `name` chooses the model, out of one room."""
+
+    room: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate with the chosen component's model, and dump all of its options."""
+        return core_schema.with_info_plain_validator_function(
+            self._validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value, info: value.model_dump(mode=info.mode, exclude_none=info.exclude_none),
+                info_arg=True,
+            ),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Name the room only; the export puts the components in its place."""
+        return {"type": "object", "x-component": self.room}
+
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, ComponentConfig):
+            return value
+        reading = reading_of(info)
+        if not isinstance(value, dict):
+            raise PydanticKnownError("dict_type")
+        if "name" not in value and reading.partial:
+            return value
+        name, known = value.get("name"), names(self.room, reading.package)
+        if name not in known:
+            raise checks_failed(self.room, [(("name",), no_choice(name, known))])
+        chosen = component(self.room, name, reading.package)
+        return chosen.config.model_validate(value, context=info.context)

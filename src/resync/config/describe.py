@@ -1,0 +1,105 @@
+"""JSON Schema in words: what an error message says is allowed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from resync.config.errors import KeyPath, show
+
+Schema = dict[str, Any]
+
+_BOUNDS = (
+    ("minimum", ">= {}"),
+    ("exclusiveMinimum", "> {}"),
+    ("maximum", "<= {}"),
+    ("exclusiveMaximum", "< {}"),
+    ("multipleOf", "multiple of {}"),
+)
+_TYPES = {"string": "text", "boolean": "true or false", "object": "a mapping"}
+
+
+def at(root: Schema, path: KeyPath) -> Schema:
+    """The part of `root` that describes the value at `path`; empty (anything) where the schema is silent."""
+    part = _resolved(root, root)
+    for key in path:
+        part = next(_inside(part, key, root), {})
+    return part
+
+
+def key_schema(schema: Schema) -> Schema:
+    """The schema of the keys of a mapping."""
+    patterns = schema.get("patternProperties", {})
+    return schema.get("propertyNames") or {"type": "string", "pattern": next(iter(patterns), "")}
+
+
+def chosen(schema: Schema, data: Any) -> Any:
+    """The member of a tagged union that `data` chooses; None if `schema` is something else."""
+    tag = schema.get("discriminator", {}).get("propertyName")
+    return data.get(tag) if tag and isinstance(data, dict) else None
+
+
+def choices(schema: Schema) -> list[str]:
+    """The texts that an enumeration or a tagged union allows; empty if it is something else."""
+    if "anyOf" in schema:
+        return [text for option in schema["anyOf"] for text in choices(option)]
+    tags = schema.get("discriminator", {}).get("mapping")
+    values = tags or schema.get("enum") or [schema[key] for key in ("const",) if key in schema]
+    return [value for value in values if isinstance(value, str)]
+
+
+def describe(schema: Schema, root: Schema) -> str:
+    """The values that `schema` (a part of `root`) allows, as in `integer >= 1` or `list of number > 0`."""
+    schema = _resolved(schema, root)
+    if "anyOf" in schema:
+        return " or ".join(describe(option, root) for option in schema["anyOf"])
+    if "discriminator" in schema:
+        return f"a mapping with the key {schema['discriminator']['propertyName']!r}"
+    if "x-component" in schema:
+        return "a mapping with the key 'name'"
+    if "enum" in schema:
+        return ", ".join(value if isinstance(value, str) else show(value) for value in schema["enum"])
+    if "const" in schema:
+        return str(schema["const"])
+    if schema.get("type") == "array":
+        return _describe_array(schema, root)
+    return _describe_scalar(schema)
+
+
+def _describe_array(schema: Schema, root: Schema) -> str:
+    if "prefixItems" in schema:
+        return "[" + ", ".join(describe(item, root) for item in schema["prefixItems"]) + "]"
+    length = f" with at least {schema['minItems']}" if "minItems" in schema else ""
+    return f"list of {describe(schema.get('items', {}), root)}{length}"
+
+
+def _describe_scalar(schema: Schema) -> str:
+    kind: Any = schema.get("type", "any value")
+    if isinstance(kind, list):
+        return " or ".join(_describe_scalar({**schema, "type": option}) for option in kind)
+    if kind == "null":
+        return "null"
+    limits = [text.format(f"{schema[key]:g}") for key, text in _BOUNDS if key in schema]
+    if "pattern" in schema:
+        limits.append(f"matching {schema['pattern']}")
+    elif "minLength" in schema:
+        limits.append("not empty")
+    return " ".join([_TYPES.get(kind, kind), " and ".join(limits)]).strip()
+
+
+def _inside(schema: Schema, key: str | int, root: Schema) -> Iterator[Schema]:
+    for option in (schema, *schema.get("anyOf", ())):
+        option = _resolved(option, root)
+        if isinstance(key, int):
+            prefix = option.get("prefixItems", [])
+            found = prefix[key] if key < len(prefix) else option.get("items")
+        else:
+            patterns = list(option.get("patternProperties", {}).values())
+            others = option.get("additionalProperties") or None
+            found = option.get("properties", {}).get(key) or (patterns[0] if patterns else others)
+        if isinstance(found, dict):
+            yield _resolved(found, root)
+
+
+def _resolved(schema: Schema, root: Schema) -> Schema:
+    """`schema` with its reference into `root`'s definitions followed."""
+    reference = schema.get("$ref")
+    return root["$defs"][reference.removeprefix("#/$defs/")] if reference else schema

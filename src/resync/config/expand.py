@@ -1,0 +1,125 @@
+"""From an experiment's layers to runs: one merged layer a series and scale, one run a seed."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+
+from resync.config.collector import Collector
+from resync.config.errors import Problem, not_among
+from resync.config.paper import Experiment, ExperimentFile
+from resync.config.run import SCALES, Run, SeriesLayer
+from resync.config.settings import is_id
+from resync.config.tree import Node, merge, without
+
+_Found = dict[Problem, list[tuple[str, str]]]
+"""The (series, scale) pairs that have a problem."""
+
+
+def expand(
+    paper: str, name: str, node: Node, scale_layers: dict[str, Node], collector: Collector
+) -> tuple[Experiment, list[Run]]:
+    """The experiment in `node` and its runs at all its scales; problems go to `collector`."""
+    collector.validate_layer(ExperimentFile, node)
+    collector.note(_dangling_series(node))
+    scales = {scale: _series_at(node, scale) for scale in SCALES if scale in _entries(node, "scales")}
+    noted = {problem.place for problem in collector.problems}
+    found: _Found = defaultdict(list)
+    labels: dict[str, str] = {}
+    runs: list[Run] = []
+    for scale, series in ((scale, series) for scale, existing in scales.items() for series in existing):
+        merged = _merged(node, scale_layers.get(scale), scale, series)
+        layer, problems = collector.validated(SeriesLayer, merged)
+        for problem in problems:
+            if problem.place not in noted:
+                found[problem].append((series, scale))
+        if layer is not None:
+            labels[series] = layer.label
+            runs += layer.runs(paper, name, series, scale)
+    collector.note(_reported(found, node, scales))
+    if not collector.found_any:
+        collector.note(_unreachable_series(node, scales))
+    ordered = {series: labels.get(series, series) for series in _entries(node, "series")}
+    expect = node.child("expect")
+    return Experiment(name, expect.value if expect else "", ordered, scales), runs
+
+
+def _entries(node: Node, key: str) -> dict[str, Node]:
+    child = node.child(key)
+    return child.entries if child else {}
+
+
+def _series_at(node: Node, scale: str) -> tuple[str, ...]:
+    """The series that exist at a scale, in the order of the experiment."""
+    layers = _entries(node, "series").items()
+    series = [name for name, layer in layers if is_id(name) and isinstance(layer.value, dict)]
+    chosen = _entries(node, "scales")[scale].child("series_only")
+    only = chosen.plain() if chosen else None
+    return tuple(name for name in series if not isinstance(only, list) or name in only)
+
+
+def _merged(node: Node, scale_layer: Node | None, scale: str, series: str) -> Node:
+    """All layers of a series at a scale. What no layer gives is looked for in base."""
+    base = node.child("base") or Node({}, node.file, node.line, ("base",))
+    at_scale = _entries(node, "scales")[scale]
+    of_series = _entries(node, "series")[series]
+    own = _entries(at_scale, "series").get(series)
+    layers = [base, scale_layer, without(at_scale, "series", "series_only"), of_series, own]
+    present = [layer for layer in layers if layer is not None and isinstance(layer.value, dict)]
+    return replace(base, value=reduce(merge, present).value)
+
+
+def _dangling_series(node: Node) -> Iterator[Problem]:
+    """Series that a scale names but the experiment or the scale does not have."""
+    known = _entries(node, "series")
+    for scale, layer in _entries(node, "scales").items():
+        only = layer.child("series_only")
+        for entry in only.value if only and isinstance(only.value, list) else []:
+            if isinstance(entry.value, str) and entry.value not in known:
+                yield entry.problem(not_among(entry.value, known))
+        for name, entry in _entries(layer, "series").items():
+            if name not in known:
+                yield entry.problem(not_among(name, known))
+            elif name not in _series_at(node, scale):
+                yield entry.problem("has no effect, allowed: series that series_only names")
+
+
+def _unreachable_series(node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
+    reached = {name for existing in scales.values() for name in existing}
+    for name, entry in _entries(node, "series").items():
+        if name not in reached:
+            yield entry.problem("exists at no scale, allowed: series that series_only names at one of them")
+
+
+def _reported(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
+    """Each problem once; a key that only some series lack is reported there, not in base."""
+    reached = {name for existing in scales.values() for name in existing}
+    for problem, where in found.items():
+        affected = {name for name, _ in where}
+        if _is_lacking(problem, node) and affected != reached:
+            for name in affected:
+                place = _entries(node, "series")[name]
+                moved = replace(
+                    problem, line=place.line, path=f"series.{name}{problem.path.removeprefix('base')}"
+                )
+                yield _with_scales(moved, [(n, scale) for n, scale in where if n == name], scales)
+        else:
+            yield _with_scales(problem, where, scales)
+
+
+def _is_lacking(problem: Problem, node: Node) -> bool:
+    """Whether a problem is about a key that no layer gives, so that its place in base is only a guess."""
+    head, key, *_ = [*re.split(r"[.\[]", problem.path), ""]
+    return problem.file == node.file and head == "base" and key not in _entries(node, "base")
+
+
+def _with_scales(
+    problem: Problem, where: list[tuple[str, str]], scales: dict[str, tuple[str, ...]]
+) -> Problem:
+    """The problem, with the scales at which its series have it if they exist at others too."""
+    affected = {name for name, _ in where}
+    possible = [scale for scale, existing in scales.items() if affected & set(existing)]
+    actual = [scale for scale in possible if scale in {scale for _, scale in where}]
+    suffix = "" if actual == possible else f" (at scale {', '.join(actual)})"
+    return replace(problem, message=problem.message + suffix)

@@ -1,0 +1,171 @@
+"""Reads the folders of a suite: scales, experiments, figures and tables, published values."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from resync.config.collector import Collector
+from resync.config.errors import Problem, not_among
+from resync.config.expand import expand
+from resync.config.paper import Experiment, Paper, PaperFile, PublishedFile, PublishedValue
+from resync.config.run import SCALES, Layer, Run
+from resync.config.settings import is_id
+from resync.config.tree import Node
+
+_Experiments = dict[str, Experiment | None]
+"""Experiments by name; None for a file that cannot be read, so that references to it are not errors too."""
+
+
+def read_scales(folder: Path, collector: Collector) -> dict[str, Node]:
+    """The layers that all experiments share, by scale."""
+    layers = {}
+    for scale in SCALES:
+        node = collector.load(folder / f"{scale}.yaml")
+        if node is not None:
+            collector.validate_layer(Layer, node)
+            layers[scale] = node
+    _refuse_other_files(folder, [f"{scale}.yaml" for scale in SCALES], collector)
+    return layers
+
+
+def paper_folders(configs: Path, collector: Collector) -> list[Path]:
+    """The folders of the papers, by name."""
+    _refuse_other_files(configs, [], collector)
+    folders = [path for path in sorted(configs.iterdir()) if path.is_dir() and path.name != "scales"]
+    return _named(folders, collector)
+
+
+def read_paper(
+    folder: Path, scale_layers: dict[str, Node], collector: Collector
+) -> tuple[Paper | None, tuple[Run, ...]]:
+    """A paper and its runs at all scales; None for a paper that cannot be read, with its problems noted."""
+    _refuse_other_files(folder, ["paper.yaml", "published.yaml"], collector)
+    experiments, runs = _read_experiments(folder, scale_layers, collector)
+    node = collector.load(folder / "paper.yaml")
+    file = collector.validate(PaperFile, node) if node else None
+    if node is not None:
+        collector.note(_dangling_references(node, experiments))
+    items = [item.id for item in (*file.figures, *file.tables)] if file else None
+    published = _read_published(folder / "published.yaml", experiments, items, collector)
+    if file is None or node is None:
+        return None, ()
+    paper = Paper(
+        folder.name,
+        file.title,
+        file.authors,
+        file.venue,
+        file.arxiv,
+        {name: experiment for name, experiment in experiments.items() if experiment},
+        {item.id: item for item in file.figures},
+        {item.id: item for item in file.tables},
+        published,
+    )
+    if not collector.found_any:
+        collector.note(_unreachable_items(node, paper))
+    return paper, tuple(runs)
+
+
+def _read_experiments(
+    folder: Path, scale_layers: dict[str, Node], collector: Collector
+) -> tuple[_Experiments, list[Run]]:
+    experiments: _Experiments = {}
+    runs: list[Run] = []
+    _refuse_other_files(folder / "experiments", ["*.yaml"], collector)
+    for file in _named(sorted((folder / "experiments").glob("*.yaml")), collector):
+        node = collector.load(file)
+        experiments[file.stem] = None
+        if node is not None:
+            experiments[file.stem], found = expand(folder.name, file.stem, node, scale_layers, collector)
+            runs += found
+    return experiments, runs
+
+
+def _read_published(
+    file: Path, experiments: _Experiments, items: list[str] | None, collector: Collector
+) -> tuple[PublishedValue, ...]:
+    """The published values; a paper without the file has none. `items` None: they are not known."""
+    node = collector.load(file) if file.exists() else None
+    values = collector.validate(PublishedFile, node) if node else None
+    if node is None or values is None:
+        return ()
+    seen: set[str] = set()
+    for index, value in enumerate(values.root):
+        entry = node.value[index].entries
+        if value.id in seen:
+            collector.note([entry["id"].problem(f"found {value.id!r} again, allowed: a name of its own")])
+        if value.item is not None and items is not None and value.item not in items:
+            collector.note([entry["item"].problem(not_among(value.item, items))])
+        collector.note(_dangling_value(value, entry, experiments, collector))
+        seen.add(value.id)
+    return values.root
+
+
+def _dangling_value(
+    value: PublishedValue, entry: dict[str, Node], experiments: _Experiments, collector: Collector
+) -> Iterator[Problem]:
+    if value.experiment not in experiments:
+        yield entry["experiment"].problem(not_among(value.experiment, experiments))
+        return
+    experiment = experiments[value.experiment]
+    if experiment is None:
+        return
+    if value.series not in experiment.series:
+        yield entry["series"].problem(not_among(value.series, experiment.series))
+    elif value.series not in experiment.scales.get(value.scale, ()) and not collector.found_any:
+        scales = [scale for scale, series in experiment.scales.items() if value.series in series]
+        place = entry.get("scale", entry["series"])
+        allowed = ", ".join(scales)
+        yield place.problem(f"{value.series} does not exist at scale {value.scale}, allowed: {allowed}")
+
+
+def _dangling_references(paper: Node, experiments: _Experiments) -> Iterator[Problem]:
+    """References of figures and tables to series that no experiment has."""
+    for _, item in _items(paper):
+        series = item.child("series")
+        for reference in series.value if series and isinstance(series.value, list) else []:
+            if isinstance(reference.value, str):
+                yield from _dangling_reference(reference, experiments)
+
+
+def _dangling_reference(reference: Node, experiments: _Experiments) -> Iterator[Problem]:
+    name, slash, series = reference.value.partition("/")
+    if name not in experiments:
+        yield reference.problem(not_among(name, experiments))
+        return
+    experiment = experiments[name]
+    if experiment and slash and series not in experiment.series:
+        known = [f"{name}/{other}" for other in experiment.series]
+        yield reference.problem(not_among(reference.value, known))
+
+
+def _unreachable_items(paper_node: Node, paper: Paper) -> Iterator[Problem]:
+    for name, item in _items(paper_node):
+        if not any(paper.series_of(name, scale) for scale in SCALES):
+            yield item.problem("no scale has all of them, allowed: series that share a scale", "series")
+
+
+def _items(paper: Node) -> Iterator[tuple[str, Node]]:
+    """The names and nodes of a paper's figures and tables."""
+    for group in ("figures", "tables"):
+        items = paper.child(group)
+        for item in items.value if items and isinstance(items.value, list) else []:
+            yield (item.entries["id"].value if "id" in item.entries else ""), item
+
+
+def _named(paths: Iterable[Path], collector: Collector) -> list[Path]:
+    """Those of `paths` whose name can be the name of a paper or an experiment; the others are noted."""
+    good = []
+    for path in paths:
+        if is_id(path.stem):
+            good.append(path)
+        elif not path.name.startswith((".", "_")):
+            allowed = "lower-case letters, digits and _"
+            collector.lines.append(f"{path}: found the name {path.stem!r}, allowed: {allowed}")
+    return good
+
+
+def _refuse_other_files(folder: Path, known: list[str], collector: Collector) -> None:
+    """A YAML that nothing reads is a mistake in its name or place."""
+    for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        if file.name not in known and not (file.suffix == ".yaml" and "*.yaml" in known):
+            allowed = ", ".join(known) or "folders of papers, and scales/"
+            collector.lines.append(f"{file}: nothing reads this file, allowed: {allowed}")

@@ -1,0 +1,198 @@
+"""A paper: what it compares, which figures and tables show it, and what was published."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, RootModel, ValidationInfo, field_validator
+
+from resync.config.components import component, names
+from resync.config.errors import not_among, show
+from resync.config.run import Layer, Scale, SeriesLayer
+from resync.config.settings import (
+    Check,
+    Id,
+    Items,
+    NonNegativeNumber,
+    PositiveInt,
+    Settings,
+    Text,
+    checks_failed,
+    reading_of,
+)
+
+METRICS = {
+    "val_top1": "%",
+    "val_loss": "nats",
+    "volume_percent": "%",
+    "hours": "h",
+    "communication_hours": "h",
+}
+"""What a published value may be a value of, with its unit."""
+
+
+class Item(Settings):
+    """A figure or a table: a kind of picture and the series that it shows."""
+
+    id: Id = Field(description="name of the item and of its files")
+    kind: str = Field(description="kind of figure or table, a component of render/")
+    title: Text = Field(description="title above the item")
+    caption: str = Field(default="", description="what the reader should see, and what limits it")
+    series: Items[Text] = Field(
+        min_length=1, description="`experiment/series`, or `experiment` for all its series at the scale"
+    )
+    options: dict[str, Any] = Field(default={}, description="options of the kind")
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_exists(cls, value: str, info: ValidationInfo) -> str:
+        known = names("render", reading_of(info).package)
+        if value not in known:
+            raise checks_failed("kind", [((), not_among(value, known))])
+        return value
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _options_of_kind(cls, value: Any, info: ValidationInfo) -> Any:
+        """The options with their defaults filled in."""
+        if "kind" not in info.data or not isinstance(value, dict):
+            return value
+        kind = component("render", info.data["kind"], reading_of(info).package)
+        return kind.config.model_validate(value, context=info.context).options
+
+
+class PaperFile(Settings):
+    """`paper.yaml`: where the paper appeared and what it shows."""
+
+    title: Text = Field(description="title of the paper")
+    authors: Items[Text] = Field(min_length=1, description="authors in order")
+    venue: Text = Field(description="where and when it appeared")
+    arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$", description="arXiv number, quoted")
+    figures: Items[Item] = Field(default=(), description="figures that are redrawn")
+    tables: Items[Item] = Field(default=(), description="tables that are filled again")
+
+    def checks(self) -> Iterator[Check]:
+        """Items have names of their own: they share a folder."""
+        seen: set[str] = set()
+        for group in ("figures", "tables"):
+            for index, item in enumerate(getattr(self, group)):
+                if item.id in seen:
+                    yield (group, index, "id"), f"found {item.id!r} again, allowed: a name of its own"
+                seen.add(item.id)
+
+
+class PublishedValue(Settings):
+    """One number of the paper, with the word that says how well it is known."""
+
+    id: Id = Field(description="name of the value within its paper")
+    item: Id | None = Field(default=None, description="figure or table that shows it; null: said elsewhere")
+    experiment: Id = Field(description="experiment that reproduces it")
+    series: Id = Field(description="series that reproduces it")
+    metric: Literal[tuple(METRICS)] = Field(description="what was measured")  # type: ignore[valid-type]
+    value: float | None = Field(description="the number as published; null if it could not be found")
+    std: NonNegativeNumber | None = Field(
+        default=None, description="standard deviation over the paper's seeds"
+    )
+    n: PositiveInt | None = Field(default=None, description="number of the paper's seeds")
+    unit: str = Field(description="unit of value, std and tolerance")
+    tolerance: NonNegativeNumber | None = Field(
+        default=None,
+        description="difference that counts as reproduced; null: from std and n, or by the metric",
+    )
+    status: Literal["verified", "secondary", "derived", "unverified", "missing"] = Field(
+        description="verified: read in the paper's own text; secondary: quoted by others; "
+        "derived: computed from verified facts; unverified: recalled or inferred; missing: not known"
+    )
+    source: Text = Field(description="where the number comes from")
+    scale: Scale = Field(default="paper", description="scale at which it was measured")
+
+    def checks(self) -> Iterator[Check]:
+        """A missing value has no number, every other has one, in the unit of its metric."""
+        if (self.value is None) != (self.status == "missing"):
+            allowed = "null" if self.status == "missing" else "a number"
+            yield ("value",), f"found {show(self.value)}, allowed: {allowed}, because of status {self.status}"
+        unit = METRICS[self.metric]
+        if self.unit != unit:
+            yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {self.metric}"
+
+
+class PublishedFile(RootModel[Items[PublishedValue]]):
+    """`published.yaml`: the numbers of a paper."""
+
+
+class ScaleLayer(Layer):
+    """What an experiment changes at one scale."""
+
+    series_only: Items[Id] | None = Field(
+        default=None, min_length=1, description="the series that exist at this scale; null: all of them"
+    )
+    series: dict[Id, Layer] = Field(default={}, description="what single series change at this scale")
+
+
+class ExperimentFile(Settings):
+    """An experiment: series that are compared, declared in layers that are merged for every scale.
+
+    Later layers win: base, the scale's own file, `scales.<scale>`, the series, and last
+    `scales.<scale>.series.<series>`. Mappings merge key by key; a mapping that changes its `name` or `rule`
+    replaces the other one whole.
+    """
+
+    layered: ClassVar[bool] = False
+
+    expect: Text = Field(description="the claim: what should come out, on which hardware, how long it takes")
+    base: Layer = Field(description="settings that the series share")
+    series: dict[Id, SeriesLayer] = Field(
+        min_length=1, description="the series, in the order of figures and tables"
+    )
+    scales: dict[Scale, ScaleLayer] = Field(
+        min_length=1, description="the scales at which the experiment exists, with what changes there"
+    )
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A loaded experiment: labels of its series in order, and the series that exist at each of its scales."""
+
+    id: str
+    expect: str
+    labels: Mapping[str, str]
+    scales: Mapping[str, tuple[str, ...]]
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names of its series, in order."""
+        return tuple(self.labels)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A loaded paper."""
+
+    id: str
+    title: str
+    authors: tuple[str, ...]
+    venue: str
+    arxiv: str | None
+    experiments: Mapping[str, Experiment]
+    figures: dict[str, Item]
+    tables: dict[str, Item]
+    published: tuple[PublishedValue, ...]
+
+    @property
+    def items(self) -> dict[str, Item]:
+        """Figures and tables by name."""
+        return self.figures | self.tables
+
+    def series_of(self, item: str, scale: str) -> tuple[tuple[str, str], ...]:
+        """(experiment, series) pairs of an item in its order; empty unless all of them exist at the scale.
+
+        A reference to a whole experiment stands for the series that it has at the scale.
+        """
+        pairs: list[tuple[str, str]] = []
+        for reference in self.items[item].series:
+            experiment, _, series = reference.partition("/")
+            existing = self.experiments[experiment].scales.get(scale, ())
+            if not existing or (series and series not in existing):
+                return ()
+            pairs += [(experiment, name) for name in ([series] if series else existing)]
+        return tuple(dict.fromkeys(pairs))

@@ -1,0 +1,121 @@
+"""A run: one training job with every setting resolved, and the layers that declare it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr
+
+from resync.config.errors import raise_if_any
+from resync.config.loader import dump, load
+from resync.config.settings import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
+from resync.config.training import RunSettings
+from resync.config.validation import validate
+
+SCALES = ("smoke", "mini", "paper")
+Scale = Literal["smoke", "mini", "paper"]
+
+
+class Resources(Settings):
+    """What a run asks of the machine or cluster; it does not change the result and is not hashed."""
+
+    nodes: PositiveInt = Field(default=1, description="machines")
+    gpus_per_node: Count = Field(default=0, description="GPUs on each machine")
+    cpus: PositiveInt = Field(default=1, description="CPU cores on each machine")
+    memory_mb: PositiveInt = Field(default=4000, description="main memory on each machine, in megabytes")
+    minutes: PositiveInt = Field(default=60, description="wall-clock limit")
+
+
+class _Names(Settings):
+    paper: Id = Field(description="paper that declares the run")
+    experiment: Id = Field(description="experiment of the paper")
+    series: Id = Field(description="series of the experiment")
+    scale: Scale = Field(description="scale at which the experiment is resolved")
+    seed: Count = Field(description="seed of the initial weights and of every stream")
+
+
+class Run(RunSettings, _Names):
+    """One training job: what `run.yaml` holds, names first."""
+
+    _label: str = PrivateAttr("")
+    _resources: Resources = PrivateAttr(default_factory=Resources)
+
+    @classmethod
+    def from_file(cls, path: Path, package: Path = PACKAGE) -> Run:
+        """Read and validate a `run.yaml`. Raises ConfigError."""
+        run, problems = validate(cls, load(path), package)
+        raise_if_any(problems)
+        assert run is not None
+        return run
+
+    @property
+    def label(self) -> str:
+        """How figures call the series; empty for a run read from its file."""
+        return self._label or self.series
+
+    @property
+    def resources(self) -> Resources:
+        """What the run asks of the machine; the defaults for a run read from its file."""
+        return self._resources
+
+    @property
+    def id(self) -> str:
+        """The run's name within a scale."""
+        return f"{self.paper}/{self.experiment}/{self.series}/seed{self.seed}"
+
+    @property
+    def directory(self) -> Path:
+        """Where the run's files are, below `results/`."""
+        return Path(self.scale) / self.id
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hex digits that change exactly when the content of `run.yaml` changes."""
+        canonical = json.dumps(self._content(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def to_yaml(self) -> str:
+        """The text of `run.yaml`, keys in the order of the models."""
+        return dump(self._content())
+
+    def _content(self) -> dict[str, Any]:
+        # Without nulls, so that a new optional setting leaves the hashes of old runs alone.
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class Layer(RunSettings):
+    """Run settings with seeds and resources: what every layer of an experiment may hold, in part."""
+
+    seeds: Items[Count] = Field(min_length=1, description="a run for each of these seeds")
+    resources: Resources = Field(default=Resources(), description="what a run asks of the machine")
+
+    def checks(self) -> Iterator[Check]:
+        """The processes can be spread evenly over the machines."""
+        yield from super().checks()
+        if self.processes % self.resources.nodes:
+            yield (
+                ("resources", "nodes"),
+                f"found {self.resources.nodes}, allowed: a divisor of processes = {self.processes}",
+            )
+        if len(set(self.seeds)) < len(self.seeds):
+            yield ("seeds",), f"found {list(self.seeds)}, allowed: different seeds"
+
+
+class SeriesLayer(Layer):
+    """The layer of one series: settings and the name that figures show."""
+
+    label: str = Field(min_length=1, description="name of the series in figures and tables")
+
+    def runs(self, paper: str, experiment: str, series: str, scale: str) -> Iterator[Run]:
+        """A run for each seed of this layer, which is merged with all that lie below it."""
+        content = {name: getattr(self, name) for name in RunSettings.model_fields}
+        content |= {"paper": paper, "experiment": experiment, "series": series, "scale": scale}
+        for seed in self.seeds:
+            run = Run(**content, seed=seed)
+            run._label, run._resources = self.label, self.resources
+            yield run

@@ -1,0 +1,92 @@
+"""Learning-rate schedules: the lr as a function of the step, with an optional linear warm-up."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from resync.config.settings import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings
+
+Decay = Annotated[tuple[PositiveNumber, PositiveNumber], Field(strict=False)]
+"""From this epoch on (0-based), the lr is multiplied by this factor."""
+
+
+class ConstantSchedule(Settings):
+    """The same lr in every step."""
+
+    name: Literal["constant"]
+    lr: PositiveNumber = Field(description="learning rate")
+
+
+class WarmedSchedule(Settings):
+    """What schedules with a peak share: a warm-up that rises linearly to `max_lr`."""
+
+    name: str
+    max_lr: PositiveNumber = Field(description="learning rate at the end of the warm-up")
+    warmup_epochs: NonNegativeNumber | None = Field(
+        default=None, description="length of the warm-up in epochs"
+    )
+    warmup_steps: Count | None = Field(
+        default=None, description="length of the warm-up in steps, instead of epochs"
+    )
+    warmup_start: NonNegativeNumber | None = Field(
+        default=None, description="lr at step 0 of the warm-up; null: min_lr, or 0 for a step schedule"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Warm-up is given in one unit, and its start only together with it."""
+        if self.warmup_epochs is not None and self.warmup_steps is not None:
+            beside = f"beside warmup_epochs = {self.warmup_epochs:g}"
+            yield ("warmup_steps",), f"found {self.warmup_steps} {beside}, allowed: one of the two"
+        if self.warmup_start is not None and not (self.warmup_epochs or self.warmup_steps):
+            allowed = "together with warmup_epochs or warmup_steps"
+            yield ("warmup_start",), f"found {self.warmup_start:g} without a warm-up, allowed: {allowed}"
+
+    def warmup_length(self, steps_per_epoch: int) -> int:
+        """Steps of the warm-up; a part of a step counts as the nearest whole number."""
+        if self.warmup_steps is not None:
+            return self.warmup_steps
+        return round((self.warmup_epochs or 0) * steps_per_epoch)
+
+
+class StepSchedule(WarmedSchedule):
+    """max_lr, multiplied by a factor at each of the given epochs."""
+
+    name: Literal["step"]
+    decays: Items[Decay] = Field(min_length=1, description="[epoch, factor] pairs; factors multiply")
+
+    def checks(self) -> Iterator[Check]:
+        """Decays are in the order of their epochs."""
+        yield from super().checks()
+        epochs = [epoch for epoch, _ in self.decays]
+        for index, (before, epoch) in enumerate(pairwise(epochs), start=1):
+            if epoch <= before:
+                yield ("decays", index, 0), f"found {epoch:g}, allowed: later than {before:g}, the one before"
+
+
+class _FallingSchedule(WarmedSchedule):
+    min_lr: NonNegativeNumber = Field(default=0.0, description="learning rate at the end of training")
+
+    def checks(self) -> Iterator[Check]:
+        """The schedule falls."""
+        yield from super().checks()
+        if self.min_lr > self.max_lr:
+            yield ("min_lr",), f"found {self.min_lr:g}, allowed: at most max_lr = {self.max_lr:g}"
+
+
+class LinearSchedule(_FallingSchedule):
+    """From max_lr to min_lr on a straight line."""
+
+    name: Literal["linear"]
+
+
+class CosineSchedule(_FallingSchedule):
+    """From max_lr to min_lr on half a cosine (Loshchilov & Hutter 2017, without restarts)."""
+
+    name: Literal["cosine"]
+
+
+Schedule = Annotated[
+    ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule, Field(discriminator="name")
+]

@@ -1,0 +1,137 @@
+"""JSON Schemas of the configuration files, for editors; `resync schema` exports them from the models."""
+
+import difflib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from resync.config.components import component, names
+from resync.config.describe import Schema
+from resync.config.paper import ExperimentFile, PaperFile, PublishedFile
+from resync.config.run import Layer, Run
+from resync.config.settings import PACKAGE
+from resync.files import write_text
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schemas(package: Path = PACKAGE) -> dict[str, Schema]:
+    """The schemas by file name."""
+    experiment = _partial(_exported(ExperimentFile, package))
+    experiment["required"] = ["expect", "base", "series", "scales"]
+    experiment["$defs"]["SeriesLayer"]["required"] = ["label"]
+    return {
+        "paper.schema.json": _with_kinds(_exported(PaperFile, package), package),
+        "experiment.schema.json": experiment,
+        "published.schema.json": _exported(PublishedFile, package),
+        "scale.schema.json": _partial(_exported(Layer, package)),
+        "run.schema.json": _exported(Run, package),
+    }
+
+
+def export(directory: Path, package: Path = PACKAGE) -> list[Path]:
+    """Write every schema into `directory`; the files written."""
+    texts = _texts(package)
+    for name, text in texts.items():
+        write_text(directory / name, text)
+    return [directory / name for name in texts]
+
+
+def differences(directory: Path, package: Path = PACKAGE) -> list[str]:
+    """One line for each schema in `directory` that is not what the models say; empty if all agree."""
+    lines = []
+    for name, expected in _texts(package).items():
+        file = directory / name
+        found = file.read_text(encoding="utf-8") if file.exists() else ""
+        if found != expected:
+            changes = [
+                line
+                for line in difflib.unified_diff(found.splitlines(), expected.splitlines(), lineterm="", n=0)
+                if line[:1] in "+-" and line[:3] not in ("+++", "---")
+            ]
+            lines.append(f"{file}: {len(changes)} lines differ from the models, run `resync schema`")
+    return lines
+
+
+def _texts(package: Path) -> dict[str, str]:
+    return {name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas(package).items()}
+
+
+def _exported(model: type[BaseModel], package: Path) -> Schema:
+    """The schema of a file that holds all of `model`, with the components of every room it refers to."""
+    schema = model.model_json_schema()
+    rooms = sorted(_rooms(schema))
+    for room in rooms:
+        for name in names(room, package):
+            config = component(room, name, package).config.model_json_schema()
+            schema["$defs"] |= config.pop("$defs", {})
+            config["required"] = ["name", *config.get("required", [])]
+            schema["$defs"][f"{room}.{name}"] = config
+    choices = {room: [{"$ref": f"#/$defs/{room}.{name}"} for name in names(room, package)] for room in rooms}
+    return {"$schema": _DIALECT, **_map(schema, lambda part: _plain(part, choices))}
+
+
+def _rooms(schema: Schema) -> set[str]:
+    """The rooms whose components may appear in a file of this schema."""
+    rooms: set[str] = set()
+
+    def note(part: Schema) -> Schema:
+        rooms.update({part["x-component"]} if "x-component" in part else ())
+        return part
+
+    _map(schema, note)
+    return rooms
+
+
+def _plain(part: Schema, choices: dict[str, list[Schema]]) -> Schema:
+    """Without pydantic's titles, and with a choice among its components in place of a room."""
+    part = {key: value for key, value in part.items() if key not in ("title", "discriminator")}
+    if "x-component" not in part:
+        return part
+    kept = {key: value for key, value in part.items() if key not in ("type", "x-component")}
+    return {**kept, "oneOf": choices[part["x-component"]]}
+
+
+def _partial(schema: Schema) -> Schema:
+    """For a layer that others complete: no key is required, so that several choices may fit."""
+
+    def relaxed(part: Schema) -> Schema:
+        part = {key: value for key, value in part.items() if key != "required"}
+        return {("anyOf" if key == "oneOf" else key): value for key, value in part.items()}
+
+    return _map(schema, relaxed)
+
+
+def _with_kinds(schema: Schema, package: Path) -> Schema:
+    """A figure or table has the options of its kind."""
+    item = schema["$defs"].pop("Item")
+    kinds = []
+    for name in names("render", package):
+        kind = component("render", name, package)
+        options = _map(kind.config.model_json_schema(), lambda part: _plain(part, {}))
+        schema["$defs"] |= options.pop("$defs", {})
+        del options["properties"]["name"]
+        chosen = {"kind": {"const": name, "description": kind.description}, "options": options}
+        properties = {**item["properties"], **chosen}
+        required = [*item["required"], *(["options"] if options.get("required") else [])]
+        schema["$defs"][f"render.{name}"] = {**item, "properties": properties, "required": required}
+        kinds.append({"$ref": f"#/$defs/render.{name}"})
+    schema["$defs"]["Item"] = {"oneOf": kinds} if kinds else item
+    return schema
+
+
+def _map(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """`change` applied to a schema and to every schema inside it, not to examples, defaults or names."""
+    result: Schema = {}
+    for key, value in change(schema).items():
+        if key in ("properties", "patternProperties", "$defs"):
+            result[key] = {name: _map(part, change) for name, part in value.items()}
+        elif key in ("anyOf", "oneOf", "prefixItems"):
+            result[key] = [_map(part, change) for part in value]
+        elif key in ("items", "additionalProperties", "propertyNames") and isinstance(value, dict):
+            result[key] = _map(value, change)
+        else:
+            result[key] = value
+    return result

@@ -1,0 +1,103 @@
+"""The base of every configuration model, and the types that models share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, ValidationInfo, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from resync.config.errors import KeyPath
+
+PACKAGE = Path(__file__).parent.parent
+"""The folder of the rooms in which components are looked for."""
+
+_ID = r"^[a-z0-9][a-z0-9_]*$"
+Id = Annotated[str, Field(pattern=_ID)]
+Text = Annotated[str, Field(min_length=1)]
+PositiveInt = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+PositiveNumber = Annotated[float, Field(gt=0)]
+NonNegativeNumber = Annotated[float, Field(ge=0)]
+
+Check = tuple[KeyPath, str]
+"""What a cross check found: the key path inside its model, and the message."""
+
+_Item = TypeVar("_Item")
+Items = Annotated[tuple[_Item, ...], Strict(False)]
+"""A YAML list, kept as a tuple because models are frozen."""
+
+
+@dataclass
+class Reading:
+    """What validating one file or one merged run needs to know; pydantic hands it to every validator.
+
+    `package` is the folder of the components. `partial` reads a layer that others will complete: missing
+    keys and cross checks are left to the merged whole. `readers` notes which model read which mapping, by
+    identity, so that an error can say what the model would have allowed there.
+    """
+
+    package: Path = PACKAGE
+    partial: bool = False
+    readers: dict[int, type[Settings]] = field(default_factory=dict)
+
+
+def is_id(name: str) -> bool:
+    """Whether `name` can be the name of a paper, experiment, series or item."""
+    return re.fullmatch(_ID, name) is not None
+
+
+def reading_of(info: ValidationInfo) -> Reading:
+    """The Reading that a validator runs in; a default one when a model is built directly."""
+    return info.context if isinstance(info.context, Reading) else Reading()
+
+
+class Settings(BaseModel):
+    """A frozen, strict model; a subclass states what must hold between its keys in `checks`."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        protected_namespaces=(),
+    )
+
+    layered: ClassVar[bool] = True
+    """Whether another layer may complete a partial mapping of this model."""
+
+    def checks(self) -> Iterator[Check]:
+        """Yield what is wrong between keys that are fine one by one."""
+        return iter(())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _note_reader(cls, data: Any, info: ValidationInfo) -> Any:
+        if isinstance(data, dict):
+            reading_of(info).readers[id(data)] = cls
+        return data
+
+    @model_validator(mode="after")
+    def _run_checks(self, info: ValidationInfo) -> Settings:
+        found = [] if reading_of(info).partial else list(self.checks())
+        if found:
+            raise checks_failed(type(self).__name__, found)
+        return self
+
+
+def checks_failed(title: str, found: Iterable[Check]) -> ValidationError:
+    """An error of one line a check, whose text is already what the user should read."""
+    return ValidationError.from_exception_data(
+        title,
+        [
+            InitErrorDetails(
+                type=PydanticCustomError("check", "{message}", {"message": message}), loc=path, input=None
+            )
+            for path, message in found
+        ],
+    )

@@ -1,0 +1,79 @@
+"""The suite: every paper of a folder, validated as a whole and expanded into runs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from resync.config.collector import Collector
+from resync.config.errors import ConfigError, not_among
+from resync.config.folder import paper_folders, read_paper, read_scales
+from resync.config.paper import Paper
+from resync.config.run import SCALES, Run
+from resync.config.settings import PACKAGE
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Papers by name, and the runs of each. Asking for a name that does not exist raises ConfigError."""
+
+    papers: dict[str, Paper]
+    expanded: dict[str, tuple[Run, ...]]
+    scales: tuple[str, ...] = SCALES
+
+    def runs(
+        self, paper: str, scale: str, experiment: str | None = None, series: str | None = None
+    ) -> list[Run]:
+        """The runs of a paper at a scale, in the order of its files; of one experiment or series if given."""
+        experiments = self._paper(paper).experiments
+        _require("scale", scale, self.scales)
+        if experiment is not None:
+            _require(f"{paper}: experiment", experiment, experiments)
+            if series is not None:
+                _require(f"{paper}/{experiment}: series", series, experiments[experiment].series)
+        return [
+            run
+            for run in self.expanded[paper]
+            if run.scale == scale and experiment in (None, run.experiment) and series in (None, run.series)
+        ]
+
+    def item_runs(self, paper: str, item: str, scale: str) -> list[Run]:
+        """The runs that a figure or table shows, in its order; none if it does not exist at the scale."""
+        _require(f"{paper}: item", item, self._paper(paper).items)
+        _require("scale", scale, self.scales)
+        pairs = self.papers[paper].series_of(item, scale)
+        return [run for pair in pairs for run in self.runs(paper, scale, *pair)]
+
+    def items(self, paper: str, scale: str) -> list[str]:
+        """The figures, then the tables, that exist at a scale."""
+        declared = self._paper(paper)
+        _require("scale", scale, self.scales)
+        return [item for item in declared.items if declared.series_of(item, scale)]
+
+    def _paper(self, name: str) -> Paper:
+        _require("paper", name, self.papers)
+        return self.papers[name]
+
+
+def load_suite(configs: Path, package: Path = PACKAGE) -> Suite:
+    """Read, validate and expand a folder of papers; components are looked for in the rooms of `package`.
+
+    Raises one ConfigError that holds every problem of every file.
+    """
+    if not configs.is_dir():
+        raise ConfigError([f"{configs}: the folder does not exist"])
+    collector = Collector(package)
+    scale_layers = read_scales(configs / "scales", collector)
+    papers: dict[str, Paper] = {}
+    runs: dict[str, tuple[Run, ...]] = {}
+    for folder in paper_folders(configs, collector):
+        paper, found = read_paper(folder, scale_layers, collector)
+        if paper is not None:
+            papers[paper.id], runs[paper.id] = paper, found
+    collector.raise_if_any()
+    return Suite(papers, runs)
+
+
+def _require(what: str, name: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if name not in names:
+        raise ConfigError([f"{what}: {not_among(name, names)}"])

@@ -1,0 +1,176 @@
+"""The settings of one training: everything that decides its result, except its names and seed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from resync.config.components import ComponentConfig, FromRoom
+from resync.config.schedule import ConstantSchedule, Schedule, StepSchedule
+from resync.config.settings import Check, Count, PositiveInt, Settings, checks_failed, reading_of
+
+
+class Loss(Settings):
+    """The training loss: cross entropy."""
+
+    label_smoothing: float = Field(
+        default=0.0, ge=0, lt=1, description="mass moved from the label to all classes"
+    )
+
+
+class Evaluation(Settings):
+    """When and how the consensus model is evaluated."""
+
+    every_epochs: PositiveInt = Field(default=1, description="epochs between two evaluations")
+    bn_batches: Count = Field(
+        default=0,
+        description="training batches that estimate the BatchNorm statistics anew before an evaluation",
+    )
+
+
+class Checkpoint(Settings):
+    """What is kept to continue an interrupted run."""
+
+    every_rounds: PositiveInt = Field(default=100, description="rounds between two checkpoints")
+    keep: PositiveInt = Field(default=2, description="newest checkpoints that are kept")
+
+
+class Log(Settings):
+    """What is written during training."""
+
+    every_steps: PositiveInt = Field(default=10, description="steps between two rows of steps.csv")
+    wandb: Literal["offline", "online", "disabled"] = Field(
+        default="offline", description="Weights & Biases mode"
+    )
+
+
+class RunSettings(Settings):
+    """Everything that decides the result of a run, except its name and seed."""
+
+    data: Annotated[ComponentConfig, FromRoom("data")] = Field(description="data set")
+    model: Annotated[ComponentConfig, FromRoom("models")] = Field(description="model")
+    workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
+    processes: PositiveInt = Field(
+        default=1, description="number of processes W that host workers; divides workers"
+    )
+    batch_size: PositiveInt = Field(description="samples in a step over all workers; a multiple of workers")
+    sampling: Literal["without_replacement", "with_replacement"] = Field(
+        default="without_replacement", description="how a worker's stream draws the samples of an epoch"
+    )
+    epochs: PositiveInt = Field(description="length of the training")
+    steps_per_epoch: PositiveInt = Field(
+        default=None,  # type: ignore[assignment]  # replaced by _steps_from_data
+        description="steps in an epoch; null: floor(training samples / batch_size)",
+        json_schema_extra={"type": ["integer", "null"], "default": None},
+    )
+    loss: Loss = Field(default=Loss(), description="training loss")
+    optimizer: Annotated[ComponentConfig, FromRoom("optim")] = Field(
+        description="inner optimizer; its lr is in schedule"
+    )
+    schedule: Schedule = Field(description="learning rate as a function of the step")
+    sync: Annotated[ComponentConfig, FromRoom("sync")] = Field(description="synchronisation algorithm")
+    evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
+    checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
+    log: Log = Field(default=Log(), description="logging")
+    precision: Literal["fp32"] = Field(
+        default="fp32", description="number format of parameters and activations"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto: cuda where there is one"
+    )
+    launcher: Literal["torchrun", "deepspeed"] = Field(
+        default="torchrun", description="what starts processes"
+    )
+    threads: PositiveInt = Field(default=1, description="CPU threads of a process")
+
+    @field_validator("batch_size")
+    @classmethod
+    def _fits_data(cls, value: int, info: ValidationInfo) -> int:
+        data = info.data.get("data")
+        if reading_of(info).partial or data is None:
+            return value
+        samples = data.component.facts["train_samples"]
+        if value > samples:
+            allowed = f"at most {samples}, the training samples of {data.name}"
+            raise checks_failed("batch_size", [((), f"found {value}, allowed: {allowed}")])
+        return value
+
+    @field_validator("steps_per_epoch", mode="before")
+    @classmethod
+    def _steps_from_data(cls, value: Any, info: ValidationInfo) -> Any:
+        data, batch_size = info.data.get("data"), info.data.get("batch_size")
+        if value is not None:
+            return value
+        if not isinstance(data, ComponentConfig) or batch_size is None:
+            return 1  # a stand-in: data or batch_size have an error of their own
+        return max(1, data.component.facts["train_samples"] // batch_size)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Facts on the data set, such as train_samples and num_classes."""
+        return self.data.component.facts
+
+    @property
+    def local_batch_size(self) -> int:
+        """Samples of one worker in a step."""
+        return self.batch_size // self.workers
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole training."""
+        return self.epochs * self.steps_per_epoch
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps of the learning rate's warm-up."""
+        if isinstance(self.schedule, ConstantSchedule):
+            return 0
+        return self.schedule.warmup_length(self.steps_per_epoch)
+
+    def checks(self) -> Iterator[Check]:
+        """Settings of different parts fit together, and each has an effect."""
+        if self.workers % self.processes:
+            yield ("processes",), f"found {self.processes}, allowed: a divisor of workers = {self.workers}"
+        if self.batch_size % self.workers:
+            yield ("batch_size",), f"found {self.batch_size}, allowed: a multiple of workers = {self.workers}"
+        yield from self._schedule_checks()
+        yield from self._component_checks()
+
+    def _schedule_checks(self) -> Iterator[Check]:
+        if self.warmup_steps >= self.total_steps:
+            in_steps = getattr(self.schedule, "warmup_steps", None) is not None
+            key = "warmup_steps" if in_steps else "warmup_epochs"
+            limit = f"less than the training's {self.epochs} epochs = {self.total_steps} steps"
+            yield ("schedule", key), f"found {getattr(self.schedule, key):g}, allowed: {limit}"
+        if isinstance(self.schedule, StepSchedule):
+            for index, (epoch, _) in enumerate(self.schedule.decays):
+                if epoch >= self.epochs:
+                    limit = f"less than epochs = {self.epochs}, or it has no effect"
+                    yield ("schedule", "decays", index, 0), f"found {epoch:g}, allowed: {limit}"
+
+    def _component_checks(self) -> Iterator[Check]:
+        optimizer, period = self.optimizer.options, self.sync.options.get("period")
+        if optimizer.get("nesterov") and not optimizer.get("momentum"):
+            yield ("optimizer", "nesterov"), "found true without momentum, allowed: with momentum > 0"
+        if getattr(period, "h_warmup", None) is not None and not self.warmup_steps:
+            yield (
+                ("sync", "period", "h_warmup"),
+                f"found {period.h_warmup} without a warm-up in schedule, allowed: null",  # type: ignore[union-attr]
+            )
+        if _has_batch_norm(self.model) and not self.evaluation.bn_batches:
+            yield (
+                ("evaluation", "bn_batches"),
+                f"found 0, allowed: integer >= 1, because the model {self.model.name} has BatchNorm",
+            )
+        if _has_batch_norm(self.model) is False and self.evaluation.bn_batches:
+            yield (
+                ("evaluation", "bn_batches"),
+                f"found {self.evaluation.bn_batches}, allowed: 0, because {self.model.name} has no BatchNorm",
+            )
+
+
+def _has_batch_norm(model: ComponentConfig) -> bool | None:
+    """Whether a model has BatchNorm, by its option `norm` or its fact `batch_norm`; None if neither says."""
+    if "norm" in model.options:
+        return bool(model.norm == "batch")
+    return model.component.facts.get("batch_norm")

@@ -1,0 +1,72 @@
+"""Configuration values that remember where they were written, and how they are laid over each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resync.config.errors import KeyPath, Problem, dotted
+
+CHOICES = ("name", "rule")
+"""Keys that choose what a mapping is about: options of one choice mean nothing to another."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A YAML value with its file, line (from 1) and key path; of a mapping's entry, the line of its key."""
+
+    value: Any  # dict[str, Node], list[Node], or a plain scalar
+    file: str
+    line: int
+    path: KeyPath = ()
+
+    @property
+    def entries(self) -> dict[str, Node]:
+        """The entries of a mapping; empty for every other value."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    def plain(self) -> Any:
+        """The value as dicts, lists and scalars."""
+        if isinstance(self.value, dict):
+            return {key: child.plain() for key, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [child.plain() for child in self.value]
+        return self.value
+
+    def child(self, key: str | int) -> Node | None:
+        """The entry `key` of a mapping or a list, or None."""
+        if isinstance(self.value, dict) and isinstance(key, str):
+            return self.value.get(key)
+        if isinstance(self.value, list) and isinstance(key, int) and key < len(self.value):
+            return self.value[key]
+        return None
+
+    def problem(self, message: str, *keys: str | int) -> Problem:
+        """A problem with this value, or with the entry at `keys` below it, which need not exist."""
+        return Problem(self.file, self.line, dotted((*self.path, *keys)), message)
+
+
+def merge(under: Node, over: Node) -> Node:
+    """Lay `over` on `under`: mappings merge key by key, everything else is replaced.
+
+    A mapping that changes its `name` or `rule` replaces the other one whole, because options of the old
+    choice mean nothing to the new one. Every value keeps the position of the layer it came from.
+    """
+    if not isinstance(under.value, dict) or not isinstance(over.value, dict) or _chooses_anew(under, over):
+        return over
+    entries = dict(under.value)
+    for key, child in over.value.items():
+        entries[key] = merge(entries[key], child) if key in entries else child
+    return replace(over, value=entries)
+
+
+def without(node: Node, *keys: str) -> Node:
+    """The mapping `node` without some of its entries."""
+    return replace(node, value={key: child for key, child in node.entries.items() if key not in keys})
+
+
+def _chooses_anew(under: Node, over: Node) -> bool:
+    return any(
+        key in under.entries and key in over.entries and under.entries[key].value != over.entries[key].value
+        for key in CHOICES
+    )

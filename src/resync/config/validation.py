@@ -1,0 +1,134 @@
+"""Builds models from positioned values; pydantic's errors become lines with file, line and key path."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from resync.config.describe import Schema, at, choices, chosen, describe, key_schema
+from resync.config.errors import ConfigError, KeyPath, Problem, closest, no_choice, show, suggestion
+from resync.config.settings import PACKAGE, Reading, Settings
+from resync.config.tree import Node
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def validate(model: type[_Model], node: Node, package: Path = PACKAGE) -> tuple[_Model | None, list[Problem]]:
+    """Build `model` from `node`: the model and no problems, or None and every problem found."""
+    data, reading = node.plain(), Reading(package)
+    try:
+        return model.model_validate(data, context=reading), []
+    except ValidationError as error:
+        return None, list(_problems(error, model, node, data, reading))
+
+
+def validate_layer(model: type[BaseModel], node: Node, package: Path = PACKAGE) -> list[Problem]:
+    """The problems of a layer that is completed by others: everything but missing keys and cross checks."""
+    data, reading = node.plain(), Reading(package, partial=True)
+    try:
+        model.model_validate(data, context=reading)
+    except ValidationError as error:
+        return list(_problems(error, model, node, data, reading))
+    return []
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an error is: the deepest node that exists, the keys below it that do not, what was expected."""
+
+    node: Node
+    absent: KeyPath
+    model: type[BaseModel]
+    field_path: KeyPath
+
+    @property
+    def schema(self) -> Schema:
+        return at(_schema(self.model), self.field_path)
+
+    @property
+    def allowed(self) -> str:
+        return describe(self.schema, _schema(self.model))
+
+
+def _problems(
+    error: ValidationError, model: type[BaseModel], node: Node, data: Any, reading: Reading
+) -> Iterator[Problem]:
+    found = error.errors(include_url=False)
+    places = [_locate(details["loc"], model, node, data, reading.readers) for details in found]
+    misspelt = {
+        (details["loc"][:-1], closest(details["loc"][-1], place.model.model_fields))
+        for details, place in zip(found, places, strict=True)
+        if details["type"] == "extra_forbidden"
+    }
+    for details, place in zip(found, places, strict=True):
+        kind, loc = details["type"], details["loc"]
+        cause = details.get("ctx", {}).get("error")
+        if isinstance(cause, ConfigError):  # a component's own file is broken
+            raise cause
+        if reading.partial and kind in ("missing", "union_tag_not_found") and _is_layered(place.model):
+            continue
+        if kind == "missing" and (loc[:-1], loc[-1]) in misspelt:
+            continue  # the unknown key already says it
+        if kind == "too_short" and any(other["loc"][: len(loc)] == loc != other["loc"] for other in found):
+            continue  # its items are wrong, not too few
+        message, key = _message(kind, details, place)
+        yield place.node.problem(message, *place.absent, *key)
+
+
+def _is_layered(model: type[BaseModel]) -> bool:
+    return getattr(model, "layered", True)
+
+
+def _locate(
+    loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers: dict[int, type[Settings]]
+) -> _Place:
+    """Follow pydantic's location through the nodes; it also names chosen union members, which are no keys."""
+    field_path: KeyPath = ()
+    absent: KeyPath = ()
+    choice = None
+    for key in loc:
+        if key == "[key]" or key == choice:
+            choice = None
+            continue
+        if id(data) in readers:
+            model, field_path = readers[id(data)], ()
+        field_path = (*field_path, key)
+        child = None if absent else node.child(key)
+        if child is None:
+            absent = (*absent, key)
+        else:
+            node, data = child, data[key]
+        choice = chosen(at(_schema(model), field_path), data)
+    return _Place(node, absent, model, field_path)
+
+
+def _message(kind: str, details: Any, place: _Place) -> tuple[str, KeyPath]:
+    """The text of one of pydantic's errors, and the key below `place` that it is about, if any."""
+    context, found = details.get("ctx", {}), details["input"]
+    if kind == "check":
+        return context["message"], ()
+    if kind == "missing":
+        return f"missing, allowed: {place.allowed}", ()
+    if kind == "extra_forbidden":
+        keys = list(place.model.model_fields)
+        return f"unknown key, allowed: {', '.join(keys)}{suggestion(details['loc'][-1], keys)}", ()
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        tag = context["discriminator"].strip("'")
+        names = choices(place.schema)
+        return no_choice(found.get(tag) if isinstance(found, dict) else found, names), (tag,)
+    if details["loc"] and details["loc"][-1] == "[key]":
+        of_key = key_schema(at(_schema(place.model), place.field_path[:-1]))
+        return f"found the key {show(found)}, allowed: {_with_suggestion(of_key, found, place)}", ()
+    return f"found {show(found)}, allowed: {_with_suggestion(place.schema, found, place)}", ()
+
+
+def _with_suggestion(schema: Schema, found: Any, place: _Place) -> str:
+    return describe(schema, _schema(place.model)) + suggestion(found, choices(schema))
+
+
+@cache
+def _schema(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()

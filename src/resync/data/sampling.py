@@ -1,0 +1,44 @@
+"""Which sample goes to which worker: pure functions of (seed, epoch), the same for any number of processes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resync.streams import stream
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Index plan of a run: `steps` batches of `local_batch` samples for each of `num_workers` workers an epoch.
+
+    Without replacement, one global permutation an epoch is split over the workers, so that a sample is drawn at
+    most once an epoch over all of them (Gu et al. 2023, appendix, Algorithm 1); with replacement, each worker draws
+    uniformly from its own stream (Algorithm 2).
+    """
+
+    num_samples: int
+    num_workers: int
+    local_batch: int
+    steps: int
+    seed: int
+    replacement: bool
+
+    def epoch(self, epoch: int) -> NDArray[np.int64]:
+        """Sample indices of an epoch, [steps, num_workers, local_batch]."""
+        if self.replacement:
+            columns = [
+                stream(self.seed, "order", worker=worker, epoch=epoch).integers(
+                    self.num_samples, size=(self.steps, self.local_batch)
+                )
+                for worker in range(self.num_workers)
+            ]
+            return np.stack(columns, axis=1)
+        needed = self.steps * self.num_workers * self.local_batch
+        if needed > self.num_samples:
+            raise ValueError(
+                f"{self.steps} steps of {self.num_workers} x {self.local_batch} samples need {needed} samples an "
+                f"epoch without replacement, the data set has {self.num_samples}"
+            )
+        order = stream(self.seed, "order", epoch=epoch).permutation(self.num_samples)
+        return order[:needed].reshape(self.steps, self.num_workers, self.local_batch)

@@ -1,0 +1,72 @@
+"""Evidence: what the seeds of one series say together, and how that is written: `80.97 ± 0.05 (n=3)`."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The values of one metric, one a seed. A NaN among them makes mean and std NaN, never a number."""
+
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Evidence":
+        """Evidence from any iterable of numbers."""
+        return cls(tuple(float(value) for value in values))
+
+    @property
+    def n(self) -> int:
+        """How many seeds."""
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds, independent of their order; NaN without seeds."""
+        return math.fsum(self.values) / self.n if self._finite else math.nan
+
+    @property
+    def std(self) -> float:
+        """The sample standard deviation (n - 1); NaN with fewer than two seeds."""
+        if self.n < 2 or not self._finite:
+            return math.nan
+        return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.values) / (self.n - 1))
+
+    @property
+    def _finite(self) -> bool:
+        return self.n > 0 and all(math.isfinite(value) for value in self.values)
+
+    def text(self, decimals: int = 2) -> str:
+        """`80.97 ± 0.05 (n=3)`; empty without seeds."""
+        return notation(self.mean, self.std, self.n, decimals) if self.values else ""
+
+
+def notation(mean: float, std: float | None = None, n: int | None = None, decimals: int = 2) -> str:
+    """`80.97 ± 0.05 (n=3)` without the parts that are not known."""
+    text = number(mean, decimals)
+    if std is not None and math.isfinite(std):
+        text += f" ± {number(std, decimals)}"
+    return f"{text} (n={n})" if n is not None else text
+
+
+def number(value: float, decimals: int = 2) -> str:
+    """A number with a fixed number of decimals; what is not finite is written as such."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def as_published(value: float, std: float | None = None, n: int | None = None) -> str:
+    """`80.98 ± 0.05 (n=3)` with as many decimals as the numbers themselves have."""
+    return notation(value, std, n, max(decimals_of(value), decimals_of(std or 0.0)))
+
+
+def decimals_of(value: float) -> int:
+    """How many decimals a published value is printed with: 2 for 80.98, at least 1 for any float."""
+    exponent = Decimal(repr(float(value))).as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0

@@ -1,0 +1,28 @@
+"""Models. `models/<name>.py` defines `build(input_shape, num_classes, **options) -> nn.Module`."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from resync.streams import stream_seed
+
+
+def build(
+    name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int, seed: int
+) -> nn.Module:
+    """The model `name`, its initial weights a function of the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(seed, "init"))
+        return import_module(f"resync.models.{name}").build(tuple(input_shape), num_classes, **options)
+
+
+def num_parameters(
+    name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int
+) -> int:
+    """Trainable parameters of the model, counted without allocating them."""
+    with torch.device("meta"):
+        model = build(name, options, input_shape, num_classes, seed=0)
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

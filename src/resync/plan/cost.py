@@ -1,0 +1,90 @@
+"""Cost of a run: rounds, communication volume, bytes and samples, exactly as training will have them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from resync.config import Run
+from resync.config.components import Traffic
+from resync.periods import rounds
+from resync.plan.translate import lr_of, period_of
+
+FLOAT32_BYTES = 4
+"""Parameters are kept and exchanged in float32."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run will do.
+
+    Attributes:
+        run: id of the run.
+        steps: local steps of each worker.
+        rounds: synchronisations; equal to `steps` for an algorithm that communicates in every step.
+        volume_percent: parameter vectors that a worker sends, in percent of one in every step.
+        bytes_per_worker: the same in bytes of parameters, without evaluation and BatchNorm statistics.
+        samples: training samples over all workers, repeats counted.
+        parameters: numbers in a parameter vector.
+        workers: number of workers.
+    """
+
+    run: str
+    steps: int
+    rounds: int
+    volume_percent: float
+    bytes_per_worker: int
+    samples: int
+    parameters: int
+    workers: int
+
+
+def cost(run: Run, num_parameters: int) -> Cost:
+    """Return the cost of `run`, whose model has `num_parameters` parameters."""
+    steps, traffic = run.total_steps, _traffic(run)
+    if traffic.every == "step":
+        num_rounds = steps
+    else:
+        num_rounds = len(rounds(period_of(run), lr_of(run), steps, run.warmup_steps))
+    per_round = traffic.vectors if isinstance(traffic.vectors, int) else run.sync.options[traffic.vectors]
+    vectors = num_rounds * per_round
+    return Cost(
+        run=run.id,
+        steps=steps,
+        rounds=num_rounds,
+        volume_percent=100 * vectors / steps,
+        bytes_per_worker=vectors * num_parameters * FLOAT32_BYTES,
+        samples=steps * run.batch_size,
+        parameters=num_parameters,
+        workers=run.workers,
+    )
+
+
+def table(costs: Iterable[Cost]) -> str:
+    """Return an aligned text, a line for each run below a line of headings."""
+    lines = [("run", "steps", "rounds", "volume %", "sent/worker", "samples")]
+    for item in costs:
+        volume, sent = f"{item.volume_percent:.3f}", _in_bytes(item.bytes_per_worker)
+        lines.append((item.run, f"{item.steps:,}", f"{item.rounds:,}", volume, sent, f"{item.samples:,}"))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(_aligned(line, widths) for line in lines)
+
+
+def _traffic(run: Run) -> Traffic:
+    traffic = run.sync.component.traffic
+    if traffic is None:
+        raise ValueError(f"{run.id}: sync {run.sync.name} declares no traffic, so its cost is unknown")
+    return traffic
+
+
+def _in_bytes(count: int) -> str:
+    """Return a number of bytes with a decimal unit, 1 kB = 1000 B."""
+    amount, units = float(count), iter(("B", "kB", "MB", "GB", "TB", "PB"))
+    unit = next(units)
+    while amount >= 1000 and unit != "PB":
+        amount, unit = amount / 1000, next(units)
+    return f"{amount:.4g} {unit}"
+
+
+def _aligned(line: tuple[str, ...], widths: list[int]) -> str:
+    name, *numbers = line
+    right = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
+    return "  ".join([name.ljust(widths[0]), *right])

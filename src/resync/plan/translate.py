@@ -1,0 +1,38 @@
+"""From the configuration of a run to the pure functions that planning and training share."""
+
+from typing import assert_never
+
+from resync import schedules
+from resync.config import Run
+from resync.config.period import ConstantPeriod
+from resync.config.schedule import ConstantSchedule, CosineSchedule, LinearSchedule, StepSchedule
+from resync.periods import Constant, Period, PowerRule
+from resync.schedules import Schedule
+
+
+def lr_of(run: Run) -> Schedule:
+    """Return the learning rate of `run` as a function of the step; epochs of decays become whole steps."""
+    chosen = run.schedule
+    span = (run.total_steps, run.warmup_steps)
+    match chosen:
+        case ConstantSchedule():
+            return schedules.constant(chosen.lr, *span)
+        case StepSchedule():
+            decays = [(round(epoch * run.steps_per_epoch), factor) for epoch, factor in chosen.decays]
+            return schedules.step(chosen.max_lr, decays, *span, warmup_start=chosen.warmup_start or 0.0)
+        case LinearSchedule():
+            return schedules.linear(chosen.max_lr, chosen.min_lr, *span, warmup_start=chosen.warmup_start)
+        case CosineSchedule():
+            return schedules.cosine(chosen.max_lr, chosen.min_lr, *span, warmup_start=chosen.warmup_start)
+        case _:
+            assert_never(chosen)
+
+
+def period_of(run: Run) -> Period:
+    """Return the period rule of `run`; an algorithm without one synchronises after every step."""
+    period = run.sync.options.get("period")
+    if period is None:
+        return Constant(1)
+    if isinstance(period, ConstantPeriod):
+        return Constant(period.h)
+    return PowerRule(period.alpha, period.power, period.h_base, period.h_warmup)

@@ -1,0 +1,78 @@
+"""Validation accuracy against epochs and against training time: what a method costs in each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from resync.collect import RunResult
+from resync.render.item import ItemData, require_results
+from resync.render.lines import (
+    Coordinate,
+    Floats,
+    Line,
+    draw_lines,
+    footnote,
+    legend,
+    limits,
+    mean_over_seeds,
+    setting,
+)
+from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure
+
+_UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0, 1, "s"))
+"""From how many seconds on a unit is used, its seconds, its name."""
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The numbers of both panels."""
+
+    by_epoch: list[Line]
+    by_time: list[Line]
+    time_unit: str
+    metric_label: str
+    limits: tuple[float, float]
+    setting: str
+
+
+def prepare(data: ItemData) -> Panels:
+    """The metric of every evaluation; time is the training plus the communication clock."""
+    require_results(data)
+    metric, band = data.options["metric"], data.options["band"]
+    states = [state for series in data.series for state in series.states]
+    longest = max(float(_training_seconds(state.result)[-1]) for state in states if state.result)
+    seconds, unit = next((seconds, unit) for least, seconds, unit in _UNITS if longest >= least)
+
+    def lines(x: Coordinate) -> list[Line]:
+        return [mean_over_seeds(series, x, lambda run: run.curve(metric), band) for series in data.series]
+
+    by_epoch = lines(lambda run: run.metrics["epoch"])
+    return Panels(
+        by_epoch=by_epoch,
+        by_time=lines(lambda run: _training_seconds(run) / seconds),
+        time_unit=unit,
+        metric_label=axis_label(metric),
+        limits=limits(by_epoch, data.options["cut"]),
+        setting=f"{setting(data)} · time without evaluation",
+    )
+
+
+def draw(panels: Panels) -> Figure:
+    """Two panels that share the accuracy axis."""
+    figure = new_figure(DOUBLE_COLUMN, 2.5)
+    left, right = figure.subplots(1, 2, sharey=True)
+    draw_lines(left, panels.by_epoch)
+    draw_lines(right, panels.by_time)
+    left.set(xlabel="Epoch", ylabel=panels.metric_label)
+    left.set_ylim(panels.limits)
+    right.set_xlabel(f"Training time ({panels.time_unit})")
+    for axes in (left, right):
+        axes.set_xlim(left=0)
+    legend(figure, left, columns=4)
+    footnote(figure, panels.setting)
+    return figure
+
+
+def _training_seconds(run: RunResult) -> Floats:
+    return np.asarray(run.metrics["train_seconds"] + run.metrics["communication_seconds"], dtype=float)

@@ -1,0 +1,127 @@
+"""An item of a paper: which runs it shows, what is on disk of them, and the files it becomes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from resync.collect import CollectError, RunResult, RunState, state_of
+from resync.config import Suite
+from resync.config.paper import Item, PublishedValue
+from resync.files import write_bytes
+from resync.render import style
+from resync.render.table import Table
+
+CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
+"""The status words of published values, the most certain one first."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a figure or row of a table: its seeds, and what is on disk of each."""
+
+    label: str
+    style: style.Style
+    states: tuple[RunState, ...]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Experiment and series, as published values name them."""
+        return self.states[0].run.experiment, self.states[0].run.series
+
+    def results(self, status: str) -> list[RunResult]:
+        """The results of the runs with this status, in the order of the seeds."""
+        return [state.result for state in self.states if state.status == status and state.result]
+
+    @property
+    def note(self) -> str:
+        """What is not as declared, in words: `1 of 3 diverged`; empty if every seed has finished."""
+        counts = {status: self._count(status) for status in ("diverged", "stale", "not run")}
+        parts = [f"{count} of {len(self.states)} {status}" for status, count in counts.items() if count]
+        whole = [status for status, count in counts.items() if count == len(self.states)]
+        return whole[0] if whole else ", ".join(parts)
+
+    def _count(self, status: str) -> int:
+        return sum(state.status == status for state in self.states)
+
+
+@dataclass(frozen=True)
+class ItemData:
+    """What a kind of figure or table gets: its series in declared order, and the paper's published values."""
+
+    item: Item
+    scale: str
+    series: tuple[Series, ...]
+    published: tuple[PublishedValue, ...]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the kind, defaults included."""
+        return self.item.options
+
+    @property
+    def setting(self) -> str:
+        """Where the numbers come from: `smoke scale · digits · 8 workers`."""
+        runs = [state.run for series in self.series for state in series.states]
+        names = ", ".join(dict.fromkeys(run.data.name for run in runs))
+        workers = _counted({run.workers for run in runs}, "worker")
+        return f"{self.scale} scale · {names} · {workers}"
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds the series have: `3 seeds`."""
+        return _counted({len(series.states) for series in self.series}, "seed")
+
+    def published_value(self, series: Series, metric: str) -> PublishedValue | None:
+        """The most certain published value of a series and metric, of this item where two are equally so."""
+        found = [
+            value
+            for value in self.published
+            if (value.experiment, value.series) == series.name and value.metric == metric
+        ]
+        rank = {status: place for place, status in enumerate(CERTAINTY)}
+        return min(found, key=lambda value: (rank[value.status], value.item != self.item.id), default=None)
+
+
+def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figures: Path) -> list[Path]:
+    """Draw a figure or table from its own runs; return the files written below `figures/<scale>/<paper>`.
+
+    Raises CollectError for damaged results, and for a figure of which no run has finished.
+    """
+    data = load(suite, paper, item, scale, results)
+    kind = import_module(f"resync.render.{data.item.kind}")
+    stem = figures / scale / paper / item
+    with style.look():
+        content = kind.prepare(data)
+        files = content.encode() if isinstance(content, Table) else style.encode(kind.draw(content))
+    for suffix, file in files.items():
+        write_bytes(stem.with_name(stem.name + suffix), file)
+    return [stem.with_name(stem.name + suffix) for suffix in files]
+
+
+def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> ItemData:
+    """Read the runs of an item. Raises CollectError for damaged results."""
+    declared = suite.papers[paper]
+    runs = suite.item_runs(paper, item, scale)
+    groups = [list(group) for _, group in groupby(runs, key=lambda run: (run.experiment, run.series))]
+    styles = style.distinct(style.style_of(group[0]) for group in groups)
+    series = [
+        Series(group[0].label, look, tuple(state_of(run, results) for run in group))
+        for group, look in zip(groups, styles, strict=True)
+    ]
+    return ItemData(declared.items[item], scale, tuple(series), declared.published)
+
+
+def require_results(data: ItemData) -> None:
+    """Raise CollectError if there is nothing to draw."""
+    if not any(state.status in ("finished", "diverged") for series in data.series for state in series.states):
+        first = data.series[0].states[0]
+        raise CollectError(f"{data.item.id}: none of its runs has finished; {first.reason}")
+
+
+def _counted(numbers: Iterable[int], noun: str) -> str:
+    """`8 workers`, `1 seed`, `4, 8 workers`."""
+    values = sorted(numbers)
+    return f"{', '.join(map(str, values))} {noun}{'' if values == [1] else 's'}"

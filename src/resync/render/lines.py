@@ -1,0 +1,127 @@
+"""Lines: the seeds of a series as one curve with a band, and how such curves are drawn on axes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from resync.collect import CollectError, RunResult
+from resync.render.item import ItemData, Series
+from resync.render.style import GREY, Style
+
+Floats = NDArray[np.float64]
+Coordinate = Callable[[RunResult], ArrayLike]
+
+MARKERS_PER_LINE = 7
+BANDS = {"range": "band: minimum to maximum", "std": "band: ± 1 standard deviation"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: mean over the finished seeds, its band, and apart from it the curves of diverged seeds."""
+
+    label: str
+    style: Style
+    x: Floats
+    y: Floats
+    low: Floats
+    high: Floats
+    diverged: tuple[tuple[Floats, Floats], ...] = ()
+
+
+def mean_over_seeds(series: Series, x: Coordinate, y: Coordinate, band: str) -> Line:
+    """The curve of a series, point by point the mean over its finished seeds, with a band from two seeds on.
+
+    A NaN at one seed leaves a gap. Raises CollectError if seeds were evaluated at different steps.
+    """
+    finished = series.results("finished")
+    if len({tuple(result.metrics["step"]) for result in finished}) > 1:
+        raise CollectError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
+    xs, ys = (_stack(map(coordinate, finished)) for coordinate in (x, y))
+    low, high = _band(ys, band)
+    diverged = tuple(
+        (np.asarray(x(result), dtype=float), np.asarray(y(result), dtype=float))
+        for result in series.results("diverged")
+    )
+    label = f"{series.label} ({series.note})" if series.note else series.label
+    return Line(label, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged)
+
+
+def period_line(series: Series) -> Line:
+    """H against epochs of one seed with results: the period depends on the learning rate, not on the seed."""
+    results = series.results("finished") or series.results("diverged")
+    columns = ["step", "epoch", "h"]
+    tables = [result.steps[columns] for result in results[:1]] + [
+        result.metrics[columns] for result in results[:1]
+    ]
+    table = pd.concat(tables or [pd.DataFrame(columns=columns)]).drop_duplicates("step").sort_values("step")
+    h = table["h"].to_numpy(dtype=float)
+    return Line(series.label, series.style, table["epoch"].to_numpy(dtype=float), h, h, h)
+
+
+def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
+    """Limits of the y axis that show every value after the first share `cut` of the x axis, with some air."""
+    values = [
+        values[line.x >= cut * line.x[-1]]
+        for line in lines if line.x.size
+        for values in (line.low, line.high, line.y)
+    ] or [y for line in lines for _, y in line.diverged]  # fmt: skip
+    shown = np.concatenate(values)
+    shown = shown[np.isfinite(shown)]
+    low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.0, 1.0)
+    air = 0.06 * (high - low) or 1.0
+    return low - air, high + air
+
+
+def setting(data: ItemData) -> str:
+    """The scale and setting of averaged lines, in words."""
+    if data.seeds == "1 seed":
+        return f"{data.setting} · 1 seed"
+    return f"{data.setting} · mean of {data.seeds}, {BANDS[data.options['band']]}"
+
+
+def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw bands below lines; a diverged seed is a thin line that ends in a cross."""
+    for position, line in enumerate(lines):
+        every = max(1, len(line.x) // MARKERS_PER_LINE)
+        offset = position * every // max(1, len(lines))
+        axes.plot(line.x, line.y, label=line.label, markevery=(offset, every), zorder=3, **line.style.line)
+        axes.fill_between(
+            line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2
+        )
+        for x, y in line.diverged:
+            kept = np.isfinite(y)
+            axes.plot(x[kept], y[kept], color=line.style.color, linewidth=0.6, alpha=0.7)
+            axes.plot(
+                x[kept][-1:], y[kept][-1:], "x", color=line.style.color, markeredgewidth=1.2, markersize=5
+            )
+
+
+def legend(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend above all panels."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(columns, len(labels)))
+
+
+def footnote(figure: Figure, text: str) -> None:
+    """The scale and setting of the numbers, small and grey below the panels."""
+    figure.supxlabel(text, x=0.995, ha="right", fontsize=6.5, color=GREY)
+
+
+def _stack(curves: Iterable[ArrayLike]) -> Floats:
+    """Curves of all seeds as [seeds, points]; [1, 0] without seeds, whose mean is an empty curve."""
+    rows = [np.asarray(curve, dtype=float) for curve in curves]
+    return np.stack(rows) if rows else np.empty((1, 0))
+
+
+def _band(ys: Floats, band: str) -> tuple[Floats, Floats]:
+    if len(ys) < 2:
+        return ys[0], ys[0]
+    if band == "range":
+        return ys.min(axis=0), ys.max(axis=0)
+    mean, std = ys.mean(axis=0), ys.std(axis=0, ddof=1)
+    return mean - std, mean + std

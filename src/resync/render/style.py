@@ -1,0 +1,160 @@
+"""One look for every figure: sizes, fonts, and the colour, marker and dash of an algorithm, everywhere."""
+
+import colorsys
+import io
+import math
+import zlib
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+
+from resync.collect import COLUMNS
+from resync.config import Run
+
+COLUMN, DOUBLE_COLUMN = 3.3, 6.8
+"""Widths in inches of one and of two columns of a paper."""
+
+GREY = "#5f5f5f"
+PNG_DPI = 220
+
+# The fonts come with matplotlib: every machine draws the same bytes. Type 42 keeps text searchable.
+RC = {
+    "font.family": ["STIXGeneral", "DejaVu Serif"],
+    "mathtext.fontset": "stix",
+    "text.hinting": "no_hinting",
+    "font.size": 8.5,
+    "axes.labelsize": 8.5,
+    "axes.titlesize": 8.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "legend.columnspacing": 1.2,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.6,
+    "lines.markeredgewidth": 0.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+}
+
+# Okabe and Ito (2008): distinct for all common forms of colour blindness.
+_BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+_BLUE, _VERMILLION, _PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+_MARKERS = "os^DvPX*<>"
+_SOLID, _LONG, _SHORT, _DASH_DOT = (0, ()), (0, (5, 1.5)), (0, (2, 1.2)), (0, (5, 1.2, 1, 1.2))
+_DASHES = (_SOLID, _LONG, _SHORT, _DASH_DOT)
+
+Dash = tuple[int, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a line is drawn; two lines differ in more than their colour, for print without it."""
+
+    color: str
+    marker: str
+    dash: Dash
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Keyword arguments of matplotlib's `plot`."""
+        return {
+            "color": self.color,
+            "marker": self.marker,
+            "linestyle": self.dash,
+            "markeredgecolor": "white",
+        }
+
+
+_ALGORITHMS = {"allreduce": Style(_BLACK, "o", _SOLID), "sgp": Style(_GREEN, "^", _DASH_DOT)}
+_POWERS = {2: Style(_VERMILLION, "D", _SOLID), 1: Style(_ORANGE, "P", _SHORT), 3: Style(_PURPLE, "X", _LONG)}
+_CONSTANT = Style(_BLUE, "s", _LONG)
+
+
+def style_of(run: Run) -> Style:
+    """The style of a run's algorithm, for Local SGD of its period rule: darker for a longer period."""
+    period = run.sync.options.get("period")
+    if period is None:
+        return _ALGORITHMS.get(run.sync.name) or _style_of_name(run.sync.name)
+    if period.rule == "constant":
+        return _shaded(_CONSTANT, period.h, markers="s^vP")
+    if period.rule == "power" and period.power in _POWERS:
+        return _shaded(_POWERS[period.power], period.h_base)
+    return _style_of_name(f"{period}")
+
+
+def _style_of_name(name: str) -> Style:
+    """A style for an algorithm that has none of its own above: always the same one for a name."""
+    choice = zlib.crc32(name.encode())
+    return Style((_SKY, _PURPLE, _ORANGE)[choice % 3], _MARKERS[choice % len(_MARKERS)], _DASHES[choice % 4])
+
+
+def _shaded(style: Style, h: int, markers: str = "") -> Style:
+    """Lighter below H = 4, darker above, and a marker of its own for each power of two."""
+    octaves = math.log2(h) - 2
+    hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(style.color))
+    lightness = min(0.68, max(0.16, lightness * 0.72**octaves))
+    marker = markers[round(math.log2(h)) % len(markers)] if markers else style.marker
+    return replace(style, color=to_hex(colorsys.hls_to_rgb(hue, lightness, saturation)), marker=marker)
+
+
+def distinct(styles: Iterable[Style]) -> list[Style]:
+    """The styles of one item's series; where two are equal, the later gets another marker and dash."""
+    seen: list[Style] = []
+    for style in styles:
+        candidate, turn = style, 0
+        while candidate in seen:
+            turn += 1
+            marker = _MARKERS[(_MARKERS.index(style.marker) + turn) % len(_MARKERS)]
+            candidate = replace(style, marker=marker, dash=_DASHES[turn % len(_DASHES)])
+        seen.append(candidate)
+    return seen
+
+
+def axis_label(metric: str) -> str:
+    """`Validation top-1 accuracy (%)`."""
+    column = COLUMNS[metric]
+    return f"{column.title} ({column.unit})"
+
+
+def look() -> AbstractContextManager[None]:
+    """The context in which everything is drawn."""
+    settings: dict[str, Any] = {**matplotlib.rcParamsDefault, **RC}  # whatever the user's matplotlibrc says
+    del settings["backend"]
+    return matplotlib.rc_context(settings)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, independent of pyplot and of any display."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def encode(figure: Figure) -> dict[str, bytes]:
+    """The figure as `.pdf` and `.png`, the same bytes for the same figure: no dates, no version names."""
+    files = {}
+    for suffix, metadata in (
+        (".pdf", {"CreationDate": None, "Producer": None}),
+        (".png", {"Software": None}),
+    ):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=suffix[1:], dpi=PNG_DPI, metadata=metadata)
+        files[suffix] = buffer.getvalue()
+    return files

@@ -1,0 +1,129 @@
+"""The report of a scale: reads what the other steps wrote and shows it on one page that works offline."""
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resync.collect import CollectError, RunState, state_of
+from resync.config import Run, Suite
+from resync.config.paper import Item, Paper
+from resync.files import write_text
+from resync.pages import fill
+
+_TEMPLATE = Path(__file__).with_name("report.html.j2")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where files are, for links that hold as long as results and figures stay beside each other."""
+
+    scale: str
+    results: Path
+    figures: Path
+
+    def link(self, target: Path) -> str:
+        """A file as the page, in `results/<scale>`, refers to it."""
+        return Path(os.path.relpath(target, self.results / self.scale)).as_posix()
+
+
+def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
+    """Write `results/<scale>/report.html` from figures, tables and the audit as they are; return its path.
+
+    What is not there is named as missing, never left out.
+    """
+    place = _Place(scale, results, figures)
+    papers = [_paper(suite, paper, place) for name, paper in suite.papers.items() if suite.runs(name, scale)]
+    page = fill(_TEMPLATE, title="Results", scale=scale, audit=_audit(place), papers=papers)
+    path = results / scale / "report.html"
+    write_text(path, page)
+    return path
+
+
+def _paper(suite: Suite, paper: Paper, place: _Place) -> dict[str, Any]:
+    items = [paper.items[name] for name in suite.items(paper.id, place.scale)]
+    runs = suite.runs(paper.id, place.scale)
+    shown = {run.experiment for run in runs}
+    return {
+        "id": paper.id,
+        "title": paper.title,
+        "authors": ", ".join(paper.authors),
+        "venue": paper.venue,
+        "arxiv": paper.arxiv,
+        "experiments": [experiment for name, experiment in paper.experiments.items() if name in shown],
+        "items": [_item(paper, item, place) for item in items],
+        "runs": [_run(run, place) for run in runs],
+        "data": place.link(place.results / place.scale / paper.id / "collected.csv"),
+    }
+
+
+def _item(paper: Paper, item: Item, place: _Place) -> dict[str, Any]:
+    """A figure as a picture inside the page, a table as a table; both with links to their files."""
+    stem = place.figures / place.scale / paper.id / item.id
+    picture, text = stem.with_suffix(".png"), stem.with_suffix(".md")
+    suffixes = (".pdf", ".png", ".md", ".tex", ".csv")
+    return {
+        "id": item.id,
+        "title": item.title,
+        "caption": item.caption,
+        "table": _table(text) if item.id in paper.tables and text.exists() else None,
+        "picture": base64.b64encode(picture.read_bytes()).decode() if picture.exists() else None,
+        "files": [
+            {"name": suffix[1:], "href": place.link(stem.with_suffix(suffix))}
+            for suffix in suffixes
+            if stem.with_suffix(suffix).exists()
+        ],
+    }
+
+
+def _table(file: Path) -> dict[str, Any]:
+    """The cells of a table in Markdown as render writes it, and the note below it."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    cells = [
+        [cell.strip().replace("\0", "|") for cell in row.replace(r"\|", "\0").strip("|").split("|")]
+        for row in rows
+    ]
+    head, _, *body = cells
+    return {"head": head, "body": body, "note": lines[-1]}
+
+
+def _run(run: Run, place: _Place) -> dict[str, Any]:
+    """Where a run's result comes from, in words."""
+    try:
+        state = state_of(run, place.results)
+    except CollectError as error:
+        state = RunState(run, "damaged", str(error), None)
+    summary = state.result.summary if state.result else {}
+    launch, git = summary.get("launch") or {}, summary.get("git") or {}
+    directory = place.results / run.directory
+    commit = (git.get("commit") or "")[:10] + (" + changes" if git.get("dirty") else "")
+    versions = summary.get("versions") or {}
+    return {
+        "name": f"{run.experiment}/{run.series}",
+        "seed": run.seed,
+        "status": state.status,
+        "reason": state.reason,
+        "hash": summary.get("config_hash", ""),
+        "minutes": f"{summary['seconds']['wall'] / 60:.1f}" if summary else "",
+        "ended": summary.get("ended", ""),
+        "machine": ", ".join(str(launch[key]) for key in ("device", "host") if launch.get(key)),
+        "commit": commit,
+        "torch": versions.get("torch", ""),
+        "files": [
+            {"name": name, "href": place.link(directory / name)}
+            for name in ("summary.json", "run.yaml", "metrics.csv", "steps.csv")
+            if (directory / name).exists()
+        ],
+    }
+
+
+def _audit(place: _Place) -> dict[str, Any] | None:
+    """The audit's sentence and counts; None if there is no audit yet."""
+    file = place.results / place.scale / "audit.json"
+    if not file.exists():
+        return None
+    content = json.loads(file.read_text(encoding="utf-8"))
+    return {key: content[key] for key in ("sentence", "counts", "rows")}

@@ -1,0 +1,150 @@
+"""Learning rates as pure functions of the step, so that costs and periods can be computed without training.
+
+Each function here returns a schedule: a picklable callable from the step about to be taken (0-based) to its
+learning rate, always a Python float, because numpy scalars would end up in checkpoints and break their
+weights-only loading. After `total_steps` a schedule stays at its last value.
+
+Two forms of linear warm-up exist in the papers, and both are kept exactly:
+
+* `linear` and `cosine` (original code of Gu et al. 2024): start + t * (max - start) / warmup_steps. Step 0
+  uses the start value itself, and the peak is first used by step `warmup_steps`.
+* `step` and `constant` (original code of Assran et al. 2019, without its staircase of 100 iterations):
+  start + (max - start) * (t + 1) / warmup_steps. No step uses the start value, and the last step of the
+  warm-up already uses the peak.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+Schedule = Callable[[int], float]
+
+
+def constant(lr: float, total_steps: int = 1, warmup_steps: int = 0, warmup_start: float = 0.0) -> Schedule:
+    """`lr` in every step, after a warm-up like that of `step` if any; `total_steps` only bounds that one."""
+    return step(lr, [], total_steps, warmup_steps, warmup_start)
+
+
+def step(
+    max_lr: float,
+    decays: Sequence[tuple[int, float]],
+    total_steps: int,
+    warmup_steps: int = 0,
+    warmup_start: float = 0.0,
+) -> Schedule:
+    """`max_lr` times the product of the factors whose step has been reached (Assran et al. 2019).
+
+    Args:
+        max_lr: learning rate between the warm-up and the first decay (for SGP: 0.1 * total batch / 256).
+        decays: pairs (step, factor); a factor stays in effect, so 0.1 after 30, 60 and 80 epochs ends at a
+            thousandth of `max_lr`.
+        total_steps: steps of the whole training, T.
+        warmup_steps: steps of the linear warm-up, fewer than T; decays reached inside it wait for its end.
+        warmup_start: value that the warm-up leaves from, for SGP the learning rate for 256 samples (0.1);
+            where it is not below `max_lr` there is no warm-up, as in the original.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+    _check_range(max_lr, total_steps, warmup_steps, warmup_start)
+    for at, factor in decays:
+        if at < 0 or not 0 < factor < math.inf:
+            raise ValueError(f"decay ({at}, {factor}): expected a step >= 0 and a factor > 0")
+    return partial(
+        _step_lr,
+        max_lr=float(max_lr),
+        decays=tuple((at, float(factor)) for at, factor in decays),
+        warmup_steps=warmup_steps if warmup_start < max_lr else 0,
+        warmup_start=float(warmup_start),
+    )
+
+
+def linear(
+    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None
+) -> Schedule:
+    """A straight line instead of the half cosine of `cosine`, between the same points; arguments as there."""
+    return _decay(_straight, max_lr, min_lr, total_steps, warmup_steps, warmup_start)
+
+
+def cosine(
+    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None
+) -> Schedule:
+    """Half a cosine from `max_lr` after the warm-up down to `min_lr` at `total_steps` (Gu et al. 2024).
+
+    Args:
+        max_lr: peak, first used by step `warmup_steps`.
+        min_lr: value that step `total_steps` would use.
+        total_steps: steps of the whole training, T.
+        warmup_steps: steps of the linear warm-up, fewer than T.
+        warmup_start: learning rate of step 0 if there is a warm-up; `min_lr` if left out.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+    return _decay(_half_cosine, max_lr, min_lr, total_steps, warmup_steps, warmup_start)
+
+
+def _step_lr(
+    step: int, *, max_lr: float, decays: tuple[tuple[int, float], ...], warmup_steps: int, warmup_start: float
+) -> float:
+    if step < warmup_steps:
+        return float(warmup_start + (max_lr - warmup_start) * (step + 1) / warmup_steps)
+    return max_lr * math.prod(factor for at, factor in decays if step >= at)
+
+
+def _decay(
+    shape: Callable[[float], float],
+    max_lr: float,
+    min_lr: float,
+    total_steps: int,
+    warmup_steps: int,
+    warmup_start: float | None,
+) -> Schedule:
+    start = min_lr if warmup_start is None else warmup_start
+    _check_range(max_lr, total_steps, warmup_steps, start)
+    if not 0 <= min_lr <= max_lr:
+        raise ValueError(f"min_lr is {min_lr}, expected between 0 and max_lr = {max_lr}")
+    return partial(
+        _decay_lr,
+        shape=shape,
+        max_lr=float(max_lr),
+        min_lr=float(min_lr),
+        total_steps=total_steps,
+        warmup_steps=warmup_steps,
+        warmup_start=float(start),
+    )
+
+
+def _decay_lr(
+    step: int,
+    *,
+    shape: Callable[[float], float],
+    max_lr: float,
+    min_lr: float,
+    total_steps: int,
+    warmup_steps: int,
+    warmup_start: float,
+) -> float:
+    if step < warmup_steps:
+        return float(warmup_start + step * (max_lr - warmup_start) / warmup_steps)
+    progress = min((step - warmup_steps) / (total_steps - warmup_steps), 1.0)
+    return float(min_lr + (max_lr - min_lr) * shape(progress))
+
+
+def _straight(progress: float) -> float:
+    return 1.0 - progress
+
+
+def _half_cosine(progress: float) -> float:
+    return (1.0 + math.cos(math.pi * progress)) / 2.0
+
+
+def _check_range(max_lr: float, total_steps: int, warmup_steps: int, warmup_start: float) -> None:
+    if not 0 < max_lr < math.inf:
+        raise ValueError(f"the learning rate is {max_lr}, expected a finite number > 0")
+    if total_steps < 1:
+        raise ValueError(f"total_steps is {total_steps}, expected >= 1")
+    if not 0 <= warmup_steps < total_steps:
+        raise ValueError(f"warmup_steps is {warmup_steps}, expected 0..{total_steps - 1}, below total_steps")
+    if not 0 <= warmup_start < math.inf:
+        raise ValueError(f"warmup_start is {warmup_start}, expected a finite number >= 0")

@@ -1,0 +1,19 @@
+"""Synchronous data-parallel training."""
+
+from resync.sync.algorithm import Algorithm
+
+
+class AllReduce(Algorithm):
+    """Parallel SGD / AdamW: every step uses the gradient averaged over all K workers.
+
+        g = mean_k g_k(x);   x = optimizer(x, g)
+
+    Equal to large-batch training and to torch's DistributedDataParallel (Gu et al. 2024, Algorithm 1).
+    """
+
+    def after_backward(self) -> None:
+        """Average the gradients."""
+        self.transport.mean_(self.workers.grads)
+
+
+build = AllReduce

@@ -1,0 +1,135 @@
+"""Checkpoints: complete or absent, checked when read, independent of the number of processes."""
+
+import hashlib
+import io
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from resync.files import write_bytes, write_text
+from resync.transport import Transport
+
+State = dict[str, Any]
+log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The checkpoints of a run, in `directory`/step<steps>/.
+
+    A checkpoint holds what all workers share (`shared.pt`, written by rank 0) and a state for every worker, in one
+    file a process; any number of processes can read it. The folder gets its name when all files are on the disk.
+    Every file has its SHA-256 beside it.
+    """
+
+    def __init__(self, directory: Path, config_hash: str, keep: int, transport: Transport) -> None:
+        self.directory = directory
+        self.config_hash = config_hash
+        self.keep = keep
+        self.transport = transport
+
+    def save(self, step: int, workers: list[State], shared: State) -> None:
+        """Write a checkpoint after `step` steps; `workers` are the states of this process's workers, in order.
+
+        Collective: every process calls it. Older checkpoints than the newest `keep` are deleted.
+        """
+        final = self._folder(step)
+        partial = final.with_suffix(".partial")
+        first = self.transport.local.start
+        _save(partial / f"workers{first:05d}.pt", {"first": first, "states": workers})
+        if self.transport.rank == 0:
+            _save(partial / "shared.pt", shared)
+            write_text(partial / "config_hash", self.config_hash)
+        self.transport.barrier()
+        if self.transport.rank == 0:
+            shutil.rmtree(final, ignore_errors=True)
+            partial.rename(final)
+            for old in self._complete()[: -self.keep]:
+                shutil.rmtree(old)
+        self.transport.barrier()
+
+    def load(self) -> tuple[list[State], State] | None:
+        """The newest sound checkpoint of this configuration, or None.
+
+        Returns the states of this process's workers, and the shared state. Collective. A damaged checkpoint is named
+        in a warning and the one before it is taken; those of another configuration are deleted.
+        """
+        step = self.transport.broadcast(self._newest_sound() if self.transport.rank == 0 else 0)
+        if step < 0:
+            return None
+        folder = self._folder(step)
+        states: dict[int, State] = {}
+        for file in sorted(folder.glob("workers*.pt")):
+            part = _load(file)
+            states |= dict(enumerate(part["states"], start=part["first"]))
+        local = self.transport.local
+        return [states[worker] for worker in range(local.start, local.stop)], _load(folder / "shared.pt")
+
+    def _newest_sound(self) -> int:
+        """Step of the newest checkpoint that is ours and undamaged, or -1; clears away what is not ours."""
+        for leftover in self.directory.glob("*.partial"):
+            shutil.rmtree(leftover)
+        for folder in reversed(self._complete()):
+            if (folder / "config_hash").read_text() != self.config_hash:
+                log.warning("%s: belongs to another configuration, deleted", folder)
+                shutil.rmtree(folder)
+            elif damaged := [file.name for file in folder.glob("*.pt") if not _is_sound(file)]:
+                log.warning("%s: damaged (%s), the one before it is used", folder, ", ".join(damaged))
+            else:
+                return int(folder.name.removeprefix("step"))
+        return -1
+
+    def _complete(self) -> list[Path]:
+        """Finished checkpoints, oldest first."""
+        return sorted(folder for folder in self.directory.glob("step*") if folder.suffix != ".partial")
+
+    def _folder(self, step: int) -> Path:
+        return self.directory / f"step{step:010d}"
+
+
+def save_model(path: Path, model: nn.Module) -> None:
+    """Write the model's state dict as a file that `torch.load(path, weights_only=True)` reads."""
+    write_bytes(path, _serialized({name: owned(value) for name, value in model.state_dict().items()}))
+
+
+def owned(view: torch.Tensor) -> torch.Tensor:
+    """A copy on the CPU: to save a view is to save the whole buffer behind it."""
+    return view.detach().cpu().clone()
+
+
+def parameters_sha256(row: torch.Tensor) -> str:
+    """SHA-256 of the bytes of a vector of parameters, to compare results to the bit."""
+    return hashlib.sha256(row.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+
+
+def _serialized(state: State) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def _save(path: Path, state: State) -> None:
+    content = _serialized(state)
+    write_bytes(path, content)
+    write_text(_checksum_file(path), json.dumps({"sha256": hashlib.sha256(content).hexdigest()}))
+
+
+def _load(path: Path) -> State:
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        expected = json.loads(_checksum_file(path).read_text())["sha256"]
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == expected
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _checksum_file(path: Path) -> Path:
+    return path.with_suffix(".sha256")

@@ -1,0 +1,126 @@
+"""What a run writes while it trains: CSV, Weights & Biases and the terminal. Only rank 0 holds a log."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import wandb
+from tqdm import tqdm
+
+from resync.config import Run
+from resync.files import write_text
+
+Row = Mapping[str, float | int]
+
+METRICS = "metrics.csv"
+STEPS = "steps.csv"
+SUMMARY = "summary.json"
+
+
+class RunLog:
+    """Collects the rows of metrics.csv and steps.csv and publishes them when the run has ended.
+
+    Until then the rows are in `metrics.csv.partial` and `steps.csv.partial`, for whoever wants to look. The rows are
+    part of the checkpoint: what was logged after it by an interrupted run is forgotten, as its steps are.
+    """
+
+    def __init__(self, directory: Path, run: Run) -> None:
+        self.directory = directory
+        self.name = run.id
+        self.rows: dict[str, list[Row]] = {METRICS: [], STEPS: []}
+        self._wandb = _start_wandb(directory, run)
+        self._bar = tqdm(total=run.total_steps, desc=run.id, unit="step") if sys.stderr.isatty() else None
+
+    def evaluation(self, row: Row) -> None:
+        """Add a row to metrics.csv and to Weights & Biases, and show it."""
+        self._append(METRICS, row)
+        if self._wandb:
+            self._wandb.log(dict(row), step=int(row["step"]))
+        text = (
+            f"epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
+            f"train loss {row['train_loss']:.4f} val loss {row['val_loss']:.4f} top-1 {row['val_top1']:.2f} %"
+        )
+        if self._bar is None:
+            print(f"{self.name}: {text}", flush=True)
+        else:
+            self._bar.set_postfix_str(text)
+
+    def step(self, row: Row) -> None:
+        """Add a row to steps.csv."""
+        self._append(STEPS, row)
+
+    def progress(self, steps: int) -> None:
+        """Move the progress bar to `steps` completed steps."""
+        if self._bar is not None:
+            self._bar.update(steps - self._bar.n)
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Publish the CSV files, then the summary: a run with a summary has everything."""
+        for name, rows in self.rows.items():
+            write_text(self.directory / name, _csv(rows))
+        write_text(self.directory / SUMMARY, json.dumps(summary, indent=2) + "\n")
+        for name in self.rows:
+            _partial(self.directory, name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End the progress bar and the Weights & Biases run, whether the run has finished or not."""
+        if self._bar is not None:
+            self._bar.close()
+        if self._wandb:
+            self._wandb.finish()
+
+    def state_dict(self) -> dict[str, list[Row]]:
+        """All rows so far."""
+        return self.rows
+
+    def load_state_dict(self, state: dict[str, list[Row]]) -> None:
+        """Go on from the rows of a checkpoint."""
+        self.rows = state
+        for name, rows in state.items():
+            write_text(_partial(self.directory, name), _csv(rows))
+
+    def _append(self, name: str, row: Row) -> None:
+        first = not self.rows[name]
+        self.rows[name].append(row)
+        with _partial(self.directory, name).open("w" if first else "a", newline="") as file:
+            file.write(_csv([row], header=first))
+
+
+def _partial(directory: Path, name: str) -> Path:
+    return directory / f"{name}.partial"
+
+
+def _csv(rows: list[Row], header: bool = True) -> str:
+    """CSV text; numbers as Python writes them, which reads back to the same bits."""
+    if not rows:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _start_wandb(directory: Path, run: Run) -> Any:
+    """A Weights & Biases run whose files are in `directory`/wandb, or None when the mode is disabled."""
+    if run.log.wandb == "disabled":
+        return None
+    online = run.log.wandb == "online"
+    return wandb.init(
+        project="resync",
+        group=f"{run.scale}/{run.paper}/{run.experiment}/{run.series}",
+        name=run.id,
+        id=run.hash,
+        resume="allow" if online else None,
+        config=run.model_dump(mode="json"),
+        dir=directory,
+        mode=run.log.wandb,
+        settings=wandb.Settings(
+            silent=not online, console="off", x_disable_stats=True, x_disable_machine_info=True, disable_git=True
+        ),
+    )

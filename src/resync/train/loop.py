@@ -1,0 +1,135 @@
+"""The training loop: it knows no algorithm, task or logger by name."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from math import isfinite
+
+from torch import Tensor, nn
+
+from resync.train.evaluate import consensus_model, score
+from resync.train.losses import Diverged
+from resync.train.session import Session
+
+Totals = dict[str, float]
+
+
+def train_to_end(session: Session) -> None:
+    """Train from the session's step to the run's last one, with evaluations and checkpoints.
+
+    Raises Diverged at the first check that finds a loss that is no number.
+    """
+    sync = session.sync
+    if sync.steps == 0:
+        evaluate(session)
+    while sync.steps < session.run.total_steps:
+        for inputs, targets in _batches(session):
+            round_ended = train_step(session, inputs, targets)
+            if _evaluation_is_due(session):
+                evaluate(session)
+            if _checkpoint_is_due(session, round_ended):
+                session.losses.check(session.transport)
+                session.save()
+
+
+def train_step(session: Session, inputs: Tensor, targets: Tensor) -> bool:
+    """One step of every local worker; True when it ended a round."""
+    clocks, sync = session.clocks, session.sync
+    step = sync.steps + 1
+    sampled = step % session.run.log.every_steps == 0
+    before = _totals(session) if sampled else {}
+    lr = session.lr(sync.steps)
+    with clocks.measure("step"):
+        sync.before_forward()
+        losses = session.workers.forward_backward(inputs, targets, session.objective.loss)
+        sync.after_backward()
+        for group in session.optimizer.param_groups:
+            group["lr"] = lr
+        session.optimizer.step()
+        round_ended = sync.after_step(lr)
+    session.losses.add(losses, step)
+    if sampled:
+        session.losses.check(session.transport)
+        loss = session.transport.gather(losses).mean().item()
+        spent = {name: total - before[name] for name, total in _totals(session).items()}
+        if session.log:
+            session.log.step({**_position(session, lr), "train_loss": loss, **spent})
+    if session.log:
+        session.log.progress(step)
+    return round_ended
+
+
+def evaluate(session: Session) -> None:
+    """Evaluate the consensus model and log a row; raises Diverged if its loss is no number."""
+    run, sync = session.run, session.sync
+    session.losses.check(session.transport)
+    train_loss = session.losses.take_mean(session.transport)
+    with session.clocks.measure("evaluation"), consensus(session) as model:
+        metrics = score(model, session.objective, session.data, session.transport)
+    totals = _totals(session)
+    row = {
+        **_position(session, session.lr(max(0, sync.steps - 1))),
+        "train_loss": train_loss,
+        **metrics,
+        "bytes_sent": totals["bytes_sent"],
+        "volume_percent": session.volume_percent,
+        "train_seconds": totals["data_seconds"] + totals["compute_seconds"],
+        "communication_seconds": totals["communication_seconds"],
+        "evaluation_seconds": session.clocks.seconds("evaluation"),
+    }
+    if session.log:
+        session.log.evaluation(row)
+    if not all(map(isfinite, metrics.values())):
+        raise Diverged(sync.steps, worker=None)
+
+
+def consensus(session: Session) -> AbstractContextManager[nn.Module]:
+    """The averaged model, ready for evaluation (see `consensus_model`)."""
+    run = session.run
+    return consensus_model(
+        session.sync,
+        session.data,
+        session.transport,
+        run.seed,
+        run.evaluation.bn_batches,
+        run.local_batch_size,
+    )
+
+
+def _batches(session: Session) -> Iterator[tuple[Tensor, Tensor]]:
+    """The rest of the current epoch for the local workers; the time to make a batch goes to the clock "data"."""
+    epoch, first_step = divmod(session.sync.steps, session.run.steps_per_epoch)
+    batches = session.data.batches(session.sampler, epoch, first_step, session.transport.local)
+    while True:
+        with session.clocks.measure("data"):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _evaluation_is_due(session: Session) -> bool:
+    run, steps = session.run, session.sync.steps
+    return steps % (run.evaluation.every_epochs * run.steps_per_epoch) == 0 or steps == run.total_steps
+
+
+def _checkpoint_is_due(session: Session, round_ended: bool) -> bool:
+    at_round = round_ended and session.sync.rounds % session.run.checkpoint.every_rounds == 0
+    return at_round or session.sync.steps == session.run.total_steps
+
+
+def _position(session: Session, lr: float) -> dict[str, float | int]:
+    sync = session.sync
+    epoch = sync.steps / session.run.steps_per_epoch
+    return {"step": sync.steps, "epoch": epoch, "round": sync.rounds, "h": sync.h, "lr": lr}
+
+
+def _totals(session: Session) -> Totals:
+    """Seconds and bytes so far, by the names of the columns of steps.csv."""
+    clocks = session.clocks
+    communication = clocks.seconds("communication")
+    return {
+        "data_seconds": clocks.seconds("data"),
+        "compute_seconds": clocks.seconds("step") - communication,
+        "communication_seconds": communication,
+        "bytes_sent": session.transport.bytes_sent,
+    }

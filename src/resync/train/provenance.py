@@ -1,0 +1,39 @@
+"""Where and with what a run was made."""
+
+import platform
+import socket
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("resync", "torch", "torchvision", "numpy", "scikit-learn", "wandb")
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a result."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def git() -> dict[str, Any] | None:
+    """Commit of the checkout that the code runs from and whether it has changes; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def ask(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", here, *arguments], capture_output=True, text=True, check=True).stdout
+
+    try:
+        return {"commit": ask("rev-parse", "HEAD").strip(), "dirty": bool(ask("status", "--porcelain").strip())}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def host() -> str:
+    """Name of this machine."""
+    return socket.gethostname()

@@ -1,0 +1,147 @@
+"""The parts of one run, built from its configuration, and the state that a checkpoint keeps of them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from resync import data, models, optim, sync
+from resync.clocks import Clocks
+from resync.config import Run
+from resync.data import InMemory
+from resync.data.sampling import Sampler
+from resync.plan import lr_of, period_of
+from resync.schedules import Schedule
+from resync.sync import Algorithm
+from resync.train.checkpoint import Checkpoints, State, owned
+from resync.train.log import RunLog
+from resync.train.losses import Losses
+from resync.train.objective import Classification
+from resync.transport import Transport
+from resync.workers import Workers
+
+
+@dataclass
+class Session:
+    """Everything that trains one run on this process."""
+
+    run: Run
+    clocks: Clocks
+    transport: Transport
+    data: InMemory
+    sampler: Sampler
+    workers: Workers
+    optimizer: Optimizer
+    sync: Algorithm
+    lr: Schedule
+    objective: Classification
+    losses: Losses
+    checkpoints: Checkpoints
+    log: RunLog | None
+    resumed_from: list[int] = field(default_factory=list)
+
+    @classmethod
+    def build(cls, run: Run, out: Path, device: torch.device, rank: int, world_size: int) -> "Session":
+        """Build every part; rank 0 keeps the log. Raises ValueError for what the model or transport refuses."""
+        clocks = Clocks(device)
+        transport = Transport(run.workers, clocks, rank, world_size)
+        dataset = data.build(run.data.name, run.data.options).to(device)
+        shape, classes = run.facts["input_shape"], run.facts["num_classes"]
+        model = models.build(run.model.name, run.model.options, shape, classes, run.seed).to(device)
+        workers = Workers(model, transport.num_local)
+        return cls(
+            run=run,
+            clocks=clocks,
+            transport=transport,
+            data=dataset,
+            sampler=Sampler(
+                num_samples=len(dataset.train_targets),
+                num_workers=run.workers,
+                local_batch=run.local_batch_size,
+                steps=run.steps_per_epoch,
+                seed=run.seed,
+                replacement=run.sampling == "with_replacement",
+            ),
+            workers=workers,
+            optimizer=optim.build(run.optimizer.name, run.optimizer.options, workers.rows),
+            sync=sync.build(
+                run.sync.name, _sync_options(run), workers, transport, run.total_steps, run.warmup_steps
+            ),
+            lr=lr_of(run),
+            objective=Classification(run.loss.label_smoothing),
+            losses=Losses(transport.num_local, device),
+            checkpoints=Checkpoints(out / "checkpoint", run.hash, run.checkpoint.keep, transport),
+            log=RunLog(out, run) if rank == 0 else None,
+        )
+
+    @property
+    def volume_percent(self) -> float:
+        """Bytes that a worker has sent, in percent of one parameter vector in every step; NaN before the first."""
+        vectors = self.transport.bytes_sent / self.workers.rows[0].nbytes
+        return 100 * vectors / self.sync.steps if self.sync.steps else float("nan")
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment. Collective."""
+        states = [self._worker_state(index) for index in range(self.workers.num_local)]
+        shared = {
+            "sync": self.sync.state_dict(),
+            "clocks": self.clocks.state_dict(),
+            "loss_count": self.losses.count,
+            "bytes": [self.transport.bytes_sent, self.transport.wire_bytes],
+            "log": self.log.state_dict() if self.log else None,
+            "resumed_from": self.resumed_from,
+        }
+        self.checkpoints.save(self.sync.steps, states, shared)
+
+    def resume(self) -> None:
+        """Continue from the run's own newest checkpoint, if there is one. Collective."""
+        found = self.checkpoints.load()
+        if found is None:
+            return
+        states, shared = found
+        self._load_workers(states)
+        self.sync.load_state_dict(shared["sync"])
+        self.clocks.load_state_dict(shared["clocks"])
+        self.losses.count = shared["loss_count"]
+        self.transport.bytes_sent, self.transport.wire_bytes = shared["bytes"]
+        self.resumed_from = [*shared["resumed_from"], self.sync.steps]
+        if self.log:
+            self.log.load_state_dict(shared["log"])
+
+    def _worker_state(self, index: int) -> State:
+        """What one worker owns: its row, its buffers, its part of the optimizer state and its losses."""
+        optimizer_state = {
+            name: owned(value[index] if value.shape == self.workers.rows.shape else value)
+            for name, value in self.optimizer.state[self.workers.rows].items()
+            if value is not None
+        }
+        return {
+            "row": owned(self.workers.rows[index]),
+            "buffers": {name: owned(value) for name, value in self.workers.models[index].named_buffers()},
+            "optimizer": optimizer_state,
+            "loss_sum": self.losses.sums[index].item(),
+        }
+
+    @torch.no_grad()
+    def _load_workers(self, states: list[State]) -> None:
+        rows = self.workers.rows
+        optimizer_state: dict[str, Any] = self.optimizer.state[rows]
+        for name, value in states[0]["optimizer"].items():
+            per_worker = value.shape == rows[0].shape
+            merged = torch.stack([state["optimizer"][name] for state in states]) if per_worker else value
+            optimizer_state[name] = merged.to(rows.device)
+        for index, state in enumerate(states):
+            rows[index].copy_(state["row"])
+            self.losses.sums[index] = state["loss_sum"]
+            for name, buffer in self.workers.models[index].named_buffers():
+                buffer.copy_(state["buffers"][name])
+
+
+def _sync_options(run: Run) -> dict[str, Any]:
+    """The algorithm's options as it takes them: a period rule instead of its configuration."""
+    options = dict(run.sync.options)
+    if "period" in options:
+        options["period"] = period_of(run)
+    return options

@@ -1,0 +1,138 @@
+"""How rows reach other workers: the only file that communicates to synchronise, and the one that counts it.
+
+Rank r of W processes hosts the K/W workers r*K/W, r*K/W + 1, ... An operation is about all K workers and gives the
+same result for every W.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from resync.clocks import Clocks
+
+
+class Transport:
+    """Averages and exchanges rows between `num_workers` workers on `world_size` processes.
+
+    Counts two kinds of bytes: `bytes_sent`, what one worker hands over as a function of the algorithm alone (a
+    vector for an average, a vector a peer for an exchange, whether the peer is in this process or not), and
+    `wire_bytes`, what this process really handed to torch.distributed. Seconds go to the clock "communication".
+
+    Raises ValueError when `world_size` does not divide `num_workers`.
+    """
+
+    def __init__(self, num_workers: int, clocks: Clocks, rank: int = 0, world_size: int = 1) -> None:
+        if num_workers % world_size:
+            raise ValueError(f"{num_workers} workers cannot be spread evenly over {world_size} processes")
+        self.num_workers = num_workers
+        self.num_local = num_workers // world_size
+        self.rank = rank
+        self.world_size = world_size
+        self.clocks = clocks
+        self.bytes_sent = 0
+        self.wire_bytes = 0
+        self._counting = True
+
+    @property
+    def local(self) -> slice:
+        """The workers of this process."""
+        return slice(self.rank * self.num_local, (self.rank + 1) * self.num_local)
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leave the traffic of the block out of the counts: evaluation and logging are not the algorithm's."""
+        self._counting, before = False, self._counting
+        try:
+            yield
+        finally:
+            self._counting = before
+
+    @torch.no_grad()
+    def mean_(self, rows: Tensor) -> None:
+        """Replace every row of [k, P] by the mean over all K workers, in place."""
+        with self._timed():
+            total = rows[0] if self.num_local == 1 else rows.sum(0)
+            self._all_reduce(total)
+            total.div_(self.num_workers)
+            if self.num_local > 1:
+                rows.copy_(total.expand_as(rows))
+        self._count(rows[0].nbytes)
+
+    @torch.no_grad()
+    def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
+        """What every local worker receives when each worker sends its row of [k, P] to its out-peers.
+
+        `in_peers[r]` lists whom worker r hears, for all K workers, p each; returns [p, k, P], in that order.
+        """
+        num_peers = len(in_peers[0])
+        inbox = rows.new_empty(num_peers, *rows.shape)
+        with self._timed():
+            operations = []
+            for slot in range(num_peers):
+                for receiver, peers in enumerate(in_peers):
+                    operations += self._deliver(rows, inbox[slot], peers[slot], receiver, slot)
+            if operations:
+                for request in dist.batch_isend_irecv(operations):
+                    request.wait()
+        self._count(num_peers * rows[0].nbytes)
+        return inbox
+
+    def gather(self, values: Tensor) -> Tensor:
+        """One value a worker, [k] here, as [K] on every process; for logs and checks, never counted."""
+        if self.world_size == 1:
+            return values
+        gathered = values.new_empty(self.num_workers)
+        dist.all_gather_into_tensor(gathered, values.contiguous())
+        return gathered
+
+    def sum_(self, values: Tensor) -> Tensor:
+        """Sum `values` over the processes, in place; for statistics of evaluations, never counted."""
+        if self.world_size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def broadcast(self, value: int) -> int:
+        """Rank 0's `value`, on every process; never counted."""
+        if self.world_size == 1:
+            return value
+        agreed = torch.tensor(value, device=self.clocks.device)
+        dist.broadcast(agreed, src=0)
+        return int(agreed)
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        if self.world_size > 1:
+            dist.barrier()
+
+    def _deliver(self, rows: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[dist.P2POp]:
+        """Copy a local message now, or return the send or receive this process must post for it."""
+        source, target = sender // self.num_local, receiver // self.num_local
+        tag = slot * self.num_workers + receiver
+        if source == target == self.rank:
+            inbox[receiver % self.num_local].copy_(rows[sender % self.num_local])
+        elif source == self.rank:
+            self.wire_bytes += rows[0].nbytes if self._counting else 0
+            return [dist.P2POp(dist.isend, rows[sender % self.num_local], target, tag=tag)]
+        elif target == self.rank:
+            return [dist.P2POp(dist.irecv, inbox[receiver % self.num_local], source, tag=tag)]
+        return []
+
+    def _all_reduce(self, total: Tensor) -> None:
+        if self.world_size > 1:
+            dist.all_reduce(total)
+            self.wire_bytes += total.nbytes if self._counting else 0
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        if self._counting:
+            with self.clocks.measure("communication"):
+                yield
+        else:
+            yield
+
+    def _count(self, num_bytes: int) -> None:
+        if self._counting:
+            self.bytes_sent += num_bytes

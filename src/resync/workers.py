@@ -1,0 +1,86 @@
+"""Workers are rows: the k workers of a process share one buffer of parameters and one of gradients.
+
+Averaging is then a mean over rows, gossip a sum of rows, a message is a row as it lies in memory, and one optimizer
+over the whole buffer steps every worker.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
+class Workers:
+    """The `num_local` workers of this process, all starting from the weights of `model`.
+
+    `rows` and `grads` are [k, P]: row i holds all trainable parameters of worker i, one after the other, and the
+    parameters of `models[i]` and their `.grad` are views into it. `rows` is a leaf that any torch optimizer can
+    update as one tensor. Frozen parameters stay outside. Buffers (BatchNorm statistics) belong to each model.
+
+    Raises ValueError for a model without trainable parameters or with more than one dtype.
+    """
+
+    def __init__(self, model: nn.Module, num_local: int) -> None:
+        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        dtypes = {parameter.dtype for parameter in trainable}
+        if len(dtypes) != 1:
+            found = ", ".join(sorted(str(dtype) for dtype in dtypes)) or "none"
+            raise ValueError(f"trainable parameters must exist and share one dtype, found: {found}")
+        first = trainable[0]
+        num_parameters = sum(parameter.numel() for parameter in trainable)
+        self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
+        self.rows = nn.Parameter(torch.empty(num_local, num_parameters, dtype=first.dtype, device=first.device))
+        self.grads = torch.zeros_like(self.rows)
+        self.rows.grad = self.grads
+        for index, local in enumerate(self.models):
+            _bind(local, self.rows.data[index], self.grads[index])
+
+    @property
+    def num_local(self) -> int:
+        """k, the number of workers of this process."""
+        return len(self.models)
+
+    @property
+    def num_parameters(self) -> int:
+        """P, the number of trainable parameters of one worker."""
+        return self.rows.shape[1]
+
+    def forward_backward(self, inputs: Sequence[Tensor], targets: Sequence[Tensor], loss: Loss) -> Tensor:
+        """Fill `grads` with each worker's gradient on its own batch and return the losses [k]."""
+        self.grads.zero_()
+        losses = []
+        for model, x, y in zip(self.models, inputs, targets, strict=True):
+            value = loss(model, x, y)
+            value.backward()
+            losses.append(value.detach())
+        return torch.stack(losses)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Rows [k, P] and the buffers of every worker."""
+        buffers = [dict(model.named_buffers()) for model in self.models]
+        return {"rows": self.rows.detach(), "buffers": buffers}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned, in place."""
+        with torch.no_grad():
+            self.rows.copy_(state["rows"])
+            for model, saved in zip(self.models, state["buffers"], strict=True):
+                for name, buffer in model.named_buffers():
+                    buffer.copy_(saved[name])
+
+
+def _bind(model: nn.Module, row: Tensor, grad: Tensor) -> None:
+    """Move the model's trainable parameters into `row` [P] and their gradients into `grad` [P]."""
+    offset = 0
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            end = offset + parameter.numel()
+            view = row[offset:end].view_as(parameter)
+            view.copy_(parameter.data)
+            parameter.data = view
+            parameter.grad = grad[offset:end].view_as(parameter)
+            offset = end

@@ -1,0 +1,178 @@
+"""A small suite with components of its own, so that these tests depend on no real paper or algorithm."""
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from resync.config import ConfigError, Suite, load_suite
+
+FILES = {
+    "package/data/toy.yaml": """\
+        description: toy data
+        options: {}
+        facts: {train_samples: 64, val_samples: 16}
+        """,
+    "package/models/net.yaml": """\
+        description: toy net
+        options:
+          widths: {type: array, items: {type: integer, minimum: 1}, minItems: 1, default: [4], description: w}
+          norm: {enum: [group, batch, none], default: group, description: normalisation}
+        """,
+    "package/optim/sgd.yaml": """\
+        description: gradient descent
+        options:
+          momentum: {type: number, minimum: 0, exclusiveMaximum: 1, default: 0.0, description: momentum}
+          nesterov: {type: boolean, default: false, description: look ahead}
+        """,
+    "package/sync/allreduce.yaml": """\
+        description: all together in every step
+        options: {}
+        traffic: {every: step, vectors: 1}
+        """,
+    "package/sync/local.yaml": """\
+        description: periodic averaging
+        options:
+          period: {type: period, description: period rule}
+        traffic: {every: round, vectors: 1}
+        """,
+    "package/render/curve.yaml": """\
+        description: a curve
+        options:
+          metric: {enum: [val_top1, val_loss], default: val_top1, description: what is drawn}
+        """,
+    "configs/scales/smoke.yaml": """\
+        seeds: [0, 1]
+        device: cpu
+        """,
+    "configs/scales/mini.yaml": """\
+        seeds: [0]
+        """,
+    "configs/scales/paper.yaml": """\
+        seeds: [7]
+        device: cuda
+        """,
+    "configs/qsr/paper.yaml": """\
+        title: A rule
+        authors: [One, Two]
+        venue: ICLR 2024
+        arxiv: "2310.14423"
+        figures:
+          - id: fig1
+            kind: curve
+            title: A figure
+            series: [vit/qsr, vit/parallel]
+        tables:
+          - id: table1
+            kind: curve
+            title: A table
+            series: [vit]
+            options: {metric: val_loss}
+        """,
+    "configs/qsr/published.yaml": """\
+        - id: qsr_top1
+          item: table1
+          experiment: vit
+          series: qsr
+          metric: val_top1
+          value: 80.98
+          std: 0.05
+          n: 3
+          unit: "%"
+          status: verified
+          source: caption
+        """,
+    "configs/qsr/experiments/vit.yaml": """\
+        expect: QSR wins
+        base:
+          data: {name: toy}
+          model: {name: net, widths: [4, 8]}
+          workers: 4
+          batch_size: 8
+          epochs: 5
+          optimizer: {name: sgd, momentum: 0.9, nesterov: true}
+          schedule: {name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}
+        series:
+          parallel:
+            label: Parallel
+            sync: {name: allreduce}
+          h4:
+            label: Local
+            sync: {name: local, period: {rule: constant, h: 4}}
+          qsr:
+            label: QSR
+            sync: {name: local, period: {rule: power, alpha: 0.2, h_base: 2}}
+        scales:
+          smoke:
+            series_only: [parallel, qsr]
+            epochs: 2
+            series:
+              qsr: {sync: {period: {alpha: 0.1}}}
+          paper:
+            processes: 2
+            resources: {nodes: 2}
+        """,
+}
+
+
+class Workspace:
+    """The folder of a small suite, `configs`, and the folder of its components, `package`."""
+
+    def __init__(self, root: Path, package: Path):
+        self.root = root
+        self.configs = root / "configs"
+        self.package = package
+        write_files(root, "configs/")
+
+    def own_package(self) -> None:
+        """Components of this suite alone, to be changed."""
+        write_files(self.root, "package/")
+        self.package = self.root.resolve() / "package"
+
+    def write(self, name: str, text: str) -> Path:
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def change(self, name: str, old: str, new: str) -> None:
+        text = (self.root / name).read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in {name}"
+        self.write(name, text.replace(old, new))
+
+    def load(self) -> Suite:
+        return load_suite(self.configs, self.package)
+
+
+def write_files(root: Path, prefix: str) -> None:
+    for name, text in FILES.items():
+        if name.startswith(prefix):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(dedent(text), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("components")
+    write_files(root, "package/")
+    return root / "package"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.chdir(tmp_path)
+    return Workspace(Path("."), package)
+
+
+@pytest.fixture
+def lines_of() -> Callable[[Callable[[], object]], list[str]]:
+    """The lines of the ConfigError that a call raises."""
+
+    def lines(call: Callable[[], object]) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            call()
+        assert str(caught.value).splitlines() == list(caught.value.lines)
+        return list(caught.value.lines)
+
+    return lines

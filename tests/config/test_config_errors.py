@@ -1,0 +1,380 @@
+"""Wrong input by input: one line each, with file, line, key path, value found and values allowed."""
+
+from dataclasses import replace
+
+import pytest
+
+from resync.config import ConfigError, collector, load_suite
+from resync.config.loader import load, parse
+
+VIT = "configs/qsr/experiments/vit.yaml"
+PAPER = "configs/qsr/paper.yaml"
+PUBLISHED = "configs/qsr/published.yaml"
+SMOKE = "configs/scales/smoke.yaml"
+
+COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
+SETTINGS = (
+    "data, model, workers, processes, batch_size, sampling, epochs, steps_per_epoch, loss, optimizer, "
+    "schedule, sync, evaluation, checkpoint, log, precision, device, launcher, threads, seeds, resources"
+)
+
+
+def case(name, file, old, new, *lines):
+    """`old` in `file` replaced by `new` gives exactly these lines (after the file's name)."""
+    return pytest.param(file, old, new, [f"{file}:{line}" for line in lines], id=name.replace(" ", "_"))
+
+
+def schedule(name, text, *lines):
+    """A schedule in the place of the cosine."""
+    return case(name, VIT, COSINE, text, *lines)
+
+
+KEYS = [
+    case("misspelt", VIT, "  epochs: 5", "  epoch: 5",
+         f"7: base.epoch: unknown key, allowed: {SETTINGS}; did you mean 'epochs'?"),
+    case("misspelt option", VIT, "alpha: 0.2,", "alfa: 0.2,",
+         "19: series.qsr.sync.period.alfa: unknown key, allowed: rule, alpha, power, h_base, h_warmup; "
+         "did you mean 'alpha'?"),
+    case("misspelt in a scale", SMOKE, "device: cpu", "devise: cpu",
+         f"2: devise: unknown key, allowed: {SETTINGS}; did you mean 'device'?"),
+    case("misspelt series_only", VIT, "series_only", "serie_only",
+         f"22: scales.smoke.serie_only: unknown key, allowed: {SETTINGS}, series_only, series; "
+         "did you mean 'series_only'?"),
+    case("option of another choice", VIT, "sync: {name: allreduce}", "sync: {name: allreduce, peers: 1}",
+         "13: series.parallel.sync.peers: unknown key, allowed: name"),
+    case("name of a run", VIT, "workers: 4", "workers: 4\n  seed: 3",
+         f"6: base.seed: unknown key, allowed: {SETTINGS}; did you mean 'seeds'?"),
+    case("label of all", VIT, "workers: 4", "workers: 4\n  label: All",
+         f"6: base.label: unknown key, allowed: {SETTINGS}"),
+    case("missing", VIT, "  workers: 4\n", "", "2: base.workers: missing, allowed: integer >= 1"),
+    case("missing in a series", VIT, "    sync: {name: allreduce}\n", "",
+         "11: series.parallel.sync: missing, allowed: a mapping with the key 'name'"),
+    case("missing at a scale", VIT, "  epochs: 5\n", "",
+         "2: base.epochs: missing, allowed: integer >= 1 (at scale paper)"),
+    case("missing option", VIT, "rule: constant, h: 4", "rule: constant",
+         "16: series.h4.sync.period.h: missing, allowed: integer >= 1"),
+    case("missing claim", VIT, "expect: QSR wins\n", "", "1: expect: missing, allowed: text not empty"),
+    case("missing label", VIT, "    label: QSR\n", "",
+         "17: series.qsr.label: missing, allowed: text not empty"),
+    case("name of a series", VIT, "  h4:\n", "  H-4:\n",
+         "14: series.H-4: found the key 'H-4', allowed: text matching ^[a-z0-9][a-z0-9_]*$"),
+    case("name of a scale", VIT, "  paper:\n", "  papr:\n",
+         "26: scales.papr: found the key 'papr', allowed: smoke, mini, paper; did you mean 'paper'?"),
+]  # fmt: skip
+
+VALUES = [
+    case("text for a count", VIT, "workers: 4", "workers: four",
+         "5: base.workers: found 'four', allowed: integer >= 1"),
+    case("quoted number", VIT, "workers: 4", "workers: '4'",
+         "5: base.workers: found '4', allowed: integer >= 1"),
+    case("fraction", VIT, "workers: 4", "workers: 4.0", "5: base.workers: found 4.0, allowed: integer >= 1"),
+    case("boolean", VIT, "workers: 4", "workers: true", "5: base.workers: found true, allowed: integer >= 1"),
+    case("nothing", VIT, "workers: 4", "workers:", "5: base.workers: found null, allowed: integer >= 1"),
+    case("yes", VIT, "nesterov: true", "nesterov: yes",
+         "8: base.optimizer.nesterov: found 'yes', allowed: true or false"),
+    case("octal", VIT, "epochs: 5", "epochs: 05", "7: base.epochs: found '05', allowed: integer >= 1"),
+    case("infinity", VIT, "max_lr: 0.8", "max_lr: .inf",
+         "9: base.schedule.max_lr: found inf, allowed: number > 0"),
+    case("text for a mapping", VIT, "data: {name: toy}", "data: toy",
+         "3: base.data: found 'toy', allowed: a mapping with the key 'name'"),
+    case("zero H", VIT, "h: 4", "h: 0", "16: series.h4.sync.period.h: found 0, allowed: integer >= 1"),
+    case("zero epochs", VIT, "epochs: 2", "epochs: 0",
+         "23: scales.smoke.epochs: found 0, allowed: integer >= 1"),
+    case("momentum 1", VIT, "momentum: 0.9", "momentum: 1",
+         "8: base.optimizer.momentum: found 1, allowed: number >= 0 and < 1"),
+    case("item of a list", VIT, "[4, 8]", "[4, 0]",
+         "4: base.model.widths[1]: found 0, allowed: integer >= 1"),
+    case("empty list", VIT, "[4, 8]", "[]",
+         "4: base.model.widths: found [], allowed: list of integer >= 1 with at least 1"),
+    case("enumeration", SMOKE, "device: cpu", "device: cqu",
+         "2: device: found 'cqu', allowed: auto, cpu, cuda; did you mean 'cpu'?"),
+    case("negative seed", SMOKE, "[0, 1]", "[0, -1]", "1: seeds[1]: found -1, allowed: integer >= 0"),
+    case("equal seeds", SMOKE, "[0, 1]", "[1, 1]",
+         "1: seeds: found [1, 1], allowed: different seeds (at scale smoke)"),
+]  # fmt: skip
+
+NAMES = [
+    case("schedule", VIT, "name: cosine", "name: cosin",
+         "9: base.schedule.name: found 'cosin', allowed: constant, cosine, linear, step; "
+         "did you mean 'cosine'?"),
+    case("rule", VIT, "rule: constant", "rule: const",
+         "16: series.h4.sync.period.rule: found 'const', allowed: constant, power; did you mean 'constant'?"),
+    case("component", VIT, "name: allreduce", "name: allreduc",
+         "13: series.parallel.sync.name: found 'allreduc', allowed: allreduce, local; "
+         "did you mean 'allreduce'?"),
+    case("no component", VIT, "name: net, ", "", "4: base.model.name: missing, allowed: net"),
+    case("no schedule", VIT, "name: cosine, ", "",
+         "9: base.schedule.name: missing, allowed: constant, cosine, linear, step"),
+    case("number for a component", VIT, "name: toy", "name: 3", "3: base.data.name: found 3, allowed: toy"),
+    case("series of an overlay", VIT, "      qsr: {", "      qrs: {",
+         "25: scales.smoke.series.qrs: found 'qrs', allowed: parallel, h4, qsr; did you mean 'qsr'?"),
+    case("overlay without effect", VIT, "      qsr: {sync: {period: {alpha: 0.1}}}", "      h4: {epochs: 3}",
+         "25: scales.smoke.series.h4: has no effect, allowed: series that series_only names"),
+    case("series_only", VIT, "[parallel, qsr]", "[paralel, qsr]",
+         "22: scales.smoke.series_only[0]: found 'paralel', allowed: parallel, h4, qsr; "
+         "did you mean 'parallel'?"),
+    case("kind", PAPER, "  - id: fig1\n    kind: curve", "  - id: fig1\n    kind: curv",
+         "7: figures[0].kind: found 'curv', allowed: curve; did you mean 'curve'?"),
+    case("option of a kind", PAPER, "metric: val_loss", "metrik: val_loss",
+         "15: tables[0].options.metrik: unknown key, allowed: name, metric; did you mean 'metric'?"),
+    case("value of a kind's option", PAPER, "metric: val_loss", "metric: val_los",
+         "15: tables[0].options.metric: found 'val_los', allowed: val_top1, val_loss; "
+         "did you mean 'val_loss'?"),
+    case("series of a figure", PAPER, "vit/qsr", "vit/qrs",
+         "9: figures[0].series[0]: found 'vit/qrs', allowed: vit/parallel, vit/h4, vit/qsr; "
+         "did you mean 'vit/qsr'?"),
+    case("experiment of a table", PAPER, "series: [vit]", "series: [vitt]",
+         "14: tables[0].series[0]: found 'vitt', allowed: vit; did you mean 'vit'?"),
+    case("id twice", PAPER, "id: table1", "id: fig1",
+         "11: tables[0].id: found 'fig1' again, allowed: a name of its own"),
+    case("arxiv number", PAPER, '"2310.14423"', "2310.14423",
+         "4: arxiv: found 2310.14423, allowed: text matching ^\\d{4}\\.\\d{4,5}$ or null"),
+    case("item of a value", PUBLISHED, "item: table1", "item: table2",
+         "2: [0].item: found 'table2', allowed: fig1, table1; did you mean 'table1'?"),
+    case("experiment of a value", PUBLISHED, "experiment: vit", "experiment: vti",
+         "3: [0].experiment: found 'vti', allowed: vit; did you mean 'vit'?"),
+    case("series of a value", PUBLISHED, "series: qsr", "series: qsr_h4",
+         "4: [0].series: found 'qsr_h4', allowed: parallel, h4, qsr; did you mean 'qsr'?"),
+    case("scale of a value", PUBLISHED, "status: verified", "status: verified\n  scale: mini",
+         "11: [0].scale: qsr does not exist at scale mini, allowed: smoke, paper"),
+    case("metric of a value", PUBLISHED, "val_top1", "val_top5",
+         "5: [0].metric: found 'val_top5', allowed: val_top1, val_loss, volume_percent, hours, "
+         "communication_hours; did you mean 'val_top1'?"),
+    case("status of a value", PUBLISHED, "verified", "verifed",
+         "10: [0].status: found 'verifed', allowed: verified, secondary, derived, unverified, missing; "
+         "did you mean 'verified'?"),
+]  # fmt: skip
+
+TOGETHER = [
+    case("processes and workers", VIT, "processes: 2", "processes: 3",
+         "27: scales.paper.processes: found 3, allowed: a divisor of workers = 4 (at scale paper)",
+         "28: scales.paper.resources.nodes: found 2, allowed: a divisor of processes = 3 (at scale paper)"),
+    case("batch size and workers", VIT, "batch_size: 8", "batch_size: 10",
+         "6: base.batch_size: found 10, allowed: a multiple of workers = 4"),
+    case("batch size and data", VIT, "batch_size: 8", "batch_size: 128",
+         "6: base.batch_size: found 128, allowed: at most 64, the training samples of toy"),
+    case("nodes and processes", VIT, "nodes: 2", "nodes: 3",
+         "28: scales.paper.resources.nodes: found 3, allowed: a divisor of processes = 2 (at scale paper)"),
+    case("Nesterov without momentum", VIT, "momentum: 0.9, ", "",
+         "8: base.optimizer.nesterov: found true without momentum, allowed: with momentum > 0"),
+    case("BatchNorm without its statistics", VIT, "widths: [4, 8]", "norm: batch",
+         "2: base.evaluation.bn_batches: found 0, allowed: integer >= 1, "
+         "because the model net has BatchNorm"),
+    case("BatchNorm statistics without it", VIT, "epochs: 5", "epochs: 5\n  evaluation: {bn_batches: 1}",
+         "8: base.evaluation.bn_batches: found 1, allowed: 0, because net has no BatchNorm"),
+    case("H of no warm-up", VIT, "alpha: 0.2, h_base: 2}}",
+         "alpha: 0.2, h_warmup: 1}}\n    schedule: {warmup_epochs: 0}",
+         "19: series.qsr.sync.period.h_warmup: found 1 without a warm-up in schedule, allowed: null"),
+    case("missing value with a number", PUBLISHED, "status: verified", "status: missing",
+         "6: [0].value: found 80.98, allowed: null, because of status missing"),
+    case("value without a number", PUBLISHED, "value: 80.98", "value: null",
+         "6: [0].value: found null, allowed: a number, because of status verified"),
+    case("unit and metric", PUBLISHED, '"%"', "h",
+         "9: [0].unit: found 'h', allowed: '%', the unit of val_top1"),
+    schedule("empty decays", "{name: step, max_lr: 0.8, decays: []}",
+             "9: base.schedule.decays: found [], allowed: list of [number > 0, number > 0] with at least 1"),
+    schedule("decay that is no pair", "{name: step, max_lr: 0.8, decays: [1]}",
+             "9: base.schedule.decays[0]: found 1, allowed: [number > 0, number > 0]"),
+    schedule("decays out of order", "{name: step, max_lr: 0.8, decays: [[1.5, .1], [1, .1]]}",
+             "9: base.schedule.decays[1][0]: found 1, allowed: later than 1.5, the one before"),
+    schedule("decay after the end", "{name: step, max_lr: 0.8, decays: [[3, .1]]}",
+             "9: base.schedule.decays[0][0]: found 3, allowed: less than epochs = 2, or it has no effect "
+             "(at scale smoke)"),
+    schedule("warm-up in two units", "{name: cosine, max_lr: 0.8, warmup_epochs: 1, warmup_steps: 4}",
+             "9: base.schedule.warmup_steps: found 4 beside warmup_epochs = 1, allowed: one of the two"),
+    schedule("warm-up longer than training", "{name: cosine, max_lr: 0.8, warmup_steps: 16}",
+             "9: base.schedule.warmup_steps: found 16, allowed: less than the training's 2 epochs = 16 steps "
+             "(at scale smoke)"),
+    schedule("start of no warm-up", "{name: linear, max_lr: 0.8, warmup_start: 0.1}",
+             "9: base.schedule.warmup_start: found 0.1 without a warm-up, "
+             "allowed: together with warmup_epochs "
+             "or warmup_steps"),
+    schedule("rising schedule", "{name: linear, max_lr: 0.8, min_lr: 1}",
+             "9: base.schedule.min_lr: found 1, allowed: at most max_lr = 0.8"),
+]  # fmt: skip
+
+YAML = [
+    case("syntax", VIT, "{name: toy}", "{name: toy",
+         "4: YAML syntax error: did not find expected ',' or '}' while parsing a flow mapping"),
+    case("two colons", VIT, "expect: QSR wins", "expect: QSR: wins",
+         "1: YAML syntax error: mapping values are not allowed in this context"),
+    case("duplicate key", VIT, "  workers: 4", "  workers: 4\n  workers: 8",
+         "6: base.workers: duplicate key, already on line 5"),
+    case("alias", VIT, "data: {name: toy}", "data: &toy {name: toy}\n  model: *toy",
+         "4: base.model: YAML alias found, allowed: the value itself",
+         "5: base.model: duplicate key, already on line 4"),
+    case("code", VIT, "data: {name: toy}", "data: !!python/object:os.system {name: toy}",
+         "3: base.data: found the YAML tag 'tag:yaml.org,2002:python/object:os.system', "
+         "allowed: plain values"),
+    case("key that is no text", VIT, "  workers: 4", "  4: workers",
+         "5: base: found the key 4, allowed: text (quote it)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "expected"), [*KEYS, *VALUES, *NAMES, *TOGETHER, *YAML])
+def test_wrong_input_gives_one_line_a_problem(workspace, lines_of, file, old, new, expected):
+    workspace.change(file, old, new)
+    lines = lines_of(workspace.load)
+    assert sorted(lines) == sorted(expected)
+    assert not any("Traceback" in line or "pydantic" in line for line in lines)
+
+
+def test_all_errors_of_all_files_are_in_one_error(workspace, lines_of):
+    workspace.change(VIT, "h: 4", "h: 0")
+    workspace.change(VIT, "expect: QSR wins", "expected: QSR wins")
+    workspace.change(SMOKE, "device: cpu", "device: cqu")
+    workspace.change(PAPER, "vit/qsr", "vti/qsr")
+    workspace.change(PUBLISHED, "value: 80.98", "value: high")
+    workspace.write("configs/qsr/experiments/other.yaml", "a: [")
+    lines = lines_of(workspace.load)
+    assert [line.split(": ")[0] for line in lines] == [
+        "configs/qsr/experiments/other.yaml:2",
+        f"{VIT}:1",
+        f"{VIT}:16",
+        f"{PAPER}:9",
+        f"{PUBLISHED}:6",
+        f"{SMOKE}:2",
+    ]
+
+
+FILES = {
+    "missing": ("configs/qsr/paper.yaml", None, "configs/qsr/paper.yaml: the file does not exist"),
+    "missing_scale": (
+        "configs/scales/mini.yaml",
+        None,
+        "configs/scales/mini.yaml: the file does not exist",
+    ),
+    "empty": (
+        "configs/qsr/paper.yaml",
+        b"# nothing\n",
+        "configs/qsr/paper.yaml:1: the file is empty, allowed: a mapping or a list, such as {}",
+    ),
+    "not_text": ("configs/qsr/paper.yaml", b"\xff\xfe", "configs/qsr/paper.yaml: the file is not UTF-8 text"),
+    "list": (
+        "configs/qsr/experiments/vit.yaml",
+        b"- 1\n",
+        "configs/qsr/experiments/vit.yaml:1: found [1], allowed: a mapping",
+    ),
+    "misplaced": (
+        "configs/qsr/vit.yaml",
+        b"{}",
+        "configs/qsr/vit.yaml: nothing reads this file, allowed: paper.yaml, published.yaml",
+    ),
+    "other_scale": (
+        "configs/scales/huge.yaml",
+        b"{}",
+        "configs/scales/huge.yaml: nothing reads this file, allowed: smoke.yaml, mini.yaml, paper.yaml",
+    ),
+    "other_suffix": (
+        "configs/qsr/experiments/new.yml",
+        b"{}",
+        "configs/qsr/experiments/new.yml: nothing reads this file, allowed: *.yaml",
+    ),
+    "name": (
+        "configs/qsr/experiments/ViT.yaml",
+        b"{}",
+        "configs/qsr/experiments/ViT.yaml: found the name 'ViT', allowed: lower-case letters, digits and _",
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "content", "expected"), FILES.values(), ids=FILES)
+def test_files_that_cannot_be_read_are_named(workspace, lines_of, file, content, expected):
+    if content is None:
+        (workspace.root / file).unlink()
+    else:
+        (workspace.root / file).write_bytes(content)
+    assert expected in lines_of(workspace.load)
+
+
+def test_folder_that_does_not_exist_is_named(workspace, lines_of):
+    assert lines_of(lambda: load_suite(workspace.root / "nowhere")) == ["nowhere: the folder does not exist"]
+
+
+def test_control_characters_are_named_by_their_line(workspace, lines_of):
+    workspace.change(VIT, "nesterov", "neste\x07rov")
+    (line,) = lines_of(workspace.load)
+    assert line.startswith(f"{VIT}:8: YAML syntax error: ")
+
+
+def test_series_at_no_scale_is_an_error(workspace, lines_of):
+    workspace.change(VIT, "  paper:\n", "  paper:\n    series_only: [qsr]\n")
+    (line,) = lines_of(workspace.load)
+    assert line.startswith(f"{VIT}:14: series.h4: exists at no scale")
+
+
+def test_item_whose_series_share_no_scale_is_an_error(workspace, lines_of):
+    workspace.change(VIT, "[parallel, qsr]", "[parallel]")
+    workspace.change(VIT, "      qsr: {sync: {period: {alpha: 0.1}}}", "      parallel: {threads: 2}")
+    workspace.change(VIT, "  paper:\n", "  paper:\n    series_only: [qsr, h4]\n")
+    lines = lines_of(workspace.load)
+    problem = "no scale has all of them, allowed: series that share a scale"
+    assert lines == [f"{PAPER}:6: figures[0].series: {problem}"]
+
+
+COMPONENTS = [
+    case("type", "package/sync/local.yaml", "type: period", "type: perod",
+         "3: options.period.type: found 'perod', "
+         "allowed: boolean, integer, number, string, array, period or null; "
+         "did you mean 'period'?"),
+    case("keyword", "package/optim/sgd.yaml", "minimum: 0,", "minimun: 0,",
+         "3: options.momentum.minimun: unknown key, allowed: type, enum, minimum, exclusiveMinimum, maximum, "
+         "exclusiveMaximum, multipleOf, pattern, minItems, maxItems, items, description, default; "
+         "did you mean 'minimum'?"),
+    case("default", "package/optim/sgd.yaml", "default: 0.0", "default: -1",
+         "1: options.momentum.default: Input should be greater than or equal to 0"),
+    case("comma in a description", "package/optim/sgd.yaml", "look ahead", "look ahead, far",
+         "4: options.nesterov.far: unknown key, allowed: type, enum, minimum, exclusiveMinimum, maximum, "
+         "exclusiveMaximum, multipleOf, pattern, minItems, maxItems, items, description, default"),
+    case("data without samples", "package/data/toy.yaml", "train_samples: 64, ", "",
+         "1: facts.train_samples: found null, allowed: integer >= 1"),
+    case("traffic", "package/sync/local.yaml", "vectors: 1", "vectors: peers",
+         "4: traffic.vectors: found 'peers', allowed: period"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "expected"), COMPONENTS)
+def test_wrong_component_declaration_is_named_by_its_own_file(workspace, lines_of, file, old, new, expected):
+    workspace.own_package()
+    workspace.change(file, old, new)
+    lines = lines_of(workspace.load)
+    assert lines == [f"{workspace.root.resolve()}/{line}" for line in expected]
+
+
+def replaced(node, path, value):
+    """The tree `node` with another value at `path`."""
+    if not path:
+        return replace(node, value=value)
+    entries = dict(node.value) if isinstance(node.value, dict) else list(node.value)
+    entries[path[0]] = replaced(entries[path[0]], path[1:], value)
+    return replace(node, value=entries)
+
+
+def paths(node):
+    """The key paths of all values in a tree."""
+    yield node.path
+    children = node.entries.values() if isinstance(node.value, dict) else node.value
+    if isinstance(node.value, (dict, list)):
+        for child in children:
+            yield from paths(child)
+
+
+def lines_of_load(workspace):
+    """The lines of a ConfigError; none if the suite is fine."""
+    try:
+        workspace.load()
+    except ConfigError as error:
+        return error.lines
+    return ()
+
+
+@pytest.mark.parametrize("file", [VIT, PAPER, PUBLISHED, SMOKE])
+def test_no_value_anywhere_ends_in_a_traceback(workspace, monkeypatch, file):
+    originals = {str(path): load(path) for path in workspace.configs.rglob("*.yaml")}
+    content = dict(originals)
+    monkeypatch.setattr(collector, "load", lambda path: content[str(path)])
+    for path in paths(originals[file]):
+        for text in ("null", "wrong", "[[1]]", "{a: {b: 1}}"):
+            content[file] = replaced(originals[file], path, parse(text, file).value)
+            lines = lines_of_load(workspace)
+            assert all("\n" not in line and line.startswith("configs/") for line in lines)

@@ -1,0 +1,135 @@
+"""The declared papers: settings and numbers of the fact sheets that their configurations must keep."""
+
+from math import cos, floor, pi
+from pathlib import Path
+
+import pytest
+
+from resync.config import load_suite
+
+CONFIGS = Path(__file__).parents[2] / "paper_configs"
+
+
+@pytest.fixture(scope="module")
+def suite():
+    return load_suite(CONFIGS)
+
+
+def run_of(suite, paper, experiment, series, scale="paper"):
+    return suite.runs(paper, scale, experiment=experiment, series=series)[0]
+
+
+def periods(run):
+    """H of every round, straight from the rule: lr of the round's first step, the last round cut."""
+    schedule, rule = run.schedule, run.sync.period
+    total, warm_up, step = run.total_steps, run.warmup_steps, 0
+    while step < total:
+        if rule.rule == "constant":
+            h = rule.h
+        elif step < warm_up:
+            h = rule.h_base
+        else:
+            progress = (step - warm_up) / (total - warm_up)
+            lr = schedule.min_lr + (schedule.max_lr - schedule.min_lr) * (1 + cos(pi * progress)) / 2
+            h = max(rule.h_base, floor((rule.alpha / lr) ** rule.power))
+        yield min(h, total - step)
+        step += h
+
+
+VOLUMES = {
+    "vit_b16_b4096/h4": (93_600, 23_400, 25),
+    "vit_b16_b4096/qsr_h4": (93_600, 9_711, 10.375),
+    "vit_b16_b4096/h8": (93_600, 11_700, 12.5),
+    "vit_b16_b4096/qsr_h8": (93_600, None, 6.9),
+    "resnet152_b4096/h2": (62_400, 31_200, 50),
+    "resnet152_b4096/qsr_h2": (62_400, 24_792, 39.7),
+    "resnet152_b4096/h4": (62_400, 15_600, 25),
+    "resnet152_b4096/qsr_h4": (62_400, None, 20.1),
+}
+
+
+@pytest.mark.parametrize(
+    ("series", "steps", "rounds", "percent"), [(key, *value) for key, value in VOLUMES.items()]
+)
+def test_qsr_volumes_follow_from_the_configuration(suite, series, steps, rounds, percent):
+    run = run_of(suite, "qsr", *series.split("/"))
+    found = list(periods(run))
+    assert (run.total_steps, sum(found)) == (steps, steps)
+    assert rounds in (None, len(found))
+    assert 100 * len(found) / steps == pytest.approx(percent, abs=0.05)
+
+
+def test_qsr_weight_decay_is_that_of_figure_5(suite):
+    decays = {
+        name: run_of(suite, "qsr", "vit_b16_b4096", name).optimizer.weight_decay
+        for name in ("parallel", "h4", "qsr_h4")
+    }
+    assert decays == {"parallel": 0.1, "h4": 0.05, "qsr_h4": 0.05}
+
+
+def test_qsr_period_grows_at_smoke_scale(suite):
+    found = list(periods(run_of(suite, "qsr", "vit_b16_b4096", "qsr_h4", "smoke")))
+    assert found[0] == 4
+    assert max(found) >= 16
+    assert len({h for h in found if h > 4}) >= 5
+
+
+@pytest.mark.parametrize("method", ["ar", "sgp"])
+@pytest.mark.parametrize(
+    ("nodes", "steps_per_epoch", "max_lr"), [(4, 1252, 0.4), (8, 626, 0.8), (16, 313, 1.6), (32, 157, 3.2)]
+)
+def test_sgp_scales_with_the_nodes(suite, method, nodes, steps_per_epoch, max_lr):
+    run = run_of(suite, "sgp", "resnet50_ethernet", f"{method}_{nodes}")
+    assert (run.workers, run.processes, run.resources.nodes) == (nodes, nodes, nodes)
+    assert (run.local_batch_size, run.steps_per_epoch, run.schedule.max_lr) == (256, steps_per_epoch, max_lr)
+    assert (run.epochs, run.warmup_steps) == (90, 5 * steps_per_epoch)
+    assert run.schedule.decays == ((30, 0.1), (60, 0.1), (80, 0.1))
+
+
+def test_smoke_runs_are_small(suite):
+    for paper in suite.papers:
+        for run in suite.runs(paper, "smoke"):
+            assert run.data.name == "digits"
+            assert (run.workers, run.device) == (8, "cpu")
+            assert 200 <= run.total_steps <= 400
+
+
+def test_each_method_runs_in_several_processes_at_smoke_scale(suite):
+    runs = [run for paper in suite.papers for run in suite.runs(paper, "smoke")]
+    several = {run.sync.name for run in runs if run.processes > 1}
+    assert several == {run.sync.name for run in runs}
+
+
+def test_items_exist_where_they_should(suite):
+    assert suite.items("qsr", "smoke") == ["fig5", "table1b"]
+    assert suite.items("qsr", "paper") == ["fig5", "table1a", "table1b"]
+    assert suite.items("sgp", "smoke") == suite.items("sgp", "paper") == ["accuracy_epochs_time"]
+
+
+def test_only_what_was_read_counts_as_verified(suite):
+    """The verified numbers of the fact sheets on the declared series, all of them and no other."""
+    verified = {
+        (paper, value.series, value.metric, value.value)
+        for paper in suite.papers
+        for value in suite.papers[paper].published
+        if value.status == "verified"
+    }
+    assert verified == {
+        ("qsr", "h4", "val_top1", 79.32),
+        ("qsr", "qsr_h4", "val_top1", 80.98),
+        ("qsr", "parallel", "hours", 26.7),
+        ("qsr", "qsr_h4", "hours", 20.2),
+        ("sgp", "ar_32", "hours", 5),
+        ("sgp", "sgp_32", "hours", 1.6),
+    }
+    unsure = [value for paper in suite.papers.values() for value in paper.published if value.std is not None]
+    assert {value.status for value in unsure} == {"unverified"}
+
+
+def test_computed_and_printed_volume_are_two_values(suite):
+    values = {
+        (value.value, value.status)
+        for value in suite.papers["qsr"].published
+        if (value.experiment, value.series, value.metric) == ("vit_b16_b4096", "qsr_h4", "volume_percent")
+    }
+    assert values == {(10.375, "derived"), (10.4, "unverified")}

@@ -1,0 +1,104 @@
+"""The exported JSON Schemas: up to date, and they accept the real files and refuse what the models refuse."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from resync.config import load_suite, schema
+from resync.config.loader import load
+
+REPOSITORY = Path(__file__).parents[2]
+SCHEMAS = REPOSITORY / "workflow" / "schemas"
+CONFIGS = REPOSITORY / "paper_configs"
+FILES = {
+    "paper.schema.json": [CONFIGS / "qsr" / "paper.yaml", CONFIGS / "sgp" / "paper.yaml"],
+    "experiment.schema.json": sorted(CONFIGS.glob("*/experiments/*.yaml")),
+    "published.schema.json": sorted(CONFIGS.glob("*/published.yaml")),
+    "scale.schema.json": sorted(CONFIGS.glob("scales/*.yaml")),
+}
+
+
+def test_exported_schemas_equal_the_models():
+    differences = schema.differences(SCHEMAS)
+    assert not differences, "\n".join([*differences, "`resync schema` writes them again"])
+
+
+def test_export_writes_what_is_compared(tmp_path):
+    assert len(schema.differences(tmp_path)) == 5
+    written = schema.export(tmp_path)
+    assert {file.name for file in written} == {*FILES, "run.schema.json"}
+    assert schema.differences(tmp_path) == []
+    written[0].write_text(written[0].read_text().replace("title", "titel", 1))
+    (line,) = schema.differences(tmp_path)
+    assert line == f"{written[0]}: 2 lines differ from the models, run `resync schema`"
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        pytest.param(name, file, id=str(file.relative_to(CONFIGS)))
+        for name, files in FILES.items()
+        for file in files
+    ],
+)
+def test_real_files_fit_their_schema(name, file):
+    content = json.loads(json.dumps(load(file).plain()))
+    jsonschema.validate(content, schema.schemas()[name])
+
+
+def test_run_files_fit_their_schema():
+    suite = load_suite(CONFIGS)
+    runs = {
+        (run.experiment, run.series, run.scale): run
+        for paper in suite.papers
+        for scale in suite.scales
+        for run in suite.runs(paper, scale)
+    }
+    validator = jsonschema.Draft202012Validator(schema.schemas()["run.schema.json"])
+    for run in runs.values():
+        validator.validate(run.model_dump(mode="json", exclude_none=True))
+
+
+WRONG = {
+    "unknown option": {"model": {"name": "cnn", "width": [8]}},
+    "option of another component": {"model": {"name": "mlp", "widths": [8]}},
+    "unknown component": {"sync": {"name": "gossip"}},
+    "value": {"workers": 0},
+    "period": {"sync": {"name": "local", "period": {"rule": "constant", "h": 0}}},
+    "key": {"worker": 4},
+}
+
+
+@pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
+def test_schema_refuses_what_the_models_refuse(content):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, schema.schemas()["scale.schema.json"])
+
+
+def properties(part, path=()):
+    """Every property of a schema that is declared, with its path."""
+    if isinstance(part, list):
+        for item in part:
+            yield from properties(item, path)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key == "properties":
+                yield from (((*path, name), declared) for name, declared in value.items())
+            yield from properties(value, (*path, key))
+
+
+@pytest.mark.parametrize("name", [*FILES, "run.schema.json"])
+def test_every_key_is_described(name):
+    silent = [path for path, declared in properties(schema.schemas()[name]) if "description" not in declared]
+    assert [path for path in silent if path[-1] not in ("name", "rule")] == []
+
+
+def test_components_are_a_choice_by_name():
+    run = schema.schemas()["run.schema.json"]
+    variants = [
+        run["$defs"][choice["$ref"].removeprefix("#/$defs/")] for choice in run["properties"]["sync"]["oneOf"]
+    ]
+    assert [variant["properties"]["name"]["const"] for variant in variants] == ["allreduce", "local", "sgp"]
+    assert all("name" in variant["required"] for variant in variants)

@@ -1,0 +1,242 @@
+"""Expansion of a suite into runs, and what a run knows about itself."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from resync.config import Run
+from resync.config.components import component, names
+
+VIT = "configs/qsr/experiments/vit.yaml"
+RUN = """\
+paper: qsr
+experiment: vit
+series: qsr
+scale: smoke
+seed: 1
+data: {name: toy}
+model:
+  name: net
+  widths: [4, 8]
+  norm: group
+workers: 4
+processes: 1
+batch_size: 8
+sampling: without_replacement
+epochs: 2
+steps_per_epoch: 8
+loss: {label_smoothing: 0.0}
+optimizer: {name: sgd, momentum: 0.9, nesterov: true}
+schedule: {name: cosine, max_lr: 0.8, warmup_epochs: 1.0, min_lr: 1.0e-06}
+sync:
+  name: local
+  period: {rule: power, alpha: 0.1, power: 2.0, h_base: 2}
+evaluation: {every_epochs: 1, bn_batches: 0}
+checkpoint: {every_rounds: 100, keep: 2}
+log: {every_steps: 10, wandb: offline}
+precision: fp32
+device: cpu
+launcher: torchrun
+threads: 1
+"""
+
+
+def run_of(suite, scale="smoke", series="qsr", seed=1):
+    return next(run for run in suite.runs("qsr", scale, experiment="vit", series=series) if run.seed == seed)
+
+
+def test_run_yaml_holds_every_resolved_setting(workspace):
+    assert run_of(workspace.load()).to_yaml() == RUN
+
+
+def test_run_read_from_its_file_is_the_same_run(workspace):
+    run = run_of(workspace.load())
+    read = Run.from_file(workspace.write("run.yaml", run.to_yaml()), workspace.package)
+    assert read.model_dump() == run.model_dump()
+    assert (read.hash, read.id, read.to_yaml()) == (run.hash, run.id, run.to_yaml())
+
+
+def test_run_file_is_validated_like_the_suite(workspace, lines_of):
+    file = workspace.write("run.yaml", RUN.replace("h_base: 2", "h_base: 0").replace("seed: 1", "sed: 1"))
+    lines = lines_of(lambda: Run.from_file(file, workspace.package))
+    assert [line.split(", allowed")[0] for line in lines] == [
+        "run.yaml:5: sed: unknown key",
+        "run.yaml:22: sync.period.h_base: found 0",
+    ]
+
+
+def test_properties_of_a_run(workspace):
+    run = run_of(workspace.load())
+    assert run.id == "qsr/vit/qsr/seed1"
+    assert run.directory == Path("smoke/qsr/vit/qsr/seed1")
+    assert (run.total_steps, run.warmup_steps, run.local_batch_size) == (16, 8, 2)
+    assert run.label == "QSR"
+    assert run.facts["train_samples"] == 64
+    assert run.model.options == {"widths": (4, 8), "norm": "group"}
+    assert run.sync.component.traffic.every == "round"
+
+
+HASHES = {
+    "comment": ("expect: QSR wins", "expect: QSR wins  # really", True),
+    "claim": ("expect: QSR wins", "expect: QSR loses", True),
+    "label": ("label: QSR", "label: Quadratic", True),
+    "resources": ("epochs: 2", "epochs: 2\n    resources: {minutes: 1}", True),
+    "other_seeds": ("epochs: 2", "epochs: 2\n    seeds: [1, 5]", True),
+    "other_scale": ("processes: 2", "processes: 4", True),
+    "spelling": ("batch_size: 8", "batch_size: +8", True),
+    "default_made_explicit": ("workers: 4", "workers: 4\n  threads: 1", True),
+    "setting": ("epochs: 2", "epochs: 3", False),
+    "option": ("alpha: 0.1", "alpha: 0.11", False),
+    "log": ("workers: 4", "workers: 4\n  log: {every_steps: 1}", False),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "same"), HASHES.values(), ids=HASHES)
+def test_hash_follows_the_content_of_run_yaml(workspace, old, new, same):
+    before = run_of(workspace.load())
+    workspace.change(VIT, old, new)
+    after = run_of(workspace.load())
+    assert (before.hash == after.hash) is same
+    assert (before.to_yaml() == after.to_yaml()) is same
+
+
+def test_layers_are_merged_in_their_order(workspace):
+    workspace.change(
+        "configs/scales/smoke.yaml", "device: cpu", "device: cpu\nthreads: 2\nlauncher: deepspeed"
+    )
+    workspace.change(VIT, "workers: 4", "workers: 4\n  threads: 1\n  device: auto")
+    workspace.change(VIT, "epochs: 2", "epochs: 2\n    threads: 3\n    log: {every_steps: 3}")
+    workspace.change(VIT, "label: QSR", "label: QSR\n    log: {every_steps: 4}")
+    workspace.change(VIT, "qsr: {sync", "qsr: {log: {wandb: disabled}, sync")
+    smoke, paper = run_of(workspace.load()), run_of(workspace.load(), "paper", seed=7)
+    assert (smoke.launcher, smoke.device, smoke.threads) == ("deepspeed", "cpu", 3)
+    assert (smoke.log.every_steps, smoke.log.wandb) == (4, "disabled")
+    assert (paper.launcher, paper.device, paper.threads, paper.log.every_steps) == ("torchrun", "cuda", 1, 4)
+    assert (smoke.sync.period.alpha, paper.sync.period.alpha) == (0.1, 0.2)
+
+
+def test_another_name_or_rule_replaces_the_mapping(workspace):
+    workspace.change(
+        VIT, "qsr: {sync: {period: {alpha: 0.1}}}", "qsr: {sync: {period: {rule: constant, h: 3}}}"
+    )
+    workspace.change(VIT, "epochs: 2", "epochs: 2\n    schedule: {name: constant, lr: 0.1}")
+    run = run_of(workspace.load())
+    assert run.sync.period.model_dump() == {"rule": "constant", "h": 3}
+    assert run.schedule.model_dump() == {"name": "constant", "lr": 0.1}
+    assert run.warmup_steps == 0
+
+
+def test_runs_are_in_the_order_of_the_files(workspace):
+    suite = workspace.load()
+    found = [(run.scale, run.series, run.seed) for run in suite.runs("qsr", "smoke")]
+    assert found == [
+        ("smoke", "parallel", 0),
+        ("smoke", "parallel", 1),
+        ("smoke", "qsr", 0),
+        ("smoke", "qsr", 1),
+    ]
+    assert [run.series for run in suite.runs("qsr", "paper")] == ["parallel", "h4", "qsr"]
+    assert suite.runs("qsr", "mini") == []
+    assert suite.scales == ("smoke", "mini", "paper")
+
+
+def test_resources_belong_to_a_run_but_not_to_its_file(workspace):
+    suite = workspace.load()
+    assert run_of(suite, "paper", seed=7).resources.nodes == 2
+    assert run_of(suite).resources.nodes == 1
+    assert "nodes" not in run_of(suite, "paper", seed=7).to_yaml()
+
+
+def test_items_show_their_series_in_their_order(workspace):
+    suite = workspace.load()
+    assert [run.series for run in suite.item_runs("qsr", "fig1", "paper")] == ["qsr", "parallel"]
+    assert [run.series for run in suite.item_runs("qsr", "table1", "paper")] == ["parallel", "h4", "qsr"]
+    assert {run.series for run in suite.item_runs("qsr", "table1", "smoke")} == {"parallel", "qsr"}
+    assert suite.items("qsr", "smoke") == ["fig1", "table1"]
+    assert suite.papers["qsr"].figures["fig1"].options == {"metric": "val_top1"}
+
+
+def test_an_item_exists_where_all_its_series_do(workspace):
+    workspace.change("configs/qsr/paper.yaml", "[vit/qsr, vit/parallel]", "[vit/qsr, vit/h4]")
+    suite = workspace.load()
+    assert suite.item_runs("qsr", "fig1", "smoke") == []
+    assert suite.items("qsr", "smoke") == ["table1"]
+    assert suite.items("qsr", "paper") == ["fig1", "table1"]
+
+
+def test_what_a_paper_says_about_itself(workspace):
+    paper = workspace.load().papers["qsr"]
+    assert (paper.id, paper.authors, paper.arxiv) == ("qsr", ("One", "Two"), "2310.14423")
+    vit = paper.experiments["vit"]
+    assert vit.expect == "QSR wins"
+    assert vit.labels == {"parallel": "Parallel", "h4": "Local", "qsr": "QSR"}
+    assert vit.scales == {"smoke": ("parallel", "qsr"), "paper": ("parallel", "h4", "qsr")}
+    assert paper.published[0].value == 80.98
+
+
+QUESTIONS = {
+    "paper": (
+        lambda suite: suite.runs("qsrr", "smoke"),
+        "paper: found 'qsrr', allowed: qsr; did you mean 'qsr'?",
+    ),
+    "scale": (
+        lambda suite: suite.runs("qsr", "smok"),
+        "scale: found 'smok', allowed: smoke, mini, paper; did you mean 'smoke'?",
+    ),
+    "experiment": (
+        lambda suite: suite.runs("qsr", "smoke", experiment="vit_b"),
+        "qsr: experiment: found 'vit_b', allowed: vit; did you mean 'vit'?",
+    ),
+    "series": (
+        lambda suite: suite.runs("qsr", "smoke", experiment="vit", series="h2"),
+        "qsr/vit: series: found 'h2', allowed: parallel, h4, qsr",
+    ),
+    "item": (
+        lambda suite: suite.item_runs("qsr", "fig9", "smoke"),
+        "qsr: item: found 'fig9', allowed: fig1, table1; did you mean 'fig1'?",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ask", "expected"), QUESTIONS.values(), ids=QUESTIONS)
+def test_asking_for_an_unknown_name_is_one_line(workspace, lines_of, ask, expected):
+    suite = workspace.load()
+    assert lines_of(lambda: ask(suite)) == [expected]
+
+
+def test_components_say_what_they_are(workspace, lines_of):
+    assert names("sync", workspace.package) == ["allreduce", "local"]
+    local = component("sync", "local", workspace.package)
+    assert local.description == "periodic averaging"
+    assert local.options["period"].required
+    assert (local.traffic.every, local.traffic.vectors) == ("round", 1)
+    assert lines_of(lambda: component("sync", "lokal", workspace.package)) == [
+        "sync: found 'lokal', allowed: allreduce, local; did you mean 'local'?"
+    ]
+
+
+def test_loading_is_fast(workspace):
+    workspace.load()
+    started = time.process_time()
+    workspace.load()
+    assert time.process_time() - started < 0.5
+
+
+def test_reading_the_configuration_imports_nothing_heavy():
+    heavy = ["torch", "pandas", "numpy", "snakemake", "matplotlib", "sklearn", "scipy", "wandb"]
+    script = f"""
+import sys
+from pathlib import Path
+from resync.config import load_suite, schema
+load_suite(Path("paper_configs"))
+schema.schemas()
+print(*(name for name in {heavy} if name in sys.modules))
+"""
+    repository = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

@@ -1,0 +1,122 @@
+"""Period rules: the golden rounds of the QSR fact sheet and the edges of the exact loop."""
+
+import hashlib
+import math
+import time
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resync.periods import Constant, PowerRule, round_length, rounds
+from resync.schedules import constant, cosine, linear
+
+
+@pytest.mark.parametrize(
+    ("total_steps", "warmup_steps", "max_lr", "rule", "num_rounds", "percent", "longer", "last", "digest"),
+    [
+        pytest.param(
+            93_600, 10_000, 0.008, PowerRule(0.0175, 2, 4),
+            9_711, 10.375, (17_876, 5), [1612, 2769, 8142], "56f135ed3642",
+            id="ViT-B",
+        ),
+        pytest.param(
+            62_400, 1_560, 0.8, PowerRule(0.2, 2, 2),
+            24_792, 39.731, (47_306, 3), [784, 2051, 829], "d62bcbf13151",
+            id="ResNet-152",
+        ),
+    ],
+)  # fmt: skip
+def test_golden_rounds(total_steps, warmup_steps, max_lr, rule, num_rounds, percent, longer, last, digest):
+    started = time.process_time()
+    lengths = rounds(rule, cosine(max_lr, 1e-6, total_steps, warmup_steps), total_steps, warmup_steps)
+    seconds = time.process_time() - started
+
+    starts = [0, *accumulate(lengths)]
+    first_longer = next((start, h) for start, h in zip(starts, lengths, strict=False) if h > rule.h_base)
+    assert len(lengths) == num_rounds
+    assert round(100 * len(lengths) / total_steps, 3) == percent
+    assert first_longer == longer
+    assert lengths[-3:] == last
+    assert starts[-1] == total_steps
+    assert hashlib.sha256(",".join(map(str, lengths)).encode()).hexdigest()[:12] == digest
+    assert seconds < 1
+
+
+def test_constant_h_is_cut_at_the_end():
+    assert rounds(Constant(4), constant(0.1), 10, 0) == [4, 4, 2]
+    assert rounds(Constant(1), constant(0.1), 3, 0) == [1, 1, 1]
+
+
+def test_a_round_that_starts_in_the_warm_up_may_straddle_its_end():
+    rule = PowerRule(alpha=1.0, power=1, h_base=1, h_warmup=4)
+    assert rounds(rule, constant(0.5), 12, warmup_steps=5) == [4, 4, 2, 2]
+
+
+def test_without_h_warmup_the_warm_up_uses_h_base():
+    rule = PowerRule(alpha=1.0, power=1, h_base=3)
+    assert rounds(rule, constant(0.1), 20, warmup_steps=6) == [3, 3, 10, 4]
+
+
+@pytest.mark.parametrize(("power", "h"), [(1, 2), (2, 6), (3, 15)])
+def test_powers(power, h):
+    """(0.5 / 0.2) ** power = 2.5, 6.25, 15.625, rounded down."""
+    assert round_length(PowerRule(0.5, power, 1), 0.2, step=0, total_steps=100, warmup_steps=0) == h
+
+
+@pytest.mark.parametrize("lr", [0.0, 1e-300])
+def test_a_vanishing_learning_rate_makes_one_last_round(lr):
+    assert round_length(PowerRule(0.5, 2, 1), lr, step=90, total_steps=100, warmup_steps=0) == 10
+
+
+def test_a_round_is_never_shorter_than_one_step():
+    assert round_length(Constant(4), 0.1, step=100, total_steps=100, warmup_steps=0) == 1
+
+
+def test_the_warm_up_does_not_look_at_the_learning_rate():
+    assert round_length(PowerRule(0.5, 2, 3), math.nan, step=0, total_steps=9, warmup_steps=1) == 3
+
+
+@pytest.mark.parametrize("lr", [-0.1, math.nan])
+def test_an_impossible_learning_rate_is_an_error(lr):
+    with pytest.raises(ValueError, match="learning rate of step 7"):
+        round_length(PowerRule(0.5, 2, 3), lr, step=7, total_steps=9, warmup_steps=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Constant(0), "h is 0, expected an integer >= 1"),
+        (lambda: Constant(2.0), "h is 2.0"),
+        (lambda: Constant(True), "h is True"),
+        (lambda: PowerRule(0, 2, 1), "alpha is 0, .*for a constant H use Constant"),
+        (lambda: PowerRule(0.1, -1, 1), "power is -1"),
+        (lambda: PowerRule(math.nan, 2, 1), "alpha is nan"),
+        (lambda: PowerRule(0.1, 2, 0), "h_base is 0"),
+        (lambda: PowerRule(0.1, 2, 1, 0), "h_warmup is 0"),
+    ],
+)
+def test_values_out_of_range_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@given(
+    total_steps=st.integers(1, 400),
+    warm=st.floats(0, 0.99),
+    h_base=st.integers(1, 20),
+    alpha=st.floats(1e-3, 10),
+    power=st.sampled_from([1, 2, 3]),
+    shape=st.sampled_from([linear, cosine]),
+)
+def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_falls(
+    total_steps, warm, h_base, alpha, power, shape
+):
+    warmup_steps = int(warm * total_steps)
+    lengths = rounds(
+        PowerRule(alpha, power, h_base), shape(0.8, 0.0, total_steps, warmup_steps), total_steps, warmup_steps
+    )
+    assert sum(lengths) == total_steps
+    assert all(h >= h_base for h in lengths[:-1])
+    assert lengths[:-1] == sorted(lengths[:-1])

@@ -1,0 +1,87 @@
+"""Schedules against the formulas of the papers, written out."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from resync import schedules
+
+
+def test_cosine_follows_the_formula_at_every_step():
+    lr = schedules.cosine(max_lr=0.008, min_lr=1e-6, total_steps=100, warmup_steps=10)
+    for t in range(10):
+        assert lr(t) == 1e-6 + t * (0.008 - 1e-6) / 10
+    for t in range(10, 100):
+        assert lr(t) == 1e-6 + (0.008 - 1e-6) * (1 + math.cos(math.pi * ((t - 10) / 90))) / 2
+    assert lr(10) == 0.008
+    assert lr(100) == lr(150) == 1e-6
+
+
+def test_linear_falls_by_the_same_amount_every_step():
+    lr = schedules.linear(max_lr=1.0, min_lr=0.2, total_steps=12, warmup_steps=4)
+    assert [lr(t) for t in range(4)] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert [lr(t) for t in (4, 6, 8, 12)] == pytest.approx([1.0, 0.8, 0.6, 0.2])
+
+
+def test_step_follows_the_schedule_of_sgp():
+    """Target 3.2 at 32 nodes of 256 images, E = 157; warm-up over 5 epochs from the rate of 256 images."""
+    epoch = 157
+    decays = [(30 * epoch, 0.1), (60 * epoch, 0.1), (80 * epoch, 0.1)]
+    lr = schedules.step(3.2, decays, 90 * epoch, warmup_steps=5 * epoch, warmup_start=0.1)
+    for t in (0, 1, 400, 5 * epoch - 1):
+        assert lr(t) == pytest.approx(0.1 + (3.2 - 0.1) * (t + 1) / (5 * epoch), rel=1e-15)
+    assert lr(5 * epoch - 1) == pytest.approx(3.2) == lr(5 * epoch)
+    assert [lr(e * epoch) for e in (29, 30, 60, 80, 89)] == pytest.approx([3.2, 0.32, 0.032, 0.0032, 0.0032])
+    assert lr(30 * epoch - 1) == 3.2
+
+
+def test_step_does_not_warm_up_towards_a_lower_target():
+    assert schedules.step(0.05, [], 10, warmup_steps=5, warmup_start=0.1)(0) == 0.05
+
+
+def test_constant_takes_the_same_warm_up():
+    assert schedules.constant(0.3)(12345) == 0.3
+    lr = schedules.constant(0.4, total_steps=10, warmup_steps=4)
+    assert [lr(t) for t in range(6)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+def test_warm_up_starts_where_asked():
+    assert schedules.cosine(1.0, 0.0, 100, 10, warmup_start=0.5)(0) == 0.5
+
+
+@pytest.mark.parametrize(
+    "lr",
+    [
+        schedules.constant(1, 10, 2),
+        schedules.step(1, [(5, 0.1)], 10, 2),
+        schedules.linear(1, 0, 10, 2),
+        schedules.cosine(1, 0, 10, 2),
+    ],
+    ids=["constant", "step", "linear", "cosine"],
+)
+def test_schedules_give_python_floats_and_can_be_pickled(lr):
+    copy = pickle.loads(pickle.dumps(lr))
+    for t in range(12):
+        assert type(lr(t)) is float
+        assert type(lr(np.int64(t))) is float
+        assert copy(t) == lr(t)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: schedules.constant(0.0), "learning rate is 0.0"),
+        (lambda: schedules.constant(float("nan")), "learning rate is nan"),
+        (lambda: schedules.cosine(0.1, 0.2, 10, 0), "min_lr is 0.2"),
+        (lambda: schedules.cosine(0.1, 0.0, 0, 0), "total_steps is 0"),
+        (lambda: schedules.linear(0.1, 0.0, 10, 10), "warmup_steps is 10, expected 0..9"),
+        (lambda: schedules.linear(0.1, 0.0, 10, 2, warmup_start=-1), "warmup_start is -1"),
+        (lambda: schedules.step(0.1, [(-1, 0.1)], 10), "expected a step >= 0"),
+        (lambda: schedules.step(0.1, [(1, 0.0)], 10), "a factor > 0"),
+    ],
+)
+def test_values_out_of_range_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,64 @@
+"""A small suite with made-up results, and wandb logs that wandb itself wrote."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import synthetic
+from hypothesis import settings
+
+from resync.config import Run, Suite, load_suite
+
+settings.register_profile("any machine", deadline=None)  # how long a test takes depends on who else runs
+settings.load_profile("any machine")
+
+CONFIGS = Path(__file__).parent / "configs"
+
+
+@pytest.fixture(scope="session")
+def suite() -> Suite:
+    """Paper `toy`: four series with three seeds at smoke and paper scale."""
+    return load_suite(CONFIGS)
+
+
+@pytest.fixture(scope="session")
+def finished(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of every smoke run, for reading only."""
+    results = tmp_path_factory.mktemp("finished") / "results"
+    for run in suite.runs("toy", "smoke"):
+        synthetic.write_run(run, results)
+    return results
+
+
+@pytest.fixture
+def results(finished: Path, tmp_path: Path) -> Path:
+    """The same results, to be damaged."""
+    return shutil.copytree(finished, tmp_path / "results")
+
+
+@pytest.fixture
+def runs(suite: Suite) -> list[Run]:
+    """The three seeds of QSR at smoke scale."""
+    return suite.runs("toy", "smoke", "vit", "qsr")
+
+
+@pytest.fixture(scope="session")
+def logged(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """Two wandb logs of QSR's seed 0: of the whole run, and of its second half only."""
+    wandb = pytest.importorskip("wandb")
+    folder = tmp_path_factory.mktemp("logged")
+    run = suite.runs("toy", "smoke", "vit", "qsr")[0]
+    rows = pd.read_csv(synthetic.write_run(run, folder) / "metrics.csv").to_dict("records")
+    contents = []
+    for name, part in (("whole", rows), ("half", rows[len(rows) // 2 :])):
+        settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True)
+        (folder / name).mkdir()
+        session = wandb.init(project="toy", mode="offline", dir=str(folder / name), settings=settings)
+        for row in part:
+            session.log(row, step=int(row["step"]))
+        session.finish()
+        wandb.teardown()  # finish() alone may return before the log is on disk
+        (log,) = (folder / name).glob("wandb/offline-run-*/run-*.wandb")
+        contents.append(log.read_bytes())
+    return contents[0], contents[1]

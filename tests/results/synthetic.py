@@ -1,0 +1,136 @@
+"""Result directories that keep the contract, made without training."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from resync.config import Run
+from resync.periods import rounds
+from resync.plan import Cost, cost, lr_of, period_of
+
+PARAMETERS = 4810
+BEST_TOP1 = {"parallel": 97.2, "h4": 96.5, "qsr": 97.4, "sgp": 96.9}
+SECONDS_PER_ROUND = {"parallel": 0.004, "h4": 0.004, "qsr": 0.004, "sgp": 0.0015}
+SECONDS_PER_STEP = 0.006
+_COSTS: dict[str, Cost] = {}
+
+
+def planned(run: Run) -> Cost:
+    """The cost of a run, computed once: at paper scale it takes a while."""
+    if run.hash not in _COSTS:
+        _COSTS[run.hash] = cost(run, PARAMETERS)
+    return _COSTS[run.hash]
+
+
+def write_run(run: Run, results: Path, **changes: Any) -> Path:
+    """Write what training would leave of `run`: smooth made-up curves, exact rounds. Returns the directory.
+
+    `changes`: `top1` last accuracy, `diverged_at` a step, `rounds` a false count, `summary` entries to replace.
+    """
+    directory = results / run.directory
+    directory.mkdir(parents=True)
+    (directory / "run.yaml").write_text(run.to_yaml())
+    metrics, steps = tables(run, changes.get("top1"), changes.get("diverged_at"))
+    write_csv(directory / "metrics.csv", metrics)
+    write_csv(directory / "steps.csv", steps)
+    diverged = changes.get("diverged_at") and {"step": changes["diverged_at"], "worker": 3}
+    entries = summary(run, metrics[-1], diverged) | changes.get("summary", {})
+    if "rounds" in changes:
+        entries["rounds"] = changes["rounds"]
+    (directory / "summary.json").write_text(json.dumps(entries, indent=2))
+    return directory
+
+
+def tables(run: Run, top1: float | None = None, diverged_at: int | None = None) -> tuple[list, list]:
+    """The rows of metrics.csv and steps.csv."""
+    noise = np.random.default_rng([run.seed, len(run.series)]).normal(0, 0.15, run.total_steps + 1)
+    last = top1 if top1 is not None else BEST_TOP1[run.series] + noise[0]
+    lr, length = lr_of(run), rounds(period_of(run), lr_of(run), run.total_steps, run.warmup_steps)
+    ends = np.cumsum(length)
+    metrics, steps = [], []
+    for step in range(run.total_steps + 1):
+        number = int(np.searchsorted(ends, step, side="right"))
+        progress = step / run.total_steps
+        broken = diverged_at is not None and step >= diverged_at
+        jitter = float(noise[step] * 6 * (1 - progress) ** 2) if 0 < step < run.total_steps else 0.0
+        row = {
+            "step": step,
+            "epoch": step / run.steps_per_epoch,
+            "round": number,
+            "h": length[min(number, len(length) - 1)],
+            "lr": lr(min(step, run.total_steps - 1)),
+            "train_loss": math.nan if broken or step == 0 else 2.3 * math.exp(-4 * progress),
+        }
+        sent = 4 * PARAMETERS * number
+        if step and step % run.log.every_steps == 0:
+            clocks = {"data_seconds": 1e-4, "compute_seconds": SECONDS_PER_STEP}
+            steps.append(row | clocks | {"communication_seconds": 1e-3, "bytes_sent": 4 * PARAMETERS})
+        if step % (run.evaluation.every_epochs * run.steps_per_epoch) == 0 or step == diverged_at:
+            metrics.append(row | {
+                "val_loss": math.nan if broken else 2.3 * math.exp(-3 * progress),
+                "val_top1": math.nan if broken else 10 + (last - 10) * (1 - math.exp(-9 * progress)) /
+                (1 - math.exp(-9)) + jitter,
+                "bytes_sent": sent,
+                "volume_percent": 100 * number / step if step else 0.0,
+                "train_seconds": SECONDS_PER_STEP * step * (1 + noise[1] / 4),
+                "communication_seconds": SECONDS_PER_ROUND[run.series] * number,
+                "evaluation_seconds": 0.01 * len(metrics),
+            })  # fmt: skip
+        if step == diverged_at:
+            break
+    return metrics, steps
+
+
+def summary(run: Run, last: dict[str, float], diverged: dict[str, int] | None = None) -> dict[str, Any]:
+    """The entries of summary.json after the last evaluation."""
+    expected = planned(run)
+    return {
+        "status": "diverged" if diverged else "finished",
+        "run": run.id,
+        "scale": run.scale,
+        "seed": run.seed,
+        "config_hash": run.hash,
+        "steps": last["step"],
+        "rounds": last["round"] if diverged else expected.rounds,
+        "volume_percent": last["volume_percent"] if diverged else expected.volume_percent,
+        "bytes_sent": last["bytes_sent"],
+        "wire_bytes": 0,
+        "parameters": PARAMETERS,
+        "final": {"val_top1": last["val_top1"], "val_loss": last["val_loss"]},
+        "best": {"val_top1": last["val_top1"]},
+        "seconds": {"train": 3.1, "communication": 0.4, "evaluation": 0.2, "wall": 6.0},
+        "parameters_sha256": "0" * 64,
+        "diverged": diverged,
+        "resumed_from": [],
+        "started": "2026-01-01T00:00:00Z",
+        "ended": "2026-01-01T00:00:06Z",
+        "launch": {"world_size": 1, "workers": run.workers, "device": "cpu", "host": "host", "threads": 1},
+        "versions": {"python": "3.11.7", "torch": "2.13.0", "resync": "0.1.0"},
+        "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
+    }
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows with full precision."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def put_log(directory: Path, content: bytes, number: int = 0) -> Path:
+    """Lay a wandb log into a run's directory, the `number`-th of them."""
+    log = directory / f"wandb/offline-run-20260101_00000{number}-log{number}" / f"run-log{number}.wandb"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(content)
+    return log
+
+
+def rewrite(directory: Path, **entries: Any) -> None:
+    """Replace entries of a summary.json."""
+    file = directory / "summary.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries))

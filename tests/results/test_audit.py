@@ -1,0 +1,201 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import synthetic
+from synthetic import planned
+
+from resync.audit import Audit, audit
+from resync.audit.audit import METRICS
+from resync.config import Run, Suite, paper
+from resync.plan import Cost
+
+
+@pytest.fixture
+def at_paper_scale(suite: Suite, tmp_path: Path) -> Callable[..., Audit]:
+    """An audit of paper-scale results with these final accuracies, by series."""
+
+    def make(top1: dict[str, list[float]], **changes) -> Audit:
+        for series, values in top1.items():
+            for run, value in zip(suite.runs("toy", "paper", "vit", series), values, strict=False):
+                write_short_run(run, tmp_path, value, **changes)
+        return audit(suite, "paper", tmp_path, planned=planned)
+
+    return make
+
+
+def write_short_run(run: Run, results: Path, top1: float, **changes) -> None:
+    """A run with two evaluations only: at paper scale, making up every step would take a while."""
+    directory = results / run.directory
+    directory.mkdir(parents=True)
+    (directory / "run.yaml").write_text(run.to_yaml())
+    row = {
+        "step": 0, "epoch": 0.0, "round": 0, "h": 1, "lr": 0.0, "train_loss": 1.0, "val_loss": 1.0, "val_top1": 0.1,
+        "bytes_sent": 0, "volume_percent": 0.0, "train_seconds": 0.0, "communication_seconds": 0.0,
+        "evaluation_seconds": 0.0,
+    }  # fmt: skip
+    expected = planned(run)
+    last = row | {"step": run.total_steps, "epoch": 300.0, "round": expected.rounds, "val_top1": top1}
+    last |= {"volume_percent": expected.volume_percent}
+    sampled = {name: row[name] for name in ("step", "epoch", "round", "h", "lr", "train_loss")}
+    sampled |= dict.fromkeys(("data_seconds", "compute_seconds", "communication_seconds", "bytes_sent"), 0.0)
+    synthetic.write_csv(directory / "metrics.csv", [row, last])
+    synthetic.write_csv(directory / "steps.csv", [sampled])
+    summary = synthetic.summary(run, last) | {"config_hash": changes.get("config_hash", run.hash)}
+    (directory / "summary.json").write_text(json.dumps(summary))
+
+
+def row_of(result: Audit, name: str):
+    return next(row for row in result.rows if row.id == name)
+
+
+def test_every_published_metric_is_known_to_the_audit():
+    assert set(METRICS) | {"volume_percent"} == set(paper.METRICS)
+    assert set(paper.METRICS) - set(METRICS) <= set(Cost.__annotations__)
+
+
+def test_accuracies_are_compared_at_their_own_scale_only(suite: Suite, finished: Path):
+    result = audit(suite, "smoke", finished, planned=planned)
+    row = row_of(result, "qsr_top1")
+    assert (row.verdict, row.reason) == (
+        "not comparable",
+        "published at paper scale, these runs are of smoke scale",
+    )
+    assert row.difference is None
+    assert row.tolerance is None
+    assert row.ours.scale == "smoke"
+    assert row.ours.text.endswith("(n=3)")
+
+
+def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: Suite, tmp_path: Path):
+    for scale in suite.scales:
+        result = audit(suite, scale, tmp_path, planned=planned)
+        assert row_of(result, "h4_volume").verdict == "reproduced"
+        row = row_of(result, "qsr_volume")
+        assert row.verdict == "unverified source"
+        assert row.ours.mean == 10.375
+        assert row.difference == pytest.approx(-0.025)
+        assert "tolerance 0.05 (half a unit of the printed decimal); not certain" in row.reason
+
+
+def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path):
+    row = row_of(audit(suite, "smoke", finished, planned=planned), "sgp_top1")
+    assert (row.verdict, row.reference.text, row.reference.status) == (
+        "unverified source",
+        "to be filled",
+        "missing",
+    )
+    assert row.difference is None
+
+
+def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
+    result = audit(suite, "smoke", finished, planned=planned)
+    rows = [row for row in result.rows if row.kind == "rounds as planned"]
+    assert [row.verdict for row in rows] == ["reproduced"] * 4
+    assert [row.ours.mean for row in rows] == [660, 165, 129, 660]
+    assert not result.failed
+    assert result.sentence == (
+        "Of 8 published numbers, 2 reproduced, 4 not comparable, 2 unverified source. "
+        "4 of 4 series did the rounds that were planned."
+    )
+
+
+def test_other_rounds_than_planned_fail(suite: Suite, results: Path, runs: list[Run]):
+    synthetic.rewrite(results / runs[2].directory, rounds=130)
+    result = audit(suite, "smoke", results, planned=planned)
+    row = row_of(result, "vit_qsr_rounds")
+    assert (row.verdict, row.reason) == ("not reproduced", "1 of 3 runs did 130 rounds, planned are 129")
+    assert result.failed
+
+
+@pytest.mark.parametrize(
+    ("seeds", "word"),
+    [
+        ([79.2, 79.3, 79.4], "inconclusive"),
+        ([79.3, 79.32, 79.34], "reproduced"),
+        ([78.0, 78.02, 78.04], "not reproduced"),
+        ([80.0, 80.02, 80.04], "better"),
+        ([79.3, 79.32], "partial"),
+        ([], "not run"),
+    ],
+)
+def test_verdict_on_a_measured_accuracy(seeds: list[float], word: str, at_paper_scale):
+    result = at_paper_scale({"h4": seeds})
+    row = row_of(result, "h4_top1")
+    assert row.verdict == word, row.reason
+    assert row.tolerance == 0.25
+    assert row.tolerance_basis == "declared"
+    assert result.failed == (word == "not reproduced")
+    assert row.ours.declared == 3
+
+
+def test_published_spread_decides_by_welch(at_paper_scale):
+    row = row_of(at_paper_scale({"parallel": [79.84, 79.86, 79.88]}), "parallel_top1")
+    assert row.verdict == "reproduced"
+    assert row.tolerance_basis.startswith("Welch")
+
+
+def test_time_is_not_compared_between_machines(at_paper_scale):
+    row = row_of(at_paper_scale({"qsr": [80.9, 81.0, 81.1]}), "qsr_hours")
+    assert row.verdict == "not comparable"
+    assert "hardware" in row.reason
+
+
+def test_other_configuration_is_stale_not_a_number(at_paper_scale):
+    row = row_of(at_paper_scale({"h4": [79.3, 79.32, 79.34]}, config_hash="0" * 16), "h4_top1")
+    assert row.verdict == "stale"
+    assert "3 of 3 seeds; seed 0 trained with configuration 0000000000000000" in row.reason
+    assert row.ours.values == ()
+    assert row.difference is None
+
+
+def test_a_diverged_seed_is_never_averaged_away(suite: Suite, tmp_path: Path):
+    for run in suite.runs("toy", "smoke", "vit", "h4"):
+        synthetic.write_run(run, tmp_path, diverged_at=300 if run.seed == 1 else None)
+    result = audit(suite, "smoke", tmp_path, planned=planned)
+    row = row_of(result, "vit_h4_rounds")
+    assert (row.verdict, row.reason) == ("diverged", "1 of 3 seeds; seed 1 at step 300 worker 3")
+    assert len(row.ours.values) == 2
+    assert result.failed
+
+
+def test_damaged_results_are_not_run_and_say_why(suite: Suite, results: Path, runs: list[Run]):
+    (results / runs[0].directory / "metrics.csv").write_text("step")
+    row = row_of(audit(suite, "smoke", results, planned=planned), "vit_qsr_rounds")
+    assert row.verdict == "partial"
+    assert "half-written" in row.reason
+
+
+def test_papers_can_be_chosen(suite: Suite, finished: Path):
+    assert audit(suite, "smoke", finished, papers=[], planned=planned).rows == ()
+
+
+def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
+    result = audit(suite, "smoke", finished, planned=planned)
+    as_json, as_markdown, as_html = (path.read_text() for path in result.write(tmp_path / "smoke"))
+    content = json.loads(as_json, parse_constant=pytest.fail)  # NaN is not JSON
+    assert content["sentence"] in as_markdown
+    assert content["sentence"] in as_html
+    assert content["failed"] is False
+    assert content["counts"] == {"reproduced": 6, "not comparable": 4, "unverified source": 2}
+    assert len(content["rows"]) == as_html.count("<tr data-verdict=") == as_markdown.count("\n| ") - 2
+    missing = next(row for row in content["rows"] if row["id"] == "sgp_top1")
+    assert missing["reference"]["value"] is None
+    assert [path.name for path in result.write(tmp_path / "one", formats=["json"])] == ["audit.json"]
+
+
+def test_the_page_needs_no_network_and_escapes_text(suite: Suite, finished: Path, tmp_path: Path):
+    page = audit(suite, "smoke", finished, planned=planned).write(tmp_path, formats=["html"])[0].read_text()
+    for outside in ('src="http', "<link", "@import", "url(http"):
+        assert outside not in page
+    assert "prefers-color-scheme" in page
+    assert "@media print" in page
+    assert "0123456789" in page  # the commit
+
+
+def test_writing_twice_gives_the_same_bytes(suite: Suite, finished: Path, tmp_path: Path):
+    files = audit(suite, "smoke", finished, planned=planned).write(tmp_path)
+    before = [file.read_bytes() for file in files]
+    audit(suite, "smoke", finished, planned=planned).write(tmp_path)
+    assert before == [file.read_bytes() for file in files]

@@ -1,0 +1,195 @@
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import synthetic
+
+from resync.collect import COLUMNS, CollectError, MissingRun, collect, read_run, state_of, write
+from resync.config import Run, Suite
+
+
+def edit(file: Path, old: str, new: str, count: int = 1) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, count))
+
+
+def test_reads_what_a_run_wrote(runs: list[Run], finished: Path):
+    result = read_run(finished / runs[0].directory)
+    assert list(result.metrics["step"]) == list(range(0, 661, 22))
+    assert result.metrics["step"].dtype == "int64"
+    assert math.isnan(result.metrics["train_loss"][0])
+    assert result.final("val_top1") == result.metrics["val_top1"].iloc[-1]
+    assert set(result.metrics) | set(result.steps) <= set(COLUMNS)
+
+
+def test_columns_are_documented_with_title_unit_and_meaning():
+    assert all(column.title and column.unit and column.meaning for column in COLUMNS.values())
+
+
+def cut_line(directory: Path) -> None:
+    text = (directory / "metrics.csv").read_text()
+    (directory / "metrics.csv").write_text(text[:-20])
+
+
+def cut_rows(directory: Path) -> None:
+    lines = (directory / "metrics.csv").read_text().splitlines(keepends=True)
+    (directory / "metrics.csv").write_text("".join(lines[:-3]))
+
+
+DAMAGES = {
+    "half a line": (cut_line, "metrics.csv: the last line has no end"),
+    "rows cut off": (cut_rows, "metrics.csv: ends at step 594, summary.json at 660: truncated?"),
+    "short line": (
+        lambda path: edit(path / "steps.csv", "\n20,", "\n20\n21,"),
+        "steps.csv: line 3 has 1 values, the header 10: half-written?",
+    ),
+    "no metrics": (
+        lambda path: (path / "metrics.csv").unlink(),
+        "metrics.csv: missing, although summary.json",
+    ),
+    "empty": (lambda path: (path / "steps.csv").write_text(""), "steps.csv: the last line has no end"),
+    "binary": (lambda path: (path / "steps.csv").write_bytes(b"\xff\xfe\x00\n"), "steps.csv: not text"),
+    "foreign column": (
+        lambda path: edit(path / "metrics.csv", "val_top1", "accuracy"),
+        "metrics.csv: not one of our files, it has a column 'accuracy'",
+    ),
+    "column of another file": (
+        lambda path: edit(path / "steps.csv", "data_seconds", "evaluation_seconds"),
+        "steps.csv: not one of our files, it has a column 'evaluation_seconds'",
+    ),
+    "lacking column": (
+        lambda path: edit(path / "metrics.csv", "step,", "val_top1,"),
+        "lacks the column step",
+    ),
+    "no number": (
+        lambda path: edit(path / "metrics.csv", "\n22,", "\nmany,"),
+        "could not convert string to float",
+    ),
+    "steps repeated": (lambda path: edit(path / "metrics.csv", "\n44,", "\n22,"), "steps do not grow"),
+    "half a summary": (
+        lambda path: (path / "summary.json").write_text('{"status": "fin'),
+        "summary.json: not JSON, half-written?",
+    ),
+    "foreign summary": (
+        lambda path: (path / "summary.json").write_text('{"status": "finished"}'),
+        "summary.json: not a run's summary, lacks run, config_hash",
+    ),
+    "empty summary": (lambda path: (path / "summary.json").write_text("[]"), "lacks everything"),
+    "strange status": (
+        lambda path: edit(path / "summary.json", '"finished"', '"ok"'),
+        "status is 'ok', allowed: finished, diverged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_file_is_one_line_that_names_run_and_file(name: str, runs: list[Run], results: Path):
+    damage, message = DAMAGES[name]
+    directory = results / runs[1].directory
+    damage(directory)
+    with pytest.raises(CollectError) as caught:
+        read_run(directory)
+    assert message in str(caught.value)
+    assert str(runs[1].directory) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_without_summary_is_missing(runs: list[Run], results: Path):
+    (results / runs[0].directory / "summary.json").unlink()
+    with pytest.raises(MissingRun, match=r"qsr/seed0/summary.json: missing, the run has not finished"):
+        read_run(results / runs[0].directory)
+    with pytest.raises(MissingRun, match="has not started"):
+        read_run(results / "nowhere")
+
+
+def test_collected_table_is_long_and_tidy(suite: Suite, finished: Path):
+    table = collect(suite.runs("toy", "smoke"), finished)
+    assert list(table.columns) == [
+        "paper", "scale", "experiment", "series", "label", "seed", "status", "config_hash",
+        "record", "step", "epoch", "metric", "value",
+    ]  # fmt: skip
+    assert table["value"].dtype == "float64"
+    assert table.attrs["missing"] == []
+    assert set(table["record"]) == {"evaluation", "step", "summary"}
+    last = table.query("record == 'evaluation' and metric == 'val_top1' and step == 660")
+    summary = table.query("record == 'summary' and metric == 'val_top1'")
+    assert list(last["value"]) == list(summary["value"])
+    assert len(summary) == 12
+    rounds = table.query("record == 'summary' and metric == 'rounds' and series == 'qsr'")["value"]
+    assert list(rounds) == [129, 129, 129]
+
+
+def test_nan_stays_nan_in_every_format(runs: list[Run], finished: Path, tmp_path: Path):
+    table = collect(runs, finished)
+    parquet, text = write(table, tmp_path / "deep" / "collected")
+    for written in (pd.read_parquet(parquet), pd.read_csv(text)):
+        start = written.query("record == 'evaluation' and metric == 'train_loss' and step == 0")["value"]
+        assert len(start) == 3
+        assert start.isna().all()
+        pd.testing.assert_series_equal(written["value"], table["value"], check_exact=True)
+
+
+def test_collecting_twice_gives_the_same_bytes(runs: list[Run], finished: Path, tmp_path: Path):
+    first = [path.read_bytes() for path in write(collect(runs, finished), tmp_path / "a")]
+    assert first == [path.read_bytes() for path in write(collect(runs, finished), tmp_path / "b")]
+
+
+def test_missing_runs_are_reported_and_never_rows(runs: list[Run], results: Path):
+    (results / runs[1].directory / "summary.json").unlink()
+    table = collect(runs, results)
+    assert set(table["seed"]) == {0, 2}
+    (line,) = table.attrs["missing"]
+    assert line.startswith("toy/vit/qsr/seed1 (smoke): ")
+
+
+def test_nothing_collected_is_an_empty_table_with_all_columns(runs: list[Run], tmp_path: Path):
+    table = collect(runs, tmp_path)
+    assert table.empty
+    assert "value" in table
+    assert len(table.attrs["missing"]) == 3
+    write(table, tmp_path / "collected")
+
+
+def test_all_damages_are_reported_at_once(runs: list[Run], results: Path):
+    for run in runs[:2]:
+        (results / run.directory / "steps.csv").unlink()
+    with pytest.raises(CollectError) as caught:
+        collect(runs, results)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_changed_configuration_makes_results_stale(suite: Suite, runs: list[Run], results: Path):
+    directory = results / runs[0].directory
+    edit(directory / "summary.json", runs[0].hash, "0" * 16)
+    assert state_of(runs[0], results).status == "stale"
+    edit(results / runs[1].directory / "run.yaml", "momentum: 0.9", "momentum: 0.8")
+    assert "run.yaml has configuration" in state_of(runs[1], results).reason
+    table = collect(runs, results)
+    assert dict(zip(table["seed"], table["status"], strict=True)) == {0: "stale", 1: "stale", 2: "finished"}
+
+
+@pytest.mark.parametrize("text", ["", "momentum: [", "paper: toy\n"])
+def test_an_unreadable_run_yaml_makes_results_stale(text: str, runs: list[Run], results: Path):
+    (results / runs[0].directory / "run.yaml").write_text(text)
+    state = state_of(runs[0], results)
+    assert state.status == "stale"
+    assert "run.yaml cannot be read" in state.reason
+
+
+def test_results_of_another_run_are_stale(runs: list[Run], results: Path):
+    edit(results / runs[0].directory / "summary.json", '"toy/vit/qsr/seed0"', '"toy/vit/h4/seed0"')
+    assert state_of(runs[0], results).reason == "these are results of toy/vit/h4/seed0"
+
+
+def test_a_diverged_run_keeps_its_rows_and_its_status(suite: Suite, tmp_path: Path):
+    run = suite.runs("toy", "smoke", "vit", "h4")[0]
+    directory = synthetic.write_run(run, tmp_path, diverged_at=300)
+    state = state_of(run, tmp_path)
+    assert (state.status, state.reason) == ("diverged", "at step 300 worker 3")
+    assert json.loads((directory / "summary.json").read_text())["status"] == "diverged"
+    table = collect([run], tmp_path)
+    assert set(table["status"]) == {"diverged"}
+    assert table.query("record == 'summary' and metric == 'val_top1'")["value"].isna().all()

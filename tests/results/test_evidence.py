@@ -1,0 +1,48 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resync.evidence import Evidence, as_published, decimals_of, notation, number
+
+numbers = st.floats(-1e6, 1e6)
+
+
+def test_notation():
+    assert Evidence.of([80.92, 80.97, 81.02]).text() == "80.97 ± 0.05 (n=3)"
+    assert Evidence.of([80.97]).text() == "80.97 (n=1)"
+    assert Evidence.of([]).text() == ""
+    assert notation(80.975, decimals=1) == "81.0"
+    assert as_published(80.98, 0.05, 3) == "80.98 ± 0.05 (n=3)"
+    assert as_published(10.4) == "10.4"
+    assert number(-0.001) == "0.00"
+    assert number(math.inf) == "∞"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_never_becomes_a_number(bad: float):
+    evidence = Evidence.of([80.0, bad, 81.0])
+    assert math.isnan(evidence.mean)
+    assert math.isnan(evidence.std)
+    assert evidence.text() == "NaN (n=3)"
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals"), [(10.4, 1), (80.98, 2), (25, 1), (26.7, 1), (1e-6, 6), (0.125, 3)]
+)
+def test_decimals_of_a_printed_number(value: float, decimals: int):
+    assert decimals_of(value) == decimals
+
+
+@given(st.lists(numbers, min_size=2, max_size=6))
+def test_mean_and_std_do_not_depend_on_the_order_of_seeds(values: list[float]):
+    forward, backward = Evidence.of(values), Evidence.of(reversed(values))
+    assert forward.mean == backward.mean
+    assert forward.std == backward.std
+    assert min(values) - 1e-9 <= forward.mean <= max(values) + 1e-9
+
+
+@given(numbers)
+def test_one_seed_has_no_standard_deviation(value: float):
+    assert math.isnan(Evidence.of([value]).std)

@@ -1,0 +1,146 @@
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from resync.audit.verdicts import FAILURES, VERDICTS, Target, Verdict, compare, half_width, planned
+from resync.evidence import Evidence
+
+EXACT = Target(80.0, better=1, declared=0.3)
+SPREAD = Target(80.0, std=0.05, n=3, better=1, default=0.3)
+DEFAULT = Target(80.0, better=1, default=0.3)
+
+
+@pytest.mark.parametrize(
+    ("values", "target", "word"),
+    [
+        ([79.95, 80.0, 80.05], EXACT, "reproduced"),
+        ([79.95, 80.0, 80.05], DEFAULT, "reproduced"),
+        ([81.0, 81.05, 81.1], EXACT, "better"),
+        ([79.0, 79.05, 79.1], EXACT, "not reproduced"),
+        ([79.0, 79.05, 79.1], Target(80.0, better=-1, declared=0.3), "better"),
+        ([79.0, 79.05, 79.1], Target(80.0, declared=0.3), "not reproduced"),
+        ([81.0, 81.05, 81.1], Target(80.0, declared=0.3), "not reproduced"),
+        ([79.6, 79.7, 79.8], EXACT, "inconclusive"),
+        ([78.0, 80.0, 82.0], EXACT, "inconclusive"),
+        ([79.95, 80.0, 80.05], SPREAD, "reproduced"),
+        ([79.7, 79.75, 79.8], SPREAD, "not reproduced"),
+        ([80.2, 80.25, 80.3], SPREAD, "better"),
+        ([79.0, 80.0, 81.0], SPREAD, "inconclusive"),  # noise is no agreement
+        ([80.0], SPREAD, "reproduced"),  # borrows the published deviation
+        ([80.0], Target(80.0, std=0.05, n=3, declared=0.3), "reproduced"),
+        ([80.0], EXACT, "inconclusive"),
+        ([80.0, 80.0, 80.0], EXACT, "reproduced"),
+        ([80.0, 80.0], Target(80.0, std=0.0, n=3, default=0.3), "reproduced"),
+        ([80.0, math.nan, 80.0], EXACT, "diverged"),
+        ([], EXACT, "diverged"),
+        ([80.0, 80.0], Target(80.0), "not comparable"),
+        ([80.0, 80.1], Target(80.0, std=0.05, n=None, default=0.3), "inconclusive"),
+    ],
+)
+def test_verdicts_of_seeds(values: list[float], target: Target, word: str):
+    verdict = compare(Evidence.of(values), target)
+    assert verdict.word == word, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("computed", "target", "word"),
+    [
+        (10.375, Target(10.4), "reproduced"),  # the golden case of QSR, printed with one decimal
+        (39.731, Target(39.7), "reproduced"),
+        (39.76, Target(39.7), "not reproduced"),
+        (25.05, Target(25.0), "reproduced"),  # exactly half a unit, in decimals
+        (25.3, Target(25.0), "not reproduced"),
+        (25.3, Target(25.0, declared=0.5), "reproduced"),
+        (math.nan, Target(25.0), "not reproduced"),
+    ],
+)
+def test_verdicts_of_planned_numbers(computed: float, target: Target, word: str):
+    assert planned(computed, target).word == word
+
+
+def test_reasons_say_which_tolerance_and_how_many_seeds():
+    assert "± 0.3 (declared)" in compare(Evidence.of([80.0, 80.01]), EXACT).reason
+    assert "± 0.3 (the metric's default)" in compare(Evidence.of([80.0, 80.01]), DEFAULT).reason
+    assert "published spread" in compare(Evidence.of([80.0, 80.01]), SPREAD).reason
+    assert "half a unit of the printed decimal" in planned(10.375, Target(10.4)).reason
+    assert "about 5 seeds would decide" in compare(Evidence.of([79.8, 79.9, 80.0, 80.3]), EXACT).reason
+    edge = Evidence.of([80.25, 80.35])  # the mean is on the edge: more seeds cannot help
+    assert "not even 1000 seeds would decide" in compare(edge, EXACT).reason
+    assert "2 would be the least" in compare(Evidence.of([80.0]), EXACT).reason
+
+
+def test_the_list_is_closed():
+    assert len(VERDICTS) == 10
+    assert set(FAILURES) < set(VERDICTS)
+    with pytest.raises(AssertionError):
+        Verdict("fine", "because")
+    with pytest.raises(AssertionError):
+        Verdict("reproduced", "")
+
+
+values = st.floats(0, 100)
+seeds = st.lists(values, min_size=1, max_size=6)
+targets = st.builds(
+    Target,
+    value=values,
+    std=st.none() | st.floats(0, 5),
+    n=st.none() | st.integers(1, 5),
+    better=st.sampled_from([-1, 0, 1]),
+    declared=st.none() | st.floats(0, 5),
+    default=st.none() | st.floats(0.01, 5),
+)
+
+
+@given(seeds, targets)
+def test_every_comparison_ends_in_a_verdict_with_a_reason(ours: list[float], target: Target):
+    verdict = compare(Evidence.of(ours), target)
+    assert verdict.word in VERDICTS
+    assert verdict.reason
+    assert "nan" not in verdict.reason.lower()
+
+
+@given(seeds, targets, st.integers(0, 5), st.sampled_from([math.nan, math.inf, -math.inf]))
+def test_a_seed_without_a_finite_value_is_never_an_agreement(ours, target, place, bad):
+    ours.insert(place, bad)
+    assert compare(Evidence.of(ours), target).word == "diverged"
+
+
+@given(seeds, targets)
+def test_mirrored_numbers_with_mirrored_direction_have_the_same_verdict(ours: list[float], target: Target):
+    mirrored = Target(-target.value, target.std, target.n, -target.better, target.declared, target.default)
+    assert compare(Evidence.of(ours), target).word == compare(Evidence.of(-x for x in ours), mirrored).word
+
+
+@given(seeds, targets, st.floats(0, 3))
+def test_a_larger_tolerance_never_makes_it_worse(ours: list[float], target: Target, more: float):
+    assume(target.declared is not None)
+    wider = Target(target.value, target.std, target.n, target.better, target.declared + more, target.default)
+    if compare(Evidence.of(ours), target).word == "reproduced":
+        assert compare(Evidence.of(ours), wider).word == "reproduced"
+
+
+@given(seeds, targets)
+def test_direction_only_chooses_between_better_and_not_reproduced(ours: list[float], target: Target):
+    words = {
+        compare(
+            Evidence.of(ours),
+            Target(target.value, target.std, target.n, sign, target.declared, target.default),
+        ).word
+        for sign in (-1, 0, 1)
+    }
+    assert words <= {"better", "not reproduced"} or len(words) == 1
+
+
+@given(
+    st.lists(st.floats(79, 81), min_size=2, max_size=6, unique=True), st.floats(0.01, 1), st.integers(2, 6)
+)
+def test_the_intervals_are_those_of_scipy(ours: list[float], std: float, n: int):
+    evidence = Evidence.of(ours)
+    welch = stats.ttest_ind_from_stats(evidence.mean, evidence.std, evidence.n, 80.0, std, n, equal_var=False)
+    student = stats.t.interval(0.95, evidence.n - 1, evidence.mean, evidence.std / math.sqrt(evidence.n))
+    assert half_width(evidence.std, evidence.n, EXACT) == pytest.approx((student[1] - student[0]) / 2)
+    spread = half_width(evidence.std, evidence.n, Target(80.0, std=std, n=n, default=0.3))
+    assert (abs(evidence.mean - 80.0) > spread) == (welch.pvalue < 0.05) or abs(welch.pvalue - 0.05) < 1e-6

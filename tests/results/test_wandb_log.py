@@ -1,0 +1,93 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import synthetic
+from synthetic import put_log
+
+from resync.collect import CollectError, collect, compare_with_wandb, read_run
+from resync.config import Run, Suite
+from resync.wandb_log import read_history
+
+
+@pytest.fixture
+def directory(runs: list[Run], results: Path) -> Path:
+    """QSR's seed 0, whose log the fixture `logged` holds."""
+    return results / runs[0].directory
+
+
+def difference(directory: Path) -> str:
+    with pytest.raises(CollectError) as caught:
+        compare_with_wandb(read_run(directory))
+    assert "\n" not in str(caught.value)
+    assert str(directory) in str(caught.value)
+    return str(caught.value)
+
+
+def edit(directory: Path, old: str, new: str) -> None:
+    text = (directory / "metrics.csv").read_text()
+    assert old in text
+    (directory / "metrics.csv").write_text(text.replace(old, new, 1))
+
+
+def test_the_log_that_wandb_wrote_agrees(directory: Path, logged: tuple[bytes, bytes]):
+    put_log(directory, logged[0])
+    compare_with_wandb(read_run(directory))
+    history = read_history(directory)
+    assert history.complete
+    assert len(history.rows) == 31
+
+
+def test_a_tampered_value_is_named_with_run_step_metric_and_both_values(directory: Path, logged):
+    put_log(directory, logged[0])
+    value = read_run(directory).metrics["val_top1"][10]
+    edit(directory, repr(float(value)), "99.5")
+    message = difference(directory)
+    assert f"step 220, val_top1: metrics.csv 99.5, wandb {float(value)!r}" in message
+
+
+def test_nan_equals_nan_but_no_number(directory: Path, logged):
+    put_log(directory, logged[0])
+    compare_with_wandb(read_run(directory))
+    edit(directory, ",nan,", ",2.5,")
+    assert "step 0, train_loss: metrics.csv 2.5, wandb nan" in difference(directory)
+
+
+def test_missing_and_extra_steps_are_differences(directory: Path, logged):
+    log = put_log(directory, logged[1])
+    assert "step 0 is in metrics.csv only" in difference(directory)
+    log.write_bytes(logged[0])
+    lines = (directory / "metrics.csv").read_text().splitlines(keepends=True)
+    (directory / "metrics.csv").write_text("".join(lines[:3] + lines[4:]))
+    assert "step 44 is in wandb only" in difference(directory)
+
+
+def test_of_a_resumed_run_the_later_log_is_true(directory: Path, logged):
+    """The first log ends in the middle of a record: its writer was killed before the run was continued."""
+    put_log(directory, logged[0][: len(logged[0]) // 3])
+    put_log(directory, logged[1], 1)
+    assert not read_history(directory).complete
+    result = read_run(directory)
+    compare_with_wandb(replace(result, summary=result.summary | {"resumed_from": [330]}))
+    assert "is in metrics.csv only" in difference(directory)  # a run that says it was never resumed
+
+
+def test_no_log_is_an_error_unless_wandb_was_disabled(runs: list[Run], directory: Path, results: Path):
+    assert "no wandb log, although run.yaml asks for one" in difference(directory)
+    compare_with_wandb(read_run(directory), required=False)
+    assert runs[0].log.wandb == "disabled"
+    collect(runs, results)
+
+
+def test_collect_asks_for_the_log_that_a_run_declares(suite: Suite, tmp_path: Path):
+    declared = suite.runs("toy", "smoke", "vit", "qsr")[0]
+    run = Run.model_validate(declared.model_dump() | {"log": {"every_steps": 10, "wandb": "offline"}})
+    synthetic.write_run(run, tmp_path)
+    with pytest.raises(CollectError, match="no wandb log"):
+        collect([run], tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b":W&B" + bytes(100)])
+def test_a_file_that_is_no_log_is_a_difference(content: bytes, directory: Path):
+    put_log(directory, content)
+    difference(directory)

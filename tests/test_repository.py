@@ -1,0 +1,159 @@
+"""Properties of the repository as a whole: who imports whom, dependencies, what the files may name."""
+
+import ast
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/resync"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+# Top down; a room imports rooms of the lines below its own, nothing beside it and nothing above.
+LAYERS = [
+    {"__init__", "__main__"},
+    {"cli"},
+    {"launch"},
+    {"report", "render", "audit"},
+    {"collect"},
+    {"evidence", "wandb_log", "pages"},
+    {"train"},
+    {"sync"},
+    {"workers"},
+    {"transport"},
+    {"data", "models", "optim", "clocks"},
+    {"plan"},
+    {"gossip"},
+    {"mixing", "periods"},
+    {"topology", "schedules"},
+    {"config"},
+    {"files", "streams"},
+]
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+WITHOUT_TORCH = {"config", "plan", "launch", "collect", "render", "audit", "report", "files", "streams"} | {
+    "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli"
+}  # fmt: skip
+
+
+def room_of(module: str) -> str:
+    """The room of a module: `resync.sync.local` -> `sync`, `resync` -> `__init__`."""
+    return (module.split(".") + ["__init__"])[1]
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Every module of the package: its room and its syntax tree."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).parts[0].removesuffix(".py"), ast.parse(path.read_text(), str(path))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """The absolute names of the modules that a syntax tree imports anywhere; `resync` names a room, if it can."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are absolute"
+            if node.module == "resync":
+                yield from (f"resync.{alias.name}" for alias in node.names)
+            else:
+                yield str(node.module)
+
+
+def test_every_room_has_a_level():
+    assert {room for room, _ in modules()} <= set(LEVEL)
+
+
+def test_rooms_import_only_downwards():
+    upward = [
+        f"{room} imports {name}"
+        for room, tree in modules()
+        for name in imports(tree)
+        if name.split(".")[0] == "resync" and room_of(name) != room and LEVEL[room_of(name)] <= LEVEL[room]
+    ]
+    assert upward == []
+
+
+def test_what_reads_configurations_or_results_never_imports_torch():
+    heavy = {"torch", "torchvision"}
+    found = {room for room, tree in modules() for name in imports(tree) if name.split(".")[0] in heavy}
+    assert found & WITHOUT_TORCH == set()
+
+
+def declared(requirements: list[str]) -> dict[str, str]:
+    """`["torch>=2.11", ...]` -> `{"torch": ">=2.11", ...}`."""
+    pairs = (re.fullmatch(r"([A-Za-z0-9_.-]+?)\s*([<>=!~].*)?", line) for line in requirements)
+    return {pair[1].lower(): (pair[2] or "").replace(" ", "") for pair in pairs if pair}
+
+
+def test_declared_dependencies_are_those_imported():
+    distributions = {"sklearn": "scikit-learn", "yaml": "pyyaml"}
+    imported = {name.split(".")[0] for _, tree in modules() for name in imports(tree)}
+    needed = {distributions.get(name, name) for name in imported - sys.stdlib_module_names - {"resync"}}
+    optional = {name for extra in ("cluster", "ffcv") for name in
+                declared(PYPROJECT["project"]["optional-dependencies"][extra])}  # fmt: skip
+    by_command = {"snakemake", "snakemake-executor-plugin-slurm", "pyarrow"}  # pandas writes Parquet with pyarrow
+    assert needed - optional - by_command == set(declared(PYPROJECT["project"]["dependencies"])) - by_command
+
+
+def test_environment_yml_agrees_with_pyproject():
+    lines = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    conda = declared([line for line in lines if line != "pip"])
+    wanted = declared(PYPROJECT["project"]["dependencies"])
+    wanted["pytorch"] = wanted.pop("torch")
+    wanted["python"] = PYPROJECT["project"]["requires-python"]
+    assert conda == wanted
+
+
+def test_lock_pins_what_pyproject_names():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pinned = declared([line.split(" ;")[0] for line in lines if not line.startswith("#")])
+    names = PYPROJECT["project"]["dependencies"] + PYPROJECT["project"]["optional-dependencies"]["dev"]
+    assert all(version.startswith("==") for version in pinned.values())
+    assert set(declared(names)) <= set(pinned)
+
+
+def test_version_is_the_cited_one():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PYPROJECT["project"]["version"]
+
+
+def written_files() -> Iterator[Path]:
+    """The files that people wrote: all but what tools and runs leave behind."""
+    generated = {".git", ".venv", ".snakemake", "wandb", "results", "figures", "dist", "shared"}
+    for folder, subfolders, names in os.walk(ROOT):
+        subfolders[:] = [
+            name for name in subfolders
+            if name not in generated and name != "__pycache__" and not name.endswith("_cache")
+        ]  # fmt: skip
+        yield from (Path(folder) / name for name in names)
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        r"/(work|home|root|Users|scratch|mnt)/\w",  # a path of one machine
+        r"(pypi|pythonhosted|anaconda|debian|npmjs|pytorch)\.org",  # a registry: the installer knows its own
+        r"(extra-)?index-url|find-links",
+    ],
+)
+def test_no_file_names_a_machine_or_a_registry(forbidden):
+    this = Path(__file__)
+    texts = {path: path.read_bytes().decode("utf-8", "replace") for path in written_files() if path != this}
+    found = [f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts.items()
+             for match in re.finditer(forbidden, text)]  # fmt: skip
+    assert found == []
+
+
+def test_folders_that_the_workflow_writes_are_there():
+    assert (ROOT / "results").is_dir()
+    assert (ROOT / "figures").is_dir()
+
+
+def test_slurm_profile_is_found_by_name():
+    assert (ROOT / "slurm/profile.v9+.yaml").samefile(ROOT / "workflow/profiles/slurm/profile.v9+.yaml")

@@ -1,0 +1,100 @@
+"""Small runs for the tests of training, as configurations and as sessions."""
+
+import os
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from resync.config import Run
+from resync.train.loop import train_step, train_to_end
+from resync.train.session import Session
+
+BASE: dict[str, Any] = {
+    "paper": "test",
+    "experiment": "small",
+    "series": "one",
+    "scale": "smoke",
+    "seed": 3,
+    "data": {"name": "digits"},
+    "model": {"name": "mlp", "hidden": [16]},
+    "workers": 4,
+    "batch_size": 64,
+    "epochs": 2,
+    "steps_per_epoch": 7,
+    "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": True, "weight_decay": 0.001},
+    "schedule": {"name": "cosine", "max_lr": 0.1, "min_lr": 0.001, "warmup_steps": 3},
+    "sync": {"name": "allreduce"},
+    "checkpoint": {"every_rounds": 3},
+    "log": {"every_steps": 5, "wandb": "disabled"},
+    "device": "cpu",
+}
+
+CNN_WITH_BATCH_NORM = {
+    "model": {"name": "cnn", "norm": "batch"},
+    "evaluation": {"bn_batches": 3},
+    "sync": {"name": "local", "period": {"rule": "constant", "h": 2}},
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "allreduce": {},
+    "allreduce_adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.05}},
+    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}},
+    "local_adamw": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "local", "period": {"rule": "constant", "h": 4}},
+    },
+    "qsr": {"sync": {"name": "local", "period": {"rule": "power", "alpha": 0.15, "power": 2, "h_base": 2}}},
+    "sgp": {"sync": {"name": "sgp"}},
+    "sgp_two_peers_with_replacement": {
+        "sync": {"name": "sgp", "peers": 2},
+        "sampling": "with_replacement",
+    },
+    "batch_norm": CNN_WITH_BATCH_NORM,
+}
+"""Every algorithm that exists, as changes of BASE."""
+
+
+def make_run(folder: Path, **changes: Any) -> Run:
+    """BASE with some keys replaced, read from a file as every run is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(deepcopy(BASE) | changes))
+    return Run.from_file(path)
+
+
+def make_session(folder: Path, rank: int = 0, world_size: int = 1, **changes: Any) -> Session:
+    """A session of such a run that writes to `folder`."""
+    run = make_run(folder / f"config{rank}-{os.getpid()}", **changes)
+    folder.mkdir(parents=True, exist_ok=True)
+    return Session.build(run, folder, torch.device("cpu"), rank, world_size)
+
+
+def trained(rank: int, world_size: int, folder: Path, changes: dict[str, Any]) -> dict[str, Any]:
+    """Train to the end: the local rows, what rank 0 logged, and the counts."""
+    session = make_session(folder, rank, world_size, **changes)
+    session.resume()
+    train_to_end(session)
+    return outcome(session)
+
+
+def trained_until(rank: int, world_size: int, folder: Path, changes: dict[str, Any], steps: int) -> None:
+    """Train a part of the first epoch as the loop does, save a checkpoint and stop as if killed."""
+    session = make_session(folder, rank, world_size, **changes)
+    batches = session.data.batches(session.sampler, 0, 0, session.transport.local)
+    for _, (inputs, targets) in zip(range(steps), batches, strict=False):
+        train_step(session, inputs, targets)
+    session.save()
+
+
+def outcome(session: Session) -> dict[str, Any]:
+    """What a test compares of a finished session."""
+    return {
+        "rows": session.workers.rows.detach().numpy().copy(),
+        "log": session.log.rows if session.log else None,
+        "bytes_sent": session.transport.bytes_sent,
+        "wire_bytes": session.transport.wire_bytes,
+        "rounds": session.sync.rounds,
+        "resumed_from": session.resumed_from,
+    }

@@ -1,0 +1,213 @@
+"""Workers, transport, data, models and the losses, each on its own."""
+
+from math import nan
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from resync import data, models
+from resync.clocks import Clocks
+from resync.config import load_suite
+from resync.data.sampling import Sampler
+from resync.topology import in_peers
+from resync.train.losses import Diverged, Losses
+from resync.transport import Transport
+from resync.workers import Workers
+
+CPU = torch.device("cpu")
+
+
+class Tied(nn.Module):
+    """A model with tied weights, a frozen parameter, and one that gets no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3, bias=False)
+        self.second = nn.Linear(3, 3, bias=False)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+        self.unused = nn.Parameter(torch.full((2,), 7.0))
+
+    def forward(self, x):
+        return self.second(self.first(x)) * self.frozen
+
+
+def squared(model, inputs, targets):
+    return ((model(inputs) - targets) ** 2).mean()
+
+
+def test_parameters_and_gradients_are_views_into_rows():
+    workers = Workers(Tied(), 2)
+    assert workers.num_parameters == 9 + 2
+    inputs = torch.randn(2, 5, 3)
+    losses = workers.forward_backward(inputs, torch.zeros(2, 5, 3), squared)
+    for index, model in enumerate(workers.models):
+        assert model.first.weight.data_ptr() == workers.rows[index].data_ptr() == model.second.weight.data_ptr()
+        assert torch.equal(model.first.weight.grad.flatten(), workers.grads[index, :9])
+    assert losses.shape == (2,)
+    assert torch.all(workers.grads[:, 9:] == 0)
+    reference = Tied()
+    reference.first.weight.data = workers.models[1].first.weight.data.clone()
+    squared(reference, inputs[1], torch.zeros(5, 3)).backward()
+    assert torch.allclose(reference.first.weight.grad.flatten(), workers.grads[1, :9])
+
+
+def test_gradients_of_a_step_do_not_add_to_those_of_the_one_before():
+    workers = Workers(nn.Linear(3, 1), 1)
+    batch = torch.ones(1, 4, 3), torch.zeros(1, 4, 1)
+    workers.forward_backward(*batch, squared)
+    once = workers.grads.clone()
+    workers.forward_backward(*batch, squared)
+    assert torch.equal(workers.grads, once)
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, dtype=torch.float64)), "torch.float32, torch.float64"),
+        (nn.ReLU(), "none"),
+    ],
+)
+def test_models_that_cannot_be_rows_are_refused(model: nn.Module, found: str):
+    with pytest.raises(ValueError, match=f"share one dtype, found: {found}"):
+        Workers(model, 1)
+
+
+def test_transport_averages_and_counts():
+    transport = Transport(4, Clocks(CPU))
+    rows = torch.arange(12.0).view(4, 3)
+    expected = rows.mean(0)
+    transport.mean_(rows)
+    assert torch.equal(rows, expected.expand(4, 3))
+    assert (transport.bytes_sent, transport.wire_bytes) == (12, 0)
+    assert transport.clocks.seconds("communication") > 0
+    with transport.uncounted():
+        transport.mean_(rows)
+    assert transport.bytes_sent == 12
+
+
+@pytest.mark.parametrize("peers", [1, 2])
+def test_transport_delivers_from_in_peers(peers: int):
+    transport = Transport(5, Clocks(CPU))
+    rows = torch.randn(5, 3)
+    senders = [in_peers("exponential", rank, 5, 1, peers) for rank in range(5)]
+    inbox = transport.exchange(rows, senders)
+    assert inbox.shape == (peers, 5, 3)
+    for slot in range(peers):
+        assert torch.equal(inbox[slot], rows[[senders[rank][slot] for rank in range(5)]])
+    assert transport.bytes_sent == peers * 3 * 4
+
+
+def test_one_worker_has_nobody_to_hear():
+    transport = Transport(1, Clocks(CPU))
+    assert transport.exchange(torch.ones(1, 3), [in_peers("exponential", 0, 1, 0)]).shape == (0, 1, 3)
+
+
+def test_workers_must_be_spread_evenly():
+    with pytest.raises(ValueError, match="4 workers cannot be spread evenly over 3 processes"):
+        Transport(4, Clocks(CPU), 0, 3)
+
+
+def sampler(**changes) -> Sampler:
+    return Sampler(
+        **{"num_samples": 103, "num_workers": 4, "local_batch": 5, "steps": 5, "seed": 1, "replacement": False}
+        | changes
+    )
+
+
+def test_without_replacement_no_sample_comes_twice_in_an_epoch_over_all_workers():
+    first, second = sampler().epoch(0), sampler().epoch(1)
+    assert first.shape == (5, 4, 5)
+    assert len(np.unique(first)) == first.size
+    assert not np.array_equal(first, second)
+    assert np.array_equal(first, sampler().epoch(0))
+
+
+def test_with_replacement_workers_have_streams_of_their_own():
+    few, many = sampler(replacement=True).epoch(2), sampler(replacement=True, num_workers=8).epoch(2)
+    assert np.array_equal(few, many[:, :4])
+    assert not np.array_equal(few[:, 0], few[:, 1])
+
+
+def test_an_epoch_longer_than_the_data_is_refused():
+    with pytest.raises(ValueError, match=r"6 steps of 4 x 5 samples need 120 samples .* has 103"):
+        sampler(steps=6).epoch(0)
+
+
+def test_digits_are_what_their_facts_say():
+    digits = data.build("digits", {})
+    assert digits.train_inputs.shape == (1437, 1, 8, 8)
+    assert digits.val_inputs.shape == (360, 1, 8, 8)
+    assert sorted(digits.train_targets.unique().tolist()) == list(range(10))
+    assert abs(digits.train_inputs.mean()) < 1e-5
+    shares = [len(targets) for rank in range(7) for _, targets in digits.validation(rank, 7)]
+    assert sum(shares) == 360
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("mlp", {}, 64 * 64 + 64 + 640 + 10),
+        ("cnn", {}, 72 + 16 + 1152 + 32 + 170),
+        ("cnn", {"norm": "batch"}, 72 + 16 + 1152 + 32 + 170),
+        ("cnn", {"norm": "none"}, 72 + 8 + 1152 + 16 + 170),
+        ("vit", {"patch": 2, "dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64}, 17_458),
+    ],
+)
+def test_small_models_have_their_parameters_and_give_logits(name: str, options: dict, expected: int):
+    assert models.num_parameters(name, options, (1, 8, 8), 10) == expected
+    one, two = (models.build(name, options, (1, 8, 8), 10, seed=5) for _ in range(2))
+    images = torch.randn(3, 1, 8, 8)
+    torch.rand(1)
+    assert one(images).shape == (3, 10)
+    assert torch.equal(one(images), two(images))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"), [("resnet", {"depth": 152}, 60_192_808), ("vit", {}, 86_381_800)]
+)
+def test_the_papers_models_have_the_known_number_of_parameters(name: str, options: dict, expected: int):
+    assert models.num_parameters(name, options, (3, 224, 224), 1000) == expected
+
+
+def test_building_a_model_leaves_the_global_random_state_alone():
+    before = torch.random.get_rng_state()
+    models.build("mlp", {}, (1, 8, 8), 10, seed=5)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("cnn", {"groups": 3}, "groups 3 does not divide the width 8"),
+        ("vit", {"patch": 3}, "patch 3 does not divide the image of 8x8"),
+        ("vit", {"patch": 2, "heads": 5}, "heads 5 does not divide dim 768"),
+        ("resnet", {"depth": 18}, "needs images of 3 channels, found 1"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(name: str, options: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        models.build(name, options, (1, 8, 8), 10, seed=0)
+
+
+def test_losses_name_the_first_step_and_worker_that_diverged():
+    losses, transport = Losses(3, CPU), Transport(3, Clocks(CPU))
+    losses.add(torch.tensor([1.0, 2.0, 3.0]), step=1)
+    losses.check(transport)
+    losses.add(torch.tensor([1.0, nan, 3.0]), step=2)
+    losses.add(torch.tensor([torch.inf, nan, 3.0]), step=3)
+    with pytest.raises(Diverged, match="not finite at step 2 on worker 1"):
+        losses.check(transport)
+
+
+def test_every_run_of_the_papers_has_parameters_and_a_cost(request: pytest.FixtureRequest):
+    from resync.plan import cost
+
+    suite = load_suite(request.config.rootpath / "paper_configs")
+    run = suite.runs("qsr", "smoke")[0]
+    count = models.num_parameters(
+        run.model.name, run.model.options, run.facts["input_shape"], run.facts["num_classes"]
+    )
+    assert cost(run, count).bytes_per_worker == run.total_steps * count * 4

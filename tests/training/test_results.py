@@ -1,0 +1,97 @@
+"""What a run leaves behind, and how it ends when something is wrong."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from runs import VARIANTS, make_run
+
+from resync.collect import read_run
+from resync.plan import cost
+from resync.train import train
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run of QSR with BatchNorm, logged to Weights & Biases offline."""
+    folder = tmp_path_factory.mktemp("finished")
+    changes = VARIANTS["batch_norm"] | {"sync": VARIANTS["qsr"]["sync"], "log": {"every_steps": 5}}
+    train(make_run(folder, **changes), folder)
+    return folder
+
+
+def test_results_are_complete_and_nothing_else_is_left(finished: Path):
+    names = {path.name for path in finished.iterdir()}
+    assert names == {
+        "config.yaml", "run.yaml", "metrics.csv", "steps.csv", "summary.json", "checkpoint", "model.pt", "wandb",
+    }  # fmt: skip
+
+
+def test_metrics_have_a_row_per_evaluation_and_steps_a_row_per_sample(finished: Path):
+    metrics, steps = pd.read_csv(finished / "metrics.csv"), pd.read_csv(finished / "steps.csv")
+    assert metrics["step"].tolist() == [0, 7, 14]
+    assert metrics["epoch"].tolist() == [0, 1, 2]
+    assert math.isnan(metrics["train_loss"][0])
+    assert metrics["train_loss"][1:].notna().all()
+    assert metrics["val_top1"].between(0, 100).all()
+    assert steps["step"].tolist() == [5, 10]
+    assert (steps[["data_seconds", "compute_seconds", "communication_seconds"]] >= 0).all().all()
+
+
+def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Path):
+    summary = json.loads((finished / "summary.json").read_text())
+    run = make_run(finished, **VARIANTS["batch_norm"] | {"sync": VARIANTS["qsr"]["sync"], "log": {"every_steps": 5}})
+    planned = cost(run, summary["parameters"])
+    assert summary["status"] == "finished"
+    assert summary["config_hash"] == run.hash
+    assert summary["rounds"] == planned.rounds < summary["steps"] == 14
+    assert summary["bytes_sent"] == planned.bytes_per_worker
+    assert summary["volume_percent"] == pytest.approx(planned.volume_percent)
+    assert summary["final"]["val_top1"] <= summary["best"]["val_top1"]
+    assert summary["launch"]["world_size"] == 1
+    assert set(summary["versions"]) >= {"python", "torch", "resync"}
+
+
+def test_csv_and_wandb_agree(finished: Path):
+    """`read_run` compares the two to the last digit and raises where they differ."""
+    assert len(read_run(finished).metrics) == 3
+
+
+def test_saved_model_is_the_average_with_its_own_statistics(finished: Path):
+    state = torch.load(finished / "model.pt", weights_only=True)
+    assert "1.running_mean" in state
+    assert sum(value.numel() for value in state.values()) * 4 < (finished / "model.pt").stat().st_size < 40_000
+
+
+def test_finished_run_started_again_changes_nothing(finished: Path, tmp_path: Path):
+    before = (finished / "metrics.csv").read_bytes(), (finished / "model.pt").read_bytes()
+    changes = VARIANTS["batch_norm"] | {"sync": VARIANTS["qsr"]["sync"], "log": {"every_steps": 5}}
+    train(make_run(finished, **changes), finished)
+    assert ((finished / "metrics.csv").read_bytes(), (finished / "model.pt").read_bytes()) == before
+
+
+def test_diverged_run_ends_as_a_result_that_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = make_run(tmp_path, schedule={"name": "constant", "lr": 1e30}, log={"every_steps": 1, "wandb": "disabled"})
+    train(run, tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["status"] == "diverged"
+    assert summary["diverged"]["step"] in (2, 3)
+    assert f"not finite at step {summary['diverged']['step']} on worker" in capsys.readouterr().out
+    assert not (tmp_path / "model.pt").exists()
+
+
+def test_a_device_that_is_not_there_is_one_clear_error(tmp_path: Path):
+    if torch.cuda.is_available():
+        return
+    with pytest.raises(ValueError, match="finds no CUDA device here; allowed: auto, cpu"):
+        train(make_run(tmp_path, device="cuda"), tmp_path)
+
+
+def test_processes_that_do_not_divide_the_workers_are_one_clear_error(tmp_path, monkeypatch):
+    from resync.train.session import Session
+
+    with pytest.raises(ValueError, match="4 workers cannot be spread evenly over 3 processes"):
+        Session.build(make_run(tmp_path), tmp_path, torch.device("cpu"), 0, 3)

@@ -1,0 +1,120 @@
+"""A copy of the workflow in a folder of its own, with results that are faked, and what Snakemake would do there."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = "Snakefile", "environment.yml", "paper_configs", "src", "workflow"
+
+
+class Job(NamedTuple):
+    """A job that a dry run lists; `fields` are its lines: output, wildcards, resources, ..."""
+
+    rule: str
+    fields: dict[str, str]
+
+
+class SnakemakeServer:
+    """Snakemake, imported once and forked for every call: its import takes longer than all that it does here."""
+
+    SOURCE = """
+import os, sys
+from snakemake.cli import main
+
+for line in sys.stdin:
+    directory, output, *arguments = line.rstrip("\\n").split("\\t")
+    if (child := os.fork()) == 0:
+        os.chdir(directory)
+        sys.path.insert(0, "src")
+        for stream in (1, 2):
+            os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        sys.argv[1:] = arguments
+        main(arguments)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", self.SOURCE]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, directory: Path, arguments: list[str], output: Path) -> int:
+        """The exit code of `snakemake <arguments>` in a directory; what it prints goes to a file."""
+        assert self.process.stdin
+        assert self.process.stdout
+        print(directory, output, *arguments, sep="\t", file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+
+@cache
+def snakemake_server() -> SnakemakeServer:
+    """The one of this process; it ends when this process closes its input, at the latest by ending."""
+    return SnakemakeServer()
+
+
+class Workflow:
+    """The files of `source` in a directory of their own; times are kept, which Snakemake compares."""
+
+    def __init__(self, directory: Path, source: Path, names: Iterable[str]) -> None:
+        self.directory = directory
+        for name in names:
+            copy = shutil.copytree if (source / name).is_dir() else shutil.copy2
+            copy(source / name, directory / name)
+
+    def attempt(self, *arguments: str) -> tuple[int, str]:
+        """Exit code and output of Snakemake with the local profile and the copied package."""
+        output = self.directory / "snakemake.out"
+        command = ["--profile", "workflow/profiles/local", *arguments]
+        return snakemake_server().run(self.directory, command, output), output.read_text()
+
+    def snakemake(self, *arguments: str) -> str:
+        """The same where it has to succeed: only its output."""
+        code, output = self.attempt(*arguments)
+        assert code == 0, output
+        return output
+
+    def jobs(self, *arguments: str) -> list[Job]:
+        """The jobs of a dry run, without target rules, which make nothing."""
+        rule = re.compile(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", re.MULTILINE)
+        listed = rule.findall(self.snakemake("--dry-run", *arguments))
+        jobs = [Job(name, dict(re.findall(r"^    (\w+): (.*)$", text, re.MULTILINE))) for name, text in listed]
+        return [job for job in jobs if "output" in job.fields]
+
+    def edit(self, file: str, pattern: str, replacement: str) -> None:
+        """Replace the first match of a pattern in a file; there must be one."""
+        path = self.directory / file
+        text, count = re.subn(pattern, replacement, path.read_text(), count=1)
+        assert count == 1, f"{file} has no {pattern}"
+        path.write_text(text)
+
+
+@pytest.fixture
+def workflow(tmp_path: Path) -> Workflow:
+    """The workflow without results."""
+    return Workflow(tmp_path, ROOT, SOURCES)
+
+
+@pytest.fixture(scope="session")
+def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """The workflow with every result as an empty file, of which Snakemake believes that it made it."""
+    workflow = Workflow(tmp_path_factory.mktemp("finished"), ROOT, SOURCES)
+    for job in workflow.jobs():
+        for name in job.fields["output"].split(", "):
+            path = workflow.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    workflow.snakemake("--touch")
+    return workflow
+
+
+@pytest.fixture
+def finished(all_finished: Workflow, tmp_path: Path) -> Workflow:
+    """The same, to be changed."""
+    return Workflow(tmp_path, all_finished.directory, (*SOURCES, "results", "figures", ".snakemake"))

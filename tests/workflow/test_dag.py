@@ -1,0 +1,92 @@
+"""What is done again after a change, and that nothing else is. Results are faked: nothing trains here."""
+
+import re
+
+import pytest
+
+from resync.config import load_suite
+
+ITEM = "figures/smoke/qsr/fig5.pdf"
+EXPERIMENT = "paper_configs/qsr/experiments/vit_b16_b4096.yaml"
+
+
+def rules(jobs):
+    return {job.rule for job in jobs}
+
+
+def trained(jobs):
+    """`experiment/series` of the runs that train."""
+    found = (re.search(r"experiment=(\w+), series=(\w+)", job.fields["wildcards"]) for job in jobs if job.rule == "train")
+    return {f"{match[1]}/{match[2]}" for match in found if match}
+
+
+def test_nothing_to_do_after_everything_was_made(finished):
+    assert "Nothing to be done" in finished.snakemake("--dry-run")
+
+
+def test_a_changed_plotting_function_draws_its_figures_again_and_no_more(finished):
+    finished.edit("src/resync/render/period_and_accuracy.py", r"\Z", "\n# another line style\n")
+    jobs = finished.jobs()
+    assert [job.fields["output"].split(", ")[0] for job in jobs] == [ITEM]
+
+
+def test_a_changed_title_draws_one_figure_again(finished):
+    finished.edit("paper_configs/qsr/paper.yaml", r"(id: fig5\n(.*\n)*?\s+title: ).*", r"\1another title")
+    jobs = finished.jobs()
+    assert [job.fields["output"].split(", ")[0] for job in jobs] == [ITEM]
+
+
+def test_a_comment_in_a_paper_changes_nothing(finished):
+    finished.edit(EXPERIMENT, r"\A", "# what this compares\n")
+    assert finished.jobs() == []
+
+
+def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
+    finished.edit(EXPERIMENT, r"alpha: 0\.00875", "alpha: 0.009")
+    jobs = finished.jobs()
+    assert trained(jobs) == {"vit_b16_b4096/qsr_h4"}
+    made = {name for job in jobs for name in job.fields["output"].split(", ")}
+    assert {ITEM, "results/smoke/qsr/collected.csv", "results/smoke/audit.html"} <= made
+    assert not any("/sgp/" in name for name in made)
+
+
+def test_a_deleted_run_is_made_again(finished):
+    (finished.directory / "results/smoke/qsr/vit_b16_b4096/h4/seed1/metrics.csv").unlink()
+    assert trained(finished.jobs()) == {"vit_b16_b4096/h4"}
+
+
+def test_a_figure_needs_its_own_runs_only(workflow):
+    jobs = workflow.jobs(ITEM)
+    suite = load_suite(workflow.directory / "paper_configs")
+    assert trained(jobs) == {f"{run.experiment}/{run.series}" for run in suite.item_runs("qsr", "fig5", "smoke")}
+    assert rules(jobs) == {"run_config", "train", "figure"}
+
+
+def test_a_run_on_several_nodes_asks_slurm_for_them(workflow):
+    """Finding 4 of Snakemake on Slurm: GPUs a node; one srun task a node; both from the run's resources."""
+    run = load_suite(workflow.directory / "paper_configs").runs("qsr", "paper", "vit_b16_b4096", "h4")[0]
+    jobs = workflow.jobs(f"results/{run.directory}/summary.json")
+    resources = next(job for job in jobs if job.rule == "train").fields["resources"]
+    asked = dict(pair.split("=") for pair in resources.split(", "))
+    wanted = {"nodes": "2", "gres": "gpu:8", "tasks": "2", "mpi": "srun", "runtime": "2880"}
+    assert asked | wanted == asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "scale=huge"], r"scale=smoke\|mini\|paper"),
+        (["--config", "scales=mini"], r"scale=smoke\|mini\|paper"),
+        (["figures/smoke/qsr/fig55.pdf"], "fig55"),
+        (["figures/paper/qsr/../qsr/fig5.pdf"], "fig5"),
+    ],
+)
+def test_a_wrong_target_is_refused(workflow, arguments, message):
+    code, output = workflow.attempt("--dry-run", *arguments)
+    assert code != 0
+    assert re.search(message, output)
+    assert "Traceback" not in output
+
+
+def test_lint(workflow):
+    assert "good condition" in workflow.snakemake("--lint")

@@ -1,0 +1,38 @@
+# Published against reproduced: one verdict a number.
+
+
+rule audit:
+    input:
+        expand("results/{scale}/audit.{suffix}", scale=SCALE, suffix=["json", "md", "html"]),
+
+
+rule audit_paper:
+    input:
+        collected="results/{scale}/{paper}/collected.parquet",
+        code=code("audit", "pages"),
+    output:
+        "results/{scale}/{paper}/audit.json",
+    log:
+        "results/{scale}/{paper}/audit.log",
+    conda:
+        "../../environment.yml"
+    params:
+        published=published,
+    shell:
+        "python -m resync audit --paper {wildcards.paper} --scale {wildcards.scale} > {log} 2>&1"
+
+
+rule write_audit:
+    input:
+        lambda wildcards: [
+            f"results/{wildcards.scale}/{paper}/audit.json" for paper in papers(wildcards.scale)
+        ],
+        code=code("audit", "pages"),
+    output:
+        multiext("results/{scale}/audit", ".json", ".md", ".html"),
+    log:
+        "results/{scale}/audit.log",
+    conda:
+        "../../environment.yml"
+    shell:
+        "python -m resync audit --scale {wildcards.scale} > {log} 2>&1"

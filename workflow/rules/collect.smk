@@ -1,0 +1,17 @@
+# One tidy table of all runs of a paper.
+
+
+rule collect:
+    input:
+        runs=lambda wildcards: run_files(runs(wildcards.paper, wildcards.scale).values()),
+        code=["src/resync/collect.py", "src/resync/wandb_log.py"],
+    output:
+        multiext("results/{scale}/{paper}/collected", ".parquet", ".csv"),
+    log:
+        "results/{scale}/{paper}/collected.log",
+    conda:
+        "../../environment.yml"
+    params:
+        labels=lambda wildcards: [run.label for run in runs(wildcards.paper, wildcards.scale).values()],
+    shell:
+        "python -m resync collect --paper {wildcards.paper} --scale {wildcards.scale} > {log} 2>&1"

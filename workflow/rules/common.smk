@@ -1,0 +1,122 @@
+# What the rules share: which runs exist and which files they make. Anything with logic belongs to the package.
+import sys
+from functools import cache
+
+from snakemake.exceptions import WorkflowError
+
+RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
+RUN_FILES = "metrics.csv", "steps.csv", "summary.json"
+FIGURE_FILES = ".pdf", ".png"
+TABLE_FILES = ".pdf", ".png", ".md", ".tex", ".csv"
+
+if set(config) - {"scale"} or SCALE not in SUITE.scales:
+    raise WorkflowError(
+        f"--config takes scale={'|'.join(SUITE.scales)} and nothing else, found {dict(config)}"
+    )
+
+# `python` in a rule is the one that runs Snakemake, also where no environment was activated.
+if not workflow.deployment_settings.deployment_method:
+    shell.prefix(f"set -euo pipefail; export PATH={Path(sys.executable).parent}:$PATH; ")
+
+
+def one_of(names):
+    """A wildcard constraint from declared names: a typo in a target matches no rule."""
+    return "|".join(sorted(set(names)))
+
+
+def one_item_of(group):
+    """The same for `figures` or `tables`, each within its own paper."""
+    return "|".join(
+        f"(?<=/{paper.id}/){item}" for paper in SUITE.papers.values() for item in getattr(paper, group)
+    )
+
+
+@cache
+def runs(paper, scale):
+    """The runs of a paper by directory."""
+    return {f"results/{run.directory}": run for run in SUITE.runs(paper, scale)}
+
+
+def run_of(wildcards):
+    """The run that a job trains."""
+    directory = RUN.format(**wildcards)
+    if directory not in runs(wildcards.paper, wildcards.scale):
+        raise WorkflowError(f"paper_configs declares no run {directory}")
+    return runs(wildcards.paper, wildcards.scale)[directory]
+
+
+def gpus_per_node(wildcards):
+    """GPUs as Slurm counts them on every node of a job: a total would be split unevenly."""
+    gpus = run_of(wildcards).resources.gpus_per_node
+    return f"gpu:{gpus}" if gpus else None
+
+
+def srun_tasks(wildcards):
+    """Over several nodes, the number of srun tasks: one torchrun a node."""
+    nodes = run_of(wildcards).resources.nodes
+    return nodes if nodes > 1 else None
+
+
+def run_files(runs):
+    """What training writes for these runs."""
+    return [f"results/{run.directory}/{name}" for run in runs for name in RUN_FILES]
+
+
+def papers(scale):
+    """The papers with runs at a scale."""
+    return [paper for paper in SUITE.papers if runs(paper, scale)]
+
+
+def all_runs(scale):
+    """The runs of all papers at a scale."""
+    return [run for paper in SUITE.papers for run in runs(paper, scale).values()]
+
+
+def published(wildcards):
+    """The published values of a paper as the configuration has them."""
+    return [value.model_dump_json() for value in SUITE.papers[wildcards.paper].published]
+
+
+def code(*rooms):
+    """The source of a cheap step: where it changes, the step is done again."""
+    return sorted(file for room in rooms for file in Path("src/resync", room).glob("*.*"))
+
+
+def item(wildcards):
+    """The declared figure or table that a job draws."""
+    return SUITE.papers[wildcards.paper].items[wildcards.item]
+
+
+def item_runs(wildcards):
+    """The runs that a figure or table shows."""
+    runs = SUITE.item_runs(wildcards.paper, wildcards.item, wildcards.scale)
+    if not runs:
+        raise WorkflowError(f"{wildcards.paper} {wildcards.item} has no runs at scale {wildcards.scale}")
+    return runs
+
+
+def item_code(wildcards):
+    """The source that draws it: its kind, and what all kinds share (a kind has a declaration beside it)."""
+    shared = [file for file in code("render") if not file.with_suffix(".yaml").exists()]
+    return [f"src/resync/render/{item(wildcards).kind}.py", *shared]
+
+
+def item_text(wildcards):
+    """What the configuration says about it, and the labels of what it shows."""
+    labels = {run.id: run.label for run in item_runs(wildcards)}
+    return f"{item(wildcards).model_dump_json()} {labels}"
+
+
+def item_files(paper, scale):
+    """The files of the figures and tables of a paper that have runs at a scale."""
+    for item in SUITE.items(paper, scale):
+        suffixes = FIGURE_FILES if item in SUITE.papers[paper].figures else TABLE_FILES
+        yield from (f"figures/{scale}/{paper}/{item}{suffix}" for suffix in suffixes)
+
+
+def paper_files(paper, scale):
+    """All that a paper makes at a scale. The runs are named too, so that a deleted one is made again."""
+    if not runs(paper, scale):
+        return []
+    results = [f"results/{scale}/{paper}/{name}" for name in ("collected.parquet", "audit.json")]
+    return [*run_files(SUITE.runs(paper, scale)), *results, *item_files(paper, scale)]

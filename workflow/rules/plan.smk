@@ -1,0 +1,21 @@
+# What the runs of a scale will cost: rounds, bytes, samples. Nothing is trained.
+
+
+rule plan:
+    input:
+        expand("results/{scale}/plan.{suffix}", scale=SCALE, suffix=["json", "md"]),
+
+
+rule write_plan:
+    output:
+        json="results/{scale}/plan.json",
+        md="results/{scale}/plan.md",
+    log:
+        "results/{scale}/plan.log",
+    conda:
+        "../../environment.yml"
+    params:
+        runs=lambda wildcards: [run.hash for run in all_runs(wildcards.scale)],
+    shell:
+        "(python -m resync plan --scale {wildcards.scale} --json > {output.json}"
+        " && python -m resync plan --scale {wildcards.scale} > {output.md}) 2> {log}"

@@ -1,0 +1,27 @@
+# A figure or table reads its own runs and nothing else, and is drawn again when its source or its text changes.
+
+
+rule figure:
+    input:
+        runs=lambda wildcards: run_files(item_runs(wildcards)),
+        code=item_code,
+    output:
+        multiext("figures/{scale}/{paper}/{item}", *FIGURE_FILES),
+    log:
+        "results/{scale}/{paper}/{item}.log",
+    wildcard_constraints:
+        item=one_item_of("figures"),
+    conda:
+        "../../environment.yml"
+    params:
+        text=item_text,
+    shell:
+        "python -m resync render --paper {wildcards.paper} --scale {wildcards.scale} --item {wildcards.item}"
+        " > {log} 2>&1"
+
+
+use rule figure as table with:
+    output:
+        multiext("figures/{scale}/{paper}/{item}", *TABLE_FILES),
+    wildcard_constraints:
+        item=one_item_of("tables"),

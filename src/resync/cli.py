@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return options.verb(options) or 0
     except ConfigError as error:
-        lines = error.lines
+        lines = list(error.lines)
     except (ValueError, OSError) as error:
         lines = [str(error)]
     except KeyboardInterrupt:
@@ -69,10 +68,10 @@ def _plan(options: argparse.Namespace) -> None:
     suite, planned = _suite_of(options), _planner()
     papers = [options.paper] if options.paper else list(suite.papers)
     costs = [planned(run) for paper in papers for run in suite.runs(paper, options.scale)]
-    print(json.dumps([asdict(cost) for cost in costs], indent=2) if options.json else table(costs))
+    print(json.dumps([cost.as_dict() for cost in costs], indent=2) if options.json else table(costs))
 
 
-def _planner() -> 'Callable[[Run], Cost]':
+def _planner() -> "Callable[[Run], Cost]":
     """The cost of a run; each model is built once to count its parameters."""
     from resync.models import num_parameters
     from resync.plan import cost
@@ -133,9 +132,14 @@ def _render(options: argparse.Namespace) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from resync.audit import audit
 
-    papers = [options.paper] if options.paper else None
-    result = audit(_suite_of(options), options.scale, options.results, papers=papers, planned=_planner())
-    result.write(options.results / options.scale)
+    suite, directory = _suite_of(options), options.results / options.scale
+    if options.paper:
+        result = audit(suite, options.scale, options.results, papers=[options.paper])
+        result.write(directory / options.paper, formats=["json"])
+    else:
+        result = audit(suite, options.scale, options.results)
+        result.write(directory)
+    print(result.sentence)
     return 1 if options.check and result.failed else 0
 
 
@@ -176,9 +180,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 _FLAGS: dict[str, dict[str, Any]] = {
-    "--configs": {"type": Path, "default": Path("paper_configs"), "help": "folder of the papers (default: %(default)s)"},
-    "--results": {"type": Path, "default": Path("results"), "help": "folder of the results (default: %(default)s)"},
-    "--figures": {"type": Path, "default": Path("figures"), "help": "folder of the figures (default: %(default)s)"},
+    "--configs": {
+        "type": Path,
+        "default": Path("paper_configs"),
+        "help": "folder of the papers (default: %(default)s)",
+    },
+    "--results": {
+        "type": Path,
+        "default": Path("results"),
+        "help": "folder of the results (default: %(default)s)",
+    },
+    "--figures": {
+        "type": Path,
+        "default": Path("figures"),
+        "help": "folder of the figures (default: %(default)s)",
+    },
     "--paper": {"required": True, "help": "name of the paper, a folder of --configs"},
     "--paper?": {"help": "only this paper"},
     "--scale": {"choices": SCALES, "default": "smoke", "help": "default: %(default)s"},

@@ -34,9 +34,7 @@ class Column:
 
 
 COLUMNS: dict[str, Column] = {
-    "step": Column(
-        "Step", "steps", "local steps completed by every worker; 0 is the evaluation before training"
-    ),
+    "step": Column("Step", "steps", "local steps completed by every worker; 0 is the evaluation before training"),
     "epoch": Column("Epoch", "epochs", "steps / steps_per_epoch"),
     "round": Column("Round", "rounds", "rounds completed; all-reduce and gossip complete one in every step"),
     "h": Column("Period H", "steps", "local steps of the round that the step is in"),
@@ -44,17 +42,11 @@ COLUMNS: dict[str, Column] = {
     "train_loss": Column("Training loss", "nats", "mean over the workers since the row before"),
     "val_loss": Column("Validation loss", "nats", "of the consensus model", _METRICS, required=False),
     "val_top1": Column("Validation top-1 accuracy", "%", "of the consensus model", _METRICS, required=False),
-    "bytes_sent": Column(
-        "Bytes sent", "bytes", "by one worker: in metrics.csv since step 0, in steps.csv in the step"
-    ),
+    "bytes_sent": Column("Bytes sent", "bytes", "by one worker: in metrics.csv since step 0, in steps.csv in the step"),
     "volume_percent": Column("Communication volume", "%", "so far, of an all-reduce in every step", _METRICS),
-    "train_seconds": Column(
-        "Training clock", "s", "since step 0: data, forward, backward, optimizer", _METRICS
-    ),
+    "train_seconds": Column("Training clock", "s", "since step 0: data, forward, backward, optimizer", _METRICS),
     "data_seconds": Column("Data time", "s", "of the step, waiting for data", _STEPS),
-    "compute_seconds": Column(
-        "Computing time", "s", "of the step, in forward, backward and optimizer", _STEPS
-    ),
+    "compute_seconds": Column("Computing time", "s", "of the step, in forward, backward and optimizer", _STEPS),
     "communication_seconds": Column(
         "Communication clock", "s", "in exchanges: in metrics.csv since step 0, in steps.csv in the step"
     ),

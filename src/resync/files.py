@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to `path` through a temporary name, fsync and rename; a reader sees the old file or the new one."""
+    """Write `content` to `path` through a temporary name, fsync and rename: a reader sees the old file or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

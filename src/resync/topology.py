@@ -52,9 +52,7 @@ class Topology:
         return self.pick != "random"
 
 
-def out_peers(
-    topology: str | int, rank: int, world_size: int, k: int, peers: int = 1, seed: int = 0
-) -> list[int]:
+def out_peers(topology: str | int, rank: int, world_size: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
     """Return the ranks that `rank` sends to in mix number `k`, in the order of its book; none for one worker.
 
     Args:
@@ -84,9 +82,7 @@ def out_peers(
     return [_reach(chosen, rank, offsets[i], world_size) for i in picks]
 
 
-def in_peers(
-    topology: str | int, rank: int, world_size: int, k: int, peers: int = 1, seed: int = 0
-) -> list[int]:
+def in_peers(topology: str | int, rank: int, world_size: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
     """Return the ranks that have `rank` among their `out_peers`, ascending; arguments and errors as there."""
     chosen = resolve(topology)
     receivers = out_peers(topology, rank, world_size, k, peers, seed)

@@ -32,9 +32,7 @@ class History:
     complete: bool
 
 
-def compare(
-    directory: Path, rows: Sequence[dict[str, float]], resumed_from: Sequence[int], required: bool
-) -> None:
+def compare(directory: Path, rows: Sequence[dict[str, float]], resumed_from: Sequence[int], required: bool) -> None:
     """Compare the rows of metrics.csv with the run's wandb logs, value by value; what is absent is NaN.
 
     A log whose writer was killed may lack steps before the last one that the run was resumed from. Raises

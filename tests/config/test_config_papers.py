@@ -48,9 +48,7 @@ VOLUMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("series", "steps", "rounds", "percent"), [(key, *value) for key, value in VOLUMES.items()]
-)
+@pytest.mark.parametrize(("series", "steps", "rounds", "percent"), [(key, *value) for key, value in VOLUMES.items()])
 def test_qsr_volumes_follow_from_the_configuration(suite, series, steps, rounds, percent):
     run = run_of(suite, "qsr", *series.split("/"))
     found = list(periods(run))

@@ -37,11 +37,7 @@ def test_export_writes_what_is_compared(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [
-        pytest.param(name, file, id=str(file.relative_to(CONFIGS)))
-        for name, files in FILES.items()
-        for file in files
-    ],
+    [pytest.param(name, file, id=str(file.relative_to(CONFIGS))) for name, files in FILES.items() for file in files],
 )
 def test_real_files_fit_their_schema(name, file):
     content = json.loads(json.dumps(load(file).plain()))
@@ -97,8 +93,6 @@ def test_every_key_is_described(name):
 
 def test_components_are_a_choice_by_name():
     run = schema.schemas()["run.schema.json"]
-    variants = [
-        run["$defs"][choice["$ref"].removeprefix("#/$defs/")] for choice in run["properties"]["sync"]["oneOf"]
-    ]
+    variants = [run["$defs"][choice["$ref"].removeprefix("#/$defs/")] for choice in run["properties"]["sync"]["oneOf"]]
     assert [variant["properties"]["name"]["const"] for variant in variants] == ["allreduce", "local", "sgp"]
     assert all("name" in variant["required"] for variant in variants)

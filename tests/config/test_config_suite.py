@@ -104,9 +104,7 @@ def test_hash_follows_the_content_of_run_yaml(workspace, old, new, same):
 
 
 def test_layers_are_merged_in_their_order(workspace):
-    workspace.change(
-        "configs/scales/smoke.yaml", "device: cpu", "device: cpu\nthreads: 2\nlauncher: deepspeed"
-    )
+    workspace.change("configs/scales/smoke.yaml", "device: cpu", "device: cpu\nthreads: 2\nlauncher: deepspeed")
     workspace.change(VIT, "workers: 4", "workers: 4\n  threads: 1\n  device: auto")
     workspace.change(VIT, "epochs: 2", "epochs: 2\n    threads: 3\n    log: {every_steps: 3}")
     workspace.change(VIT, "label: QSR", "label: QSR\n    log: {every_steps: 4}")
@@ -119,9 +117,7 @@ def test_layers_are_merged_in_their_order(workspace):
 
 
 def test_another_name_or_rule_replaces_the_mapping(workspace):
-    workspace.change(
-        VIT, "qsr: {sync: {period: {alpha: 0.1}}}", "qsr: {sync: {period: {rule: constant, h: 3}}}"
-    )
+    workspace.change(VIT, "qsr: {sync: {period: {alpha: 0.1}}}", "qsr: {sync: {period: {rule: constant, h: 3}}}")
     workspace.change(VIT, "epochs: 2", "epochs: 2\n    schedule: {name: constant, lr: 0.1}")
     run = run_of(workspace.load())
     assert run.sync.period.model_dump() == {"rule": "constant", "h": 3}
@@ -219,10 +215,12 @@ def test_components_say_what_they_are(workspace, lines_of):
 
 
 def test_loading_is_fast(workspace):
-    workspace.load()
-    started = time.process_time()
-    workspace.load()
-    assert time.process_time() - started < 0.5
+    def cpu_seconds():
+        started = time.process_time()
+        workspace.load()
+        return time.process_time() - started
+
+    assert min(cpu_seconds() for _ in range(5)) < 0.2  # the best of several: the machine may be shared
 
 
 def test_reading_the_configuration_imports_nothing_heavy():
@@ -236,7 +234,5 @@ schema.schemas()
 print(*(name for name in {heavy} if name in sys.modules))
 """
     repository = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

@@ -53,9 +53,7 @@ def test_positions_are_those_of_keys_and_list_items(tmp_path):
     assert str(second.problem("odd")) == f"{file}:8: list[1].y[1]: odd"
 
 
-text = st.text(
-    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="\ufeff"), max_size=8
-)
+text = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="\ufeff"), max_size=8)
 scalars = (
     st.none()
     | st.booleans()

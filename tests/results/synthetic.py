@@ -29,7 +29,7 @@ def planned(run: Run) -> Cost:
 def write_run(run: Run, results: Path, **changes: Any) -> Path:
     """Write what training would leave of `run`: smooth made-up curves, exact rounds. Returns the directory.
 
-    `changes`: `top1` last accuracy, `diverged_at` a step, `rounds` a false count, `summary` entries to replace.
+    `changes`: `top1`, the last accuracy; `diverged_at`, a step.
     """
     directory = results / run.directory
     directory.mkdir(parents=True)
@@ -38,9 +38,7 @@ def write_run(run: Run, results: Path, **changes: Any) -> Path:
     write_csv(directory / "metrics.csv", metrics)
     write_csv(directory / "steps.csv", steps)
     diverged = changes.get("diverged_at") and {"step": changes["diverged_at"], "worker": 3}
-    entries = summary(run, metrics[-1], diverged) | changes.get("summary", {})
-    if "rounds" in changes:
-        entries["rounds"] = changes["rounds"]
+    entries = summary(run, metrics[-1], diverged)
     (directory / "summary.json").write_text(json.dumps(entries, indent=2))
     return directory
 

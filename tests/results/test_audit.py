@@ -9,7 +9,7 @@ from synthetic import planned
 from resync.audit import Audit, audit
 from resync.audit.audit import METRICS
 from resync.config import Run, Suite, paper
-from resync.plan import Cost
+from resync.plan import Volume
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def at_paper_scale(suite: Suite, tmp_path: Path) -> Callable[..., Audit]:
         for series, values in top1.items():
             for run, value in zip(suite.runs("toy", "paper", "vit", series), values, strict=False):
                 write_short_run(run, tmp_path, value, **changes)
-        return audit(suite, "paper", tmp_path, planned=planned)
+        return audit(suite, "paper", tmp_path)
 
     return make
 
@@ -31,9 +31,9 @@ def write_short_run(run: Run, results: Path, top1: float, **changes) -> None:
     directory.mkdir(parents=True)
     (directory / "run.yaml").write_text(run.to_yaml())
     row = {
-        "step": 0, "epoch": 0.0, "round": 0, "h": 1, "lr": 0.0, "train_loss": 1.0, "val_loss": 1.0, "val_top1": 0.1,
-        "bytes_sent": 0, "volume_percent": 0.0, "train_seconds": 0.0, "communication_seconds": 0.0,
-        "evaluation_seconds": 0.0,
+        "step": 0, "epoch": 0.0, "round": 0, "h": 1, "lr": 0.0, "train_loss": 1.0, "val_loss": 1.0,
+        "val_top1": 0.1, "bytes_sent": 0, "volume_percent": 0.0, "train_seconds": 0.0,
+        "communication_seconds": 0.0, "evaluation_seconds": 0.0,
     }  # fmt: skip
     expected = planned(run)
     last = row | {"step": run.total_steps, "epoch": 300.0, "round": expected.rounds, "val_top1": top1}
@@ -52,11 +52,11 @@ def row_of(result: Audit, name: str):
 
 def test_every_published_metric_is_known_to_the_audit():
     assert set(METRICS) | {"volume_percent"} == set(paper.METRICS)
-    assert set(paper.METRICS) - set(METRICS) <= set(Cost.__annotations__)
+    assert set(paper.METRICS) - set(METRICS) <= set(dir(Volume))
 
 
 def test_accuracies_are_compared_at_their_own_scale_only(suite: Suite, finished: Path):
-    result = audit(suite, "smoke", finished, planned=planned)
+    result = audit(suite, "smoke", finished)
     row = row_of(result, "qsr_top1")
     assert (row.verdict, row.reason) == (
         "not comparable",
@@ -70,7 +70,7 @@ def test_accuracies_are_compared_at_their_own_scale_only(suite: Suite, finished:
 
 def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: Suite, tmp_path: Path):
     for scale in suite.scales:
-        result = audit(suite, scale, tmp_path, planned=planned)
+        result = audit(suite, scale, tmp_path)
         assert row_of(result, "h4_volume").verdict == "reproduced"
         row = row_of(result, "qsr_volume")
         assert row.verdict == "unverified source"
@@ -80,7 +80,7 @@ def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: S
 
 
 def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path):
-    row = row_of(audit(suite, "smoke", finished, planned=planned), "sgp_top1")
+    row = row_of(audit(suite, "smoke", finished), "sgp_top1")
     assert (row.verdict, row.reference.text, row.reference.status) == (
         "unverified source",
         "to be filled",
@@ -90,7 +90,7 @@ def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path)
 
 
 def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
-    result = audit(suite, "smoke", finished, planned=planned)
+    result = audit(suite, "smoke", finished)
     rows = [row for row in result.rows if row.kind == "rounds as planned"]
     assert [row.verdict for row in rows] == ["reproduced"] * 4
     assert [row.ours.mean for row in rows] == [660, 165, 129, 660]
@@ -103,7 +103,7 @@ def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
 
 def test_other_rounds_than_planned_fail(suite: Suite, results: Path, runs: list[Run]):
     synthetic.rewrite(results / runs[2].directory, rounds=130)
-    result = audit(suite, "smoke", results, planned=planned)
+    result = audit(suite, "smoke", results)
     row = row_of(result, "vit_qsr_rounds")
     assert (row.verdict, row.reason) == ("not reproduced", "1 of 3 runs did 130 rounds, planned are 129")
     assert result.failed
@@ -153,7 +153,7 @@ def test_other_configuration_is_stale_not_a_number(at_paper_scale):
 def test_a_diverged_seed_is_never_averaged_away(suite: Suite, tmp_path: Path):
     for run in suite.runs("toy", "smoke", "vit", "h4"):
         synthetic.write_run(run, tmp_path, diverged_at=300 if run.seed == 1 else None)
-    result = audit(suite, "smoke", tmp_path, planned=planned)
+    result = audit(suite, "smoke", tmp_path)
     row = row_of(result, "vit_h4_rounds")
     assert (row.verdict, row.reason) == ("diverged", "1 of 3 seeds; seed 1 at step 300 worker 3")
     assert len(row.ours.values) == 2
@@ -162,17 +162,17 @@ def test_a_diverged_seed_is_never_averaged_away(suite: Suite, tmp_path: Path):
 
 def test_damaged_results_are_not_run_and_say_why(suite: Suite, results: Path, runs: list[Run]):
     (results / runs[0].directory / "metrics.csv").write_text("step")
-    row = row_of(audit(suite, "smoke", results, planned=planned), "vit_qsr_rounds")
+    row = row_of(audit(suite, "smoke", results), "vit_qsr_rounds")
     assert row.verdict == "partial"
     assert "half-written" in row.reason
 
 
 def test_papers_can_be_chosen(suite: Suite, finished: Path):
-    assert audit(suite, "smoke", finished, papers=[], planned=planned).rows == ()
+    assert audit(suite, "smoke", finished, papers=[]).rows == ()
 
 
 def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
-    result = audit(suite, "smoke", finished, planned=planned)
+    result = audit(suite, "smoke", finished)
     as_json, as_markdown, as_html = (path.read_text() for path in result.write(tmp_path / "smoke"))
     content = json.loads(as_json, parse_constant=pytest.fail)  # NaN is not JSON
     assert content["sentence"] in as_markdown
@@ -186,7 +186,7 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
 
 
 def test_the_page_needs_no_network_and_escapes_text(suite: Suite, finished: Path, tmp_path: Path):
-    page = audit(suite, "smoke", finished, planned=planned).write(tmp_path, formats=["html"])[0].read_text()
+    page = audit(suite, "smoke", finished).write(tmp_path, formats=["html"])[0].read_text()
     for outside in ('src="http', "<link", "@import", "url(http"):
         assert outside not in page
     assert "prefers-color-scheme" in page
@@ -195,7 +195,7 @@ def test_the_page_needs_no_network_and_escapes_text(suite: Suite, finished: Path
 
 
 def test_writing_twice_gives_the_same_bytes(suite: Suite, finished: Path, tmp_path: Path):
-    files = audit(suite, "smoke", finished, planned=planned).write(tmp_path)
+    files = audit(suite, "smoke", finished).write(tmp_path)
     before = [file.read_bytes() for file in files]
-    audit(suite, "smoke", finished, planned=planned).write(tmp_path)
+    audit(suite, "smoke", finished).write(tmp_path)
     assert before == [file.read_bytes() for file in files]

@@ -28,9 +28,7 @@ def test_what_is_not_finite_never_becomes_a_number(bad: float):
     assert evidence.text() == "NaN (n=3)"
 
 
-@pytest.mark.parametrize(
-    ("value", "decimals"), [(10.4, 1), (80.98, 2), (25, 1), (26.7, 1), (1e-6, 6), (0.125, 3)]
-)
+@pytest.mark.parametrize(("value", "decimals"), [(10.4, 1), (80.98, 2), (25, 1), (26.7, 1), (1e-6, 6), (0.125, 3)])
 def test_decimals_of_a_printed_number(value: float, decimals: int):
     assert decimals_of(value) == decimals
 

@@ -134,9 +134,7 @@ def test_direction_only_chooses_between_better_and_not_reproduced(ours: list[flo
     assert words <= {"better", "not reproduced"} or len(words) == 1
 
 
-@given(
-    st.lists(st.floats(79, 81), min_size=2, max_size=6, unique=True), st.floats(0.01, 1), st.integers(2, 6)
-)
+@given(st.lists(st.floats(79, 81), min_size=2, max_size=6, unique=True), st.floats(0.01, 1), st.integers(2, 6))
 def test_the_intervals_are_those_of_scipy(ours: list[float], std: float, n: int):
     evidence = Evidence.of(ours)
     welch = stats.ttest_ind_from_stats(evidence.mean, evidence.std, evidence.n, 80.0, std, n, equal_var=False)

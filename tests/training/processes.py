@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-TIMEOUT = 120
+TIMEOUT = 600
 
 
 def run_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -23,9 +23,7 @@ def run_processes(world_size: int, function: Callable[..., Any], *arguments: Any
     with tempfile.TemporaryDirectory() as folder:
         pipes = [context.Pipe(duplex=False) for _ in range(world_size)]
         children = [
-            context.Process(
-                target=_child, args=(rank, world_size, Path(folder) / "store", sender, function, arguments)
-            )
+            context.Process(target=_child, args=(rank, world_size, Path(folder) / "store", sender, function, arguments))
             for rank, (_, sender) in enumerate(pipes)
         ]
         try:

@@ -5,6 +5,7 @@ from math import nan
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 from resync import data, models
@@ -44,14 +45,14 @@ def test_parameters_and_gradients_are_views_into_rows():
     inputs = torch.randn(2, 5, 3)
     losses = workers.forward_backward(inputs, torch.zeros(2, 5, 3), squared)
     for index, model in enumerate(workers.models):
-        assert model.first.weight.data_ptr() == workers.rows[index].data_ptr() == model.second.weight.data_ptr()
-        assert torch.equal(model.first.weight.grad.flatten(), workers.grads[index, :9])
+        assert model.first.weight.data_ptr() == workers.rows[index, 2:].data_ptr() == model.second.weight.data_ptr()
+        assert torch.equal(model.first.weight.grad.flatten(), workers.grads[index, 2:])
     assert losses.shape == (2,)
-    assert torch.all(workers.grads[:, 9:] == 0)
+    assert torch.all(workers.grads[:, :2] == 0)
     reference = Tied()
     reference.first.weight.data = workers.models[1].first.weight.data.clone()
     squared(reference, inputs[1], torch.zeros(5, 3)).backward()
-    assert torch.allclose(reference.first.weight.grad.flatten(), workers.grads[1, :9])
+    assert torch.allclose(reference.first.weight.grad.flatten(), workers.grads[1, 2:])
 
 
 def test_gradients_of_a_step_do_not_add_to_those_of_the_one_before():
@@ -66,7 +67,10 @@ def test_gradients_of_a_step_do_not_add_to_those_of_the_one_before():
 @pytest.mark.parametrize(
     ("model", "found"),
     [
-        (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, dtype=torch.float64)), "torch.float32, torch.float64"),
+        (
+            nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, dtype=torch.float64)),
+            "torch.float32, torch.float64",
+        ),
         (nn.ReLU(), "none"),
     ],
 )
@@ -112,7 +116,14 @@ def test_workers_must_be_spread_evenly():
 
 def sampler(**changes) -> Sampler:
     return Sampler(
-        **{"num_samples": 103, "num_workers": 4, "local_batch": 5, "steps": 5, "seed": 1, "replacement": False}
+        **{
+            "num_samples": 103,
+            "num_workers": 4,
+            "local_batch": 5,
+            "steps": 5,
+            "seed": 1,
+            "replacement": False,
+        }
         | changes
     )
 
@@ -131,9 +142,13 @@ def test_with_replacement_workers_have_streams_of_their_own():
     assert not np.array_equal(few[:, 0], few[:, 1])
 
 
-def test_an_epoch_longer_than_the_data_is_refused():
-    with pytest.raises(ValueError, match=r"6 steps of 4 x 5 samples need 120 samples .* has 103"):
-        sampler(steps=6).epoch(0)
+def test_the_last_batch_of_an_epoch_is_completed_but_no_further_one():
+    counts = np.bincount(sampler(steps=6).epoch(0).ravel())
+    assert len(counts) == 103
+    assert counts.min() == 1
+    assert counts.sum() == 120
+    with pytest.raises(ValueError, match=r"7 steps of 4 x 5 samples need 140 samples .* has 103"):
+        sampler(steps=7).epoch(0)
 
 
 def test_digits_are_what_their_facts_say():
@@ -142,6 +157,9 @@ def test_digits_are_what_their_facts_say():
     assert digits.val_inputs.shape == (360, 1, 8, 8)
     assert sorted(digits.train_targets.unique().tolist()) == list(range(10))
     assert abs(digits.train_inputs.mean()) < 1e-5
+    bundled = load_digits()
+    ours = torch.cat([digits.val_targets, digits.train_targets]).bincount()
+    assert ours.tolist() == np.bincount(bundled.target).tolist()
     shares = [len(targets) for rank in range(7) for _, targets in digits.validation(rank, 7)]
     assert sum(shares) == 360
 
@@ -207,7 +225,5 @@ def test_every_run_of_the_papers_has_parameters_and_a_cost(request: pytest.Fixtu
 
     suite = load_suite(request.config.rootpath / "paper_configs")
     run = suite.runs("qsr", "smoke")[0]
-    count = models.num_parameters(
-        run.model.name, run.model.options, run.facts["input_shape"], run.facts["num_classes"]
-    )
+    count = models.num_parameters(run.model.name, run.model.options, run.facts["input_shape"], run.facts["num_classes"])
     assert cost(run, count).bytes_per_worker == run.total_steps * count * 4

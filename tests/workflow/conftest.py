@@ -1,4 +1,4 @@
-"""A copy of the workflow in a folder of its own, with results that are faked, and what Snakemake would do there."""
+"""A copy of the workflow in a folder of its own, where results can be faked, and what Snakemake does there."""
 
 import re
 import shutil
@@ -13,6 +13,26 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = "Snakefile", "environment.yml", "paper_configs", "src", "workflow"
+
+FAKE_RESYNC = """
+import sys
+from pathlib import Path
+
+step, *flags = sys.argv[1:]
+given = dict(zip(flags[::2], flags[1::2]))
+scale = given.get("--scale")
+stems = {
+    "launch": f"{given.get('--out')}/[metrics.csv steps.csv summary.json]",
+    "collect": f"results/{scale}/{given.get('--paper')}/collected.[csv parquet]",
+    "render": f"figures/{scale}/{given.get('--paper')}/{given.get('--item')}.[pdf png md tex csv]",
+    "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json md html]",
+    "report": f"results/{scale}/report.[html]",
+    "plan": f"results/{scale}/plan.[]",
+}
+stem, endings = stems[step].rstrip("]").split("[")
+for ending in endings.split():
+    Path(stem + ending).write_text(str(sys.argv))
+"""
 
 
 class Job(NamedTuple):
@@ -34,6 +54,7 @@ for line in sys.stdin:
     if (child := os.fork()) == 0:
         os.chdir(directory)
         sys.path.insert(0, "src")
+        os.environ["PYTHONPATH"] = "src"
         for stream in (1, 2):
             os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
         sys.argv[1:] = arguments
@@ -103,14 +124,10 @@ def workflow(tmp_path: Path) -> Workflow:
 
 @pytest.fixture(scope="session")
 def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
-    """The workflow with every result as an empty file, of which Snakemake believes that it made it."""
+    """The workflow after a whole run in which no step did anything but write its files."""
     workflow = Workflow(tmp_path_factory.mktemp("finished"), ROOT, SOURCES)
-    for job in workflow.jobs():
-        for name in job.fields["output"].split(", "):
-            path = workflow.directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
-    workflow.snakemake("--touch")
+    (workflow.directory / "src/resync/__main__.py").write_text(FAKE_RESYNC)
+    workflow.snakemake("--quiet", "all")
     return workflow
 
 

@@ -1,7 +1,7 @@
 """The audit: every published value beside what the results on disk say, and whether runs did as planned."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -26,9 +26,7 @@ from resync.config import Run, Suite
 from resync.config.paper import PublishedValue
 from resync.evidence import Evidence, number
 from resync.files import write_text
-from resync.plan import Cost
-
-Planned = Callable[[Run], Cost]
+from resync.plan import volume
 
 
 @dataclass(frozen=True)
@@ -75,15 +73,12 @@ class Audit:
         return list(files)
 
 
-def audit(
-    suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None, *, planned: Planned
-) -> Audit:
+def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
     """Audit the results of `papers`, all by default, at a scale.
 
-    `planned` gives the cost of a run without training. Damaged results are `not run`, with the damage as the
-    reason: an audit reports what is there and does not stop.
+    Damaged results are `not run`, with the damage as the reason: an audit reports what is there and does not
+    stop.
     """
-    planned = _remembering(planned)
     rows: list[Row] = []
     for paper in suite.papers if papers is None else papers:
         states = [_state(run, results) for run in suite.runs(paper, scale)]
@@ -93,8 +88,8 @@ def audit(
             if value.metric in METRICS:
                 rows.append(_measured_row(suite, paper, value, series, scale))
             else:
-                rows.append(_planned_row(suite, paper, value, planned))
-        rows += [_rounds_row(group, planned) for group in groups.values()]
+                rows.append(_planned_row(suite, paper, value))
+        rows += [_rounds_row(group) for group in groups.values()]
     return Audit(scale, results, tuple(rows))
 
 
@@ -107,9 +102,7 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
     if value.value is None:
         verdict = Verdict("unverified source", "no published value is known: to be filled")
     elif value.scale != scale:
-        verdict = Verdict(
-            "not comparable", f"published at {value.scale} scale, these runs are of {scale} scale"
-        )
+        verdict = Verdict("not comparable", f"published at {value.scale} scale, these runs are of {scale} scale")
     elif metric.hardware_bound:
         verdict = Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
     elif unfinished := problem or _verdict_of_states(states):
@@ -127,10 +120,10 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
     )
 
 
-def _planned_row(suite: Suite, paper: str, value: PublishedValue, planned: Planned) -> Row:
+def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> Row:
     """A value that follows from the declared schedule: computed for the published scale, whatever was run."""
     runs = suite.runs(paper, value.scale, value.experiment, value.series)
-    computed = getattr(planned(runs[0]), value.metric) if runs else math.nan
+    computed = getattr(volume(runs[0]), value.metric) if runs else math.nan
     target = Target(value.value or 0.0, declared=value.tolerance)
     tolerance = verdicts.planned_tolerance(target)
     if not runs:
@@ -151,10 +144,10 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue, planned: Plann
     )
 
 
-def _rounds_row(states: list[RunState], planned: Planned) -> Row:
+def _rounds_row(states: list[RunState]) -> Row:
     """Whether the finished runs of a series did as many rounds as planned at their own scale."""
     run = states[0].run
-    expected = planned(run).rounds
+    expected = volume(run).rounds
     evidence, problem = _evidence(states, "rounds")
     wrong = [value for value in evidence.values if value != expected]
     verdict = problem or _verdict_of_states(states)
@@ -170,19 +163,6 @@ def _rounds_row(states: list[RunState], planned: Planned) -> Row:
         **verdict_fields(verdict or Verdict("reproduced", f"all {evidence.n} runs did the planned rounds")),
         provenance=provenance(states),
     )  # fmt: skip
-
-
-def _remembering(planned: Planned) -> Planned:
-    """The same function, asked once a series: seeds share their schedule, and published values their series."""
-    costs: dict[tuple[str, ...], Cost] = {}
-
-    def remembered(run: Run) -> Cost:
-        key = (run.scale, run.paper, run.experiment, run.series)
-        if key not in costs:
-            costs[key] = planned(run)
-        return costs[key]
-
-    return remembered
 
 
 def _state(run: Run, results: Path) -> RunState:

@@ -121,8 +121,7 @@ def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
     facts = {
         "configuration": provenance.get("config_hashes") or provenance.get("schedule"),
         "commit": [
-            f"{commit}{' + changes' if provenance.get('dirty') else ''}"
-            for commit in provenance.get("commits", [])
+            f"{commit}{' + changes' if provenance.get('dirty') else ''}" for commit in provenance.get("commits", [])
         ],
         "device": provenance.get("devices"),
         "host": provenance.get("hosts"),

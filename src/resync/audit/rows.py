@@ -81,9 +81,7 @@ def reference_of(published: PublishedValue) -> Reference:
 
 def ours_of(evidence: Evidence, scale: str, declared: int, decimals: int = 2) -> Ours:
     """The evidence of finished seeds."""
-    return Ours(
-        evidence.text(decimals) or "none", scale, evidence.values, evidence.mean, evidence.std, declared
-    )
+    return Ours(evidence.text(decimals) or "none", scale, evidence.values, evidence.mean, evidence.std, declared)
 
 
 def provenance(states: Iterable[RunState]) -> dict[str, Any]:

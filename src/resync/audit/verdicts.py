@@ -82,11 +82,7 @@ class Target:
             return Tolerance(self.declared, "declared")
         if self.default is None:
             return None
-        basis = (
-            "Welch's interval, resolved to the metric's default"
-            if self.has_spread
-            else "the metric's default"
-        )
+        basis = "Welch's interval, resolved to the metric's default" if self.has_spread else "the metric's default"
         return Tolerance(self.default, basis)
 
 

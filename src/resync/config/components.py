@@ -130,9 +130,7 @@ def _component(room: str, name: str, package: Path) -> Component:
     assert declared is not None
     if room == "data":
         raise_if_any(_missing_counts(declared.facts, node))
-    result = Component(
-        room, name, declared.description, declared.options, declared.facts, declared.traffic, file
-    )
+    result = Component(room, name, declared.description, declared.options, declared.facts, declared.traffic, file)
     raise_if_any(_wrong_defaults(result, node))
     return result
 
@@ -169,9 +167,7 @@ class FromRoom:
             ),
         )
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Name the room only; the export puts the components in its place."""
         return {"type": "object", "x-component": self.room}
 

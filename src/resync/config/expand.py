@@ -100,9 +100,7 @@ def _reported(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> 
         if _is_lacking(problem, node) and affected != reached:
             for name in affected:
                 place = _entries(node, "series")[name]
-                moved = replace(
-                    problem, line=place.line, path=f"series.{name}{problem.path.removeprefix('base')}"
-                )
+                moved = replace(problem, line=place.line, path=f"series.{name}{problem.path.removeprefix('base')}")
                 yield _with_scales(moved, [(n, scale) for n, scale in where if n == name], scales)
         else:
             yield _with_scales(problem, where, scales)
@@ -114,9 +112,7 @@ def _is_lacking(problem: Problem, node: Node) -> bool:
     return problem.file == node.file and head == "base" and key not in _entries(node, "base")
 
 
-def _with_scales(
-    problem: Problem, where: list[tuple[str, str]], scales: dict[str, tuple[str, ...]]
-) -> Problem:
+def _with_scales(problem: Problem, where: list[tuple[str, str]], scales: dict[str, tuple[str, ...]]) -> Problem:
     """The problem, with the scales at which its series have it if they exist at others too."""
     affected = {name for name, _ in where}
     possible = [scale for scale, existing in scales.items() if affected & set(existing)]

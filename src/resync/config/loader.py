@@ -76,9 +76,7 @@ def parse(text: str, file: str) -> Node:
 
 def dump(data: Any) -> str:
     """YAML text of plain data, keys in their order; `load` reads the same data back."""
-    return yaml.dump(
-        data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True
-    )
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
 
 
 def _read(path: Path) -> str:

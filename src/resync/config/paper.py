@@ -90,9 +90,7 @@ class PublishedValue(Settings):
     series: Id = Field(description="series that reproduces it")
     metric: Literal[tuple(METRICS)] = Field(description="what was measured")  # type: ignore[valid-type]
     value: float | None = Field(description="the number as published; null if it could not be found")
-    std: NonNegativeNumber | None = Field(
-        default=None, description="standard deviation over the paper's seeds"
-    )
+    std: NonNegativeNumber | None = Field(default=None, description="standard deviation over the paper's seeds")
     n: PositiveInt | None = Field(default=None, description="number of the paper's seeds")
     unit: str = Field(description="unit of value, std and tolerance")
     tolerance: NonNegativeNumber | None = Field(
@@ -141,9 +139,7 @@ class ExperimentFile(Settings):
 
     expect: Text = Field(description="the claim: what should come out, on which hardware, how long it takes")
     base: Layer = Field(description="settings that the series share")
-    series: dict[Id, SeriesLayer] = Field(
-        min_length=1, description="the series, in the order of figures and tables"
-    )
+    series: dict[Id, SeriesLayer] = Field(min_length=1, description="the series, in the order of figures and tables")
     scales: dict[Scale, ScaleLayer] = Field(
         min_length=1, description="the scales at which the experiment exists, with what changes there"
     )

@@ -24,12 +24,8 @@ class WarmedSchedule(Settings):
 
     name: str
     max_lr: PositiveNumber = Field(description="learning rate at the end of the warm-up")
-    warmup_epochs: NonNegativeNumber | None = Field(
-        default=None, description="length of the warm-up in epochs"
-    )
-    warmup_steps: Count | None = Field(
-        default=None, description="length of the warm-up in steps, instead of epochs"
-    )
+    warmup_epochs: NonNegativeNumber | None = Field(default=None, description="length of the warm-up in epochs")
+    warmup_steps: Count | None = Field(default=None, description="length of the warm-up in steps, instead of epochs")
     warmup_start: NonNegativeNumber | None = Field(
         default=None, description="lr at step 0 of the warm-up; null: min_lr, or 0 for a step schedule"
     )
@@ -87,6 +83,4 @@ class CosineSchedule(_FallingSchedule):
     name: Literal["cosine"]
 
 
-Schedule = Annotated[
-    ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule, Field(discriminator="name")
-]
+Schedule = Annotated[ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule, Field(discriminator="name")]

@@ -95,9 +95,7 @@ def checks_failed(title: str, found: Iterable[Check]) -> ValidationError:
     return ValidationError.from_exception_data(
         title,
         [
-            InitErrorDetails(
-                type=PydanticCustomError("check", "{message}", {"message": message}), loc=path, input=None
-            )
+            InitErrorDetails(type=PydanticCustomError("check", "{message}", {"message": message}), loc=path, input=None)
             for path, message in found
         ],
     )

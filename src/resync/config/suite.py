@@ -20,9 +20,7 @@ class Suite:
     expanded: dict[str, tuple[Run, ...]]
     scales: tuple[str, ...] = SCALES
 
-    def runs(
-        self, paper: str, scale: str, experiment: str | None = None, series: str | None = None
-    ) -> list[Run]:
+    def runs(self, paper: str, scale: str, experiment: str | None = None, series: str | None = None) -> list[Run]:
         """The runs of a paper at a scale, in the order of its files; of one experiment or series if given."""
         experiments = self._paper(paper).experiments
         _require("scale", scale, self.scales)

@@ -13,9 +13,7 @@ from resync.config.settings import Check, Count, PositiveInt, Settings, checks_f
 class Loss(Settings):
     """The training loss: cross entropy."""
 
-    label_smoothing: float = Field(
-        default=0.0, ge=0, lt=1, description="mass moved from the label to all classes"
-    )
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1, description="mass moved from the label to all classes")
 
 
 class Evaluation(Settings):
@@ -39,9 +37,7 @@ class Log(Settings):
     """What is written during training."""
 
     every_steps: PositiveInt = Field(default=10, description="steps between two rows of steps.csv")
-    wandb: Literal["offline", "online", "disabled"] = Field(
-        default="offline", description="Weights & Biases mode"
-    )
+    wandb: Literal["offline", "online", "disabled"] = Field(default="offline", description="Weights & Biases mode")
 
 
 class RunSettings(Settings):
@@ -50,9 +46,7 @@ class RunSettings(Settings):
     data: Annotated[ComponentConfig, FromRoom("data")] = Field(description="data set")
     model: Annotated[ComponentConfig, FromRoom("models")] = Field(description="model")
     workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
-    processes: PositiveInt = Field(
-        default=1, description="number of processes W that host workers; divides workers"
-    )
+    processes: PositiveInt = Field(default=1, description="number of processes W that host workers; divides workers")
     batch_size: PositiveInt = Field(description="samples in a step over all workers; a multiple of workers")
     sampling: Literal["without_replacement", "with_replacement"] = Field(
         default="without_replacement", description="how a worker's stream draws the samples of an epoch"
@@ -72,15 +66,9 @@ class RunSettings(Settings):
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
     checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
     log: Log = Field(default=Log(), description="logging")
-    precision: Literal["fp32"] = Field(
-        default="fp32", description="number format of parameters and activations"
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="auto: cuda where there is one"
-    )
-    launcher: Literal["torchrun", "deepspeed"] = Field(
-        default="torchrun", description="what starts processes"
-    )
+    precision: Literal["fp32"] = Field(default="fp32", description="number format of parameters and activations")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda where there is one")
+    launcher: Literal["torchrun", "deepspeed"] = Field(default="torchrun", description="what starts processes")
     threads: PositiveInt = Field(default=1, description="CPU threads of a process")
 
     @field_validator("batch_size")

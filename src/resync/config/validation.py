@@ -82,9 +82,7 @@ def _is_layered(model: type[BaseModel]) -> bool:
     return getattr(model, "layered", True)
 
 
-def _locate(
-    loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers: dict[int, type[Settings]]
-) -> _Place:
+def _locate(loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers: dict[int, type[Settings]]) -> _Place:
     """Follow pydantic's location through the nodes; it also names chosen union members, which are no keys."""
     field_path: KeyPath = ()
     absent: KeyPath = ()

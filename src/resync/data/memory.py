@@ -26,9 +26,7 @@ class InMemory:
         """A copy with every tensor on `device`."""
         return InMemory(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
-    def batches(
-        self, sampler: Sampler, epoch: int, first_step: int, workers: slice
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
         """Training batches of the chosen workers from `first_step` of the epoch on.
 
         Yields inputs [k, b, *input_shape] and targets [k, b] for the k workers of the slice.

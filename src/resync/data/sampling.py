@@ -13,8 +13,9 @@ class Sampler:
     """Index plan of a run: `steps` batches of `local_batch` samples for each of `num_workers` workers an epoch.
 
     Without replacement, one global permutation an epoch is split over the workers, so that a sample is drawn at
-    most once an epoch over all of them (Gu et al. 2023, appendix, Algorithm 1); with replacement, each worker draws
-    uniformly from its own stream (Algorithm 2).
+    most once an epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). Where a paper rounds the steps of an
+    epoch up, its last batch is completed from the start of the permutation, as torch's DistributedSampler does. With
+    replacement, each worker draws uniformly from its own stream (Algorithm 2).
     """
 
     num_samples: int
@@ -34,11 +35,12 @@ class Sampler:
                 for worker in range(self.num_workers)
             ]
             return np.stack(columns, axis=1)
-        needed = self.steps * self.num_workers * self.local_batch
-        if needed > self.num_samples:
+        batch = self.num_workers * self.local_batch
+        needed = self.steps * batch
+        if needed >= self.num_samples + batch:
             raise ValueError(
                 f"{self.steps} steps of {self.num_workers} x {self.local_batch} samples need {needed} samples an "
                 f"epoch without replacement, the data set has {self.num_samples}"
             )
         order = stream(self.seed, "order", epoch=epoch).permutation(self.num_samples)
-        return order[:needed].reshape(self.steps, self.num_workers, self.local_batch)
+        return np.resize(order, (self.steps, self.num_workers, self.local_batch))

@@ -10,18 +10,14 @@ from torch import nn
 from resync.streams import stream_seed
 
 
-def build(
-    name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int, seed: int
-) -> nn.Module:
+def build(name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
     """The model `name`, its initial weights a function of the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(seed, "init"))
         return import_module(f"resync.models.{name}").build(tuple(input_shape), num_classes, **options)
 
 
-def num_parameters(
-    name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int
-) -> int:
+def num_parameters(name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int) -> int:
     """Trainable parameters of the model, counted without allocating them."""
     with torch.device("meta"):
         model = build(name, options, input_shape, num_classes, seed=0)

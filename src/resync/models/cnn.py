@@ -19,9 +19,7 @@ def build(
     layers: list[nn.Module] = []
     channels = input_shape[0]
     for index, width in enumerate(widths):
-        layers.append(
-            nn.Conv2d(channels, width, 3, stride=1 if index == 0 else 2, padding=1, bias=norm == "none")
-        )
+        layers.append(nn.Conv2d(channels, width, 3, stride=1 if index == 0 else 2, padding=1, bias=norm == "none"))
         layers += [*_norm(norm, width, groups), nn.ReLU()]
         channels = width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))

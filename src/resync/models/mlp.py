@@ -1,6 +1,7 @@
 """Multi-layer perceptron."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 from torch import nn
@@ -10,6 +11,6 @@ def build(input_shape: tuple[int, ...], num_classes: int, hidden: Sequence[int] 
     """Logits [batch, num_classes] for inputs [batch, *input_shape]."""
     widths = [prod(input_shape), *hidden]
     layers: list[nn.Module] = [nn.Flatten()]
-    for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+    for fan_in, fan_out in pairwise(widths):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], num_classes))

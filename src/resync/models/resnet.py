@@ -5,9 +5,7 @@ from torch import nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 
-def build(
-    input_shape: tuple[int, ...], num_classes: int, depth: int, zero_last_gamma: bool = False
-) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, depth: int, zero_last_gamma: bool = False) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, 3, height, width].
 
     Raises ValueError for images without three channels.

@@ -17,9 +17,7 @@ class Block(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
         self.out = nn.Linear(dim, dim, bias=False)
-        self.mlp = nn.Sequential(
-            nn.LayerNorm(dim), nn.Linear(dim, mlp_dim), nn.GELU(), nn.Linear(mlp_dim, dim)
-        )
+        self.mlp = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, mlp_dim), nn.GELU(), nn.Linear(mlp_dim, dim))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Apply the block."""
@@ -37,15 +35,20 @@ class SimpleViT(nn.Module):
     positions: Tensor
 
     def __init__(
-        self, shape: tuple[int, ...], num_classes: int, patch: int, dim: int, depth: int, heads: int, mlp_dim: int
+        self,
+        shape: tuple[int, ...],
+        num_classes: int,
+        patch: int,
+        dim: int,
+        depth: int,
+        heads: int,
+        mlp_dim: int,
     ) -> None:
         super().__init__()
         channels, height, width = shape
         patch_values = channels * patch * patch
         self.patch = patch
-        self.embed = nn.Sequential(
-            nn.LayerNorm(patch_values), nn.Linear(patch_values, dim), nn.LayerNorm(dim)
-        )
+        self.embed = nn.Sequential(nn.LayerNorm(patch_values), nn.Linear(patch_values, dim), nn.LayerNorm(dim))
         self.register_buffer("positions", sincos_positions(height // patch, width // patch, dim), persistent=False)
         self.blocks = nn.Sequential(*(Block(dim, heads, mlp_dim) for _ in range(depth)))
         self.norm = nn.LayerNorm(dim)

@@ -1,6 +1,6 @@
 """What a run costs, computed from its configuration without training and without torch."""
 
-from resync.plan.cost import Cost, cost, table
+from resync.plan.cost import Cost, Volume, cost, table, volume
 from resync.plan.translate import lr_of, period_of
 
-__all__ = ["Cost", "cost", "lr_of", "period_of", "table"]
+__all__ = ["Cost", "Volume", "cost", "lr_of", "period_of", "table", "volume"]

@@ -1,7 +1,7 @@
 """Cost of a run: rounds, communication volume, bytes and samples, exactly as training will have them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from resync.config import Run
 from resync.config.components import Traffic
@@ -13,49 +13,73 @@ FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a run will do.
+class Volume:
+    """What the schedule and the period rule of a run decide, whatever its model.
 
     Attributes:
         run: id of the run.
         steps: local steps of each worker.
         rounds: synchronisations; equal to `steps` for an algorithm that communicates in every step.
-        volume_percent: parameter vectors that a worker sends, in percent of one in every step.
-        bytes_per_worker: the same in bytes of parameters, without evaluation and BatchNorm statistics.
+        vectors: parameter vectors that a worker sends.
         samples: training samples over all workers, repeats counted.
-        parameters: numbers in a parameter vector.
         workers: number of workers.
     """
 
     run: str
     steps: int
     rounds: int
-    volume_percent: float
-    bytes_per_worker: int
+    vectors: int
     samples: int
-    parameters: int
     workers: int
+
+    @property
+    def volume_percent(self) -> float:
+        """Communication volume: vectors sent, in percent of one in every step."""
+        return 100 * self.vectors / self.steps
+
+
+@dataclass(frozen=True)
+class Cost(Volume):
+    """A volume with the size of its vectors.
+
+    Attributes:
+        parameters: numbers in a parameter vector.
+    """
+
+    parameters: int
+
+    @property
+    def bytes_per_worker(self) -> int:
+        """Bytes of parameters that a worker sends, without evaluation and BatchNorm statistics."""
+        return self.vectors * self.parameters * FLOAT32_BYTES
+
+    def as_dict(self) -> dict[str, str | int | float]:
+        """Everything, for JSON."""
+        return asdict(self) | {"volume_percent": self.volume_percent, "bytes_per_worker": self.bytes_per_worker}
+
+
+def volume(run: Run) -> Volume:
+    """Return the communication volume of `run`, exactly as training will have it."""
+    steps, traffic = run.total_steps, _traffic(run)
+    num_rounds = steps if traffic.every == "step" else _num_rounds(run)
+    per_round = traffic.vectors if isinstance(traffic.vectors, int) else run.sync.options[traffic.vectors]
+    return Volume(
+        run=run.id,
+        steps=steps,
+        rounds=num_rounds,
+        vectors=num_rounds * per_round,
+        samples=steps * run.batch_size,
+        workers=run.workers,
+    )
 
 
 def cost(run: Run, num_parameters: int) -> Cost:
     """Return the cost of `run`, whose model has `num_parameters` parameters."""
-    steps, traffic = run.total_steps, _traffic(run)
-    if traffic.every == "step":
-        num_rounds = steps
-    else:
-        num_rounds = len(rounds(period_of(run), lr_of(run), steps, run.warmup_steps))
-    per_round = traffic.vectors if isinstance(traffic.vectors, int) else run.sync.options[traffic.vectors]
-    vectors = num_rounds * per_round
-    return Cost(
-        run=run.id,
-        steps=steps,
-        rounds=num_rounds,
-        volume_percent=100 * vectors / steps,
-        bytes_per_worker=vectors * num_parameters * FLOAT32_BYTES,
-        samples=steps * run.batch_size,
-        parameters=num_parameters,
-        workers=run.workers,
-    )
+    return Cost(**asdict(volume(run)), parameters=num_parameters)
+
+
+def _num_rounds(run: Run) -> int:
+    return len(rounds(period_of(run), lr_of(run), run.total_steps, run.warmup_steps))
 
 
 def table(costs: Iterable[Cost]) -> str:

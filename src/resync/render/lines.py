@@ -55,9 +55,7 @@ def period_line(series: Series) -> Line:
     """H against epochs of one seed with results: the period depends on the learning rate, not on the seed."""
     results = series.results("finished") or series.results("diverged")
     columns = ["step", "epoch", "h"]
-    tables = [result.steps[columns] for result in results[:1]] + [
-        result.metrics[columns] for result in results[:1]
-    ]
+    tables = [result.steps[columns] for result in results[:1]] + [result.metrics[columns] for result in results[:1]]
     table = pd.concat(tables or [pd.DataFrame(columns=columns)]).drop_duplicates("step").sort_values("step")
     h = table["h"].to_numpy(dtype=float)
     return Line(series.label, series.style, table["epoch"].to_numpy(dtype=float), h, h, h)
@@ -90,21 +88,21 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
         every = max(1, len(line.x) // MARKERS_PER_LINE)
         offset = position * every // max(1, len(lines))
         axes.plot(line.x, line.y, label=line.label, markevery=(offset, every), zorder=3, **line.style.line)
-        axes.fill_between(
-            line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2
-        )
+        axes.fill_between(line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2)
         for x, y in line.diverged:
             kept = np.isfinite(y)
             axes.plot(x[kept], y[kept], color=line.style.color, linewidth=0.6, alpha=0.7)
-            axes.plot(
-                x[kept][-1:], y[kept][-1:], "x", color=line.style.color, markeredgewidth=1.2, markersize=5
-            )
+            axes.plot(x[kept][-1:], y[kept][-1:], "x", color=line.style.color, markeredgewidth=1.2, markersize=5)
 
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:
-    """One legend above all panels."""
+    """One legend above all panels, in at most so many columns as fit into the figure."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(columns, len(labels)))
+    for count in range(min(columns, len(labels)), 0, -1):
+        drawn = figure.legend(handles, labels, loc="outside upper center", ncols=count)
+        if count == 1 or drawn.get_window_extent().width <= figure.bbox.width:
+            return
+        drawn.remove()
 
 
 def footnote(figure: Figure, text: str) -> None:

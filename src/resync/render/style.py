@@ -135,7 +135,7 @@ def axis_label(metric: str) -> str:
 
 def look() -> AbstractContextManager[None]:
     """The context in which everything is drawn."""
-    settings: dict[str, Any] = {**matplotlib.rcParamsDefault, **RC}  # whatever the user's matplotlibrc says
+    settings: Any = dict(matplotlib.rcParamsDefault) | RC  # whatever the user's matplotlibrc says
     del settings["backend"]
     return matplotlib.rc_context(settings)
 

@@ -66,9 +66,7 @@ class Table:
             [marks[heading.align] for heading in self.headings],
             *self.rows,
         ]
-        table = "\n".join(
-            "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines
-        )
+        table = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
         return f"**{self.title}**\n\n{table}\n\n{self.note}\n"
 
     def tex(self) -> str:

@@ -1,6 +1,9 @@
-"""The report of a scale: reads what the other steps wrote and shows it on one page that works offline."""
+"""The report of a scale: one page that works offline and shows what the other steps wrote.
 
-import base64
+Pictures are linked, not copied into the page: a figure that is drawn again is shown without a new report, and
+a report never shows a figure that no longer exists in that form.
+"""
+
 import json
 import os
 from dataclasses import dataclass
@@ -30,10 +33,7 @@ class _Place:
 
 
 def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
-    """Write `results/<scale>/report.html` from figures, tables and the audit as they are; return its path.
-
-    What is not there is named as missing, never left out.
-    """
+    """Write `results/<scale>/report.html`; return its path. What is missing is named, never left out."""
     place = _Place(scale, results, figures)
     papers = [_paper(suite, paper, place) for name, paper in suite.papers.items() if suite.runs(name, scale)]
     page = fill(_TEMPLATE, title="Results", scale=scale, audit=_audit(place), papers=papers)
@@ -53,41 +53,17 @@ def _paper(suite: Suite, paper: Paper, place: _Place) -> dict[str, Any]:
         "venue": paper.venue,
         "arxiv": paper.arxiv,
         "experiments": [experiment for name, experiment in paper.experiments.items() if name in shown],
-        "items": [_item(paper, item, place) for item in items],
+        "items": [_item(item, place.figures / place.scale / paper.id / item.id, place) for item in items],
         "runs": [_run(run, place) for run in runs],
         "data": place.link(place.results / place.scale / paper.id / "collected.csv"),
     }
 
 
-def _item(paper: Paper, item: Item, place: _Place) -> dict[str, Any]:
-    """A figure as a picture inside the page, a table as a table; both with links to their files."""
-    stem = place.figures / place.scale / paper.id / item.id
-    picture, text = stem.with_suffix(".png"), stem.with_suffix(".md")
-    suffixes = (".pdf", ".png", ".md", ".tex", ".csv")
-    return {
-        "id": item.id,
-        "title": item.title,
-        "caption": item.caption,
-        "table": _table(text) if item.id in paper.tables and text.exists() else None,
-        "picture": base64.b64encode(picture.read_bytes()).decode() if picture.exists() else None,
-        "files": [
-            {"name": suffix[1:], "href": place.link(stem.with_suffix(suffix))}
-            for suffix in suffixes
-            if stem.with_suffix(suffix).exists()
-        ],
-    }
-
-
-def _table(file: Path) -> dict[str, Any]:
-    """The cells of a table in Markdown as render writes it, and the note below it."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    rows = [line for line in lines if line.startswith("|")]
-    cells = [
-        [cell.strip().replace("\0", "|") for cell in row.replace(r"\|", "\0").strip("|").split("|")]
-        for row in rows
-    ]
-    head, _, *body = cells
-    return {"head": head, "body": body, "note": lines[-1]}
+def _item(item: Item, stem: Path, place: _Place) -> dict[str, Any]:
+    """A figure or table with links to its files."""
+    files = {suffix: stem.with_suffix(f".{suffix}") for suffix in ("pdf", "png", "md", "tex", "csv")}
+    links = {suffix: place.link(file) for suffix, file in files.items() if file.exists()}
+    return {"id": item.id, "title": item.title, "caption": item.caption, "files": links}
 
 
 def _run(run: Run, place: _Place) -> dict[str, Any]:

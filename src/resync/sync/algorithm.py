@@ -17,9 +17,7 @@ class Algorithm:
     Attributes: `steps` completed steps, `rounds` completed rounds, `h` local steps of the current round.
     """
 
-    def __init__(
-        self, workers: Workers, transport: Transport, total_steps: int, warmup_steps: int = 0
-    ) -> None:
+    def __init__(self, workers: Workers, transport: Transport, total_steps: int, warmup_steps: int = 0) -> None:
         self.workers = workers
         self.transport = transport
         self.total_steps = total_steps

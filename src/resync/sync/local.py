@@ -21,7 +21,13 @@ class Local(Algorithm):
     """
 
     def __init__(
-        self, workers: Workers, transport: Transport, total_steps: int, warmup_steps: int = 0, *, period: Period
+        self,
+        workers: Workers,
+        transport: Transport,
+        total_steps: int,
+        warmup_steps: int = 0,
+        *,
+        period: Period,
     ) -> None:
         super().__init__(workers, transport, total_steps, warmup_steps)
         self.period = period

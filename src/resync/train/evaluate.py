@@ -25,10 +25,7 @@ def consensus_model(
     """
     with sync.consensus() as model:
         layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
-        saved = [
-            (layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()})
-            for layer in layers
-        ]
+        saved = [(layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()}) for layer in layers]
         try:
             if layers:
                 _estimate(model, layers, data, transport, seed, sync.steps, bn_batches, local_batch)
@@ -67,9 +64,7 @@ def _estimate(
 
 
 @torch.no_grad()
-def score(
-    model: nn.Module, objective: Classification, data: InMemory, transport: Transport
-) -> dict[str, float]:
+def score(model: nn.Module, objective: Classification, data: InMemory, transport: Transport) -> dict[str, float]:
     """Validation metrics of `model`, every sample counted once over all processes."""
     sums = torch.zeros(3, dtype=torch.float64, device=data.val_inputs.device)
     for inputs, targets in data.validation(transport.rank, transport.world_size):

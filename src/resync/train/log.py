@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import wandb
 from tqdm import tqdm
 
 from resync.config import Run
@@ -110,6 +109,8 @@ def _start_wandb(directory: Path, run: Run) -> Any:
     """A Weights & Biases run whose files are in `directory`/wandb, or None when the mode is disabled."""
     if run.log.wandb == "disabled":
         return None
+    import wandb  # only the rank that logs pays for this import
+
     online = run.log.wandb == "online"
     return wandb.init(
         project="resync",
@@ -121,6 +122,10 @@ def _start_wandb(directory: Path, run: Run) -> Any:
         dir=directory,
         mode=run.log.wandb,
         settings=wandb.Settings(
-            silent=not online, console="off", x_disable_stats=True, x_disable_machine_info=True, disable_git=True
+            silent=not online,
+            console="off",
+            x_disable_stats=True,
+            x_disable_machine_info=True,
+            disable_git=True,
         ),
     )

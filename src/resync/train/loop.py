@@ -60,7 +60,7 @@ def train_step(session: Session, inputs: Tensor, targets: Tensor) -> bool:
 
 def evaluate(session: Session) -> None:
     """Evaluate the consensus model and log a row; raises Diverged if its loss is no number."""
-    run, sync = session.run, session.sync
+    sync = session.sync
     session.losses.check(session.transport)
     train_loss = session.losses.take_mean(session.transport)
     with session.clocks.measure("evaluation"), consensus(session) as model:

@@ -29,7 +29,10 @@ def git() -> dict[str, Any] | None:
         return subprocess.run(["git", "-C", here, *arguments], capture_output=True, text=True, check=True).stdout
 
     try:
-        return {"commit": ask("rev-parse", "HEAD").strip(), "dirty": bool(ask("status", "--porcelain").strip())}
+        return {
+            "commit": ask("rev-parse", "HEAD").strip(),
+            "dirty": bool(ask("status", "--porcelain").strip()),
+        }
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -66,9 +66,7 @@ class Session:
             ),
             workers=workers,
             optimizer=optim.build(run.optimizer.name, run.optimizer.options, workers.rows),
-            sync=sync.build(
-                run.sync.name, _sync_options(run), workers, transport, run.total_steps, run.warmup_steps
-            ),
+            sync=sync.build(run.sync.name, _sync_options(run), workers, transport, run.total_steps, run.warmup_steps),
             lr=lr_of(run),
             objective=Classification(run.loss.label_smoothing),
             losses=Losses(transport.num_local, device),

@@ -1,0 +1,194 @@
+import csv
+import io
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic
+
+from resync.collect import CollectError
+from resync.config import Run, Suite
+from resync.config.components import component, names
+from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy, render
+from resync.render.item import load
+from resync.render.lines import mean_over_seeds
+from resync.render.style import distinct, style_of
+from resync.render.table import Heading, Table
+
+
+def drop(results: Path, *runs: Run) -> None:
+    for run in runs:
+        (results / run.directory / "summary.json").unlink()
+
+
+def diverge(results: Path, run: Run) -> None:
+    for file in (results / run.directory).iterdir():
+        file.unlink()
+    (results / run.directory).rmdir()
+    synthetic.write_run(run, results, diverged_at=400)
+
+
+def seeds(suite: Suite, series: str) -> list[Run]:
+    return suite.runs("toy", "smoke", "vit", series)
+
+
+@pytest.mark.parametrize("item", ["fig5", "fig6", "table1"])
+def test_files_are_complete_and_the_same_bytes_again(item: str, suite: Suite, finished: Path, tmp_path: Path):
+    first = render(suite, "toy", item, "smoke", finished, tmp_path / "a")
+    wanted = [".pdf", ".png", ".md", ".tex", ".csv"] if item == "table1" else [".pdf", ".png"]
+    assert sorted(path.suffix for path in first) == sorted(wanted)
+    assert all(path.parent == tmp_path / "a/smoke/toy" for path in first)
+    second = render(suite, "toy", item, "smoke", finished, tmp_path / "b")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    pdf, png = (path.read_bytes() for path in sorted(first) if path.suffix in (".pdf", ".png"))
+    assert b"/CreationDate" not in pdf
+    assert b"/Type3" not in pdf
+    assert b"/FontFile2" in pdf or b"/Type42" in pdf or b"/CIDFontType2" in pdf
+    width, height = struct.unpack(">II", png[16:24])
+    assert width > 600
+    assert height > 300
+
+
+def test_a_figure_reads_its_own_runs_only(suite: Suite, results: Path, tmp_path: Path):
+    for run in [*seeds(suite, "h4"), *seeds(suite, "qsr")]:
+        (results / run.directory / "metrics.csv").write_text("damaged")
+    render(suite, "toy", "fig6", "smoke", results, tmp_path)
+    with pytest.raises(CollectError, match="half-written"):
+        render(suite, "toy", "fig5", "smoke", results, tmp_path)
+
+
+def test_lines_are_means_of_finished_seeds_with_a_band(suite: Suite, finished: Path):
+    panels = period_and_accuracy.prepare(load(suite, "toy", "fig5", "smoke", finished))
+    qsr = panels.metric[2]
+    last = [synthetic.tables(run)[0][-1]["val_top1"] for run in seeds(suite, "qsr")]
+    assert qsr.label == "QSR, H_base = 4"
+    assert qsr.y[-1] == pytest.approx(np.mean(last))
+    assert (qsr.low[-1], qsr.high[-1]) == (min(last), max(last))
+    assert qsr.x[-1] == 30
+    assert list(panels.periods[1].y) == [4] * len(panels.periods[1].y)
+    assert panels.periods[2].y.max() > 16
+    assert panels.setting == "smoke scale · digits · 8 workers · mean of 3 seeds, band: minimum to maximum"
+
+
+def test_a_band_can_be_the_standard_deviation(suite: Suite, finished: Path):
+    series = load(suite, "toy", "fig5", "smoke", finished).series[2]
+    line = mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve("val_top1"), "std")
+    values = np.stack([result.metrics["val_top1"] for result in series.results("finished")])
+    np.testing.assert_allclose(line.high - line.y, values.std(axis=0, ddof=1))
+
+
+def test_time_is_training_and_communication_without_evaluation(suite: Suite, finished: Path):
+    panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", finished))
+    parallel, sgp = panels.by_time
+    assert panels.time_unit == "s"
+    assert parallel.x[-1] > sgp.x[-1]
+    result = load(suite, "toy", "fig6", "smoke", finished).series[0].results("finished")[0].metrics
+    clocks = result["train_seconds"] + result["communication_seconds"]
+    assert parallel.x[-1] == pytest.approx(clocks.iloc[-1], rel=0.2)
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1, "s"), (100, "min"), (10000, "h")])
+def test_long_trainings_are_shown_in_larger_units(factor, unit, suite, tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic, "SECONDS_PER_STEP", synthetic.SECONDS_PER_STEP * factor)
+    for run in seeds(suite, "parallel"):
+        synthetic.write_run(run, tmp_path)
+    assert accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", tmp_path)).time_unit == unit
+
+
+def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Path, tmp_path: Path):
+    diverge(results, seeds(suite, "h4")[1])
+    drop(results, seeds(suite, "parallel")[2], *seeds(suite, "sgp"))
+    synthetic.rewrite(results / seeds(suite, "qsr")[0].directory, config_hash="other")
+    data = load(suite, "toy", "fig5", "smoke", results)
+    panels = period_and_accuracy.prepare(data)
+    assert [line.label for line in panels.metric] == [
+        "Parallel SGD (1 of 3 not run)",
+        "Local SGD, H = 4 (1 of 3 diverged)",
+        "QSR, H_base = 4 (1 of 3 stale)",
+        "SGP (not run)",
+    ]
+    assert [len(line.diverged) for line in panels.metric] == [0, 1, 0, 0]
+    assert np.isfinite(panels.metric[1].y).all()
+    assert panels.metric[3].y.size == 0
+    files = render(suite, "toy", "table1", "smoke", results, tmp_path)
+    text = next(path for path in files if path.suffix == ".md").read_text()
+    assert "96.49 ± 0.11 (n=2), 1 of 3 diverged" in text
+    assert "| SGP | not run | \N{EN DASH} | \N{EN DASH} |" in text
+    render(suite, "toy", "fig5", "smoke", results, tmp_path)
+    table = next(path for path in files if path.suffix == ".csv").read_text()
+    rows = {row["series"]: row for row in csv.DictReader(io.StringIO(table))}
+    assert (rows["h4"]["finished"], rows["h4"]["diverged"], rows["h4"]["declared"]) == ("2", "1", "3")
+    assert rows["sgp"]["val_top1_mean"] == ""
+
+
+def test_all_seeds_diverged(suite: Suite, results: Path, tmp_path: Path):
+    for run in seeds(suite, "h4"):
+        diverge(results, run)
+    data = load(suite, "toy", "table1", "smoke", results)
+    assert accuracy_and_volume.prepare(data).rows[1][1] == "diverged"
+    drop(results, *seeds(suite, "parallel"), *seeds(suite, "qsr"), *seeds(suite, "sgp"))
+    render(suite, "toy", "fig5", "smoke", results, tmp_path)
+
+
+def test_a_figure_without_any_result_is_an_error_and_a_table_says_not_run(suite: Suite, tmp_path: Path):
+    with pytest.raises(CollectError, match="fig5: none of its runs has finished"):
+        render(suite, "toy", "fig5", "smoke", tmp_path, tmp_path)
+    rows = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", tmp_path)).rows
+    assert {row[1] for row in rows} == {"not run"}
+
+
+def test_the_table_shows_ours_beside_published_with_its_status(suite: Suite, finished: Path):
+    table = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", finished))
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["Parallel SGD"][1:] == ("100.00", "660", "79.86 ± 0.03 (n=3), derived", "100.0, verified")
+    assert rows["QSR, H_base = 4"][1:] == ("19.55", "129", "80.98, verified", "10.4, unverified")
+    assert rows["SGP"][3:] == ("missing", "\N{EN DASH}")
+    assert "smoke scale · digits · 8 workers" in table.note
+
+
+def test_tex_is_escaped_booktabs():
+    headings = (Heading("Method", align="l"), Heading("Share", "%"))
+    table = Table("T_1", headings, (("A & B_c", "1 ± 2 ~ 3\\"),), ({"a": 1},), "note · 5%")
+    text = table.tex()
+    assert r"A \& B\_c & 1 $\pm$ 2 \textasciitilde{} 3\textbackslash{} \\" in text
+    assert r"Method & Share (\%) \\" in text
+    assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 1
+    assert r"\multicolumn{2}{l}{\footnotesize note $\cdot$ 5\%} \\" in text
+
+
+def test_markdown_escapes_bars():
+    table = Table("T", (Heading("M"),), (("a|b",),), ({"a": 1},), "n")
+    assert r"| a\|b |" in table.markdown()
+
+
+def test_an_algorithm_has_one_style_everywhere(suite: Suite):
+    smoke = {run.series: style_of(run) for run in suite.runs("toy", "smoke")}
+    paper = {run.series: style_of(run) for run in suite.runs("toy", "paper")}
+    assert smoke == paper
+    assert len({style.color for style in smoke.values()}) == 4
+    assert len({(style.marker, style.dash) for style in smoke.values()}) == 4  # readable without colour
+
+
+def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
+    style = style_of(suite.runs("toy", "smoke")[0])
+    styles = distinct([style] * 6)
+    assert styles[0] == style
+    assert len({(one.marker, one.dash) for one in styles}) == 6
+    assert {one.color for one in styles} == {style.color}
+
+
+def test_every_kind_is_declared_beside_its_code():
+    for name in names("render"):
+        assert component("render", name).description
+        module = __import__(f"resync.render.{name}", fromlist=["prepare"])
+        assert callable(module.prepare)
+
+
+def test_rendering_imports_neither_torch_nor_pyplot():
+    code = "import sys, resync.render.accuracy_curves, resync.audit, resync.report; print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for module in ("torch", "wandb", "matplotlib.pyplot", "scipy.stats"):
+        assert f"'{module}'" not in loaded

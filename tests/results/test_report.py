@@ -1,0 +1,63 @@
+import re
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from resync.audit import audit
+from resync.config import Suite
+from resync.render import render
+from resync.report import report
+
+
+@pytest.fixture
+def page(suite: Suite, results: Path) -> tuple[Path, str]:
+    """The report of a scale on which everything was done but figure 6."""
+    figures = results.parent / "figures"
+    for item in ("fig5", "table1"):
+        render(suite, "toy", item, "smoke", results, figures)
+    audit(suite, "smoke", results).write(results / "smoke")
+    path = report(suite, "smoke", results, figures)
+    return path, path.read_text()
+
+
+def test_the_page_holds_everything_and_needs_nothing(page: tuple[Path, str]):
+    path, text = page
+    assert path.name == "report.html"
+    assert "A toy paper on how often workers synchronise" in text
+    assert "QSR reaches at least the accuracy of parallel training" in text
+    assert "Of 8 published numbers" in text
+    assert 'src="../../figures/smoke/toy/fig5.png"' in text
+    assert 'src="../../figures/smoke/toy/table1.png"' in text
+    assert "Not drawn yet." in text
+    assert 'src="http' not in text
+    assert "<link" not in text
+
+
+def test_links_are_relative_and_lead_to_files(page: tuple[Path, str]):
+    path, text = page
+    links = [link for link in re.findall(r'(?:href|src)="([^"]+)"', text) if not link.startswith(("https:", "#"))]
+    assert len(links) > 40
+    missing = {link for link in links if not (path.parent / link).exists()}
+    assert missing == {"toy/collected.csv"}
+
+
+def test_states_of_runs_are_told(suite: Suite, results: Path):
+    runs = suite.runs("toy", "smoke", "vit", "qsr")
+    synthetic.rewrite(results / runs[0].directory, config_hash="other")
+    (results / runs[1].directory / "summary.json").unlink()
+    (results / runs[2].directory / "metrics.csv").write_text("")
+    text = report(suite, "smoke", results, results / "figures").read_text()
+    assert "There is no audit of this scale yet." in text
+    for state in ("stale <small>trained with configuration other", "not run <small>", "damaged <small>"):
+        assert state in text
+
+
+def test_text_of_configurations_is_escaped(suite: Suite, results: Path):
+    paper = suite.papers["toy"]
+    object.__setattr__(paper, "venue", "<script>alert(1)</script>")
+    try:
+        text = report(suite, "smoke", results, results / "figures").read_text()
+    finally:
+        object.__setattr__(paper, "venue", "Tests 2024")
+    assert "<script>alert" not in text

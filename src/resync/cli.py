@@ -1,5 +1,7 @@
 """The command line: every verb is one call."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
@@ -71,7 +73,7 @@ def _plan(options: argparse.Namespace) -> None:
     print(json.dumps([cost.as_dict() for cost in costs], indent=2) if options.json else table(costs))
 
 
-def _planner() -> "Callable[[Run], Cost]":
+def _planner() -> Callable[[Run], Cost]:
     """The cost of a run; each model is built once to count its parameters."""
     from resync.models import num_parameters
     from resync.plan import cost

@@ -85,10 +85,9 @@ class RunResult:
 
     def final(self, metric: str) -> float:
         """The last value of a metric, in its unit. Raises CollectError if the run does not have it."""
-        if metric in self.summary["final"]:
-            return float(self.summary["final"][metric])
-        if metric in _TOTALS:
-            return float(self.summary[metric])
+        for numbers in (self.summary["final"], {name: self.summary[name] for name in _TOTALS}):
+            if metric in numbers:
+                return _number(numbers[metric])
         raise CollectError(f"{self.directory / 'summary.json'}: has no metric {metric}")
 
     def curve(self, metric: str) -> pd.Series:
@@ -219,13 +218,17 @@ def _summary_values(summary: dict[str, Any]) -> Iterator[tuple[str, float]]:
     numbers |= {f"{clock}_seconds": value for clock, value in summary["seconds"].items()}
     numbers |= {f"best_{metric}": value for metric, value in (summary.get("best") or {}).items()}
     numbers = summary["final"] | numbers
-    return ((key, math.nan if value is None else float(value)) for key, value in numbers.items())
+    return ((key, _number(value)) for key, value in numbers.items())
+
+
+def _number(value: float | None) -> float:
+    """A number of a summary; JSON writes null for what is no number."""
+    return math.nan if value is None else float(value)
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
     if not path.exists():
-        unfinished = (path.parent / "metrics.csv").exists() or (path.parent / "checkpoint").exists()
-        raise MissingRun(f"{path}: missing, the run has not {'finished' if unfinished else 'started'}")
+        raise MissingRun(f"{path}: missing, the run has not finished")
     try:
         summary = json.loads(_read_text(path))
     except json.JSONDecodeError as error:
@@ -243,13 +246,14 @@ def _read_table(path: Path) -> pd.DataFrame:
     if not path.exists():
         raise CollectError(f"{path}: missing, although summary.json says that the run ended")
     text = _read_text(path)
+    if not text and path.stem == "steps":  # the run ended before its first sampled step
+        return pd.DataFrame(columns=list(_columns_of("steps")), dtype="float64")
     if not text.endswith("\n"):
         raise CollectError(f"{path}: the last line has no end: half-written")
     header, *lines = list(csv.reader(text.splitlines())) or [[]]
     if unknown := [name for name in header if name not in COLUMNS or path.stem not in COLUMNS[name].files]:
         raise CollectError(f"{path}: not one of our files, it has a column {unknown[0]!r}")
-    wanted = [name for name, column in COLUMNS.items() if column.required and path.stem in column.files]
-    if absent := [name for name in wanted if name not in header]:
+    if absent := [name for name in _columns_of(path.stem) if name not in header]:
         raise CollectError(f"{path}: lacks the column {', '.join(absent)}")
     for number, line in enumerate(lines, start=2):
         if len(line) != len(header):
@@ -263,6 +267,11 @@ def _read_table(path: Path) -> pd.DataFrame:
     if not table["step"].is_monotonic_increasing or not table["step"].is_unique:
         raise CollectError(f"{path}: steps do not grow from line to line")
     return table
+
+
+def _columns_of(file: str) -> Iterator[str]:
+    """The columns that a file always has."""
+    return (name for name, column in COLUMNS.items() if column.required and file in column.files)
 
 
 def _read_text(path: Path) -> str:

@@ -50,7 +50,7 @@ DAMAGES = {
         lambda path: (path / "metrics.csv").unlink(),
         "metrics.csv: missing, although summary.json",
     ),
-    "empty": (lambda path: (path / "steps.csv").write_text(""), "steps.csv: the last line has no end"),
+    "empty": (lambda path: (path / "metrics.csv").write_text(""), "metrics.csv: the last line has no end"),
     "binary": (lambda path: (path / "steps.csv").write_bytes(b"\xff\xfe\x00\n"), "steps.csv: not text"),
     "foreign column": (
         lambda path: edit(path / "metrics.csv", "val_top1", "accuracy"),
@@ -101,8 +101,22 @@ def test_a_run_without_summary_is_missing(runs: list[Run], results: Path):
     (results / runs[0].directory / "summary.json").unlink()
     with pytest.raises(MissingRun, match=r"qsr/seed0/summary.json: missing, the run has not finished"):
         read_run(results / runs[0].directory)
-    with pytest.raises(MissingRun, match="has not started"):
+    with pytest.raises(MissingRun, match="has not finished"):
         read_run(results / "nowhere")
+
+
+def test_a_run_that_ends_before_its_first_sampled_step_has_no_steps(runs: list[Run], results: Path):
+    (results / runs[0].directory / "steps.csv").write_text("")
+    result = read_run(results / runs[0].directory)
+    assert result.steps.empty
+    assert "step" not in set(collect(runs[:1], results)["record"])
+
+
+def test_null_in_a_summary_is_nan(runs: list[Run], results: Path):
+    synthetic.rewrite(results / runs[0].directory, final={"val_top1": None}, wire_bytes=None)
+    assert math.isnan(read_run(results / runs[0].directory).final("val_top1"))
+    table = collect(runs[:1], results).query("record == 'summary' and metric in ['val_top1', 'wire_bytes']")
+    assert table["value"].isna().all()
 
 
 def test_collected_table_is_long_and_tidy(suite: Suite, finished: Path):

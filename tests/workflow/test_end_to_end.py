@@ -1,4 +1,4 @@
-"""From a configuration to a figure, with real training: two runs of two epochs."""
+"""From a configuration to a figure, with real training: short runs, one of them in two processes."""
 
 import json
 
@@ -17,6 +17,6 @@ def test_one_figure_from_nothing(workflow):
     workflow.snakemake(ITEM, RUN)
     assert (workflow.directory / ITEM).read_bytes().startswith(b"%PDF")
     summaries = [json.loads(file.read_text()) for file in workflow.directory.glob("results/**/summary.json")]
-    assert [summary["status"] for summary in summaries] == ["finished", "finished"]
-    assert sorted(summary["launch"]["world_size"] for summary in summaries) == [1, 1]
-    assert "Nothing to be done" in workflow.snakemake(ITEM)
+    assert [summary["status"] for summary in summaries] == ["finished"] * 3
+    assert sorted(summary["launch"]["world_size"] for summary in summaries) == [1, 1, 2]
+    assert "Nothing to be done" in workflow.snakemake(ITEM, RUN)

@@ -1,0 +1,83 @@
+"""The command line as users meet it: exit codes, one line a mistake, JSON that a program can read."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resync.cli import main
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = str(ROOT / "paper_configs")
+
+
+def test_validate_accepts_the_papers(capsys: pytest.CaptureFixture[str]):
+    assert main(["validate", "--configs", CONFIGS]) == 0
+    assert capsys.readouterr().out.startswith("qsr: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "found", "written", "expected"),
+    [
+        ("qsr/experiments/two_processes.yaml", "h: 4", "h: 0", r"period.h: found 0, allowed: integer >= 1"),
+        ("qsr/experiments/two_processes.yaml", "workers: 8", "wrokers: 8", "did you mean 'workers'?"),
+        ("qsr/paper.yaml", "vit_b16_b4096/h4,", "vit_b16_b4096/h5,", "h5"),
+        ("sgp/paper.yaml", "figures:", "figures: [", "sgp/paper.yaml:"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    file: str, found: str, written: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    configs = tmp_path / "configs"
+    shutil.copytree(CONFIGS, configs)
+    text = (configs / file).read_text()
+    assert found in text
+    (configs / file).write_text(text.replace(found, written, 1))
+    assert main(["validate", "--configs", str(configs)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("resync: error: ") and str(configs) in line for line in lines)
+    assert any(file in line and expected in line for line in lines)
+
+
+def test_expand_lists_every_run_as_an_object(capsys: pytest.CaptureFixture[str]):
+    assert main(["expand", "--configs", CONFIGS, "--paper", "qsr", "--scale", "smoke", "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)
+    assert all({"id", "seed", "workers", "sync", "total_steps", "config_hash"} <= set(run) for run in runs)
+    assert len({run["id"] for run in runs}) == len(runs)
+
+
+def test_plan_has_the_published_schedule_exactly(capsys: pytest.CaptureFixture[str]):
+    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--scale", "paper", "--json"]) == 0
+    plans = {plan["run"]: plan for plan in json.loads(capsys.readouterr().out)}
+    vit = plans["qsr/vit_b16_b4096/qsr_h4/seed0"]
+    assert (vit["steps"], vit["rounds"], vit["volume_percent"]) == (93_600, 9_711, 10.375)
+    assert vit["bytes_per_worker"] == 9_711 * vit["parameters"] * 4
+    assert plans["qsr/resnet152_b4096/qsr_h2/seed0"]["rounds"] == 24_792
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["expand", "--configs", CONFIGS, "--paper", "qrs"], "qsr"),
+        (["validate", "--configs", "no/such/folder"], "no/such/folder: the folder does not exist"),
+        (["train", "--config", "no/such/run.yaml", "--out", "nowhere"], "no/such/run.yaml"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("resync: error: ")
+    assert message in line
+
+
+def test_the_package_needs_no_torch_for_its_pure_functions():
+    code = (
+        "import sys, resync; rule = resync.periods.PowerRule(alpha=0.0175, power=2, h_base=4); "
+        "lr = resync.schedules.cosine(0.008, 1e-6, 93_600, 10_000); "
+        "print(len(resync.periods.rounds(rule, lr, 93_600, 10_000)), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["9711", "False"]

@@ -15,7 +15,7 @@ SMOKE = "configs/scales/smoke.yaml"
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
 SETTINGS = (
     "data, model, workers, processes, batch_size, sampling, epochs, steps_per_epoch, loss, optimizer, "
-    "schedule, sync, evaluation, checkpoint, log, precision, device, launcher, threads, seeds, resources"
+    "schedule, sync, evaluation, checkpoint, log, precision, device, threads, seeds, resources"
 )
 
 

@@ -39,7 +39,6 @@ checkpoint: {every_rounds: 100, keep: 2}
 log: {every_steps: 10, wandb: offline}
 precision: fp32
 device: cpu
-launcher: torchrun
 threads: 1
 """
 
@@ -104,15 +103,16 @@ def test_hash_follows_the_content_of_run_yaml(workspace, old, new, same):
 
 
 def test_layers_are_merged_in_their_order(workspace):
-    workspace.change("configs/scales/smoke.yaml", "device: cpu", "device: cpu\nthreads: 2\nlauncher: deepspeed")
+    workspace.change("configs/scales/smoke.yaml", "device: cpu", "device: cpu\nthreads: 2\nsampling: with_replacement")
     workspace.change(VIT, "workers: 4", "workers: 4\n  threads: 1\n  device: auto")
     workspace.change(VIT, "epochs: 2", "epochs: 2\n    threads: 3\n    log: {every_steps: 3}")
     workspace.change(VIT, "label: QSR", "label: QSR\n    log: {every_steps: 4}")
     workspace.change(VIT, "qsr: {sync", "qsr: {log: {wandb: disabled}, sync")
     smoke, paper = run_of(workspace.load()), run_of(workspace.load(), "paper", seed=7)
-    assert (smoke.launcher, smoke.device, smoke.threads) == ("deepspeed", "cpu", 3)
+    assert (smoke.sampling, smoke.device, smoke.threads) == ("with_replacement", "cpu", 3)
     assert (smoke.log.every_steps, smoke.log.wandb) == (4, "disabled")
-    assert (paper.launcher, paper.device, paper.threads, paper.log.every_steps) == ("torchrun", "cuda", 1, 4)
+    assert (paper.device, paper.threads, paper.log.every_steps) == ("cuda", 1, 4)
+    assert paper.sampling == "without_replacement"
     assert (smoke.sync.period.alpha, paper.sync.period.alpha) == (0.1, 0.2)
 
 

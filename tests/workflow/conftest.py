@@ -127,7 +127,7 @@ def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """The workflow after a whole run in which no step did anything but write its files."""
     workflow = Workflow(tmp_path_factory.mktemp("finished"), ROOT, SOURCES)
     (workflow.directory / "src/resync/__main__.py").write_text(FAKE_RESYNC)
-    workflow.snakemake("--quiet", "all")
+    workflow.snakemake()
     return workflow
 
 

@@ -68,7 +68,6 @@ class RunSettings(Settings):
     log: Log = Field(default=Log(), description="logging")
     precision: Literal["fp32"] = Field(default="fp32", description="number format of parameters and activations")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda where there is one")
-    launcher: Literal["torchrun", "deepspeed"] = Field(default="torchrun", description="what starts processes")
     threads: PositiveInt = Field(default=1, description="CPU threads of a process")
 
     @field_validator("batch_size")

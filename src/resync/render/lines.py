@@ -53,12 +53,13 @@ def mean_over_seeds(series: Series, x: Coordinate, y: Coordinate, band: str) -> 
 
 def period_line(series: Series) -> Line:
     """H against epochs of one seed with results: the period depends on the learning rate, not on the seed."""
-    results = series.results("finished") or series.results("diverged")
-    columns = ["step", "epoch", "h"]
-    tables = [result.steps[columns] for result in results[:1]] + [result.metrics[columns] for result in results[:1]]
-    table = pd.concat(tables or [pd.DataFrame(columns=columns)]).drop_duplicates("step").sort_values("step")
-    h = table["h"].to_numpy(dtype=float)
-    return Line(series.label, series.style, table["epoch"].to_numpy(dtype=float), h, h, h)
+    results = (series.results("finished") or series.results("diverged"))[:1]
+    rows = [table[["step", "epoch", "h"]] for result in results for table in (result.steps, result.metrics)]
+    table = pd.concat(rows or [pd.DataFrame(columns=["step", "epoch", "h"])]).drop_duplicates("step")
+    table = table[table["step"] > 0].sort_values("step")  # step 0 is before the first round
+    epoch, h = (table[name].to_numpy(dtype=float) for name in ("epoch", "h"))
+    epoch, h = np.append(0.0 * epoch[:1], epoch), np.append(h[:1], h)  # the first round begins at epoch 0
+    return Line(series.label, series.style, epoch, h, h, h)
 
 
 def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:

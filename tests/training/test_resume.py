@@ -84,9 +84,9 @@ def test_killed_rank_then_the_same_command_gives_the_same_bits(tmp_path: Path):
     """kill -9 of one of two processes in mid-run, through the launcher as users start it."""
     changes: dict[str, Any] = {
         "processes": 2,
-        "epochs": 100,
+        "epochs": 60,
         "checkpoint": {"every_rounds": 40},
-        "evaluation": {"every_epochs": 50},
+        "evaluation": {"every_epochs": 30},
         "sync": {"name": "sgp"},
     }
     whole = run_processes(2, trained, tmp_path / "whole", changes)

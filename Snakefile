@@ -43,6 +43,7 @@ localrules:
     audit,
     report,
     run_config,
+    report_words,
 
 
 rule all:

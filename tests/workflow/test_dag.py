@@ -37,7 +37,7 @@ def test_a_changed_plotting_function_draws_its_figures_again_and_no_more(finishe
 
 def test_a_changed_title_draws_one_figure_again_and_rewrites_the_page(finished):
     finished.edit("paper_configs/qsr/paper.yaml", r"(id: fig5\n(.*\n)*?\s+title: ).*", r"\1another title")
-    assert made(finished.jobs()) == FIGURE | {"results/smoke/report.html"}
+    assert made(finished.jobs()) == FIGURE | {"results/smoke/report.sha256", "results/smoke/report.html"}
 
 
 def test_a_comment_in_a_paper_changes_nothing(finished):

@@ -1,4 +1,5 @@
 # What the rules share: which runs exist and which files they make. Anything with logic belongs to the package.
+import hashlib
 import sys
 from functools import cache
 
@@ -80,6 +81,12 @@ def published(wildcards):
 def code(*rooms):
     """The source of a cheap step: where it changes, the step is done again."""
     return sorted(file for room in rooms for file in Path("src/resync", room).glob("*.*"))
+
+
+def words_hash(wildcards):
+    """Changes with anything that the configuration says about the papers of a scale."""
+    said = [repr(SUITE.papers[paper]) for paper in papers(wildcards.scale)]
+    return hashlib.sha256("".join(said).encode()).hexdigest()
 
 
 def item(wildcards):

@@ -6,9 +6,25 @@ rule report:
         f"results/{SCALE}/report.html",
 
 
-# The page links to the pictures, so they only have to be there: a figure that is drawn again is shown as it is.
+# The words of the configuration that the page repeats. A file, because Snakemake sees no other change of a job
+# once a job before it is to run.
+rule report_words:
+    output:
+        "results/{scale}/report.sha256",
+    log:
+        "results/{scale}/report_words.log",
+    conda:
+        "../../environment.yml"
+    params:
+        hash=words_hash,
+    shell:
+        "printf %s {params.hash} > {output} 2> {log}"
+
+
+# The page links to the pictures, so they only have to be there: it shows a figure that is drawn again as it is.
 rule write_report:
     input:
+        words="results/{scale}/report.sha256",
         audit="results/{scale}/audit.json",
         drawn=ancient(
             lambda wildcards: [
@@ -22,7 +38,5 @@ rule write_report:
         "results/{scale}/report.log",
     conda:
         "../../environment.yml"
-    params:
-        papers=lambda wildcards: [repr(SUITE.papers[paper]) for paper in papers(wildcards.scale)],
     shell:
         "python -m resync report --scale {wildcards.scale} > {log} 2>&1"

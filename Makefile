@@ -9,7 +9,7 @@ BIN := .venv/bin
 .PHONY: reproduce test
 
 reproduce: .venv/installed
-	@$(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
+	@$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
 	@printf '\nLook at:\n'
 	@ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf
 

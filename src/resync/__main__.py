@@ -1,7 +1,12 @@
-"""`python -m resync` is the command `resync`."""
+"""`python -m resync` is the command `resync`, in a fork of a warm process where there is one."""
 
 import sys
 
-from resync.cli import main
+from resync import warm
 
-sys.exit(main())
+code = warm.delegate(sys.argv[1:])
+if code is None:
+    from resync import cli
+
+    code = cli.main()
+sys.exit(code)

@@ -109,10 +109,16 @@ def _train(options: argparse.Namespace) -> None:
     train(run, options.out)
 
 
-def _launch(options: argparse.Namespace) -> None:
+def _launch(options: argparse.Namespace) -> int:
     from resync.launch import launch
 
-    launch(options.config, options.out, options.nodes)
+    return launch(options.config, options.out, options.nodes, main)
+
+
+def _warm(options: argparse.Namespace) -> int:
+    from resync import warm
+
+    return warm.run(options.command)
 
 
 def _collect(options: argparse.Namespace) -> None:
@@ -178,6 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     verb("render", _render, "draw one figure or table", *drawn, "--paper", "--scale", "--item")
     verb("audit", _audit, "compare with the published values", *where, "--paper?", "--scale", "--check")
     verb("report", _report, "one page with everything of a scale", *drawn, "--scale")
+    verb("warm", _warm, "run a command (snakemake ...) whose jobs here share their imports", "command")
     return parser
 
 
@@ -206,5 +213,6 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--config": {"type": Path, "required": True, "help": "the run's run.yaml"},
     "--out": {"type": Path, "required": True, "help": "folder for the run's results"},
     "--nodes": {"type": int, "default": 1, "help": "machines of the Slurm job (default: %(default)s)"},
+    "command": {"nargs": argparse.REMAINDER, "help": "the command and its arguments"},
     "--directory": {"type": Path, "default": Path("workflow/schemas"), "help": "default: %(default)s"},
 }

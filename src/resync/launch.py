@@ -1,47 +1,69 @@
-"""How the processes of a run are started: here, by torchrun, or by torchrun on every node of a Slurm job."""
+"""How the processes of a run are started: here, or by torchrun on every node of a Slurm job."""
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from resync.config import Run
 
 
-def launch(config: Path, out: Path, nodes: int = 1) -> None:
-    """Replace this process by the one(s) that train the run of `config` into `out`.
+def launch(config: Path, out: Path, nodes: int, resync: Callable[[list[str]], int]) -> int:
+    """Train the run of `config` into `out` with its number of processes, spread evenly over `nodes` machines.
 
-    Raises ConfigError when `config` is wrong, before anything is started.
+    Each process is the command line `resync train ...`, which `resync` runs. Returns the exit code: 1 when a process
+    failed, which has said why. Raises ConfigError when `config` is wrong, before anything is started.
     """
     run = Run.from_file(config)
-    arguments = command(run, config, out, nodes)
+    training = ["train", "--config", str(config), "--out", str(out)]
     # One thread a process unless the run says otherwise: the workers are what runs in parallel.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
-    os.execvp(arguments[0], arguments)
+    if nodes > 1:
+        command = on_slurm(run, training, nodes)
+        os.execvp(command[0], command)
+    return resync(training) if run.processes == 1 else _on_this_machine(run, training, resync)
 
 
-def command(run: Run, config: Path, out: Path, nodes: int = 1) -> list[str]:
-    """The command line that trains `run` with its number of processes, spread evenly over `nodes` machines."""
-    training = ["-m", "resync", "train", "--config", str(config), "--out", str(out)]
-    if run.processes == 1:
-        return [sys.executable, *training]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={run.processes // nodes}"]
-    if nodes == 1:
-        return [*torchrun, "--standalone", *training]
-    return _on_slurm(nodes, [*torchrun, *training])
+def _on_this_machine(run: Run, training: list[str], resync: Callable[[list[str]], int]) -> int:
+    """As `torchrun --standalone`, but the processes are forked from one that has imported torch, where they may be."""
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    settings = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=run.processes,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        start_method="fork" if run.device == "cpu" else "spawn",
+    )
+    try:
+        elastic_launch(settings, _process)(resync, training)
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        print(f"resync: error: {run.id}: rank {rank} ended with exit code {failure.exitcode}", file=sys.stderr)
+        return 1
+    return 0
 
 
-def _on_slurm(nodes: int, torchrun: list[str]) -> list[str]:
-    """One torchrun a node, with the ranks in node order so that a topology maps to machines the same way each time.
+def _process(resync: Callable[[list[str]], int], training: list[str]) -> None:
+    if code := resync(training):
+        sys.exit(code)
+
+
+def on_slurm(run: Run, training: list[str], nodes: int) -> list[str]:
+    """The command line of one torchrun a node, ranks in node order so that a topology always maps to machines alike.
 
     The node variables are read inside the task, where Slurm always sets them. The port is a function of the job, so
     that two runs on the same machines do not meet.
     """
-    interpreter, module, name, *rest = torchrun
     rendezvous = (
         '--nnodes="$SLURM_NNODES" --node-rank="$SLURM_NODEID" '
         '--master-addr="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)" '
         "--master-port=$((20000 + SLURM_JOB_ID % 20000))"
     )
-    script = f'exec "$0" "$1" "$2" {rendezvous} "${{@:3}}"'
+    script = f'exec "$0" -m torch.distributed.run {rendezvous} "$@"'
     flags = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
-    return ["srun", *flags, "bash", "-c", script, interpreter, module, name, *rest]
+    processes = f"--nproc-per-node={run.processes // nodes}"
+    return ["srun", *flags, "bash", "-c", script, sys.executable, processes, "-m", "resync", *training]

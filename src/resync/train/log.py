@@ -127,5 +127,6 @@ def _start_wandb(directory: Path, run: Run) -> Any:
             x_disable_stats=True,
             x_disable_machine_info=True,
             disable_git=True,
+            x_save_requirements=False,  # summary.json has the versions
         ),
     )

@@ -1,0 +1,182 @@
+"""One process that has imported what jobs need, and forks itself for each of them.
+
+`resync warm snakemake ...` runs a command in whose jobs `python -m resync ...` imports nothing: importing torch and
+what its optimizers need takes longer than a small run. A job here and a job on its own do the same; on Slurm, whose
+jobs have limits of their own, nothing is forked.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+ADDRESS = "RESYNC_WARM"
+"""The environment variable with the path of the process's socket."""
+
+IMPORTS = {
+    "launch": (
+        "torch._dynamo",  # torch's optimizers import it on first use
+        "torch.distributed.launcher.api",
+        "resync.train",
+        "wandb.sdk.launch.inputs.internal",  # wandb.init does
+    ),
+    "collect": ("resync.collect",),
+    "render": ("resync.render", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
+    "audit": ("resync.audit",),
+    "report": ("resync.report",),
+}
+"""The verbs that are run in a fork, and what is imported before the first of each."""
+
+
+def run(command: list[str]) -> int:
+    """Run `command` with a warm process at hand until it ends; its exit code."""
+    with tempfile.TemporaryDirectory(prefix="resync-") as folder:
+        path = Path(folder) / "socket"
+        serve = [sys.executable, "-m", "resync.warm", str(path)]
+        # Jobs set their own number of threads; a process that forks must have none but its first.
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(serve, stdin=subprocess.PIPE, env=environment) as server:
+            try:
+                return subprocess.run(command, env=os.environ | {ADDRESS: str(path)}, check=False).returncode
+            finally:
+                # The end of its input is the end of the server and its jobs, even when this process was killed.
+                assert server.stdin
+                server.stdin.close()
+
+
+def delegate(arguments: list[str]) -> int | None:
+    """Run `resync <arguments>` in a fork of the warm process; its exit code, or None where there is no such process.
+
+    The fork has this process's working directory, environment and standard streams, and ends with this process.
+    """
+    path = os.environ.get(ADDRESS)
+    if not path or "SLURM_JOB_ID" in os.environ or not arguments or arguments[0] not in IMPORTS:
+        return None
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None  # still starting, or not on this machine
+        request = {"arguments": arguments, "directory": str(Path.cwd()), "environment": dict(os.environ)}
+        socket.send_fds(connection, [b"0"], [0, 1, 2])
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        answer = connection.makefile().readline()
+    if not answer:
+        print("resync: error: the warm process ended before the job did", file=sys.stderr)
+        return 1
+    return int(answer)
+
+
+class Server:
+    """Forks a process for each request and answers with its exit code."""
+
+    def __init__(self, path: Path) -> None:
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(128)
+        self.selector = selectors.DefaultSelector()
+        self.children: dict[int, socket.socket] = {}
+        self.arguments: list[str] | None = None
+        """In a fork, what it has to run."""
+
+    def serve(self) -> list[str] | None:
+        """Serve until the standard input ends: then None. In each fork, the arguments of its request."""
+        self._watch(self.listener.fileno(), self._accept)
+        self._watch(0, lambda: None)
+        while True:
+            for key, _ in self.selector.select():
+                if key.fd == 0:
+                    for child in self.children:
+                        os.kill(child, signal.SIGTERM)
+                    return None
+                key.data()
+                if self.arguments is not None:
+                    return self.arguments
+
+    def _watch(self, descriptor: int, action: Callable[[], None]) -> None:
+        self.selector.register(descriptor, selectors.EVENT_READ, action)
+
+    def _accept(self) -> None:
+        connection, _ = self.listener.accept()
+        _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+        request = json.loads(connection.makefile().readline())
+        for module in IMPORTS[request["arguments"][0]]:
+            # The job imports it again, and its user reads why that failed.
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+        gc.freeze()  # a collection in a fork would copy the memory that it shares
+        child = os.fork()
+        if child == 0:
+            self._become(request, streams)
+            return
+        for stream in streams:
+            os.close(stream)
+        self.children[child] = connection
+        ended = os.pidfd_open(child)
+        self._watch(ended, lambda: self._answer(child, ended))
+        self._watch(connection.fileno(), lambda: self._abandon(child))
+
+    def _become(self, request: dict[str, object], streams: list[int]) -> None:
+        """Turn this fork into the process that the request describes."""
+        self.selector.close()
+        for connection in (self.listener, *self.children.values()):
+            connection.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(str(request["directory"]))
+        os.environ.clear()
+        os.environ.update(request["environment"])  # type: ignore[call-overload]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.arguments = list(request["arguments"])  # type: ignore[call-overload]
+
+    def _answer(self, child: int, ended: int) -> None:
+        _, status = os.waitpid(child, 0)
+        connection = self.children.pop(child)
+        for descriptor in (ended, connection.fileno()):
+            with contextlib.suppress(KeyError):
+                self.selector.unregister(descriptor)
+        os.close(ended)
+        with connection, contextlib.suppress(BrokenPipeError):
+            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+    def _abandon(self, child: int) -> None:
+        """Whoever asked for the job is gone: so is its job."""
+        self.selector.unregister(self.children[child].fileno())
+        os.kill(child, signal.SIGTERM)
+
+
+def main() -> None:
+    """Serve, or be a fork and run its verb; either ends without tearing down the memory that both share."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the jobs, and this process through its input
+    arguments = Server(Path(sys.argv[1])).serve()
+    code = 0 if arguments is None else _verb(arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _verb(arguments: list[str]) -> int:
+    from resync import cli
+
+    try:
+        return cli.main(arguments)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+
+if __name__ == "__main__":
+    main()

@@ -18,7 +18,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Top down; a room imports rooms of the lines below its own, nothing beside it and nothing above.
 LAYERS = [
     {"__init__", "__main__"},
-    {"cli"},
+    {"cli", "attach"},
     {"launch", "warm"},
     {"report", "render", "audit"},
     {"collect"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"files", "streams"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-WITHOUT_TORCH = {"config", "plan", "launch", "collect", "render", "audit", "report", "files", "streams"} | {
+WITHOUT_TORCH = {"config", "plan", "collect", "render", "audit", "report", "files", "streams"} | {
     "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli", "warm"
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from resync import warm
 
 SERVER = """
 import os, sys, time
-from resync import cli, warm
+from resync import warm
 
 def verb(arguments):
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:])
@@ -27,8 +27,7 @@ def verb(arguments):
     return int(arguments[-1])
 
 warm.IMPORTS = {"verb": ("no_such_module",)}
-cli.main = verb
-warm.main()
+warm.serve(verb)
 """
 CLIENT = """
 import sys
@@ -79,7 +78,7 @@ def test_an_exception_is_the_clients_traceback(address):
 
 
 def test_a_job_ends_with_its_client_and_the_next_one_is_served(address):
-    server = next(each for each in psutil.process_iter() if str(address) in each.cmdline())
+    server = next(each for each in psutil.process_iter(["cmdline"]) if str(address) in (each.info["cmdline"] or []))
     job = client(address, "wait", "0")
     until(server.children)
     job.send_signal(signal.SIGKILL)
@@ -104,7 +103,7 @@ def test_resync_warm_has_the_exit_code_of_its_command_and_leaves_nothing(tmp_pat
 
 
 def test_a_real_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path):
-    verb = [sys.executable, "-m", "resync", "audit", "--configs", str(tmp_path / "nowhere")]
+    verb = [sys.executable, "-m", "resync", "report", "--configs", str(tmp_path / "nowhere")]
     wait = f'until test -S ${warm.ADDRESS}; do sleep 0.1; done; exec "$@"'
     alone, warmed = (
         subprocess.run([*command, *verb], check=False, timeout=300, capture_output=True, text=True)

@@ -49,12 +49,14 @@ class PowerRule:
         h_base: smallest H.
         h_warmup: H of every round that starts in the warm-up, where the small learning rate would ask for
             very long rounds; `h_base` if left out.
+        h_max: largest H; no limit if left out.
     """
 
     alpha: float
     power: float
     h_base: int
     h_warmup: int | None = None
+    h_max: int | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError if a value is out of range."""
@@ -64,6 +66,10 @@ class PowerRule:
         _check_steps("h_base", self.h_base)
         if self.h_warmup is not None:
             _check_steps("h_warmup", self.h_warmup)
+        if self.h_max is not None:
+            _check_steps("h_max", self.h_max)
+            if self.h_max < self.h_base:
+                raise ValueError(f"h_max is {self.h_max}, expected >= h_base = {self.h_base}")
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
         """Return H before rounding down; infinite where `lr` is 0: workers that stand still cannot drift."""
@@ -72,12 +78,41 @@ class PowerRule:
         if not lr >= 0:
             raise ValueError(f"the learning rate of step {step} is {lr}, expected >= 0")
         try:
-            return max(self.h_base, (self.alpha / lr) ** self.power)
+            wish = max(self.h_base, (self.alpha / lr) ** self.power)
         except (ZeroDivisionError, OverflowError):
-            return math.inf
+            wish = math.inf
+        return wish if self.h_max is None else min(wish, self.h_max)
 
 
-def round_length(period: Period, lr_value: float, step: int, total_steps: int, warmup_steps: int) -> int:
+@dataclass(frozen=True)
+class Phases:
+    """Another rule from each given step on: post-local SGD (Lin et al. 2020) and SWAP (Gupta et al. 2020).
+
+    Post-local SGD is `Phases(((0, Constant(1)), (switch, Constant(h))))`. SWAP averages every h steps until the switch
+    and then once, at the end: `Phases(((0, Constant(h)), (switch, None)))`. A round ends where a phase does.
+
+    Attributes:
+        phases: (first step, rule) in ascending order, from step 0 on; None averages at the end of training only.
+    """
+
+    phases: tuple[tuple[int, Period | None], ...]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for phases that are not in order."""
+        firsts = [first for first, _ in self.phases]
+        if not firsts or firsts[0] != 0 or firsts != sorted(set(firsts)):
+            raise ValueError(f"phases start at steps {firsts}, expected ascending steps, from 0 on")
+
+    def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
+        """Return the wish of the phase's rule, cut at the end of the phase."""
+        current = max(index for index, (first, _) in enumerate(self.phases) if first <= step)
+        end = next((first for first, _ in self.phases[current + 1 :]), math.inf)
+        rule = self.phases[current][1]
+        wish = math.inf if rule is None else rule.local_steps(lr, step, warming_up)
+        return min(wish, end - step)
+
+
+def round_length(period: Period, lr_value: float, step: int, total_steps: float, warmup_steps: int) -> int:
     """Return H of the round whose first step is `step`; it stays fixed although the learning rate moves on.
 
     A round that starts in the warm-up may straddle its end. The last round is cut so that its averaging falls
@@ -92,7 +127,10 @@ def round_length(period: Period, lr_value: float, step: int, total_steps: int, w
         warmup_steps: steps of the warm-up.
     """
     wish = period.local_steps(lr=lr_value, step=step, warming_up=step < warmup_steps)
-    return max(1, math.floor(min(wish, total_steps - step)))
+    length = min(wish, total_steps - step)
+    if length == math.inf:
+        raise ValueError(f"the round that starts at step {step} has no end: give total_steps or h_max")
+    return max(1, math.floor(length))
 
 
 def rounds(period: Period, lr: Callable[[int], float], total_steps: int, warmup_steps: int) -> list[int]:

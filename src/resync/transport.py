@@ -6,12 +6,31 @@ same result for every W.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from resync.clocks import Clocks
+
+
+@dataclass
+class Exchange:
+    """Messages on their way. The rows that were sent must not change before `wait` has returned."""
+
+    sent: Tensor
+    inbox: Tensor
+    requests: list[dist.Work]
+    transport: "Transport"
+
+    def wait(self) -> Tensor:
+        """What the local workers received, [p, k, P]; slots of workers that heard fewer than p are zero."""
+        with self.transport.timed():
+            for request in self.requests:
+                request.wait()
+        self.requests = []
+        return self.inbox
 
 
 class Transport:
@@ -32,9 +51,14 @@ class Transport:
         self.rank = rank
         self.world_size = world_size
         self.clocks = clocks
-        self.bytes_sent = 0
+        self.bytes_of_all = 0
         self.wire_bytes = 0
         self._counting = True
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that a worker has sent, averaged over the workers."""
+        return self.bytes_of_all // self.num_workers
 
     @property
     def local(self) -> slice:
@@ -53,32 +77,40 @@ class Transport:
     @torch.no_grad()
     def mean_(self, rows: Tensor) -> None:
         """Replace every row of [k, P] by the mean over all K workers, in place."""
-        with self._timed():
+        with self.timed():
             total = rows[0] if self.num_local == 1 else rows.sum(0)
             self._all_reduce(total)
             total.div_(self.num_workers)
             if self.num_local > 1:
                 rows.copy_(total.expand_as(rows))
-        self._count(rows[0].nbytes)
+        self._count(self.num_workers * rows[0].nbytes)
+
+    def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
+        """Send rows to out-peers and wait for those of the in-peers: see `post`."""
+        return self.post(rows, in_peers).wait()
 
     @torch.no_grad()
-    def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
-        """What every local worker receives when each worker sends its row of [k, P] to its out-peers.
+    def post(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Exchange:
+        """Start to send each local worker's row of [k, P] to its out-peers, without waiting.
 
-        `in_peers[r]` lists whom worker r hears, for all K workers, p each; returns [p, k, P], in that order.
+        `in_peers[r]` lists whom worker r hears, for all K workers; the longest list gives p. The messages arrive as
+        [p, k, P], in the order of the lists.
         """
-        num_peers = len(in_peers[0])
-        inbox = rows.new_empty(num_peers, *rows.shape)
-        with self._timed():
+        num_slots = max(map(len, in_peers))
+        inbox = rows.new_zeros(num_slots, *rows.shape)
+        with self.timed():
             operations = []
-            for slot in range(num_peers):
-                for receiver, peers in enumerate(in_peers):
-                    operations += self._deliver(rows, inbox[slot], peers[slot], receiver, slot)
-            if operations:
-                for request in dist.batch_isend_irecv(operations):
-                    request.wait()
-        self._count(num_peers * rows[0].nbytes)
-        return inbox
+            for receiver, peers in enumerate(in_peers):
+                for slot, sender in enumerate(peers):
+                    operations += self._deliver(rows, inbox[slot], sender, receiver, slot)
+            requests = dist.batch_isend_irecv(operations) if operations else []
+        self._count(sum(map(len, in_peers)) * rows[0].nbytes)
+        return Exchange(rows, inbox, requests, self)
+
+    def count_message(self, message: Tensor) -> None:
+        """Count a vector that this process's worker has sent by itself, outside of the collective operations."""
+        self.wire_bytes += message.nbytes
+        self.bytes_of_all += self.num_workers * message.nbytes
 
     def gather(self, values: Tensor) -> Tensor:
         """One value a worker, [k] here, as [K] on every process; for logs and checks, never counted."""
@@ -126,7 +158,8 @@ class Transport:
             self.wire_bytes += total.nbytes if self._counting else 0
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def timed(self) -> Iterator[None]:
+        """Count the seconds of the block as communication, unless its traffic is not counted."""
         if self._counting:
             with self.clocks.measure("communication"):
                 yield
@@ -134,5 +167,6 @@ class Transport:
             yield
 
     def _count(self, num_bytes: int) -> None:
+        """Add what all workers together have sent."""
         if self._counting:
-            self.bytes_sent += num_bytes
+            self.bytes_of_all += num_bytes

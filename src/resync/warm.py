@@ -19,6 +19,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 ADDRESS = "RESYNC_WARM"
 """The environment variable with the path of the process's socket."""
@@ -42,7 +43,7 @@ def run(command: list[str]) -> int:
     """Run `command` with a warm process at hand until it ends; its exit code."""
     with tempfile.TemporaryDirectory(prefix="resync-") as folder:
         path = Path(folder) / "socket"
-        serve = [sys.executable, "-m", "resync.warm", str(path)]
+        serve = [sys.executable, "-c", "from resync import cli, warm; warm.serve(cli.main)", str(path)]
         # Jobs set their own number of threads; a process that forks must have none but its first.
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with subprocess.Popen(serve, stdin=subprocess.PIPE, env=environment) as server:
@@ -156,27 +157,24 @@ class Server:
         os.kill(child, signal.SIGTERM)
 
 
-def main() -> None:
-    """Serve, or be a fork and run its verb; either ends without tearing down the memory that both share."""
+def serve(verb: Callable[[list[str]], int]) -> NoReturn:
+    """Serve on the socket that the command line names; in each fork, run `verb` with the arguments of its request.
+
+    Either ends without tearing down the memory that it shares with others.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the jobs, and this process through its input
     arguments = Server(Path(sys.argv[1])).serve()
-    code = 0 if arguments is None else _verb(arguments)
+    code = 0 if arguments is None else _ended(verb, arguments)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _verb(arguments: list[str]) -> int:
-    from resync import cli
-
+def _ended(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
     try:
-        return cli.main(arguments)
+        return verb(arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     except BaseException:
         traceback.print_exc()
         return 1
-
-
-if __name__ == "__main__":
-    main()

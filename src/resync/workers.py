@@ -5,7 +5,7 @@ over the whole buffer steps every worker.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ class Workers:
     """
 
     def __init__(self, model: nn.Module, num_local: int) -> None:
-        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        trainable = _trainable(model)
         dtypes = {parameter.dtype for parameter in trainable}
         if len(dtypes) != 1:
             found = ", ".join(sorted(str(dtype) for dtype in dtypes)) or "none"
@@ -37,7 +37,39 @@ class Workers:
         self.grads = torch.zeros_like(self.rows)
         self.rows.grad = self.grads
         for index, local in enumerate(self.models):
-            _bind(local, self.rows.data[index], self.grads[index])
+            _bind(local, self.rows.data[index])
+            for parameter, place in _places(local, self.grads[index]):
+                parameter.grad = place
+
+    @classmethod
+    def attach(cls, model: nn.Module) -> "Workers":
+        """One worker that is `model` itself, in a loop that has an optimizer over the model's parameters.
+
+        The parameters become views of the row in place; their gradients stay tensors of their own, because such
+        loops drop them (`zero_grad`) and leave some out.
+        """
+        workers = cls(model, 1)
+        workers.rows.grad = None
+        for parameter in _trainable(model):
+            parameter.grad = None
+        return workers
+
+    def pack_gradients(self) -> Tensor:
+        """The gradients of an attached model as [1, P]; zeros where a parameter has none."""
+        for parameter, place in _places(self.models[0], self.grads[0]):
+            if parameter.grad is None:
+                place.zero_()
+            else:
+                place.copy_(parameter.grad)
+        return self.grads
+
+    def unpack_gradients(self) -> None:
+        """Give `grads` [1, P] back to the parameters; one that had no gradient gets one only if there is any."""
+        for parameter, place in _places(self.models[0], self.grads[0]):
+            if parameter.grad is not None:
+                parameter.grad.copy_(place)
+            elif place.count_nonzero():
+                parameter.grad = place.clone()
 
     @property
     def num_local(self) -> int:
@@ -73,14 +105,23 @@ class Workers:
                     buffer.copy_(saved[name])
 
 
-def _bind(model: nn.Module, row: Tensor, grad: Tensor) -> None:
-    """Move the model's trainable parameters into `row` [P] and their gradients into `grad` [P]."""
+def _trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that training changes; one that several modules share appears once."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _places(model: nn.Module, row: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Each trainable parameter with its part of `row` [P], in the parameter's shape and memory format."""
     offset = 0
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            end = offset + parameter.numel()
-            view = row[offset:end].view_as(parameter)
-            view.copy_(parameter.data)
-            parameter.data = view
-            parameter.grad = grad[offset:end].view_as(parameter)
-            offset = end
+    for parameter in _trainable(model):
+        part = row[offset : offset + parameter.numel()]
+        dense = torch.empty_like(parameter, memory_format=torch.preserve_format)
+        yield parameter, part.as_strided(parameter.shape, dense.stride())
+        offset += parameter.numel()
+
+
+def _bind(model: nn.Module, row: Tensor) -> None:
+    """Move the model's trainable parameters into `row` [P]."""
+    for parameter, place in _places(model, row):
+        place.copy_(parameter.data)
+        parameter.data = place

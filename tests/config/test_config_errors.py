@@ -33,7 +33,7 @@ KEYS = [
     case("misspelt", VIT, "  epochs: 5", "  epoch: 5",
          f"7: base.epoch: unknown key, allowed: {SETTINGS}; did you mean 'epochs'?"),
     case("misspelt option", VIT, "alpha: 0.2,", "alfa: 0.2,",
-         "19: series.qsr.sync.period.alfa: unknown key, allowed: rule, alpha, power, h_base, h_warmup; "
+         "19: series.qsr.sync.period.alfa: unknown key, allowed: rule, alpha, power, h_base, h_warmup, h_max; "
          "did you mean 'alpha'?"),
     case("misspelt in a scale", SMOKE, "device: cpu", "devise: cpu",
          f"2: devise: unknown key, allowed: {SETTINGS}; did you mean 'device'?"),
@@ -98,7 +98,7 @@ NAMES = [
          "9: base.schedule.name: found 'cosin', allowed: constant, cosine, linear, step; "
          "did you mean 'cosine'?"),
     case("rule", VIT, "rule: constant", "rule: const",
-         "16: series.h4.sync.period.rule: found 'const', allowed: constant, power; did you mean 'constant'?"),
+         "16: series.h4.sync.period.rule: found 'const', allowed: constant, phases, power; did you mean 'constant'?"),
     case("component", VIT, "name: allreduce", "name: allreduc",
          "13: series.parallel.sync.name: found 'allreduc', allowed: allreduce, local; "
          "did you mean 'allreduce'?"),
@@ -315,7 +315,7 @@ def test_item_whose_series_share_no_scale_is_an_error(workspace, lines_of):
 COMPONENTS = [
     case("type", "package/sync/local.yaml", "type: period", "type: perod",
          "3: options.period.type: found 'perod', "
-         "allowed: boolean, integer, number, string, array, period or null; "
+         "allowed: boolean, integer, number, string, array, peers, period or null; "
          "did you mean 'period'?"),
     case("keyword", "package/optim/sgd.yaml", "minimum: 0,", "minimun: 0,",
          "3: options.momentum.minimun: unknown key, allowed: type, enum, minimum, exclusiveMinimum, maximum, "

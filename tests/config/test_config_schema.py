@@ -94,5 +94,13 @@ def test_every_key_is_described(name):
 def test_components_are_a_choice_by_name():
     run = schema.schemas()["run.schema.json"]
     variants = [run["$defs"][choice["$ref"].removeprefix("#/$defs/")] for choice in run["properties"]["sync"]["oneOf"]]
-    assert [variant["properties"]["name"]["const"] for variant in variants] == ["allreduce", "local", "sgp"]
+    assert [variant["properties"]["name"]["const"] for variant in variants] == [
+        "adpsgd",
+        "allreduce",
+        "dpsgd",
+        "local",
+        "osgp",
+        "sgp",
+        "slowmo",
+    ]
     assert all("name" in variant["required"] for variant in variants)

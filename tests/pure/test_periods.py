@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.periods import Constant, PowerRule, round_length, rounds
+from resync.periods import Constant, Phases, PowerRule, round_length, rounds
 from resync.schedules import constant, cosine, linear
 
 
@@ -120,3 +120,31 @@ def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_fa
     assert sum(lengths) == total_steps
     assert all(h >= h_base for h in lengths[:-1])
     assert lengths[:-1] == sorted(lengths[:-1])
+
+
+def test_phases_cut_a_round_where_the_next_phase_starts():
+    post_local = Phases(((0, Constant(1)), (4, Constant(3))))
+    assert rounds(post_local, lambda step: 0.1, 12, 0) == [1, 1, 1, 1, 3, 3, 2]
+    assert rounds(Phases(((0, Constant(3)), (4, Constant(2)))), lambda step: 0.1, 8, 0) == [3, 1, 2, 2]
+
+
+def test_swap_averages_once_at_the_end():
+    assert rounds(Phases(((0, Constant(2)), (4, None))), lambda step: 0.1, 11, 0) == [2, 2, 7]
+
+
+def test_a_cap_limits_the_power_rule():
+    rule = PowerRule(alpha=1.0, power=2, h_base=2, h_max=5)
+    assert rounds(rule, lambda step: 1 / (1 + step), 20, 0) == [2, 5, 5, 5, 3]
+    with pytest.raises(ValueError, match="h_max is 1, expected >= h_base = 2"):
+        PowerRule(alpha=1.0, power=2, h_base=2, h_max=1)
+
+
+@pytest.mark.parametrize("phases", [(), ((1, Constant(1)),), ((0, Constant(1)), (0, Constant(2)))])
+def test_phases_out_of_order_are_refused(phases):
+    with pytest.raises(ValueError, match="expected ascending steps, from 0 on"):
+        Phases(phases)
+
+
+def test_a_round_without_an_end_is_refused():
+    with pytest.raises(ValueError, match="has no end: give total_steps"):
+        round_length(Phases(((0, None),)), 0.1, 0, math.inf, 0)

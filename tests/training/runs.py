@@ -37,6 +37,8 @@ CNN_WITH_BATCH_NORM = {
     "evaluation": {"bn_batches": 3},
     "sync": {"name": "local", "period": {"rule": "constant", "h": 2}},
 }
+# The outer step divides by the learning rate and multiplies by a later one: a warm-up would multiply rounding by 100.
+STEADY = {"schedule": {"name": "constant", "lr": 0.05}}
 VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce": {},
     "allreduce_adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.05}},
@@ -50,6 +52,48 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sgp_two_peers_with_replacement": {
         "sync": {"name": "sgp", "peers": 2},
         "sampling": "with_replacement",
+    },
+    "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}},
+    "sgp_hybrid": {"sync": {"name": "sgp", "peers": [[0, 0], [0.5, 2], [1, 1]], "shares": None}},
+    "sgp_own_shares": {"sync": {"name": "sgp", "topology": "linear", "shares": [0.7, 0.3]}},
+    "osgp": {"sync": {"name": "osgp"}},
+    "osgp_stale_two_peers": {"sync": {"name": "osgp", "peers": [[0, 2], [1, 1]], "staleness": 2}},
+    "osgp_biased_adamw": {
+        "optimizer": {"name": "adamw"},
+        "sync": {"name": "osgp", "topology": "symmetric_exponential", "biased": True},
+    },
+    "dpsgd": {"sync": {"name": "dpsgd"}},
+    "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}},
+    "adpsgd_straggler_adamw": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "adpsgd", "topology": "bipartite_linear", "compute_times": "straggler", "slowdown": 3.0},
+    },
+    "post_local": {"sync": {"name": "local", "period": {"rule": "phases", "phases": [[0, 1], [1, 3]]}}},
+    "swap": {"sync": {"name": "local", "period": {"rule": "phases", "phases": [[0, 2], [1, "end"]]}}},
+    "local_average_state": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "local", "period": {"rule": "constant", "h": 4}, "average_state": ["exp_avg", "exp_avg_sq"]},
+    },
+    "slowmo": {**STEADY, "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "buffers": "zero"}},
+    "slowmo_sgp": {**STEADY, "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"}},
+    "slowmo_osgp_averaged_buffers": {
+        **STEADY,
+        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "osgp", "buffers": "average"},
+    },
+    "slowmo_without_average": {
+        **STEADY,
+        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": "sgp", "average": False},
+    },
+    "diloco": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {
+            "name": "slowmo",
+            "period": {"rule": "constant", "h": 4},
+            "alpha": 0.7,
+            "beta": 0.9,
+            "nesterov": True,
+            "scale_by_lr": False,
+        },
     },
     "batch_norm": CNN_WITH_BATCH_NORM,
 }

@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from resync.config.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
 from resync.config.loader import load
 from resync.config.options import Option
-from resync.config.settings import PACKAGE, Check, Settings, Text, checks_failed, reading_of
+from resync.config.settings import PACKAGE, Check, Id, Settings, Text, checks_failed, reading_of
 from resync.config.tree import Node
 from resync.config.validation import validate
 
@@ -34,10 +34,14 @@ ROOMS = ("data", "models", "optim", "sync", "render")
 
 
 class Traffic(Settings):
-    """What one worker sends every step or round: `vectors` parameter vectors, a number or an option."""
+    """What one worker sends every step or round: `vectors` parameter vectors, a number or an option.
+
+    `delay` names the option with the number of steps by which a message may keep the next one waiting.
+    """
 
     every: Literal["step", "round"]
     vectors: int | str
+    delay: Id | None = None
 
     @field_validator("vectors", mode="plain")
     @classmethod
@@ -60,6 +64,9 @@ class _ComponentFile(Settings):
         vectors = self.traffic.vectors if self.traffic else 0
         if isinstance(vectors, str) and vectors not in self.options:
             yield ("traffic", "vectors"), not_among(vectors, self.options)
+        delay = self.traffic.delay if self.traffic else None
+        if delay is not None and delay not in self.options:
+            yield ("traffic", "delay"), not_among(delay, self.options)
 
 
 @dataclass(frozen=True)

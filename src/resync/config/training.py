@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.config.components import ComponentConfig, FromRoom
+from resync.config.period import phase_checks
 from resync.config.schedule import ConstantSchedule, Schedule, StepSchedule
 from resync.config.settings import Check, Count, PositiveInt, Settings, checks_failed, reading_of
 
@@ -144,6 +145,7 @@ class RunSettings(Settings):
                 ("sync", "period", "h_warmup"),
                 f"found {period.h_warmup} without a warm-up in schedule, allowed: null",  # type: ignore[union-attr]
             )
+        yield from self._phase_checks()
         if _has_batch_norm(self.model) and not self.evaluation.bn_batches:
             yield (
                 ("evaluation", "bn_batches"),
@@ -154,6 +156,21 @@ class RunSettings(Settings):
                 ("evaluation", "bn_batches"),
                 f"found {self.evaluation.bn_batches}, allowed: 0, because {self.model.name} has no BatchNorm",
             )
+
+    def _phase_checks(self) -> Iterator[Check]:
+        """What changes at an epoch of the algorithm changes in the course of this training."""
+        phases: dict[tuple[str, ...], Any] = {
+            ("sync", "period", "phases"): getattr(self.sync.options.get("period"), "phases", ())
+        }
+        peers = self.sync.options.get("peers")
+        if isinstance(peers, tuple):
+            phases["sync", "peers"] = peers
+            yield from phase_checks(("sync", "peers"), [epoch for epoch, _ in peers])
+        for key, pairs in phases.items():
+            for index, (epoch, _) in enumerate(pairs):
+                if epoch >= self.epochs:
+                    limit = f"less than epochs = {self.epochs}, or it has no effect"
+                    yield (*key, index, 0), f"found {epoch:g}, allowed: {limit}"
 
 
 def _has_batch_norm(model: ComponentConfig) -> bool | None:

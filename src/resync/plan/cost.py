@@ -1,12 +1,13 @@
 """Cost of a run: rounds, communication volume, bytes and samples, exactly as training will have them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from math import ceil
 
 from resync.config import Run
 from resync.config.components import Traffic
 from resync.periods import rounds
-from resync.plan.translate import lr_of, period_of
+from resync.plan.translate import lr_of, period_of, phases_of
 
 FLOAT32_BYTES = 4
 """Parameters are kept and exchanged in float32."""
@@ -60,15 +61,19 @@ class Cost(Volume):
 
 def volume(run: Run) -> Volume:
     """Return the communication volume of `run`, exactly as training will have it."""
-    steps, traffic = run.total_steps, _traffic(run)
-    num_rounds = steps if traffic.every == "step" else _num_rounds(run)
-    per_round = traffic.vectors if isinstance(traffic.vectors, int) else run.sync.options[traffic.vectors]
+    traffic = _traffic(run)
+    if traffic.every == "round":
+        lengths = rounds(period_of(run), lr_of(run), run.total_steps, run.warmup_steps)
+        phases = [(len(lengths), 1)]
+    else:
+        phases = list(_phases(run, traffic))
+    vectors = sum(number * sent for number, sent in phases) + _vectors_beside(run, phases[0][0])
     return Volume(
         run=run.id,
-        steps=steps,
-        rounds=num_rounds,
-        vectors=num_rounds * per_round,
-        samples=steps * run.batch_size,
+        steps=run.total_steps,
+        rounds=sum(number for number, _ in phases),
+        vectors=vectors,
+        samples=run.total_steps * run.batch_size,
         workers=run.workers,
     )
 
@@ -78,8 +83,30 @@ def cost(run: Run, num_parameters: int) -> Cost:
     return Cost(**asdict(volume(run)), parameters=num_parameters)
 
 
-def _num_rounds(run: Run) -> int:
-    return len(rounds(period_of(run), lr_of(run), run.total_steps, run.warmup_steps))
+def _phases(run: Run, traffic: Traffic) -> Iterator[tuple[int, int]]:
+    """Number of mixes of each phase of an algorithm that mixes all the time, and vectors that a worker sends in one."""
+    declared = traffic.vectors if isinstance(traffic.vectors, int) else run.sync.options[traffic.vectors]
+    phases = [(0, declared)] if isinstance(declared, int) else phases_of(run, declared)
+    delay = run.sync.options[traffic.delay] if traffic.delay else 0
+    ends = [*(first for first, _ in phases[1:]), run.total_steps]
+    for (first, peers), end in zip(phases, ends, strict=True):
+        if peers == 0:  # an average over all workers sends one vector, as an all-reduce does
+            yield end - first, 1
+        elif run.sync.options.get("topology") == "complete":
+            yield ceil((end - first) / (1 + delay)), run.workers - 1
+        else:
+            yield ceil((end - first) / (1 + delay)), peers
+
+
+def _vectors_beside(run: Run, num_rounds: int) -> int:
+    """Vectors that a worker sends beside its parameters: averaged optimizer state, and an outer optimizer's base."""
+    options = run.sync.options
+    fields = len(options.get("average_state", ()))
+    if options.get("buffers") == "average":
+        fields = 2 if run.optimizer.name == "adamw" else int(run.optimizer.options["momentum"] > 0)
+    without_average = options.get("average") is False
+    base = run.total_steps if options.get("base", "none") != "none" else 0
+    return (fields - without_average) * num_rounds + base
 
 
 def table(costs: Iterable[Cost]) -> str:

@@ -1,13 +1,16 @@
 """From the configuration of a run to the pure functions that planning and training share."""
 
-from typing import assert_never
+from collections.abc import Iterable
+from typing import TypeVar, assert_never
 
 from resync import schedules
 from resync.config import Run
-from resync.config.period import ConstantPeriod
+from resync.config.period import ConstantPeriod, PhasesPeriod
 from resync.config.schedule import ConstantSchedule, CosineSchedule, LinearSchedule, StepSchedule
-from resync.periods import Constant, Period, PowerRule
+from resync.periods import Constant, Period, Phases, PowerRule
 from resync.schedules import Schedule
+
+T = TypeVar("T")
 
 
 def lr_of(run: Run) -> Schedule:
@@ -35,4 +38,12 @@ def period_of(run: Run) -> Period:
         return Constant(1)
     if isinstance(period, ConstantPeriod):
         return Constant(period.h)
-    return PowerRule(period.alpha, period.power, period.h_base, period.h_warmup)
+    if isinstance(period, PhasesPeriod):
+        rules = ((first, None if h == "end" else Constant(h)) for first, h in phases_of(run, period.phases))
+        return Phases(tuple(rules))
+    return PowerRule(period.alpha, period.power, period.h_base, period.h_warmup, period.h_max)
+
+
+def phases_of(run: Run, phases: Iterable[tuple[float, T]]) -> list[tuple[int, T]]:
+    """Return (first epoch, value) pairs as (first step, value), rounded to whole steps."""
+    return [(round(epoch * run.steps_per_epoch), value) for epoch, value in phases]

@@ -24,7 +24,7 @@ def prepare(data: ItemData) -> Table:
         Heading("Published volume", "%"),
     )
     return Table(
-        title=data.item.title,
+        title=data.item.title if data.scale == "paper" else f"{data.item.title}: {data.scale}-scale stand-in",
         headings=headings,
         rows=tuple(_cells(data, series, metric, decimals) for series in data.series),
         records=tuple(_record(data, series, metric) for series in data.series),

@@ -4,19 +4,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from resync.sync.algorithm import Algorithm
-from resync.transport import Transport
-from resync.workers import Workers
+from resync.sync.algorithm import Algorithm, Training
+
+__all__ = ["Algorithm", "Training", "build"]
 
 
-def build(
-    name: str,
-    options: Mapping[str, Any],
-    workers: Workers,
-    transport: Transport,
-    total_steps: int,
-    warmup_steps: int = 0,
-) -> Algorithm:
-    """The algorithm `name` over the given workers, for a run of `total_steps` steps."""
-    module = import_module(f"resync.sync.{name}")
-    return module.build(workers, transport, total_steps, warmup_steps, **options)
+def build(name: str, options: Mapping[str, Any], training: Training) -> Algorithm:
+    """The algorithm `name` with its options. Raises ValueError for options that do not fit the training."""
+    built: Algorithm = import_module(f"resync.sync.{name}").build(training, **options)
+    return built

@@ -2,13 +2,37 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from resync.transport import Transport
 from resync.workers import Workers
+
+
+@dataclass(frozen=True)
+class Training:
+    """What an algorithm works on.
+
+    Attributes:
+        workers: the workers of this process.
+        transport: the way to the others.
+        optimizer: what updates the workers' parameters.
+        total_steps: steps of the whole training, where it is known.
+        warmup_steps: steps of the learning rate's warm-up.
+        seed: of everything that an algorithm draws.
+    """
+
+    workers: Workers
+    transport: Transport
+    optimizer: Optimizer
+    total_steps: float = inf
+    warmup_steps: int = 0
+    seed: int = 0
 
 
 class Algorithm:
@@ -17,14 +41,24 @@ class Algorithm:
     Attributes: `steps` completed steps, `rounds` completed rounds, `h` local steps of the current round.
     """
 
-    def __init__(self, workers: Workers, transport: Transport, total_steps: int, warmup_steps: int = 0) -> None:
-        self.workers = workers
-        self.transport = transport
-        self.total_steps = total_steps
-        self.warmup_steps = warmup_steps
+    averages_gradients = False
+    """Whether `after_backward` changes the gradients; else it leaves them alone."""
+
+    def __init__(self, training: Training) -> None:
+        self.workers = training.workers
+        self.transport = training.transport
+        self.optimizer = training.optimizer
+        self.total_steps = training.total_steps
+        self.warmup_steps = training.warmup_steps
+        self.seed = training.seed
         self.steps = 0
         self.rounds = 0
         self.h = 1
+
+    @property
+    def rows(self) -> Tensor:
+        """The parameters of the local workers, [k, P]."""
+        return self.workers.rows.data
 
     def before_forward(self) -> None:
         """Before the gradient is taken: the parameters at which it is taken may be set here."""
@@ -38,27 +72,42 @@ class Algorithm:
         self.rounds += 1
         return True
 
+    def synchronise(self) -> None:
+        """Give every worker the consensus, for good. Between two steps."""
+        self.transport.mean_(self.rows)
+
+    def close(self) -> None:
+        """End what the algorithm does in the background; collective, after the last step."""
+
     @contextmanager
     def consensus(self) -> Iterator[nn.Module]:
         """The model with the average of all workers' parameters, for evaluation; the workers' own come back after.
 
-        The average is not counted as communication.
+        Between two steps. The average is not counted as communication.
         """
-        rows = self.workers.rows.data
+        rows = self.rows
         saved = rows.clone()
-        with self.transport.uncounted():
-            self.transport.mean_(rows)
+        with self.transport.uncounted(), torch.no_grad():
+            self._to_consensus(rows)
         try:
             yield self.workers.models[0]
         finally:
             with torch.no_grad():
                 rows.copy_(saved)
 
+    def _to_consensus(self, rows: Tensor) -> None:
+        """Overwrite `rows` with the average over all workers, and change nothing else."""
+        self.transport.mean_(rows)
+
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the rows that the algorithm needs to continue exactly."""
-        return {"steps": self.steps, "rounds": self.rounds, "h": self.h}
+        """Everything but the rows that the algorithm needs to continue exactly.
+
+        What is under "workers" is a tensor [k, ...] each, with a row for every local worker; all else is the same on
+        every process.
+        """
+        return {"steps": self.steps, "rounds": self.rounds, "h": self.h, "workers": {}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        for name, value in state.items():
-            setattr(self, name, value)
+        for name in ("steps", "rounds", "h"):
+            setattr(self, name, state[name])

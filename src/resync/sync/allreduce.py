@@ -11,6 +11,8 @@ class AllReduce(Algorithm):
     Equal to large-batch training and to torch's DistributedDataParallel (Gu et al. 2024, Algorithm 1).
     """
 
+    averages_gradients = True
+
     def after_backward(self) -> None:
         """Average the gradients."""
         self.transport.mean_(self.workers.grads)

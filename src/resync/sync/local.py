@@ -1,11 +1,11 @@
 """Local SGD and Local AdamW: average the parameters after every round of local steps."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from resync.periods import Period, round_length
-from resync.sync.algorithm import Algorithm
-from resync.transport import Transport
-from resync.workers import Workers
+from resync.sync.algorithm import Algorithm, Training
+from resync.sync.fields import average_fields
 
 
 class Local(Algorithm):
@@ -16,21 +16,17 @@ class Local(Algorithm):
             every worker: H optimizer steps on its own gradients
             x_k = mean over k of x_k
 
-    H is fixed in a round and the last round is cut to end at `total_steps`. Optimizer state stays with its worker.
-    H follows from the learning rate that the round's first step really used, so it cannot be asked for too early.
+    H is fixed in a round and the last round is cut to end at `total_steps`. Optimizer state stays with its worker,
+    but for the fields named in `average_state`. H follows from the learning rate that the round's first step really
+    used, so it cannot be asked for too early.
+
+    Raises ValueError at the first average for a field that the optimizer does not have.
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        transport: Transport,
-        total_steps: int,
-        warmup_steps: int = 0,
-        *,
-        period: Period,
-    ) -> None:
-        super().__init__(workers, transport, total_steps, warmup_steps)
+    def __init__(self, training: Training, *, period: Period, average_state: Sequence[str] = ()) -> None:
+        super().__init__(training)
         self.period = period
+        self.average_state = tuple(average_state)
         self.local_steps = 0
 
     def after_step(self, lr: float) -> bool:
@@ -41,7 +37,8 @@ class Local(Algorithm):
         self.local_steps += 1
         if self.local_steps < self.h:
             return False
-        self.transport.mean_(self.workers.rows.data)
+        self.synchronise()
+        average_fields(self.workers, self.optimizer, self.transport, self.average_state)
         self.local_steps = 0
         self.rounds += 1
         return True
@@ -49,6 +46,11 @@ class Local(Algorithm):
     def state_dict(self) -> dict[str, Any]:
         """The base state and the position in the round."""
         return super().state_dict() | {"local_steps": self.local_steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        super().load_state_dict(state)
+        self.local_steps = state["local_steps"]
 
 
 build = Local

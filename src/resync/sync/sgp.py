@@ -1,59 +1,155 @@
 """Stochastic Gradient Push."""
 
-from functools import cache
+from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from resync.sync.algorithm import Algorithm
-from resync.topology import book, in_peers
-from resync.transport import Transport
-from resync.workers import Workers
+from resync.sync.algorithm import Algorithm, Training
+from resync.sync.mixes import Mix, Phases, keeps_weights, mix_at
 
 
-class SGP(Algorithm):
-    """Synchronous push-sum gossip, step then mix (Assran et al. 2019, Algorithm 1).
+class Gossip(Algorithm):
+    """What synchronous and overlapped push-sum share: numerators x, weights w, and which mix is due.
 
-        y_r = optimizer(x_r, g_r(x_r));   x_r = (y_r + sum over in-peers j of y_j) / (p + 1)
+    The optimizer steps on the numerators x; gradients are taken at the de-biased z = x / w. `rows` holds z from
+    `before_forward` to `after_backward` and x otherwise.
 
-    Every worker sends its row to p out-peers, which change from mix to mix. The graph is regular and the mixing
-    uniform, hence doubly stochastic: all push-sum weights stay 1, the de-biased parameters are the parameters
-    themselves, and no weight has to travel.
+    `peers` is a number, or phases (first step, number) that change it in the course of training; 0 stands for an
+    average over all workers after every step. At a change mixes are counted anew and everything that depends on the
+    number is chosen anew with it, so the sums of x and w stay what they were.
+
+    Raises ValueError for a topology, number of peers or shares that do not fit the number of workers.
     """
 
     def __init__(
         self,
-        workers: Workers,
-        transport: Transport,
-        total_steps: int,
-        warmup_steps: int = 0,
+        training: Training,
         *,
-        topology: str = "exponential",
-        peers: int = 1,
+        topology: str | int = "exponential",
+        peers: int | Phases = 1,
+        shares: Sequence[float] | None = None,
     ) -> None:
-        super().__init__(workers, transport, total_steps, warmup_steps)
+        super().__init__(training)
         self.topology = topology
-        self.peers = peers
+        self.phases = _checked([(0, peers)] if isinstance(peers, int) else peers)
+        self.shares = None if shares is None else tuple(shares)
+        self.mixes = 0
+        self.debiased = False
+        self.num_peers = self.phases[0][1]
+        self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
+        # Evaluated now also so that what cannot work fails before the training.
+        self.keeps_weights = all(
+            keeps_weights(topology, self.transport.num_workers, number, self.shares)
+            for _, number in self.phases
+            if number
+        )
+
+    @property
+    def states(self) -> list[Tensor]:
+        """What is mixed: the numerators, and the weights where they change."""
+        return [self.rows] if self.keeps_weights else [self.rows, self.weights]
+
+    def before_forward(self) -> None:
+        """From numerators to de-biased parameters."""
+        self._begin_phase()
+        self._debias()
+
+    def after_backward(self) -> None:
+        """From de-biased parameters back to numerators."""
+        if self.debiased:
+            self.rows.mul_(self.weights.to(self.rows))
+            self.debiased = False
+
+    def _debias(self) -> None:
+        if not self.keeps_weights:
+            self.rows.div_(self.weights.to(self.rows))
+            self.debiased = True
+
+    def _begin_phase(self) -> None:
+        number = next(number for first, number in reversed(self.phases) if first <= self.steps)
+        if number != self.num_peers:
+            self._end_phase()
+            self.num_peers, self.mixes = number, 0
+
+    def _end_phase(self) -> None:
+        """Nothing of the old phase may be on its way in the new one."""
+
+    def _next_mix(self) -> Mix:
+        mix = mix_at(self.topology, self.transport.num_workers, self.mixes, self.num_peers, self.shares, self.seed)
+        self.mixes += 1
+        return mix
+
+    def _average(self) -> None:
+        """The mix of a phase without topology."""
+        for state in self.states:
+            self.transport.mean_(state)
+
+    def _to_consensus(self, rows: Tensor) -> None:
+        """The mean of the numerators: the weights sum to K."""
+        if self.debiased:
+            rows.mul_(self.weights.to(rows))
+        self.transport.mean_(rows)
+
+    def synchronise(self) -> None:
+        """Give every worker the consensus with weight 1."""
+        self.after_backward()
+        self.transport.mean_(self.rows)
+        self.weights.fill_(1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The base state, the position in the phase and the weights [k, 1]."""
+        state = super().state_dict()
+        state["workers"]["weights"] = self.weights.clone()
+        return state | {"mixes": self.mixes, "num_peers": self.num_peers, "debiased": self.debiased}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        super().load_state_dict(state)
+        for name in ("mixes", "num_peers", "debiased"):
+            setattr(self, name, state[name])
+        self.weights.copy_(state["workers"]["weights"])
+
+
+class SGP(Gossip):
+    """Synchronous push-sum gossip, step then mix (Assran et al. 2019, Algorithm 1).
+
+        y_r = optimizer(x_r, g_r(z_r));   x_r = sum over s of M[r, s] y_s;   w_r likewise;   z_r = x_r / w_r
+
+    M is the mixing matrix of this step's topology. Every worker sends its row to its out-peers, which change from mix
+    to mix. Where M is doubly stochastic, as on every regular topology with uniform shares, all weights stay 1 and
+    none is sent.
+    """
 
     def after_step(self, lr: float) -> bool:
-        """Mix the parameters with those of this step's in-peers."""
-        rows = self.workers.rows.data
-        senders = _senders(self.topology, self.transport.num_workers, self.steps, self.peers)
-        received = self.transport.exchange(rows, senders)
-        with torch.no_grad():
-            for message in received:
-                rows.add_(message)
-            rows.div_(len(received) + 1)
+        """Mix the numerators with those of this step's in-peers."""
+        if self.num_peers == 0:
+            self._average()
+        else:
+            self._mix(self._next_mix())
         return super().after_step(lr)
 
+    @torch.no_grad()
+    def _mix(self, mix: Mix) -> None:
+        for state in self.states:
+            received = self.transport.exchange(state, mix.senders)
+            add_messages(state, received, *mix.local(self.transport.local, state))
 
-def _senders(topology: str, size: int, mix: int, peers: int) -> list[list[int]]:
-    """In-peers of every worker in this mix; they repeat once the book has been gone through."""
-    return _senders_at(topology, size, mix % max(1, len(book(topology, 0, size, peers))), peers)
+
+def add_messages(state: Tensor, messages: Tensor, kept: Tensor, shares: Tensor) -> None:
+    """state [k, P] = kept [k, 1] * state + sum of shares [p, k, 1] * messages [p, k, P], slot after slot."""
+    state.mul_(kept)
+    for message, share in zip(messages, shares, strict=True):
+        state.addcmul_(message, share)
 
 
-@cache
-def _senders_at(topology: str, size: int, mix: int, peers: int) -> list[list[int]]:
-    return [in_peers(topology, rank, size, mix, peers) for rank in range(size)]
+def _checked(phases: Phases) -> list[tuple[int, int]]:
+    found = [(int(first), int(peers)) for first, peers in phases]
+    firsts = [first for first, _ in found]
+    if not found or firsts[0] != 0 or firsts != sorted(set(firsts)) or min(peers for _, peers in found) < 0:
+        raise ValueError(f"peers is {found}, expected (first step, peers >= 0) in ascending order, from step 0 on")
+    return found
 
 
 build = SGP

@@ -12,9 +12,9 @@ from resync.clocks import Clocks
 from resync.config import Run
 from resync.data import InMemory
 from resync.data.sampling import Sampler
-from resync.plan import lr_of, period_of
+from resync.plan import lr_of, period_of, phases_of
 from resync.schedules import Schedule
-from resync.sync import Algorithm
+from resync.sync import Algorithm, Training
 from resync.train.checkpoint import Checkpoints, State, owned
 from resync.train.log import RunLog
 from resync.train.losses import Losses
@@ -51,6 +51,8 @@ class Session:
         shape, classes = run.facts["input_shape"], run.facts["num_classes"]
         model = models.build(run.model.name, run.model.options, shape, classes, run.seed).to(device)
         workers = Workers(model, transport.num_local)
+        optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers.rows)
+        training = Training(workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed)
         return cls(
             run=run,
             clocks=clocks,
@@ -65,8 +67,8 @@ class Session:
                 replacement=run.sampling == "with_replacement",
             ),
             workers=workers,
-            optimizer=optim.build(run.optimizer.name, run.optimizer.options, workers.rows),
-            sync=sync.build(run.sync.name, _sync_options(run), workers, transport, run.total_steps, run.warmup_steps),
+            optimizer=optimizer,
+            sync=sync.build(run.sync.name, _sync_options(run), training),
             lr=lr_of(run),
             objective=Classification(run.loss.label_smoothing),
             losses=Losses(transport.num_local, device),
@@ -82,12 +84,17 @@ class Session:
 
     def save(self) -> None:
         """Write a checkpoint of this moment. Collective."""
-        states = [self._worker_state(index) for index in range(self.workers.num_local)]
+        algorithm = self.sync.state_dict()
+        own = algorithm.pop("workers")
+        states = [
+            self._worker_state(index) | {"sync": {name: owned(value[index]) for name, value in own.items()}}
+            for index in range(self.workers.num_local)
+        ]
         shared = {
-            "sync": self.sync.state_dict(),
+            "sync": algorithm,
             "clocks": self.clocks.state_dict(),
             "loss_count": self.losses.count,
-            "bytes": [self.transport.bytes_sent, self.transport.wire_bytes],
+            "bytes": [self.transport.bytes_of_all, self.transport.wire_bytes],
             "log": self.log.state_dict() if self.log else None,
             "resumed_from": self.resumed_from,
         }
@@ -100,10 +107,11 @@ class Session:
             return
         states, shared = found
         self._load_workers(states)
-        self.sync.load_state_dict(shared["sync"])
+        own = {name: torch.stack([state["sync"][name] for state in states]) for name in states[0]["sync"]}
+        self.sync.load_state_dict(shared["sync"] | {"workers": own})
         self.clocks.load_state_dict(shared["clocks"])
         self.losses.count = shared["loss_count"]
-        self.transport.bytes_sent, self.transport.wire_bytes = shared["bytes"]
+        self.transport.bytes_of_all, self.transport.wire_bytes = shared["bytes"]
         self.resumed_from = [*shared["resumed_from"], self.sync.steps]
         if self.log:
             self.log.load_state_dict(shared["log"])
@@ -138,8 +146,10 @@ class Session:
 
 
 def _sync_options(run: Run) -> dict[str, Any]:
-    """The algorithm's options as it takes them: a period rule instead of its configuration."""
+    """The algorithm's options as it takes them: period rules instead of their configuration, steps for epochs."""
     options = dict(run.sync.options)
     if "period" in options:
         options["period"] = period_of(run)
+    if isinstance(options.get("peers"), tuple):
+        options["peers"] = phases_of(run, options["peers"])
     return options

@@ -1,0 +1,38 @@
+"""Decentralised parallel SGD."""
+
+import numpy as np
+
+from resync import mixing
+from resync.sync.algorithm import Training
+from resync.sync.mixes import Phases
+from resync.sync.sgp import SGP
+from resync.topology import book
+
+
+class DPSGD(SGP):
+    """Symmetric gossip, step then mix (Lian et al. 2017, as compared in Assran et al. 2019).
+
+        y_r = optimizer(x_r, g_r(x_r));   x_r = mean of y_r and of the y of its peers
+
+    Every worker receives from exactly the workers that it sends to, so the mixing is symmetric and doubly stochastic
+    and needs no push-sum weights. On a bipartite graph with one peer a mix is the average of a pair.
+
+    Raises ValueError for a topology that is not symmetric with this number of workers and peers.
+    """
+
+    def __init__(
+        self, training: Training, *, topology: str | int = "bipartite_exponential", peers: int | Phases = 1
+    ) -> None:
+        super().__init__(training, topology=topology, peers=peers)
+        size = self.transport.num_workers
+        for number in (number for _, number in self.phases if number):
+            for k in range(len(book(topology, 0, size, number))):
+                matrix = mixing.matrix(topology, size, k, number)
+                if not (np.array_equal(matrix, matrix.T) and mixing.is_doubly_stochastic(matrix)):
+                    raise ValueError(
+                        f"D-PSGD needs symmetric mixing, topology {topology} with {size} workers and {number} peers "
+                        "is not, allowed: a bipartite topology, ring with 2 peers, complete"
+                    )
+
+
+build = DPSGD

@@ -1,0 +1,152 @@
+"""Asynchronous decentralised parallel SGD on real processes: pairs average in a background thread."""
+
+import threading
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from resync.sync.algorithm import Algorithm, Training
+from resync.sync.pairs import check_bipartite, partner
+from resync.topology import book
+
+_ASK, _ROW, _ANSWER = 1, 2, 3
+"""Tags of the messages of one average: who asks, the row of the one who asks, the row of the one who answers."""
+_AVERAGE, _END = 0, 1
+
+
+class AsynchronousPairs(Algorithm):
+    """AD-PSGD (Lian et al. 2018): no worker waits for another one's gradient.
+
+        training: take a gradient at the own parameters; x_r = optimizer(x_r, gradient)
+        meanwhile: x_r = x_s = (x_r + x_s) / 2, once for every step of the active (odd) worker of the pair
+
+    Both partners add half the difference of the rows that they exchanged, whatever the optimizer has done since, so
+    the sum over the workers is conserved. A step that ends while the average before it still runs is averaged with
+    the next. Every process hosts one worker; messages go over gloo and are staged on the CPU.
+
+    `close` ends the thread of this process when all its partners have closed too, and is collective.
+
+    Raises ValueError for several workers in a process, and for a topology without pairs.
+    """
+
+    def __init__(self, training: Training, *, topology: str | int = "bipartite_exponential") -> None:
+        super().__init__(training)
+        size = self.transport.num_workers
+        check_bipartite(topology, size)
+        if self.workers.num_local != 1:
+            raise ValueError(
+                f"asynchronous AD-PSGD needs one worker a process, found {self.workers.num_local}, "
+                "allowed: simulated AD-PSGD"
+            )
+        self.topology = topology
+        self.rank = self.transport.rank
+        self.averages = 0
+        self.shared = self.rows[0].clone()
+        self.failure: BaseException | None = None
+        self._lock = threading.Lock()
+        self._due = threading.Semaphore(0)
+        self._closing = False
+        self._group = dist.new_group(backend="gloo") if size > 1 else None
+        active = self.rank % 2 == 1
+        self._thread = threading.Thread(
+            target=self._guarded, args=(self._ask if active else self._answer,), daemon=True
+        )
+        if self._group is not None:
+            self._thread.start()
+
+    def after_backward(self) -> None:
+        """The step is made on the parameters as partners have left them; until it is done they wait."""
+        if self.failure is not None:
+            raise RuntimeError(f"rank {self.rank}: the averaging thread ended at step {self.steps}") from self.failure
+        self._lock.acquire()
+        self.rows[0].copy_(self.shared)
+
+    def after_step(self, lr: float) -> bool:
+        """Publish the step; an active worker asks for an average."""
+        self.shared.copy_(self.rows[0])
+        self._lock.release()
+        self._due.release()
+        return super().after_step(lr)
+
+    def close(self) -> None:
+        """End the thread; the parameters are those of the last average."""
+        self._closing = True
+        self._due.release()
+        if self._group is not None and self._thread.is_alive():
+            self._thread.join()
+        self.rows[0].copy_(self.shared)
+        if self.failure is not None:
+            raise RuntimeError(f"rank {self.rank}: the averaging thread failed") from self.failure
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except Exception as failure:
+            self.failure = failure
+
+    def _ask(self) -> None:
+        """The thread of an active worker."""
+        size = self.transport.num_workers
+        while self._wait_for_a_step():
+            # Steps that were made meanwhile are averaged together.
+            while self._due.acquire(blocking=False):
+                pass
+            other = partner(self.topology, self.rank, size, self.averages)
+            assert other is not None
+            mine = self._snapshot()
+            self._send(torch.tensor([_AVERAGE]), other, _ASK)
+            self._send(mine, other, _ROW)
+            theirs = self._receive(torch.empty_like(mine), other, _ANSWER)
+            self._move(mine, theirs)
+        for other in book(self.topology, self.rank, size):
+            self._send(torch.tensor([_END]), other, _ASK)
+
+    def _wait_for_a_step(self) -> bool:
+        """True when there is one to average after, False when there will be none."""
+        self._due.acquire()
+        return not self._closing
+
+    def _answer(self) -> None:
+        """The thread of a passive worker: answers whoever asks, until all who may ask have ended."""
+        waiting = len(book(self.topology, self.rank, self.transport.num_workers))
+        while waiting:
+            ask = torch.empty(1, dtype=torch.int64)
+            other = dist.recv(ask, group=self._group, tag=_ASK)
+            if int(ask) == _END:
+                waiting -= 1
+                continue
+            theirs = self._receive(torch.empty_like(self.shared, device="cpu"), other, _ROW)
+            mine = self._snapshot()
+            self._send(mine, other, _ANSWER)
+            self._move(mine, theirs)
+
+    def _snapshot(self) -> Tensor:
+        with self._lock:
+            return self.shared.detach().to("cpu", copy=True)
+
+    def _move(self, mine: Tensor, theirs: Tensor) -> None:
+        half = theirs.sub_(mine).div_(2).to(self.shared.device)
+        with self._lock, torch.no_grad():
+            self.shared.add_(half)
+        self.averages += 1
+        self.transport.count_message(mine)
+
+    def _send(self, message: Tensor, other: int, tag: int) -> None:
+        dist.send(message, other, group=self._group, tag=tag)
+
+    def _receive(self, message: Tensor, other: int, tag: int) -> Tensor:
+        dist.recv(message, other, group=self._group, tag=tag)
+        return message
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned; the parameters are those that the workers have now."""
+        super().load_state_dict(state)
+        with self._lock:
+            self.shared.copy_(self.rows[0])
+
+    def _to_consensus(self, rows: Tensor) -> None:
+        with self._lock:
+            rows[0].copy_(self.shared)
+        self.transport.mean_(rows)

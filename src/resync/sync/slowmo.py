@@ -1,0 +1,133 @@
+"""An outer optimizer on the workers' average: SlowMo, DiLoCo, and Lookahead as their one-worker case."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from resync.periods import Period, round_length
+from resync.sync.algorithm import Algorithm, Training
+from resync.sync.fields import average_fields, moments, reset_state
+from resync.sync.osgp import OSGP
+from resync.sync.sgp import SGP
+
+Buffers = Literal["zero", "keep", "average"]
+
+
+_BASES: dict[str, type[Algorithm]] = {"none": Algorithm, "sgp": SGP, "osgp": OSGP}
+
+
+class SlowMo(Algorithm):
+    """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1; Douillard et al. 2023 for DiLoCo).
+
+        for every round of H steps, which starts at x0:
+            H steps of the base: nothing exchanged (Local SGD / Adam), or gossip in every step (SGP, OSGP)
+            x = mean over workers of x_k                         (with `average`)
+            u = beta * u + (x0 - x) / gamma
+            x = x0 - alpha * gamma * u                           (nesterov: (x0 - x) / gamma + beta * u for u)
+
+    gamma is the learning rate of the round's first step, or 1 without `scale_by_lr`. SlowMo is (alpha 1, beta
+    0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW inside); one worker with beta 0 is Lookahead.
+    Exact averaging takes the messages on their way, averages numerators over weights, and resets the weights to 1.
+    Without `average` every worker does the same with its own parameters.
+
+    `buffers` is what happens to the inner optimizer's state before every round: zero it, keep it, or average it.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        *,
+        period: Period,
+        alpha: float = 1.0,
+        beta: float = 0.5,
+        nesterov: bool = False,
+        scale_by_lr: bool = True,
+        average: bool = True,
+        buffers: Buffers = "keep",
+        base: str = "none",
+        base_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(training)
+        if base == "none" and (base_options or not average):
+            raise ValueError("SlowMo without a base algorithm has no base options and must average")
+        self.base = _BASES[base](training, **(base_options or {}))
+        self.period, self.alpha, self.beta = period, alpha, beta
+        self.nesterov, self.scale_by_lr, self.average, self.buffers = nesterov, scale_by_lr, average, buffers
+        self.local_steps = 0
+        self.gamma = 1.0
+        # With averaging all workers have the same anchor and momentum: one copy a process.
+        self.anchor = self._outer_rows().clone()
+        self.momentum = torch.zeros_like(self.anchor)
+
+    def before_forward(self) -> None:
+        """As the base."""
+        self.base.before_forward()
+
+    def after_backward(self) -> None:
+        """As the base."""
+        self.base.after_backward()
+
+    def after_step(self, lr: float) -> bool:
+        """The base's exchange; at the end of the round, the outer step."""
+        if self.local_steps == 0:
+            self.h = round_length(self.period, lr, self.steps, self.total_steps, self.warmup_steps)
+            self.gamma = lr if self.scale_by_lr else 1.0
+        self.base.after_step(lr)
+        self.steps += 1
+        self.local_steps += 1
+        if self.local_steps < self.h:
+            return False
+        self._outer_step()
+        self.local_steps = 0
+        self.rounds += 1
+        return True
+
+    @torch.no_grad()
+    def _outer_step(self) -> None:
+        if self.average:
+            self.base.synchronise()
+        # A learning rate of 0 has moved nothing, so there is no direction to divide by it.
+        if self.gamma > 0:
+            step = (self.anchor - self._outer_rows()).div_(self.gamma)
+            self.momentum.mul_(self.beta).add_(step)
+            direction = step.add_(self.momentum, alpha=self.beta) if self.nesterov else self.momentum
+            self.anchor.sub_(direction, alpha=self.alpha * self.gamma)
+            self.rows.copy_(self.anchor.expand_as(self.rows))
+        if self.buffers == "zero":
+            reset_state(self.optimizer)
+        elif self.buffers == "average":
+            average_fields(self.workers, self.optimizer, self.transport, moments(self.optimizer))
+
+    def _outer_rows(self) -> Tensor:
+        """The parameters that the outer optimizer sees: one row for all workers, or every worker's own."""
+        return self.rows[:1] if self.average else self.rows
+
+    def synchronise(self) -> None:
+        """As the base."""
+        self.base.synchronise()
+
+    def _to_consensus(self, rows: Tensor) -> None:
+        self.base._to_consensus(rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the base, anchor and momentum ([1, P] or [k, P]), and the position in the round."""
+        base, own = self.base.state_dict(), super().state_dict()
+        outer = {"anchor": self.anchor.clone(), "momentum": self.momentum.clone()}
+        # What all workers share is stored once, what is a worker's own goes with the worker.
+        own["workers"] = base.pop("workers") | ({} if self.average else outer)
+        shared = outer if self.average else {}
+        return own | shared | {"base": base, "local_steps": self.local_steps, "gamma": self.gamma}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        super().load_state_dict(state)
+        self.base.load_state_dict(state["base"] | {"workers": state["workers"]})
+        outer = state if self.average else state["workers"]
+        self.anchor.copy_(outer["anchor"])
+        self.momentum.copy_(outer["momentum"])
+        self.local_steps, self.gamma = state["local_steps"], state["gamma"]
+
+
+build = SlowMo

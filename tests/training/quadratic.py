@@ -1,0 +1,80 @@
+"""Workers on quadratics: worker r minimises 0.5 * ||theta - c_r||^2, so that every recursion can be written out."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from resync import sync
+from resync.clocks import Clocks
+from resync.sync import Algorithm
+from resync.transport import Transport
+from resync.workers import Workers
+
+
+class Point(nn.Module):
+    """A model that is its parameter."""
+
+    def __init__(self, theta: Any, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        self.theta = nn.Parameter(torch.tensor(theta, dtype=dtype))
+
+    def forward(self, target: Tensor) -> Tensor:
+        """The loss."""
+        return 0.5 * ((self.theta - target) ** 2).sum()
+
+
+class Problem:
+    """All workers of a quadratic problem in one process, in float64."""
+
+    def __init__(
+        self,
+        name: str,
+        centres: Any,
+        theta0: Any,
+        *,
+        optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
+        settings: dict[str, Any] | None = None,
+        training: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.centres = [torch.tensor(centre, dtype=torch.float64) for centre in centres]
+        transport = Transport(len(centres), Clocks(torch.device("cpu")))
+        self.workers = Workers(Point(theta0), transport.num_local)
+        self.optimizer = optimizer([self.workers.rows], **({"lr": 0.1} | (settings or {})))
+        given = sync.Training(self.workers, transport, self.optimizer, **(training or {}))
+        self.sync: Algorithm = sync.build(name, options, given)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The parameters now, [K, d]."""
+        return self.workers.rows.detach().numpy().copy()
+
+    def scatter(self, values: Any) -> None:
+        """Give every worker its own start."""
+        self.workers.rows.data.copy_(torch.as_tensor(values))
+
+    def gradients(self) -> np.ndarray:
+        """`before_forward`, then the gradient of every worker, [K, d]."""
+        self.sync.before_forward()
+        self.workers.forward_backward(self.centres, self.centres, lambda model, target, _: model(target))
+        return self.workers.grads.numpy().copy()
+
+    def update(self, still: bool = False) -> bool:
+        """The rest of the step; with `still` the gradient is 0."""
+        self.sync.after_backward()
+        if still:
+            self.workers.grads.zero_()
+        self.optimizer.step()
+        return self.sync.after_step(self.optimizer.param_groups[0]["lr"])
+
+    def step(self, still: bool = False) -> bool:
+        """One step; True when it ended a round."""
+        self.gradients()
+        return self.update(still)
+
+    def consensus(self) -> np.ndarray:
+        """The average model, [d]."""
+        with self.sync.consensus() as model:
+            return model.theta.detach().numpy().copy()

@@ -1,0 +1,279 @@
+"""The algorithms against recorded traces, closed forms and each other, on quadratics in float64."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quadratic import Problem
+
+from resync import topology
+from resync.periods import Constant
+
+TRACES = json.loads((Path(__file__).parents[1] / "data/sgp_traces_n4.json").read_text())["training_2023"]
+CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
+START = [1.0, -1.0]
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def name_of(trace) -> str:
+    return f"{'overlap' if trace['overlap'] else 'sync'}-{trace['graph_type']}"
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=name_of)
+def test_training_is_that_of_the_original(trace):
+    """Parameters at the forward pass, weights, gradients and numerators, until the original repeats a peer."""
+    method = "osgp" if trace["overlap"] else "sgp"
+    problem = Problem(method, trace["c"], trace["theta0"], topology=trace["graph_type"])
+    # The version that was recorded lists the +2 and the -2 peer of graph 0 although they are the same.
+    same = 4 if trace["graph_type"] == 0 else len(trace["iterations"])
+    for recorded in trace["iterations"][:same]:
+        gradients = problem.gradients()
+        np.testing.assert_allclose(problem.rows, recorded["theta_at_forward"], **EXACT)
+        np.testing.assert_allclose(problem.sync.weights[:, 0], recorded["ps_weight_at_forward"], **EXACT)
+        np.testing.assert_allclose(gradients, recorded["grad"], **EXACT)
+        problem.sync.after_backward()
+        problem.optimizer.step()
+        np.testing.assert_allclose(problem.rows, recorded["raw_param_after_step"], **EXACT)
+        problem.sync.after_step(0.1)
+
+
+def test_overlap_is_its_recursion_with_the_full_gradient_step():
+    """x = x / 2 + (x of the in-peer one step before) / 2 - lr * g(x / w), written out for two peers as well."""
+    for peers in (1, 2):
+        problem = Problem("osgp", CENTRES, START, topology="exponential", peers=peers)
+        x, weights = np.tile(START, (4, 1)).astype(float), np.ones(4)
+        arriving, arriving_weights = np.zeros_like(x), np.zeros(4)
+        for k in range(9):
+            x, weights = x + arriving, weights + arriving_weights
+            heard = [topology.in_peers("exponential", rank, 4, k, peers) for rank in range(4)]
+            arriving = np.array([sum(x[s] for s in senders) for senders in heard]) / (peers + 1)
+            arriving_weights = np.array([sum(weights[s] for s in senders) for senders in heard]) / (peers + 1)
+            x, weights = x / (peers + 1), weights / (peers + 1)
+            x = x - 0.1 * (x / weights[:, None] - CENTRES)
+            problem.step()
+            np.testing.assert_allclose(problem.rows, x, **EXACT)
+
+
+@st.composite
+def gossips(draw):
+    size = draw(st.integers(2, 12))
+    name = draw(st.sampled_from(sorted(topology.TOPOLOGIES)))
+    if topology.resolve(name).bipartite:
+        size += size % 2
+    most = len(topology.book(name, 0, size)) if name != "exponential" else size - 1
+    numbers = st.just(size - 1) if name == "complete" else st.integers(1, min(3, most))
+    phases = [(0, draw(numbers)), (draw(st.integers(1, 4)), draw(numbers)), (draw(st.integers(5, 8)), 0)]
+    method = draw(st.sampled_from(["sgp", "osgp"]))
+    options = {"staleness": draw(st.integers(0, 3))} if method == "osgp" else {}
+    return method, size, {"topology": name, "peers": phases, **options}
+
+
+@given(gossips(), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=60)
+def test_nothing_is_lost_in_mixing(gossip, seed):
+    """Without gradients the average over workers, with what is on its way, stays; through changes of peers too."""
+    method, size, options = gossip
+    values = np.random.default_rng(seed).normal(size=(size, 2))
+    problem = Problem(method, values, START, **options)
+    problem.scatter(values)
+    for _ in range(10):
+        problem.step(still=True)
+        np.testing.assert_allclose(problem.consensus(), values.mean(0), rtol=0, atol=1e-10)
+    assert problem.sync.weights.min() > 0
+    problem.sync.synchronise()
+    np.testing.assert_allclose(problem.rows, np.tile(values.mean(0), (size, 1)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("options", [{"topology": "random"}, {"topology": "linear", "shares": [0.6, 0.4]}])
+def test_debiased_parameters_reach_the_average(options):
+    problem = Problem("sgp", CENTRES, START, **options)
+    problem.scatter(CENTRES)
+    for _ in range(80):
+        problem.step(still=True)
+    problem.sync.before_forward()
+    np.testing.assert_allclose(problem.rows, np.tile(CENTRES.mean(0), (4, 1)), rtol=0, atol=1e-6)
+
+
+def test_weights_travel_where_mixing_is_not_doubly_stochastic():
+    for name, sent in (("exponential", 16), ("random", 16 + 8)):
+        problem = Problem("sgp", CENTRES, START, topology=name)
+        problem.step()
+        assert problem.sync.transport.bytes_sent == sent  # 2 float64, and a float64 for the weight
+
+
+def test_biased_overlap_ignores_the_weights():
+    problem = Problem("osgp", CENTRES, START, biased=True)
+    problem.gradients()
+    np.testing.assert_allclose(problem.rows, np.tile(START, (4, 1)) / 2, **EXACT)
+
+
+def test_complete_graph_gossip_is_allreduce():
+    gossip, parallel = Problem("sgp", CENTRES, START, topology="complete"), Problem("allreduce", CENTRES, START)
+    for _ in range(6):
+        gossip.step()
+        parallel.step()
+        np.testing.assert_allclose(gossip.rows, parallel.rows, **EXACT)
+
+
+def test_a_phase_without_peers_is_allreduce_also_with_momentum():
+    momentum = {"momentum": 0.9, "nesterov": True}
+    hybrid = Problem("sgp", CENTRES, START, settings=momentum, peers=[(0, 0), (4, 1)])
+    parallel = Problem("allreduce", CENTRES, START, settings=momentum)
+    for _ in range(4):
+        hybrid.step()
+        parallel.step()
+        np.testing.assert_allclose(hybrid.rows, parallel.rows, **EXACT)
+    hybrid.step()
+    assert np.ptp(hybrid.rows, axis=0).max() > 1e-3
+
+
+def test_dpsgd_averages_pairs():
+    problem = Problem("dpsgd", CENTRES, START)
+    problem.scatter(CENTRES)
+    problem.step(still=True)
+    pairs = [topology.out_peers("bipartite_exponential", rank, 4, 0)[0] for rank in range(4)]
+    np.testing.assert_allclose(problem.rows, (CENTRES + CENTRES[pairs]) / 2, **EXACT)
+
+
+@pytest.mark.parametrize("options", [{"topology": "exponential"}, {"topology": "ring", "peers": 1}])
+def test_dpsgd_refuses_what_is_not_symmetric(options):
+    with pytest.raises(ValueError, match=r"symmetric mixing.*allowed: a bipartite topology"):
+        Problem("dpsgd", CENTRES, START, **options)
+
+
+def test_a_single_worker_only_steps():
+    for name in ("sgp", "osgp", "dpsgd", "adpsgd"):
+        problem = Problem(name, CENTRES[:1], START)
+        for _ in range(3):
+            problem.step()
+        expected = CENTRES[0] + 0.9**3 * (np.array(START) - CENTRES[0])
+        np.testing.assert_allclose(problem.rows[0] if name != "osgp" else problem.consensus(), expected, **EXACT)
+
+
+@pytest.mark.parametrize("times", ["constant", "random", "straggler"])
+def test_asynchronous_pairs_conserve_the_sum_and_meet(times):
+    problem = Problem("adpsgd", CENTRES, START, compute_times=times)
+    problem.scatter(CENTRES)
+    for _ in range(60):
+        problem.step(still=True)
+        np.testing.assert_allclose(problem.rows.mean(0), CENTRES.mean(0), **EXACT)
+    np.testing.assert_allclose(problem.rows, np.tile(CENTRES.mean(0), (4, 1)), rtol=0, atol=1e-6)
+
+
+def test_a_straggler_takes_fewer_steps_and_its_gradient_is_old():
+    problem = Problem("adpsgd", CENTRES, START, compute_times="straggler", slowdown=3.0)
+    seen = []
+    for _ in range(6):
+        problem.gradients()
+        seen.append(problem.rows[0])
+        problem.update()
+    assert problem.sync.gradients == [2, 6, 6, 6]
+    assert np.array_equal(seen[0], seen[2])
+    assert not np.array_equal(seen[2], seen[3])
+
+
+def test_slowmo_without_outer_momentum_is_local_sgd():
+    slow = Problem("slowmo", CENTRES, START, period=Constant(3), alpha=1.0, beta=0.0)
+    local = Problem("local", CENTRES, START, period=Constant(3))
+    for _ in range(7):
+        assert slow.step() == local.step()
+        np.testing.assert_allclose(slow.rows, local.rows, **EXACT)
+
+
+def test_slowmo_after_every_step_is_momentum_sgd():
+    """Also when the learning rate changes, because the outer momentum does not contain it."""
+    slow = Problem("slowmo", CENTRES, START, period=Constant(1), alpha=1.0, beta=0.7)
+    x, momentum = np.array(START), np.zeros(2)
+    for step in range(8):
+        lr = 0.1 if step < 4 else 0.01
+        slow.optimizer.param_groups[0]["lr"] = lr
+        slow.step()
+        momentum = 0.7 * momentum + (x - CENTRES.mean(0))
+        x = x - lr * momentum
+        np.testing.assert_allclose(slow.rows, np.tile(x, (4, 1)), **EXACT)
+
+
+def test_one_worker_without_outer_momentum_is_lookahead():
+    ahead = Problem("slowmo", CENTRES[:1], START, period=Constant(5), alpha=0.4, beta=0.0)
+    slow = np.array(START)
+    for _ in range(3):
+        fast = CENTRES[0] + 0.9**5 * (slow - CENTRES[0])
+        slow = slow + 0.4 * (fast - slow)
+        for _ in range(5):
+            ahead.step()
+        np.testing.assert_allclose(ahead.rows[0], slow, **EXACT)
+
+
+def test_diloco_is_torchs_nesterov_on_the_pseudo_gradient():
+    options = {"alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False}
+    diloco = Problem("slowmo", CENTRES, START, optimizer=torch.optim.AdamW, period=Constant(4), **options)
+    inner = Problem("local", CENTRES, START, optimizer=torch.optim.AdamW, period=Constant(10**6))
+    anchor = torch.nn.Parameter(torch.tensor(START, dtype=torch.float64))
+    outer = torch.optim.SGD([anchor], lr=0.7, momentum=0.9, nesterov=True)
+    for _ in range(3):
+        for _ in range(4):
+            diloco.step()
+            inner.step()
+        anchor.grad = anchor.detach() - torch.from_numpy(inner.rows.mean(0))
+        outer.step()
+        inner.scatter(anchor.detach().expand(4, 2))
+        np.testing.assert_allclose(diloco.rows, inner.rows, **EXACT)
+
+
+@pytest.mark.parametrize(("buffers", "expected"), [("zero", "none"), ("keep", "own"), ("average", "mean")])
+def test_slowmo_treats_the_inner_buffers_as_told(buffers, expected):
+    options = {"period": Constant(2), "alpha": 1.0, "beta": 0.0, "buffers": buffers}
+    slow = Problem("slowmo", CENTRES, START, settings={"momentum": 0.9}, **options)
+    free = Problem("local", CENTRES, START, settings={"momentum": 0.9}, period=Constant(2))
+    for _ in range(2):
+        slow.step()
+        free.step()
+    own = free.optimizer.state[free.workers.rows]["momentum_buffer"].numpy()
+    after = slow.optimizer.state[slow.workers.rows]["momentum_buffer"].numpy()
+    wanted = {"none": np.zeros_like(own), "own": own, "mean": np.tile(own.mean(0), (4, 1))}[expected]
+    np.testing.assert_allclose(after, wanted, **EXACT)
+
+
+def test_local_averages_the_state_that_is_named_and_no_other():
+    local = Problem("local", CENTRES, START, optimizer=torch.optim.AdamW, period=Constant(2), average_state=["exp_avg"])
+    for _ in range(2):
+        local.step()
+    state = local.optimizer.state[local.workers.rows]
+    assert np.ptp(state["exp_avg"].numpy(), axis=0).max() < 1e-15
+    assert np.ptp(state["exp_avg_sq"].numpy(), axis=0).max() > 1e-3
+    wrong = Problem("local", CENTRES, START, period=Constant(1), average_state=["exp_avg"])
+    with pytest.raises(ValueError, match=r"no state 'exp_avg', allowed: none"):
+        wrong.step()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("allreduce", {}),
+        ("local", {"period": Constant(4)}),
+        ("sgp", {"topology": "random"}),
+        ("osgp", {"staleness": 1, "peers": [(0, 2), (4, 1)]}),
+        ("dpsgd", {}),
+        ("adpsgd", {"compute_times": "random"}),
+        ("slowmo", {"period": Constant(4), "base": "osgp"}),
+        ("slowmo", {"period": Constant(4), "base": "sgp", "average": False}),
+    ],
+)
+@pytest.mark.parametrize("stop", [3, 6])
+def test_a_state_dict_continues_exactly(name, options, stop):
+    whole, first, second = (Problem(name, CENTRES, START, **options) for _ in range(3))
+    for _ in range(9):
+        whole.step()
+    for _ in range(stop):
+        first.step()
+    state, rows = first.sync.state_dict(), first.rows
+    first.step()  # what was saved must not change with the one that saved it
+    second.scatter(rows)
+    second.sync.load_state_dict(state)
+    for _ in range(9 - stop):
+        second.step()
+    assert np.array_equal(second.rows, whole.rows)

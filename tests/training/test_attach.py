@@ -1,0 +1,196 @@
+"""The algorithms in a plain PyTorch loop: the same results as simulated workers, with any kind of model."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from processes import run_processes
+from quadratic import Point, Problem
+from torch import nn
+from torch.nn import functional as F
+
+import resync
+from resync.periods import Constant, PowerRule
+
+CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
+START = [1.0, -1.0]
+STEPS = 7
+METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "AllReduce": ("allreduce", {}, {}),
+    "LocalSGD": ("local", {"h": 3}, {"period": Constant(3)}),
+    "QSR": (
+        "local",
+        {"alpha": 0.2, "h_base": 2, "total_steps": STEPS},
+        {"period": PowerRule(0.2, 2, 2), "training": {"total_steps": STEPS}},
+    ),
+    "SGP": ("sgp", {"topology": "random", "peers": 2}, {"topology": "random", "peers": 2}),
+    "OSGP": ("osgp", {"staleness": 1}, {"staleness": 1}),
+    "DPSGD": ("dpsgd", {}, {}),
+    "SlowMo": ("slowmo", {"h": 3, "base": "sgp"}, {"period": Constant(3), "base": "sgp"}),
+    "DiLoCo": (
+        "slowmo",
+        {"h": 3},
+        {"period": Constant(3), "alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False},
+    ),
+    "Lookahead": ("slowmo", {"h": 3}, {"period": Constant(3), "alpha": 0.5, "beta": 0.0}),
+}
+
+
+@pytest.fixture(scope="module")
+def attached() -> list[dict[str, Any]]:
+    """What each of four processes ended with, by method."""
+    return run_processes(4, _all_methods)
+
+
+def _all_methods(rank: int, world_size: int) -> dict[str, Any]:
+    found = {name: _loop(rank, name, options) for name, (_, options, _) in METHODS.items()}
+    return found | {f"{name} resumed": _loop(rank, name, METHODS[name][1], stop=4) for name in METHODS}
+
+
+def _loop(rank: int, name: str, options: dict[str, Any], stop: int | None = None) -> dict[str, Any]:
+    """STEPS steps of a plain loop; with `stop`, all is saved after so many and continued with new objects."""
+    centre = torch.tensor(CENTRES[rank])
+    # Only rank 0 has the right start: it is everybody's.
+    model, optimizer, sync = _attach(name, options, START if rank == 0 else [9.0, 9.0])
+    for step in range(STEPS):
+        if step == stop:
+            saved = [each.state_dict() for each in (model, optimizer, sync)]
+            model, optimizer, sync = _attach(name, options, [0.0, 0.0])
+            for each, state in zip((model, optimizer, sync), saved, strict=True):
+                each.load_state_dict(state)
+        model(centre).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with sync.consensus():
+        consensus = model.theta.detach().numpy().copy()
+    counts = {"rounds": sync.rounds, "bytes": sync.bytes_sent, "steps": sync.steps}
+    sync.finish()
+    return {"consensus": consensus, "end": model.theta.detach().numpy().copy(), **counts}
+
+
+def _attach(name: str, options: dict[str, Any], start: list[float]):
+    model = Point(start)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return model, optimizer, getattr(resync, name)(model, optimizer, **options)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_plain_loop_ends_like_simulated_workers(attached, name):
+    method, _, options = METHODS[name]
+    simulated = Problem(method, CENTRES, START, settings={"momentum": 0.9}, **options)
+    for _ in range(STEPS):
+        simulated.step()
+    for rank in attached:
+        np.testing.assert_allclose(rank[name]["consensus"], simulated.consensus(), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(rank[name]["end"], simulated.consensus(), rtol=0, atol=1e-12)
+        assert rank[name]["rounds"] == simulated.sync.rounds
+        assert rank[name]["steps"] == STEPS
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_state_dict_continues_exactly(attached, name):
+    for rank in attached:
+        assert np.array_equal(rank[f"{name} resumed"]["end"], rank[name]["end"])
+
+
+class Awkward(nn.Module):
+    """Tied weights, frozen and unused parameters, BatchNorm, channels_last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3).to(memory_format=torch.channels_last)
+        self.norm = nn.BatchNorm2d(4)
+        self.frozen = nn.Linear(4, 6).requires_grad_(False)
+        self.encode, self.decode = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
+        self.decode.weight = self.encode.weight
+        self.unused = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Six numbers an image."""
+        x = self.norm(self.conv(x.to(memory_format=torch.channels_last))).mean((2, 3))
+        return self.decode(self.encode(self.frozen(x)))
+
+
+def _awkward(rank: int, world_size: int) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = Awkward()
+    reference = Awkward()
+    reference.load_state_dict(model.state_dict())
+    frozen = model.frozen.weight.clone()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
+    sync = resync.AllReduce(model, optimizer)
+    parallel = nn.parallel.DistributedDataParallel(reference, find_unused_parameters=True)
+    theirs = torch.optim.SGD(parallel.parameters(), lr=0.1, weight_decay=0.1)
+    generator = torch.Generator().manual_seed(rank)
+    for _ in range(3):
+        x, y = torch.randn(5, 1, 6, 6, generator=generator), torch.randn(5, 6, generator=generator)
+        for each, step in ((model, optimizer), (parallel, theirs)):
+            step.zero_grad()
+            F.mse_loss(each(x), y).backward()
+            step.step()
+    assert model.decode.weight is model.encode.weight
+    assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(model.frozen.weight, frozen)
+    assert torch.equal(model.unused, torch.ones(3))
+    assert sync.rounds == 3
+    return {name: (ours.detach().numpy().copy(), their.detach().numpy().copy()) for (name, ours), their in zip(
+        model.named_parameters(), reference.parameters(), strict=True)}  # fmt: skip
+
+
+def test_an_awkward_model_trains_as_with_distributed_data_parallel():
+    for rank in run_processes(2, _awkward):
+        for name, (ours, theirs) in rank.items():
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_what_cannot_work_is_refused():
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD([model.weight], lr=0.1)
+    with pytest.raises(ValueError, match="does not have these parameters of the model: bias"):
+        resync.LocalSGD(model, optimizer, h=2)
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    with pytest.raises(ValueError, match=r"share one dtype, found: torch\.float32, torch\.float64"):
+        resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), h=2)
+
+
+def _asynchronous(rank: int, world_size: int, folder: Path, steps: int) -> dict[str, Any]:
+    """Rank 0 is five times slower; there is no gradient, so that only the averages move anything."""
+    model = Point([0.0, 0.0], torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sync = resync.ADPSGD(model, optimizer)
+    own = torch.tensor([float(rank), 1.0 - rank])
+    sync.algorithm.shared.copy_(own)
+    model.theta.data.copy_(own)
+    for step in range(steps):
+        time.sleep(0.02 if rank == 0 else 0.004)
+        model.theta.grad = torch.zeros(2)
+        optimizer.step()
+        if rank == 0:
+            (folder / "progress.new").write_text(str(step + 1))
+            os.replace(folder / "progress.new", folder / "progress")
+    slow = int((folder / "progress").read_text()) if (folder / "progress").exists() else 0
+    averages = sync.algorithm.averages
+    dist.barrier()
+    sync.algorithm.close()
+    return {
+        "slow": slow,
+        "averages": averages,
+        "rows": sync.workers.rows.detach().numpy()[0].copy(),
+        "alive": sync.algorithm._thread.is_alive(),
+    }
+
+
+def test_asynchronous_pairs_do_not_wait_for_a_slow_worker(tmp_path):
+    ranks = run_processes(4, _asynchronous, tmp_path, 500)
+    # While the slow worker made its 500 steps the others had long made theirs.
+    assert all(rank["slow"] < 400 for rank in ranks[1:])
+    assert all(rank["averages"] > 20 for rank in ranks)
+    rows = np.stack([rank["rows"] for rank in ranks])
+    np.testing.assert_allclose(rows.sum(0), [6.0, -2.0], rtol=0, atol=1e-5)
+    assert np.ptp(rows, axis=0).max() < 1e-2
+    assert not any(rank["alive"] for rank in ranks)

@@ -19,7 +19,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = [
     {"__init__", "__main__"},
     {"cli", "attach"},
-    {"launch", "warm"},
+    {"launch", "warm", "theory"},
     {"report", "render", "audit"},
     {"collect"},
     {"evidence", "wandb_log", "pages"},
@@ -37,7 +37,7 @@ LAYERS = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {"config", "plan", "collect", "render", "audit", "report", "files", "streams"} | {
-    "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli", "warm"
+    "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli", "warm", "theory"
 }  # fmt: skip
 
 

@@ -115,6 +115,13 @@ def _launch(options: argparse.Namespace) -> int:
     return launch(options.config, options.out, options.nodes, main)
 
 
+def _theory(options: argparse.Namespace) -> None:
+    from resync.theory import draw_theory
+
+    for path in draw_theory(options.figures):
+        print(path)
+
+
 def _warm(options: argparse.Namespace) -> int:
     from resync import warm
 
@@ -184,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
     verb("render", _render, "draw one figure or table", *drawn, "--paper", "--scale", "--item")
     verb("audit", _audit, "compare with the published values", *where, "--paper?", "--scale", "--check")
     verb("report", _report, "one page with everything of a scale", *drawn, "--scale")
+    verb("theory", _theory, "draw the slow SDE of Local SGD against a simulation", "--figures")
     verb("warm", _warm, "run a command (snakemake ...) whose jobs here share their imports", "command")
     return parser
 

@@ -82,7 +82,14 @@ class Style:
         }
 
 
-_ALGORITHMS = {"allreduce": Style(_BLACK, "o", _SOLID), "sgp": Style(_GREEN, "^", _DASH_DOT)}
+_ALGORITHMS = {
+    "allreduce": Style(_BLACK, "o", _SOLID),
+    "sgp": Style(_GREEN, "^", _DASH_DOT),
+    "osgp": Style(_SKY, "v", _SHORT),
+    "dpsgd": Style(_PURPLE, "P", _LONG),
+    "adpsgd": Style(_ORANGE, "X", _SHORT),
+    "slowmo": Style(_VERMILLION, "*", _LONG),
+}
 _POWERS = {2: Style(_VERMILLION, "D", _SOLID), 1: Style(_ORANGE, "P", _SHORT), 3: Style(_PURPLE, "X", _LONG)}
 _CONSTANT = Style(_BLUE, "s", _LONG)
 
@@ -90,7 +97,7 @@ _CONSTANT = Style(_BLUE, "s", _LONG)
 def style_of(run: Run) -> Style:
     """The style of a run's algorithm, for Local SGD of its period rule: darker for a longer period."""
     period = run.sync.options.get("period")
-    if period is None:
+    if period is None or run.sync.name in _ALGORITHMS:
         return _ALGORITHMS.get(run.sync.name) or _style_of_name(run.sync.name)
     if period.rule == "constant":
         return _shaded(_CONSTANT, period.h, markers="s^vP")

@@ -1,0 +1,121 @@
+"""Two parameters whose minimisers are a curve: simulation of Local SGD and the slow SDE that predicts it.
+
+The loss is L = (u v - 1 - xi)^2 / 2 with xi = +d or -d, equally likely; its minimisers are u = e^a, v = e^-a, with
+sharpness lam = 2 cosh(2 a). K workers with local batch 1 (so B = K) take plain SGD steps with learning rate eta and
+average every H steps. Time t is eta^2 * steps. The slow SDE of Gu et al. 2023 reduces to
+
+    da/dt = -(d^2 / (2 B)) tanh(2 a) (1 + (K - 1) psi_H),   psi_H = (1/H) sum_{h<H} (1 - exp(-2 lam eta h))
+
+so that longer rounds amplify the drift towards flat minimisers (a = 0) up to K times, and psi_1 = 0. Diffusion along
+the curve does not depend on H.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+Floats = NDArray[np.float64]
+
+
+def simulate(
+    periods: list[int],
+    num_workers: int,
+    eta: float = 0.02,
+    *,
+    times: Floats,
+    start: float = 1.0,
+    noise: float = 0.5,
+    replicas: int = 256,
+    seed: int = 0,
+) -> Floats:
+    """Positions a of the averaged model at the given times, [len(periods), len(times), replicas].
+
+    All periods share their random numbers. A position is that of the workers' average at the given time, in mid-round
+    too.
+
+    Args:
+        periods: H of each simulation.
+        num_workers: K.
+        eta: learning rate.
+        times: ascending, in units of eta^2 * steps.
+        start: position at time 0.
+        noise: d.
+        replicas: independent repetitions.
+        seed: of the random numbers.
+    """
+    generator = np.random.default_rng(seed)
+    shape = (len(periods), replicas, num_workers)
+    u, v = np.full(shape, np.exp(start)), np.full(shape, np.exp(-start))
+    marks = np.rint(times / eta**2).astype(int)
+    found = np.empty((len(periods), len(times), replicas))
+    for step in range(marks[-1] + 1):
+        for index in np.flatnonzero(marks == step):
+            found[:, index] = _position(u.mean(-1), v.mean(-1))
+        residual = u * v - 1 - noise * generator.choice((-1.0, 1.0), size=shape[1:])
+        u, v = u - eta * residual * v, v - eta * residual * u
+        _average(u, v, periods, step + 1)
+    return found
+
+
+def predict(period: int, num_workers: int, eta: float, times: Floats, start: float = 1.0, noise: float = 0.5) -> Floats:
+    """Position a at the given times by the slow SDE without diffusion, [len(times)]."""
+
+    def drift(_: float, a: Floats) -> Floats:
+        sharpness = 2 * np.cosh(2 * a)
+        extra = (num_workers - 1) * psi(2 * sharpness * eta, period)
+        return np.asarray(-(noise**2) / (2 * num_workers) * np.tanh(2 * a) * (1 + extra))
+
+    solved = solve_ivp(drift, (0.0, float(times[-1])), [start], t_eval=times, rtol=1e-9, atol=1e-12)
+    return np.asarray(solved.y[0])
+
+
+def psi(x: Floats | float, period: int) -> Floats:
+    """psi_H = (1/H) sum_{h<H} (1 - exp(-x h)): 0 for H = 1, towards 1 for long rounds."""
+    decay = np.exp(-np.asarray(x, dtype=np.float64))
+    return np.asarray(1 - (1 - decay**period) / (1 - decay) / period)
+
+
+def diffuse(
+    periods: list[int],
+    num_workers: int = 8,
+    eta: float = 0.04,
+    *,
+    time: float = 0.4,
+    noise: float = 0.3,
+    replicas: int = 8192,
+    seed: int = 0,
+) -> Floats:
+    """Variance of the arc length that the average has moved along the curve by `time`, [len(periods)].
+
+    The gradient is that of (u v - 1)^2 / 2 plus N(0, noise^2) in each coordinate; the start is the flattest point,
+    where there is no drift. Expected: noise^2 * time / K, whatever H.
+    """
+    generator = np.random.default_rng(seed)
+    shape = (len(periods), replicas, num_workers)
+    u, v = np.ones(shape), np.ones(shape)
+    for step in range(round(time / eta**2)):
+        residual = u * v - 1
+        kicks = noise * generator.standard_normal((2, *shape[1:]))
+        u, v = u - eta * (residual * v + kicks[0]), v - eta * (residual * u + kicks[1])
+        _average(u, v, periods, step + 1)
+    return np.asarray(_arc_length(_position(u.mean(-1), v.mean(-1))).var(axis=-1))
+
+
+def _average(u: Floats, v: Floats, periods: list[int], step: int) -> None:
+    for index, period in enumerate(periods):
+        if step % period == 0:
+            u[index] = u[index].mean(-1, keepdims=True)
+            v[index] = v[index].mean(-1, keepdims=True)
+
+
+def _position(u: Floats, v: Floats) -> Floats:
+    """The point of the curve to which gradient flow takes (u, v): it conserves u^2 - v^2."""
+    return np.asarray(np.arcsinh((u**2 - v**2) / 2) / 2)
+
+
+def _arc_length(a: Floats) -> Floats:
+    """Length of the curve from 0 to `a`; its speed is sqrt(2 cosh 2a)."""
+    grid = np.linspace(-2, 2, 4001)
+    speed = np.sqrt(2 * np.cosh(2 * grid))
+    length = np.concatenate([[0.0], np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(grid))])
+    return np.asarray(np.interp(a, grid, length - np.interp(0.0, grid, length)))

@@ -1,0 +1,51 @@
+"""The slow SDE against the simulated problem (Gu et al. 2023; the reference rows of the fact sheet)."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from resync.theory import draw_theory
+from resync.theory.toy import diffuse, predict, psi, simulate
+
+END = np.array([0.0, 4.0])
+
+
+def test_psi_is_its_sum():
+    for x in (0.01, 1.0, 3.0):
+        for period in (1, 7):
+            expected = np.mean([1 - np.exp(-x * h) for h in range(period)])
+            assert psi(x, period) == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize(("period", "simulated", "ode"), [(1, 0.9355, 0.9400), (200, 0.5390, 0.5596)])
+def test_the_reference_rows(period, simulated, ode):
+    assert predict(period, 8, 0.02, END)[-1] == pytest.approx(ode, abs=1e-4)
+    found = simulate([period], 8, times=END, replicas=64)[0, -1]
+    assert found.mean() == pytest.approx(simulated, abs=5 * found.std(ddof=1) / 8)
+
+
+def test_drift_grows_with_workers_and_period_as_predicted():
+    for workers in (2, 4):
+        periods = [1, 10, 200]
+        found = simulate(periods, workers, 0.04, times=END, replicas=96)[:, -1].mean(-1)
+        predicted = [predict(period, workers, 0.04, END)[-1] for period in periods]
+        # The gap is of the order of eta * sharpness and halves with eta.
+        np.testing.assert_allclose(found, predicted, rtol=0.08)
+        assert found[0] > found[1] > found[2]
+
+
+def test_diffusion_does_not_depend_on_the_period():
+    found = diffuse([1, 10, 100], replicas=4096)
+    np.testing.assert_allclose(found, 0.3**2 * 0.4 / 8, rtol=0.08)
+    np.testing.assert_allclose(found, found.mean(), rtol=0.03)
+
+
+def test_the_figure_and_its_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr("resync.theory.figure.ETA", 0.08)
+    paths = draw_theory(tmp_path)
+    assert sorted(path.suffix for path in paths) == [".csv", ".pdf", ".png"]
+    with (tmp_path / "theory/slow_sde.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 4 * 9 + 3
+    assert all(float(row["standard_error"]) < 0.05 for row in rows)

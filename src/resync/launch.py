@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from resync.config import Run
@@ -29,6 +30,10 @@ def _on_this_machine(run: Run, training: list[str], resync: Callable[[list[str]]
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    if run.device == "cpu":
+        # Once for all processes, which are forked from here.
+        for module in ("torch._dynamo", "resync.train"):
+            import_module(module)
     settings = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,8 @@ def run(command: list[str]) -> int:
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with subprocess.Popen(serve, stdin=subprocess.PIPE, env=environment) as server:
             try:
+                while not path.exists() and server.poll() is None:
+                    time.sleep(0.01)
                 return subprocess.run(command, env=os.environ | {ADDRESS: str(path)}, check=False).returncode
             finally:
                 # The end of its input is the end of the server and its jobs, even when this process was killed.
@@ -67,7 +70,7 @@ def delegate(arguments: list[str]) -> int | None:
         try:
             connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
-            return None  # still starting, or not on this machine
+            return None  # on another machine, or ended
         request = {"arguments": arguments, "directory": str(Path.cwd()), "environment": dict(os.environ)}
         socket.send_fds(connection, [b"0"], [0, 1, 2])
         connection.sendall(json.dumps(request).encode() + b"\n")

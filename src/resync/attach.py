@@ -10,8 +10,8 @@
 Each process is one worker. `torch.distributed` is used as the caller has set it up; without it there is one worker.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from math import inf
 from typing import Any
 
@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from resync import sync
 from resync.clocks import Clocks
 from resync.periods import Constant, Period, PowerRule
-from resync.sync.mixes import Phases
+from resync.sync.mixes import PeerPhases
 from resync.transport import Transport
 from resync.workers import Workers
 
@@ -86,11 +86,9 @@ class Synchronised:
         """Bytes that a worker has sent."""
         return self.transport.bytes_sent
 
-    @contextmanager
-    def consensus(self) -> Iterator[nn.Module]:
+    def consensus(self) -> AbstractContextManager[nn.Module]:
         """The model with the average of all workers' parameters, for evaluation; collective, between two steps."""
-        with self.algorithm.consensus() as model:
-            yield model
+        return self.algorithm.consensus()
 
     def finish(self) -> None:
         """After the last step: every worker gets the average for good, and the optimizer is let go. Collective."""
@@ -176,7 +174,7 @@ def SGP(
     optimizer: Optimizer,
     *,
     topology: str | int = "exponential",
-    peers: int | Phases = 1,
+    peers: int | PeerPhases = 1,
     shares: Sequence[float] | None = None,
     seed: int = 0,
 ) -> Synchronised:
@@ -189,7 +187,7 @@ def OSGP(
     optimizer: Optimizer,
     *,
     topology: str | int = "exponential",
-    peers: int | Phases = 1,
+    peers: int | PeerPhases = 1,
     shares: Sequence[float] | None = None,
     staleness: int = 0,
     biased: bool = False,
@@ -202,7 +200,11 @@ def OSGP(
 
 
 def DPSGD(
-    model: nn.Module, optimizer: Optimizer, *, topology: str | int = "bipartite_exponential", peers: int | Phases = 1
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    topology: str | int = "bipartite_exponential",
+    peers: int | PeerPhases = 1,
 ) -> Synchronised:
     """Symmetric gossip after every step (see resync.sync.dpsgd)."""
     return Synchronised("dpsgd", model, optimizer, topology=topology, peers=peers)

@@ -2,11 +2,16 @@
 
 import json
 import math
+import os
+import socket
+import threading
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
+import torch.distributed as dist
+from processes import run_processes
 from runs import VARIANTS, make_run
 
 from resync.collect import read_run
@@ -95,3 +100,26 @@ def test_processes_that_do_not_divide_the_workers_are_one_clear_error(tmp_path, 
 
     with pytest.raises(ValueError, match="4 workers cannot be spread evenly over 3 processes"):
         Session.build(make_run(tmp_path), tmp_path, torch.device("cpu"), 0, 3)
+
+
+def _train_asynchronously(rank: int, world_size: int, folder: Path, port: int) -> int:
+    """A whole run as torchrun starts it; the number of threads that it leaves."""
+    dist.destroy_process_group()
+    names = {"RANK": rank, "WORLD_SIZE": world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in names.items()})
+    before = threading.active_count()
+    changes = {"workers": 2, "processes": 2, "sync": {"name": "adpsgd", "asynchronous": True}}
+    train(make_run(folder / f"config{rank}", **changes), folder)
+    left = threading.active_count() - before
+    store = f"file://{folder}/again"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
+    return left
+
+
+def test_an_asynchronous_run_ends_with_its_threads(tmp_path: Path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert run_processes(2, _train_asynchronously, tmp_path, port) == [0, 0]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["status"], summary["steps"], summary["launch"]["world_size"]) == ("finished", 14, 2)

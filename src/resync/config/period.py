@@ -1,7 +1,6 @@
 """Period rules, how many local steps H a round has, and what else changes at epochs of an algorithm."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
@@ -15,6 +14,7 @@ from resync.config.settings import (
     PositiveInt,
     PositiveNumber,
     Settings,
+    ascending,
     checks_failed,
 )
 
@@ -88,6 +88,4 @@ def phase_checks(key: tuple[str, ...], epochs: Sequence[float]) -> Iterator[Chec
     """Phases start at epoch 0 and follow each other."""
     if epochs and epochs[0] != 0:
         yield (*key, 0, 0), f"found {epochs[0]:g}, allowed: 0, the first phase starts with the training"
-    for index, (before, epoch) in enumerate(pairwise(epochs), start=1):
-        if epoch <= before:
-            yield (*key, index, 0), f"found {epoch:g}, allowed: later than {before:g}, the one before"
+    yield from ascending(key, epochs)

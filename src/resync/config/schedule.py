@@ -1,12 +1,11 @@
 """Learning-rate schedules: the lr as a function of the step, with an optional linear warm-up."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from resync.config.settings import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings
+from resync.config.settings import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings, ascending
 
 Decay = Annotated[tuple[PositiveNumber, PositiveNumber], Field(strict=False)]
 """From this epoch on (0-based), the lr is multiplied by this factor."""
@@ -55,10 +54,7 @@ class StepSchedule(WarmedSchedule):
     def checks(self) -> Iterator[Check]:
         """Decays are in the order of their epochs."""
         yield from super().checks()
-        epochs = [epoch for epoch, _ in self.decays]
-        for index, (before, epoch) in enumerate(pairwise(epochs), start=1):
-            if epoch <= before:
-                yield ("decays", index, 0), f"found {epoch:g}, allowed: later than {before:g}, the one before"
+        yield from ascending(("decays",), (epoch for epoch, _ in self.decays))
 
 
 class _FallingSchedule(WarmedSchedule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -88,6 +89,13 @@ class Settings(BaseModel):
         if found:
             raise checks_failed(type(self).__name__, found)
         return self
+
+
+def ascending(key: KeyPath, epochs: Iterable[float]) -> Iterator[Check]:
+    """The epochs of the [epoch, value] pairs at `key` are in order."""
+    for index, (before, epoch) in enumerate(pairwise(epochs), start=1):
+        if epoch <= before:
+            yield (*key, index, 0), f"found {epoch:g}, allowed: later than {before:g}, the one before"
 
 
 def checks_failed(title: str, found: Iterable[Check]) -> ValidationError:

@@ -1,11 +1,12 @@
 """The settings of one training: everything that decides its result, except its names and seed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.config.components import ComponentConfig, FromRoom
+from resync.config.errors import KeyPath
 from resync.config.period import phase_checks
 from resync.config.schedule import ConstantSchedule, Schedule, StepSchedule
 from resync.config.settings import Check, Count, PositiveInt, Settings, checks_failed, reading_of
@@ -131,10 +132,7 @@ class RunSettings(Settings):
             limit = f"less than the training's {self.epochs} epochs = {self.total_steps} steps"
             yield ("schedule", key), f"found {getattr(self.schedule, key):g}, allowed: {limit}"
         if isinstance(self.schedule, StepSchedule):
-            for index, (epoch, _) in enumerate(self.schedule.decays):
-                if epoch >= self.epochs:
-                    limit = f"less than epochs = {self.epochs}, or it has no effect"
-                    yield ("schedule", "decays", index, 0), f"found {epoch:g}, allowed: {limit}"
+            yield from self._in_time_checks(("schedule", "decays"), self.schedule.decays)
 
     def _component_checks(self) -> Iterator[Check]:
         optimizer, period = self.optimizer.options, self.sync.options.get("period")
@@ -159,18 +157,18 @@ class RunSettings(Settings):
 
     def _phase_checks(self) -> Iterator[Check]:
         """What changes at an epoch of the algorithm changes in the course of this training."""
-        phases: dict[tuple[str, ...], Any] = {
-            ("sync", "period", "phases"): getattr(self.sync.options.get("period"), "phases", ())
-        }
-        peers = self.sync.options.get("peers")
+        period, peers = self.sync.options.get("period"), self.sync.options.get("peers")
+        yield from self._in_time_checks(("sync", "period", "phases"), getattr(period, "phases", ()))
         if isinstance(peers, tuple):
-            phases["sync", "peers"] = peers
             yield from phase_checks(("sync", "peers"), [epoch for epoch, _ in peers])
-        for key, pairs in phases.items():
-            for index, (epoch, _) in enumerate(pairs):
-                if epoch >= self.epochs:
-                    limit = f"less than epochs = {self.epochs}, or it has no effect"
-                    yield (*key, index, 0), f"found {epoch:g}, allowed: {limit}"
+            yield from self._in_time_checks(("sync", "peers"), peers)
+
+    def _in_time_checks(self, key: KeyPath, pairs: Iterable[tuple[float, Any]]) -> Iterator[Check]:
+        """The epochs of [epoch, value] pairs lie in the training."""
+        for index, (epoch, _) in enumerate(pairs):
+            if epoch >= self.epochs:
+                limit = f"less than epochs = {self.epochs}, or it has no effect"
+                yield (*key, index, 0), f"found {epoch:g}, allowed: {limit}"
 
 
 def _has_batch_norm(model: ComponentConfig) -> bool | None:

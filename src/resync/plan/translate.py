@@ -21,7 +21,7 @@ def lr_of(run: Run) -> Schedule:
         case ConstantSchedule():
             return schedules.constant(chosen.lr, *span)
         case StepSchedule():
-            decays = [(round(epoch * run.steps_per_epoch), factor) for epoch, factor in chosen.decays]
+            decays = phases_of(run, chosen.decays)
             return schedules.step(chosen.max_lr, decays, *span, warmup_start=chosen.warmup_start or 0.0)
         case LinearSchedule():
             return schedules.linear(chosen.max_lr, chosen.min_lr, *span, warmup_start=chosen.warmup_start)

@@ -56,6 +56,8 @@ RC = {
 # Okabe and Ito (2008): distinct for all common forms of colour blindness.
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 _BLUE, _VERMILLION, _PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+PALETTE = (_BLACK, _BLUE, _GREEN, _VERMILLION)
+"""Colors of lines that are not algorithms."""
 _MARKERS = "os^DvPX*<>"
 _SOLID, _LONG, _SHORT, _DASH_DOT = (0, ()), (0, (5, 1.5)), (0, (2, 1.2)), (0, (5, 1.2, 1, 1.2))
 _DASHES = (_SOLID, _LONG, _SHORT, _DASH_DOT)

@@ -1,11 +1,13 @@
 """Asynchronous decentralised parallel SGD as a deterministic sequence of events in simulated time."""
 
+from itertools import zip_longest
 from typing import Any, Literal
 
 import torch
 
 from resync.streams import stream
 from resync.sync.algorithm import Algorithm, Training
+from resync.sync.fields import moments
 from resync.sync.pairing import AsynchronousPairs
 from resync.sync.pairs import check_bipartite, partner
 
@@ -48,6 +50,7 @@ class ADPSGD(Algorithm):
         # z: where each worker takes its gradient; x is kept aside while it does.
         self.copies = self.rows.clone()
         self.shared = self.rows.clone()
+        self.idle: list[int] = []
         self.before: list[torch.Tensor] = []
         self.at_copies = False
 
@@ -60,18 +63,18 @@ class ADPSGD(Algorithm):
     def after_backward(self) -> None:
         """The step is made on the parameters themselves; what idle workers must keep is remembered."""
         self._leave_copies()
-        self.before = [field.clone() for field in self._fields()]
+        due, local = self._due(), self.transport.local
+        self.idle = [worker - local.start for worker in range(local.start, local.stop) if worker not in due]
+        self.before = [field[self.idle] for field in self._fields()]
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Undo the step of the workers that have not finished; average the pairs of those that have."""
-        due = self._due()
         local = self.transport.local
-        idle = [worker - local.start for worker in range(local.start, local.stop) if worker not in due]
-        for index, field in enumerate(self._fields()):
+        for field, before in zip_longest(self._fields(), self.before):
             # A field that the optimizer made in this step was zero before it.
-            field[idle] = self.before[index][idle] if index < len(self.before) else torch.zeros_like(field[idle])
-        for worker in due:
+            field[self.idle] = 0 if before is None else before
+        for worker in self._due():
             self._average_with_partner(worker)
             self.gradients[worker] += 1
             self.finish[worker] += self._duration(worker)
@@ -111,8 +114,8 @@ class ADPSGD(Algorithm):
 
     def _fields(self) -> list[torch.Tensor]:
         """The rows and every part of the optimizer's state that has a row for each worker."""
-        state = self.optimizer.state.get(self.workers.rows, {}).values()
-        return [self.rows, *(value for value in state if getattr(value, "shape", None) == self.rows.shape)]
+        state = self.optimizer.state
+        return [self.rows, *(state[self.workers.rows][name] for name in moments(self.optimizer))]
 
     def _to_consensus(self, rows: torch.Tensor) -> None:
         if self.at_copies:

@@ -4,7 +4,7 @@ import numpy as np
 
 from resync import mixing
 from resync.sync.algorithm import Training
-from resync.sync.mixes import Phases
+from resync.sync.mixes import PeerPhases
 from resync.sync.sgp import SGP
 from resync.topology import book
 
@@ -21,7 +21,7 @@ class DPSGD(SGP):
     """
 
     def __init__(
-        self, training: Training, *, topology: str | int = "bipartite_exponential", peers: int | Phases = 1
+        self, training: Training, *, topology: str | int = "bipartite_exponential", peers: int | PeerPhases = 1
     ) -> None:
         super().__init__(training, topology=topology, peers=peers)
         size = self.transport.num_workers

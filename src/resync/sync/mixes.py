@@ -11,7 +11,7 @@ from torch import Tensor
 from resync import mixing
 from resync.topology import book, in_peers, resolve
 
-Phases = Sequence[tuple[int, int]]
+PeerPhases = Sequence[tuple[int, int]]
 """(first step, peers) in ascending order, starting with step 0; 0 peers is an average over all workers."""
 
 

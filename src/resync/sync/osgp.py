@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Training
-from resync.sync.mixes import Mix, Phases, mix_at
-from resync.sync.sgp import Gossip
+from resync.sync.mixes import Mix, PeerPhases
+from resync.sync.sgp import Gossip, add_messages
 from resync.transport import Exchange
 
 _SENT = ("sent_rows", "sent_weights")
@@ -34,7 +34,7 @@ class OSGP(Gossip):
         training: Training,
         *,
         topology: str | int = "exponential",
-        peers: int | Phases = 1,
+        peers: int | PeerPhases = 1,
         shares: Sequence[float] | None = None,
         staleness: int = 0,
         biased: bool = False,
@@ -43,7 +43,6 @@ class OSGP(Gossip):
         if staleness < 0:
             raise ValueError(f"staleness is {staleness}, expected >= 0")
         self.staleness = staleness
-        self.biased = biased
         # What was sent is missing at its sender until it arrives, so the weights are never all 1.
         self.keeps_weights = biased
         self.age = 0
@@ -82,14 +81,9 @@ class OSGP(Gossip):
         mix = self._last_mix()
         for state, exchange in zip(self.states, self.on_the_way, strict=True):
             _, shares = mix.local(self.transport.local, state)
-            for message, share in zip(exchange.wait(), shares, strict=True):
-                state.addcmul_(message, share)
+            add_messages(state, exchange.wait(), shares)
         self.on_the_way = []
         self.age = 0
-
-    def _last_mix(self) -> Mix:
-        number = self.mixes - 1
-        return mix_at(self.topology, self.transport.num_workers, number, self.num_peers, self.shares, self.seed)
 
     def _end_phase(self) -> None:
         if self.on_the_way:
@@ -101,14 +95,10 @@ class OSGP(Gossip):
         self._end_phase()
         super().synchronise()
 
-    def _to_consensus(self, rows: Tensor) -> None:
-        """The mean of the numerators and of what is on its way."""
-        if self.debiased:
-            rows.mul_(self.weights.to(rows))
+    def _add_on_the_way(self, rows: Tensor) -> None:
         if self.on_the_way:
             kept, _ = self._last_mix().local(self.transport.local, rows)
             rows.addcmul_(self.on_the_way[0].sent, 1 - kept)
-        self.transport.mean_(rows)
 
     def state_dict(self) -> dict[str, Any]:
         """The gossip's state and what is on its way: as it was sent, [k, P] and [k, 1]."""
@@ -120,18 +110,15 @@ class OSGP(Gossip):
         """Restore what `state_dict` returned; what was on its way is sent again, and not counted again."""
         super().load_state_dict(state)
         self.age = state["age"]
-        self._drop()
+        for exchange in self.on_the_way:
+            exchange.wait()
+        self.on_the_way = []
         workers = state["workers"]
         with self.transport.uncounted():
             for name, like in zip(_SENT, self.states, strict=False):
                 if name in workers:
                     sent = workers[name].to(like)
                     self.on_the_way.append(self.transport.post(sent, self._last_mix().senders))
-
-    def _drop(self) -> None:
-        for exchange in self.on_the_way:
-            exchange.wait()
-        self.on_the_way = []
 
 
 build = OSGP

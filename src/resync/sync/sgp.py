@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.mixes import Mix, Phases, keeps_weights, mix_at
+from resync.sync.mixes import Mix, PeerPhases, keeps_weights, mix_at
 
 
 class Gossip(Algorithm):
@@ -28,7 +28,7 @@ class Gossip(Algorithm):
         training: Training,
         *,
         topology: str | int = "exponential",
-        peers: int | Phases = 1,
+        peers: int | PeerPhases = 1,
         shares: Sequence[float] | None = None,
     ) -> None:
         super().__init__(training)
@@ -77,9 +77,12 @@ class Gossip(Algorithm):
         """Nothing of the old phase may be on its way in the new one."""
 
     def _next_mix(self) -> Mix:
-        mix = mix_at(self.topology, self.transport.num_workers, self.mixes, self.num_peers, self.shares, self.seed)
         self.mixes += 1
-        return mix
+        return self._last_mix()
+
+    def _last_mix(self) -> Mix:
+        number = self.mixes - 1
+        return mix_at(self.topology, self.transport.num_workers, number, self.num_peers, self.shares, self.seed)
 
     def _average(self) -> None:
         """The mix of a phase without topology."""
@@ -87,10 +90,14 @@ class Gossip(Algorithm):
             self.transport.mean_(state)
 
     def _to_consensus(self, rows: Tensor) -> None:
-        """The mean of the numerators: the weights sum to K."""
+        """The mean of the numerators and of what is on its way: the weights sum to K."""
         if self.debiased:
             rows.mul_(self.weights.to(rows))
+        self._add_on_the_way(rows)
         self.transport.mean_(rows)
+
+    def _add_on_the_way(self, rows: Tensor) -> None:
+        """Add what workers have sent and nobody has taken yet; synchronous gossip has none."""
 
     def synchronise(self) -> None:
         """Give every worker the consensus with weight 1."""
@@ -134,17 +141,17 @@ class SGP(Gossip):
     def _mix(self, mix: Mix) -> None:
         for state in self.states:
             received = self.transport.exchange(state, mix.senders)
-            add_messages(state, received, *mix.local(self.transport.local, state))
+            kept, shares = mix.local(self.transport.local, state)
+            add_messages(state.mul_(kept), received, shares)
 
 
-def add_messages(state: Tensor, messages: Tensor, kept: Tensor, shares: Tensor) -> None:
-    """state [k, P] = kept [k, 1] * state + sum of shares [p, k, 1] * messages [p, k, P], slot after slot."""
-    state.mul_(kept)
+def add_messages(state: Tensor, messages: Tensor, shares: Tensor) -> None:
+    """Add shares [p, k, 1] * messages [p, k, P] to `state` [k, P], slot after slot."""
     for message, share in zip(messages, shares, strict=True):
         state.addcmul_(message, share)
 
 
-def _checked(phases: Phases) -> list[tuple[int, int]]:
+def _checked(phases: PeerPhases) -> list[tuple[int, int]]:
     found = [(int(first), int(peers)) for first, peers in phases]
     firsts = [first for first, _ in found]
     if not found or firsts[0] != 0 or firsts != sorted(set(firsts)) or min(peers for _, peers in found) < 0:

@@ -6,10 +6,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from resync.periods import Period, round_length
+from resync.periods import Period
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import average_fields, moments, reset_state
 from resync.sync.osgp import OSGP
+from resync.sync.rounds import Rounds
 from resync.sync.sgp import SGP
 
 Buffers = Literal["zero", "keep", "average"]
@@ -18,7 +19,7 @@ Buffers = Literal["zero", "keep", "average"]
 _BASES: dict[str, type[Algorithm]] = {"none": Algorithm, "sgp": SGP, "osgp": OSGP}
 
 
-class SlowMo(Algorithm):
+class SlowMo(Rounds):
     """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1; Douillard et al. 2023 for DiLoCo).
 
         for every round of H steps, which starts at x0:
@@ -49,13 +50,12 @@ class SlowMo(Algorithm):
         base: str = "none",
         base_options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(training)
+        super().__init__(training, period)
         if base == "none" and (base_options or not average):
             raise ValueError("SlowMo without a base algorithm has no base options and must average")
         self.base = _BASES[base](training, **(base_options or {}))
-        self.period, self.alpha, self.beta = period, alpha, beta
+        self.alpha, self.beta = alpha, beta
         self.nesterov, self.scale_by_lr, self.average, self.buffers = nesterov, scale_by_lr, average, buffers
-        self.local_steps = 0
         self.gamma = 1.0
         # With averaging all workers have the same anchor and momentum: one copy a process.
         self.anchor = self._outer_rows().clone()
@@ -71,21 +71,13 @@ class SlowMo(Algorithm):
 
     def after_step(self, lr: float) -> bool:
         """The base's exchange; at the end of the round, the outer step."""
-        if self.local_steps == 0:
-            self.h = round_length(self.period, lr, self.steps, self.total_steps, self.warmup_steps)
-            self.gamma = lr if self.scale_by_lr else 1.0
+        if self.local_steps == 0 and self.scale_by_lr:
+            self.gamma = lr
         self.base.after_step(lr)
-        self.steps += 1
-        self.local_steps += 1
-        if self.local_steps < self.h:
-            return False
-        self._outer_step()
-        self.local_steps = 0
-        self.rounds += 1
-        return True
+        return super().after_step(lr)
 
     @torch.no_grad()
-    def _outer_step(self) -> None:
+    def _end_round(self) -> None:
         if self.average:
             self.base.synchronise()
         # A learning rate of 0 has moved nothing, so there is no direction to divide by it.
@@ -112,13 +104,13 @@ class SlowMo(Algorithm):
         self.base._to_consensus(rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base, anchor and momentum ([1, P] or [k, P]), and the position in the round."""
+        """The state of the base, anchor and momentum ([1, P] or [k, P]), and of the round."""
         base, own = self.base.state_dict(), super().state_dict()
         outer = {"anchor": self.anchor.clone(), "momentum": self.momentum.clone()}
         # What all workers share is stored once, what is a worker's own goes with the worker.
         own["workers"] = base.pop("workers") | ({} if self.average else outer)
         shared = outer if self.average else {}
-        return own | shared | {"base": base, "local_steps": self.local_steps, "gamma": self.gamma}
+        return own | shared | {"base": base, "gamma": self.gamma}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
@@ -127,7 +119,7 @@ class SlowMo(Algorithm):
         outer = state if self.average else state["workers"]
         self.anchor.copy_(outer["anchor"])
         self.momentum.copy_(outer["momentum"])
-        self.local_steps, self.gamma = state["local_steps"], state["gamma"]
+        self.gamma = state["gamma"]
 
 
 build = SlowMo

@@ -15,7 +15,6 @@ PERIODS = [1, 10, 50, 200]
 WORKERS = [2, 8]
 ETA = 0.02
 TIMES = np.linspace(0, 4, 9)
-COLORS = ["#000000", "#0072B2", "#009E73", "#D55E00"]
 MARKERS = "os^D"
 HEADER = ["panel", "workers", "h", "time", "predicted", "simulated", "standard_error"]
 Record = list[float | int | str]
@@ -43,7 +42,7 @@ def _drift(axes: Axes, workers: int) -> list[Record]:
     simulated = simulate(PERIODS, workers, ETA, times=TIMES)
     fine = np.linspace(0, TIMES[-1], 201)
     records: list[Record] = []
-    for period, color, marker, runs in zip(PERIODS, COLORS, MARKERS, simulated, strict=True):
+    for period, color, marker, runs in zip(PERIODS, style.PALETTE, MARKERS, simulated, strict=True):
         axes.plot(fine, predict(period, workers, ETA, fine), color=color)
         mean, error = runs.mean(-1), runs.std(-1, ddof=1) / np.sqrt(runs.shape[-1])
         axes.errorbar(TIMES, mean, error, fmt=marker, color=color, markeredgecolor="white", label=f"$H={period}$")
@@ -61,7 +60,7 @@ def _diffusion(axes: Axes) -> list[Record]:
     expected = noise**2 * time / workers
     error = found * np.sqrt(2 / (replicas - 1))  # of the variance of a normal variable
     axes.axhline(1e3 * expected, color="black")
-    axes.errorbar(periods, 1e3 * found, 1e3 * error, fmt="o", color=COLORS[1], markeredgecolor="white")
+    axes.errorbar(periods, 1e3 * found, 1e3 * error, fmt="o", color=style.PALETTE[1], markeredgecolor="white")
     axes.set(xscale="log", xlabel="Period $H$ (steps)", ylabel=r"Variance of arc length ($10^{-3}$)")
     axes.set(title=f"Diffusion, $K={workers}$", ylim=(0, 1.4e3 * expected))
     return [

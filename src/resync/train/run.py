@@ -41,6 +41,7 @@ def train(run: Run, out: Path) -> None:
         try:
             session.resume()
             diverged = _train(session)
+            session.sync.close()
             _publish(session, out, started, diverged)
         finally:
             if session.log:

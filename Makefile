@@ -19,7 +19,7 @@ test: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/resync warm $(BIN)/pytest
 
 # uv where it is installed; otherwise pip brings it into .venv.
 .venv/installed: requirements.lock pyproject.toml

@@ -102,7 +102,8 @@ def test_resync_warm_has_the_exit_code_of_its_command_and_leaves_nothing(tmp_pat
     assert not Path(seen.read_text().strip()).parent.exists()
 
 
-def test_a_real_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path):
+def test_a_real_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path, monkeypatch):
+    monkeypatch.delenv(warm.ADDRESS, raising=False)
     verb = [sys.executable, "-m", "resync", "report", "--configs", str(tmp_path / "nowhere")]
     alone, warmed = (
         subprocess.run([*command, *verb], check=False, timeout=300, capture_output=True, text=True)

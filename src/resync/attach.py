@@ -47,6 +47,7 @@ class Synchronised:
         total_steps: float = inf,
         warmup_steps: int = 0,
         seed: int = 0,
+        clip_norm: float | None = None,
         **options: Any,
     ) -> None:
         _check(model, optimizer)
@@ -59,6 +60,7 @@ class Synchronised:
         training = sync.Training(workers, self.transport, optimizer, total_steps, warmup_steps, seed)
         self.algorithm = sync.build(name, options, training)
         self.synced = False
+        self._clip_norm = clip_norm
         self._lr = 0.0
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step),
@@ -111,6 +113,8 @@ class Synchronised:
             self.workers.pack_gradients()
         self.algorithm.after_backward()
         if self.algorithm.averages_gradients:
+            if self._clip_norm:
+                self.workers.clip_gradients(self._clip_norm)
             self.workers.unpack_gradients()
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -118,9 +122,12 @@ class Synchronised:
         self.algorithm.before_forward()
 
 
-def AllReduce(model: nn.Module, optimizer: Optimizer) -> Synchronised:
-    """Gradients averaged over all workers in every step (see resync.sync.allreduce)."""
-    return Synchronised("allreduce", model, optimizer)
+def AllReduce(model: nn.Module, optimizer: Optimizer, *, clip_norm: float | None = None) -> Synchronised:
+    """Gradients averaged over all workers in every step (see resync.sync.allreduce).
+
+    The average is then clipped to the L2 norm `clip_norm`: clipping before `step()` would clip what one worker has.
+    """
+    return Synchronised("allreduce", model, optimizer, clip_norm=clip_norm)
 
 
 def LocalSGD(

@@ -84,6 +84,33 @@ def cosine(
     return _decay(_half_cosine, max_lr, min_lr, total_steps, warmup_steps, warmup_start)
 
 
+def cosine_step(
+    max_lr: float,
+    min_lr: float,
+    total_steps: int,
+    warmup_steps: int = 0,
+    warmup_start: float | None = None,
+    base: float = 2.0,
+) -> Schedule:
+    """`cosine` rounded to the nearest power of `base` after the warm-up (Gu et al. 2024, `cosine_step`).
+
+    The warm-up ends below `max_lr` and the first step after it jumps to the power next to `max_lr`; arguments as
+    for `cosine`.
+
+    Raises:
+        ValueError: a value is out of range; `min_lr` must be above 0, which has no nearest power.
+    """
+    if not min_lr > 0 or not base > 1:
+        raise ValueError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
+    smooth = cosine(max_lr, min_lr, total_steps, warmup_steps, warmup_start)
+    return partial(_rounded_lr, smooth=smooth, warmup_steps=warmup_steps, base=float(base))
+
+
+def _rounded_lr(step: int, *, smooth: Schedule, warmup_steps: int, base: float) -> float:
+    lr = smooth(step)
+    return lr if step < warmup_steps else float(base ** round(math.log(lr, base)))
+
+
 def _step_lr(
     step: int, *, max_lr: float, decays: tuple[tuple[int, float], ...], warmup_steps: int, warmup_start: float
 ) -> float:

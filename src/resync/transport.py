@@ -85,6 +85,17 @@ class Transport:
                 rows.copy_(total.expand_as(rows))
         self._count(self.num_workers * rows[0].nbytes)
 
+    def average_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        """Start to average a bucket of gradients over the workers, one a process: a hook of torch's DDP.
+
+        Its seconds overlap with the backward pass and are not counted as communication.
+        """
+        buffer = bucket.buffer()
+        self.wire_bytes += buffer.nbytes
+        self._count(self.num_workers * buffer.nbytes)
+        averaging = dist.all_reduce(buffer, async_op=True).get_future()
+        return averaging.then(lambda done: done.value()[0].div_(self.num_workers))
+
     def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
         """Send rows to out-peers and wait for those of the in-peers: see `post`."""
         return self.post(rows, in_peers).wait()
@@ -106,6 +117,11 @@ class Transport:
             requests = dist.batch_isend_irecv(operations) if operations else []
         self._count(sum(map(len, in_peers)) * rows[0].nbytes)
         return Exchange(rows, inbox, requests, self)
+
+    def count_average(self, rows: Tensor) -> None:
+        """Count an average of [k, P] over the workers that an engine has made by itself, one worker a process."""
+        self.wire_bytes += rows.nbytes
+        self._count(self.num_workers * rows[0].nbytes)
 
     def count_message(self, message: Tensor) -> None:
         """Count a vector that this process's worker has sent by itself, outside of the collective operations."""

@@ -6,10 +6,12 @@ over the whole buffer steps every worker.
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
@@ -20,6 +22,9 @@ class Workers:
     `rows` and `grads` are [k, P]: row i holds all trainable parameters of worker i, one after the other, and the
     parameters of `models[i]` and their `.grad` are views into it. `rows` is a leaf that any torch optimizer can
     update as one tensor. Frozen parameters stay outside. Buffers (BatchNorm statistics) belong to each model.
+    `forwards[i]` is what computes the training loss: `models[i]`, or a module that an algorithm wraps around it.
+    `incomplete` is the context of a backward pass that other micro-batches of the step will follow.
+    `attached` says that the training loop is the caller's own (see `attach`).
 
     Raises ValueError for a model without trainable parameters or with more than one dtype.
     """
@@ -33,6 +38,9 @@ class Workers:
         first = trainable[0]
         num_parameters = sum(parameter.numel() for parameter in trainable)
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
+        self.forwards: list[nn.Module] = list(self.models)
+        self.incomplete: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self.attached = False
         self.rows = nn.Parameter(torch.empty(num_local, num_parameters, dtype=first.dtype, device=first.device))
         self.grads = torch.zeros_like(self.rows)
         self.rows.grad = self.grads
@@ -49,6 +57,7 @@ class Workers:
         loops drop them (`zero_grad`) and leave some out.
         """
         workers = cls(model, 1)
+        workers.attached = True
         workers.rows.grad = None
         for parameter in _trainable(model):
             parameter.grad = None
@@ -81,15 +90,48 @@ class Workers:
         """P, the number of trainable parameters of one worker."""
         return self.rows.shape[1]
 
-    def forward_backward(self, inputs: Sequence[Tensor], targets: Sequence[Tensor], loss: Loss) -> Tensor:
+    @property
+    def matrices(self) -> Tensor:
+        """Which of the P parameters are weights of linear or convolutional layers: 1 for these, else 0, [P]."""
+        model = self.models[0]
+        weights = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Linear | _ConvNd)}
+        chosen = torch.zeros_like(self.grads[0])
+        for parameter, place in _places(model, chosen):
+            place.fill_(id(parameter) in weights)
+        return chosen
+
+    def forward_backward(
+        self, inputs: Sequence[Tensor], targets: Sequence[Tensor], loss: Loss, micro_batches: int = 1
+    ) -> Tensor:
         """Fill `grads` with each worker's gradient on its own batch and return the losses [k]."""
         self.grads.zero_()
-        losses = []
-        for model, x, y in zip(self.models, inputs, targets, strict=True):
-            value = loss(model, x, y)
-            value.backward()
-            losses.append(value.detach())
-        return torch.stack(losses)
+        batches = enumerate(zip(inputs, targets, strict=True))
+        return torch.stack([self.backward(index, *batch, loss, micro_batches) for index, batch in batches])
+
+    def backward(
+        self, index: int, inputs: Tensor, targets: Tensor, loss: Loss, micro_batches: int = 1, scale: float = 1.0
+    ) -> Tensor:
+        """Add the gradient of `scale` times local worker `index`'s mean loss on inputs [b, ...] to its row of `grads`.
+
+        The batch goes through the model in `micro_batches` equal parts. Returns the loss, without the scale.
+        """
+        total = inputs.new_zeros((), dtype=self.rows.dtype)
+        parts = zip(inputs.chunk(micro_batches), targets.chunk(micro_batches), strict=True)
+        forward = self.forwards[index]
+        for number, (x, y) in enumerate(parts, start=1):
+            complete = number == micro_batches
+            with nullcontext() if complete else self.incomplete():
+                value = loss(forward, x, y) / micro_batches
+                (value * scale).backward()
+            total += value.detach()
+        return total
+
+    @torch.no_grad()
+    def clip_gradients(self, max_norm: float) -> None:
+        """Scale each worker's gradient down to the L2 norm `max_norm` where it is larger."""
+        norms = torch.linalg.vector_norm(self.grads, dim=1, keepdim=True)
+        # As torch.nn.utils.clip_grad_norm_ guards against a norm of zero.
+        self.grads.mul_((max_norm / (norms + 1e-6)).clamp(max=1))
 
     def state_dict(self) -> dict[str, Any]:
         """Rows [k, P] and the buffers of every worker."""

@@ -14,8 +14,9 @@ SMOKE = "configs/scales/smoke.yaml"
 
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
 SETTINGS = (
-    "data, model, workers, processes, batch_size, sampling, epochs, steps_per_epoch, loss, optimizer, "
-    "schedule, sync, evaluation, checkpoint, log, precision, device, threads, seeds, resources"
+    "data, model, start_from, workers, processes, batch_size, sampling, epochs, steps_per_epoch, micro_batch_size, "
+    "loss, clip_norm, optimizer, schedule, sync, evaluation, checkpoint, log, precision, loss_scale, device, threads, "
+    "seeds, resources"
 )
 
 
@@ -95,7 +96,7 @@ VALUES = [
 
 NAMES = [
     case("schedule", VIT, "name: cosine", "name: cosin",
-         "9: base.schedule.name: found 'cosin', allowed: constant, cosine, linear, step; "
+         "9: base.schedule.name: found 'cosin', allowed: constant, cosine, cosine_step, linear, step; "
          "did you mean 'cosine'?"),
     case("rule", VIT, "rule: constant", "rule: const",
          "16: series.h4.sync.period.rule: found 'const', allowed: constant, phases, power; did you mean 'constant'?"),
@@ -104,7 +105,7 @@ NAMES = [
          "did you mean 'allreduce'?"),
     case("no component", VIT, "name: net, ", "", "4: base.model.name: missing, allowed: net"),
     case("no schedule", VIT, "name: cosine, ", "",
-         "9: base.schedule.name: missing, allowed: constant, cosine, linear, step"),
+         "9: base.schedule.name: missing, allowed: constant, cosine, cosine_step, linear, step"),
     case("number for a component", VIT, "name: toy", "name: 3", "3: base.data.name: found 3, allowed: toy"),
     case("series of an overlay", VIT, "      qsr: {", "      qrs: {",
          "25: scales.smoke.series.qrs: found 'qrs', allowed: parallel, h4, qsr; did you mean 'qsr'?"),
@@ -151,6 +152,10 @@ TOGETHER = [
          "28: scales.paper.resources.nodes: found 2, allowed: a divisor of processes = 3 (at scale paper)"),
     case("batch size and workers", VIT, "batch_size: 8", "batch_size: 10",
          "6: base.batch_size: found 10, allowed: a multiple of workers = 4"),
+    case("micro-batch and batch of a worker", VIT, "batch_size: 8", "batch_size: 8\n  micro_batch_size: 3",
+         "7: base.micro_batch_size: found 3, allowed: a divisor of a worker's batch, batch_size / workers = 2"),
+    case("loss scale without fp16", VIT, "epochs: 5", "epochs: 5\n  loss_scale: {retries: 3}",
+         "8: base.loss_scale: found with precision fp32, allowed: null, or with precision fp16"),
     case("batch size and data", VIT, "batch_size: 8", "batch_size: 128",
          "6: base.batch_size: found 128, allowed: at most 64, the training samples of toy"),
     case("nodes and processes", VIT, "nodes: 2", "nodes: 3",

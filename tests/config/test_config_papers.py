@@ -4,8 +4,9 @@ from math import cos, floor, pi
 from pathlib import Path
 
 import pytest
+import yaml
 
-from resync.config import load_suite
+from resync.config import ConfigError, Run, load_suite
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
 
@@ -131,3 +132,32 @@ def test_computed_and_printed_volume_are_two_values(suite):
         if (value.experiment, value.series, value.metric) == ("vit_b16_b4096", "qsr_h4", "volume_percent")
     }
     assert values == {(10.375, "derived"), (10.4, "unverified")}
+
+
+DEEPSPEED = {"sync": {"name": "allreduce", "engine": "deepspeed"}}
+MATRICES = {"name": "sgd", "decay": "matrices"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"sync": {"name": "allreduce", "zero_stage": 1}},
+         "sync.zero_stage: found 1 with engine torch, allowed: 0, or engine deepspeed"),
+        (DEEPSPEED | {"processes": 1},
+         "sync.engine: found deepspeed with 8 workers on 1 processes, allowed: torch, or one worker a process"),
+        (DEEPSPEED | {"processes": 8, "precision": "bf16"},
+         "precision: found bf16, allowed with sync engine deepspeed: fp32, tf32"),
+        (DEEPSPEED | {"processes": 8, "optimizer": MATRICES | {"weight_decay": 0.1}},
+         "optimizer.decay: found matrices, allowed with sync engine deepspeed: all"),
+        ({"optimizer": MATRICES},
+         "optimizer.decay: found matrices without weight_decay, allowed: with weight_decay > 0"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_one_line(suite, tmp_path, changes, expected):
+    run = run_of(suite, "qsr", "two_processes", "parallel", "smoke")
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(run.to_yaml()) | changes))
+    with pytest.raises(ConfigError) as caught:
+        Run.from_file(file)
+    [line] = caught.value.lines
+    assert line.endswith(expected)

@@ -19,6 +19,24 @@ def test_cosine_follows_the_formula_at_every_step():
     assert lr(100) == lr(150) == 1e-6
 
 
+def test_cosine_step_is_the_cosine_rounded_to_powers_of_two():
+    """Peak 0.8: the warm-up ends below 0.8, the next step jumps to 1, the last ones are at 2^-20 (min_lr 1e-6)."""
+    smooth, lr = (make(0.8, 1e-6, 62_400, 1_560) for make in (schedules.cosine, schedules.cosine_step))
+    assert [lr(t) for t in range(1_560)] == [smooth(t) for t in range(1_560)]
+    assert lr(1_559) == pytest.approx(0.7995, abs=1e-4)
+    assert lr(1_560) == 1.0
+    assert lr(62_399) == 2.0**-20
+    for t in range(1_560, 62_400, 97):
+        assert math.log2(lr(t)) % 1 == 0
+        assert abs(math.log2(lr(t) / smooth(t))) <= 0.5
+
+
+@pytest.mark.parametrize("wrong", [{"min_lr": 0.0}, {"base": 1.0}])
+def test_cosine_step_needs_powers(wrong):
+    with pytest.raises(ValueError, match="expected min_lr > 0 and base > 1"):
+        schedules.cosine_step(**{"max_lr": 1.0, "min_lr": 1e-6, "total_steps": 10} | wrong)
+
+
 def test_linear_falls_by_the_same_amount_every_step():
     lr = schedules.linear(max_lr=1.0, min_lr=0.2, total_steps=12, warmup_steps=4)
     assert [lr(t) for t in range(4)] == pytest.approx([0.2, 0.4, 0.6, 0.8])

@@ -5,6 +5,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ TIMEOUT = 600
 
 def run_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """The results of `function(rank, world_size, *arguments)` of every rank, in order."""
-    # A fork server imports torch once, with what its optimizers import on first use; its children start from there.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch._dynamo", "resync.train"])
+    # Forked, so that no child imports torch again, nor what its optimizers import on first use.
+    import_module("torch._dynamo")
+    context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         pipes = [context.Pipe(duplex=False) for _ in range(world_size)]
         children = [

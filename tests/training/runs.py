@@ -41,6 +41,13 @@ CNN_WITH_BATCH_NORM = {
 STEADY = {"schedule": {"name": "constant", "lr": 0.05}}
 VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce": {},
+    "allreduce_clipped_micro_batches": {"clip_norm": 0.5, "micro_batch_size": 4},
+    "local_label_noise_fp16": {
+        "loss": {"label_noise": 0.1},
+        "precision": "fp16",
+        "sync": {"name": "local", "period": {"rule": "constant", "h": 4}},
+    },
+    "allreduce_fp16": {"precision": "fp16", "loss_scale": {"initial": 1e9, "interval": 3}},
     "allreduce_adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.05}},
     "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}},
     "local_adamw": {

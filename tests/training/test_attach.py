@@ -12,6 +12,7 @@ import torch.distributed as dist
 from processes import run_processes
 from quadratic import Point, Problem
 from torch import nn
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
 
 import resync
@@ -96,6 +97,49 @@ def test_a_plain_loop_ends_like_simulated_workers(attached, name):
 def test_a_state_dict_continues_exactly(attached, name):
     for rank in attached:
         assert np.array_equal(rank[f"{name} resumed"]["end"], rank[name]["end"])
+
+
+def _clipped(rank: int, world_size: int) -> list[list[float]]:
+    found = []
+    for options, before in ({"clip_norm": 0.5}, False), ({}, True):
+        model = Point([0.0, 0.0])
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        resync.AllReduce(model, optimizer, **options)
+        model(torch.tensor([6.0, 8.0]) if rank == 0 else torch.tensor([0.0, 0.0])).backward()
+        if before:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        found.append(model.theta.tolist())
+    return found
+
+
+def test_allreduce_clips_the_average_and_the_loop_what_a_worker_has():
+    """Gradients (-6, -8) and (0, 0): their average (-3, -4) has norm 5; one alone has norm 10."""
+    for inside, before in run_processes(2, _clipped):
+        np.testing.assert_allclose(inside, [0.3, 0.4], atol=1e-5)
+        np.testing.assert_allclose(before, [0.15, 0.2], atol=1e-5)
+
+
+def _scaled(rank: int, world_size: int) -> tuple[int, float, float]:
+    model = Point([0.0, 0.0], torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sync = resync.LocalSGD(model, optimizer, h=2)
+    scaler = ShardedGradScaler("cpu", init_scale=4.0, process_group=dist.group.WORLD)
+    for step in range(6):
+        scaler.scale(model(torch.tensor(CENTRES[rank], dtype=torch.float32))).backward()
+        if rank == 1 and step == 2:
+            model.theta.grad.fill_(torch.inf)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    return sync.steps, scaler.get_scale(), model.theta.sum().item()
+
+
+def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep():
+    one, two = run_processes(2, _scaled)
+    # The fifth step that counts is in the middle of a round: the workers differ, their counts do not.
+    assert one[:2] == two[:2] == (5, 2.0)
+    assert np.isfinite([one[2], two[2]]).all()
 
 
 class Awkward(nn.Module):

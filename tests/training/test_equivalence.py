@@ -13,6 +13,8 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from resync.config.components import names
+from resync.config.settings import PACKAGE
 from resync.train.loop import train_to_end
 
 TOLERANCE = {"rtol": 0, "atol": 1e-6}
@@ -51,6 +53,11 @@ def _without_seconds(log: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
         for name, value in row.items()
         if "seconds" not in name
     }
+
+
+def test_every_algorithm_is_among_the_variants():
+    compared = {changes.get("sync", {"name": "allreduce"})["name"] for changes in VARIANTS.values()}
+    assert compared == set(names("sync", PACKAGE))
 
 
 def test_different_seeds_give_different_weights(tmp_path: Path):

@@ -46,6 +46,12 @@ def run_of(wildcards):
     return runs(wildcards.paper, wildcards.scale)[directory]
 
 
+def start_files(wildcards):
+    """What the run that a job starts from has written, if it starts from one."""
+    directory = run_of(wildcards).start_directory
+    return f"results/{directory}/summary.json" if directory else []
+
+
 def gpus_per_node(wildcards):
     """GPUs as Slurm counts them on every node of a job: a total would be split unevenly."""
     gpus = run_of(wildcards).resources.gpus_per_node

@@ -9,6 +9,7 @@ from resync.config.expand import expand
 from resync.config.paper import Experiment, Paper, PaperFile, PublishedFile, PublishedValue
 from resync.config.run import SCALES, Layer, Run
 from resync.config.settings import is_id
+from resync.config.starts import with_starts
 from resync.config.tree import Node
 
 _Experiments = dict[str, Experiment | None]
@@ -76,6 +77,8 @@ def _read_experiments(
         if node is not None:
             experiments[file.stem], found = expand(folder.name, file.stem, node, scale_layers, collector)
             runs += found
+    runs, problems = with_starts(runs)
+    collector.lines += [f"{folder}: {problem}" for problem in problems]
     return experiments, runs
 
 

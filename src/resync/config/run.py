@@ -42,6 +42,7 @@ class _Names(Settings):
 class Run(RunSettings, _Names):
     """One training job: what `run.yaml` holds, names first."""
 
+    start_hash: str | None = Field(default=None, description="hash of the run that start_from names")
     _label: str = PrivateAttr("")
     _resources: Resources = PrivateAttr(default_factory=Resources)
 
@@ -72,6 +73,17 @@ class Run(RunSettings, _Names):
     def directory(self) -> Path:
         """Where the run's files are, below `results/`."""
         return Path(self.scale) / self.id
+
+    @property
+    def start_directory(self) -> Path | None:
+        """The directory of the run that `start_from` names, below `results/`."""
+        return Path(self.scale, self.paper, self.start_from) if self.start_from else None
+
+    def starting(self, start_hash: str) -> Run:
+        """The same run, which starts from the run with this hash."""
+        run = self.model_copy(update={"start_hash": start_hash})
+        run.__dict__.pop("hash", None)
+        return run
 
     @cached_property
     def hash(self) -> str:

@@ -79,4 +79,15 @@ class CosineSchedule(_FallingSchedule):
     name: Literal["cosine"]
 
 
-Schedule = Annotated[ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule, Field(discriminator="name")]
+class CosineStepSchedule(_FallingSchedule):
+    """The cosine rounded to the nearest power of `base` after the warm-up (Gu et al. 2024)."""
+
+    name: Literal["cosine_step"]
+    min_lr: PositiveNumber = Field(description="learning rate of the cosine at the end of training")
+    base: float = Field(default=2.0, gt=1, description="the lr is a power of this number")
+
+
+Schedule = Annotated[
+    ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule | CosineStepSchedule,
+    Field(discriminator="name"),
+]

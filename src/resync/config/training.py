@@ -9,13 +9,26 @@ from resync.config.components import ComponentConfig, FromRoom
 from resync.config.errors import KeyPath
 from resync.config.period import phase_checks
 from resync.config.schedule import ConstantSchedule, Schedule, StepSchedule
-from resync.config.settings import Check, Count, PositiveInt, Settings, checks_failed, reading_of
+from resync.config.settings import Check, Count, PositiveInt, PositiveNumber, Settings, checks_failed, reading_of
 
 
 class Loss(Settings):
     """The training loss: cross entropy."""
 
     label_smoothing: float = Field(default=0.0, ge=0, lt=1, description="mass moved from the label to all classes")
+    label_noise: float | None = Field(
+        default=None, gt=0, lt=1, description="probability that a training label is drawn anew among the other classes"
+    )
+
+
+class LossScale(Settings):
+    """The factor of the loss in fp16, one for each worker: it keeps small gradients from becoming zero."""
+
+    initial: PositiveNumber = Field(default=65536.0, description="the first scale")
+    growth: float = Field(default=2.0, gt=1, description="factor after `interval` steps without overflow")
+    backoff: float = Field(default=0.5, gt=0, lt=1, description="factor at an overflow; the gradient is taken again")
+    interval: PositiveInt = Field(default=100, description="steps without overflow after which the scale grows")
+    retries: PositiveInt = Field(default=50, description="repeated gradients after which the run counts as diverged")
 
 
 class Evaluation(Settings):
@@ -47,6 +60,12 @@ class RunSettings(Settings):
 
     data: Annotated[ComponentConfig, FromRoom("data")] = Field(description="data set")
     model: Annotated[ComponentConfig, FromRoom("models")] = Field(description="model")
+    start_from: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9][a-z0-9_]*/[a-z0-9][a-z0-9_]*/seed[0-9]+$",
+        description="run of the same paper and scale whose averaged model is the start, experiment/series/seed<k>; "
+        "null: initial weights of the seed",
+    )
     workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
     processes: PositiveInt = Field(default=1, description="number of processes W that host workers; divides workers")
     batch_size: PositiveInt = Field(description="samples in a step over all workers; a multiple of workers")
@@ -59,7 +78,14 @@ class RunSettings(Settings):
         description="steps in an epoch; null: floor(training samples / batch_size)",
         json_schema_extra={"type": ["integer", "null"], "default": None},
     )
+    micro_batch_size: PositiveInt | None = Field(
+        default=None,
+        description="samples of a worker in one forward pass, gradients are accumulated; null: all of a step's",
+    )
     loss: Loss = Field(default=Loss(), description="training loss")
+    clip_norm: PositiveNumber | None = Field(
+        default=None, description="largest L2 norm of the gradient that a worker's optimizer gets; null: no limit"
+    )
     optimizer: Annotated[ComponentConfig, FromRoom("optim")] = Field(
         description="inner optimizer; its lr is in schedule"
     )
@@ -68,7 +94,11 @@ class RunSettings(Settings):
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
     checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
     log: Log = Field(default=Log(), description="logging")
-    precision: Literal["fp32"] = Field(default="fp32", description="number format of parameters and activations")
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
+        default="fp32",
+        description="number format of matrix products: tf32 on GPUs, bf16 and fp16 by autocast; parameters stay fp32",
+    )
+    loss_scale: LossScale | None = Field(default=None, description="scale of the loss in fp16; null: the defaults")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda where there is one")
     threads: PositiveInt = Field(default=1, description="CPU threads of a process")
 
@@ -105,6 +135,11 @@ class RunSettings(Settings):
         return self.batch_size // self.workers
 
     @property
+    def micro_batches(self) -> int:
+        """Forward passes of one worker in a step."""
+        return self.local_batch_size // (self.micro_batch_size or self.local_batch_size)
+
+    @property
     def total_steps(self) -> int:
         """Steps of the whole training."""
         return self.epochs * self.steps_per_epoch
@@ -122,6 +157,11 @@ class RunSettings(Settings):
             yield ("processes",), f"found {self.processes}, allowed: a divisor of workers = {self.workers}"
         if self.batch_size % self.workers:
             yield ("batch_size",), f"found {self.batch_size}, allowed: a multiple of workers = {self.workers}"
+        elif self.micro_batch_size and self.local_batch_size % self.micro_batch_size:
+            allowed = f"a divisor of a worker's batch, batch_size / workers = {self.local_batch_size}"
+            yield ("micro_batch_size",), f"found {self.micro_batch_size}, allowed: {allowed}"
+        if self.loss_scale and self.precision != "fp16":
+            yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
         yield from self._schedule_checks()
         yield from self._component_checks()
 
@@ -136,6 +176,8 @@ class RunSettings(Settings):
 
     def _component_checks(self) -> Iterator[Check]:
         optimizer, period = self.optimizer.options, self.sync.options.get("period")
+        if optimizer.get("decay") == "matrices" and not optimizer.get("weight_decay"):
+            yield ("optimizer", "decay"), "found matrices without weight_decay, allowed: with weight_decay > 0"
         if optimizer.get("nesterov") and not optimizer.get("momentum"):
             yield ("optimizer", "nesterov"), "found true without momentum, allowed: with momentum > 0"
         if getattr(period, "h_warmup", None) is not None and not self.warmup_steps:
@@ -143,6 +185,7 @@ class RunSettings(Settings):
                 ("sync", "period", "h_warmup"),
                 f"found {period.h_warmup} without a warm-up in schedule, allowed: null",  # type: ignore[union-attr]
             )
+        yield from self._engine_checks()
         yield from self._phase_checks()
         if _has_batch_norm(self.model) and not self.evaluation.bn_batches:
             yield (
@@ -154,6 +197,19 @@ class RunSettings(Settings):
                 ("evaluation", "bn_batches"),
                 f"found {self.evaluation.bn_batches}, allowed: 0, because {self.model.name} has no BatchNorm",
             )
+
+    def _engine_checks(self) -> Iterator[Check]:
+        """What the engine of data-parallel training can do."""
+        engine, zero_stage = self.sync.options.get("engine"), self.sync.options.get("zero_stage")
+        if zero_stage and engine != "deepspeed":
+            yield ("sync", "zero_stage"), f"found {zero_stage} with engine {engine}, allowed: 0, or engine deepspeed"
+        if engine == "deepspeed" and self.processes != self.workers:
+            found = f"{self.workers} workers on {self.processes} processes"
+            yield ("sync", "engine"), f"found deepspeed with {found}, allowed: torch, or one worker a process"
+        if engine == "deepspeed" and self.optimizer.options.get("decay") == "matrices":
+            yield ("optimizer", "decay"), "found matrices, allowed with sync engine deepspeed: all"
+        if engine == "deepspeed" and self.precision not in ("fp32", "tf32"):
+            yield ("precision",), f"found {self.precision}, allowed with sync engine deepspeed: fp32, tf32"
 
     def _phase_checks(self) -> Iterator[Check]:
         """What changes at an epoch of the algorithm changes in the course of this training."""

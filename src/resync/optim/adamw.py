@@ -1,7 +1,10 @@
 """torch.optim.AdamW."""
 
-from torch import nn
-from torch.optim import AdamW
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 
 
 def build(
@@ -13,3 +16,9 @@ def build(
 ) -> AdamW:
     """AdamW in one fused pass over the parameters."""
     return AdamW(parameters, lr=0.0, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, fused=True)
+
+
+@torch.no_grad()
+def decay(rows: nn.Parameter, rate: Tensor, optimizer: Optimizer, *arguments: Any) -> None:
+    """Decay the parameters with a rate of its own for every one, [P], times the learning rate."""
+    rows.mul_(1 - optimizer.param_groups[0]["lr"] * rate)

@@ -1,7 +1,10 @@
 """torch.optim.SGD."""
 
-from torch import nn
-from torch.optim import SGD
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
 
 
 def build(
@@ -9,3 +12,10 @@ def build(
 ) -> SGD:
     """SGD in one fused pass over the parameters."""
     return SGD(parameters, lr=0.0, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, fused=True)
+
+
+@torch.no_grad()
+def decay(rows: nn.Parameter, rate: Tensor, optimizer: Optimizer, *arguments: Any) -> None:
+    """Add the gradient of an L2 penalty with a rate of its own for every parameter, [P]."""
+    assert rows.grad is not None
+    rows.grad.addcmul_(rows, rate)

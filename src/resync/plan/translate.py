@@ -6,7 +6,13 @@ from typing import TypeVar, assert_never
 from resync import schedules
 from resync.config import Run
 from resync.config.period import ConstantPeriod, PhasesPeriod
-from resync.config.schedule import ConstantSchedule, CosineSchedule, LinearSchedule, StepSchedule
+from resync.config.schedule import (
+    ConstantSchedule,
+    CosineSchedule,
+    CosineStepSchedule,
+    LinearSchedule,
+    StepSchedule,
+)
 from resync.periods import Constant, Period, Phases, PowerRule
 from resync.schedules import Schedule
 
@@ -27,6 +33,9 @@ def lr_of(run: Run) -> Schedule:
             return schedules.linear(chosen.max_lr, chosen.min_lr, *span, warmup_start=chosen.warmup_start)
         case CosineSchedule():
             return schedules.cosine(chosen.max_lr, chosen.min_lr, *span, warmup_start=chosen.warmup_start)
+        case CosineStepSchedule():
+            falling = (chosen.max_lr, chosen.min_lr, *span)
+            return schedules.cosine_step(*falling, warmup_start=chosen.warmup_start, base=chosen.base)
         case _:
             assert_never(chosen)
 

@@ -25,6 +25,7 @@ class Training:
         total_steps: steps of the whole training, where it is known.
         warmup_steps: steps of the learning rate's warm-up.
         seed: of everything that an algorithm draws.
+        clip_norm: largest L2 norm of the gradient that the optimizer gets; None: no limit.
     """
 
     workers: Workers
@@ -33,6 +34,7 @@ class Training:
     total_steps: float = inf
     warmup_steps: int = 0
     seed: int = 0
+    clip_norm: float | None = None
 
 
 class Algorithm:
@@ -51,6 +53,7 @@ class Algorithm:
         self.total_steps = training.total_steps
         self.warmup_steps = training.warmup_steps
         self.seed = training.seed
+        self.clip_norm = training.clip_norm
         self.steps = 0
         self.rounds = 0
         self.h = 1
@@ -65,6 +68,14 @@ class Algorithm:
 
     def after_backward(self) -> None:
         """Between the gradient and the optimizer step."""
+
+    def step(self, lr: float) -> None:
+        """The optimizer step itself."""
+        if self.clip_norm:
+            self.workers.clip_gradients(self.clip_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
 
     def after_step(self, lr: float) -> bool:
         """After the optimizer step that used `lr`; True when this step ended a round."""

@@ -1,6 +1,8 @@
 """Synchronous data-parallel training."""
 
-from resync.sync.algorithm import Algorithm
+from torch.nn.parallel import DistributedDataParallel
+
+from resync.sync.algorithm import Algorithm, Training
 
 
 class AllReduce(Algorithm):
@@ -18,4 +20,32 @@ class AllReduce(Algorithm):
         self.transport.mean_(self.workers.grads)
 
 
-build = AllReduce
+class Overlapped(AllReduce):
+    """The same by torch's DistributedDataParallel, which averages while the backward pass still runs.
+
+    It needs one worker a process, and a backward pass that it can see: the one of resync's own training loop.
+    """
+
+    def __init__(self, training: Training) -> None:
+        super().__init__(training)
+        module = DistributedDataParallel(self.workers.models[0], broadcast_buffers=False)
+        module.register_comm_hook(self.transport, type(self.transport).average_bucket)
+        self.workers.forwards[0] = module
+        self.workers.incomplete = module.no_sync
+
+    def after_backward(self) -> None:
+        """The gradients are averaged already."""
+
+
+def build(training: Training, *, engine: str = "torch", zero_stage: int = 0) -> Algorithm:
+    """AllReduce by the chosen engine: `torch`, overlapped where every process hosts one worker, or `deepspeed`.
+
+    In a loop of the caller's own (`workers.attached`), whose backward pass nothing here sees, without overlap.
+    """
+    if engine == "deepspeed":
+        from resync.sync.deepspeed_engine import DeepSpeed
+
+        return DeepSpeed(training, zero_stage)
+    transport = training.transport
+    overlapped = 1 < transport.world_size == transport.num_workers and not training.workers.attached
+    return Overlapped(training) if overlapped else AllReduce(training)

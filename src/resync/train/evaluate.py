@@ -15,7 +15,13 @@ from resync.transport import Transport
 
 @contextmanager
 def consensus_model(
-    sync: Algorithm, data: InMemory, transport: Transport, seed: int, bn_batches: int, local_batch: int
+    sync: Algorithm,
+    objective: Classification,
+    data: InMemory,
+    transport: Transport,
+    seed: int,
+    bn_batches: int,
+    local_batch: int,
 ) -> Iterator[nn.Module]:
     """The averaged model in evaluation mode, its BatchNorm statistics estimated for it; undone afterwards.
 
@@ -28,7 +34,7 @@ def consensus_model(
         saved = [(layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()}) for layer in layers]
         try:
             if layers:
-                _estimate(model, layers, data, transport, seed, sync.steps, bn_batches, local_batch)
+                _estimate(model, layers, objective, data, transport, seed, sync.steps, bn_batches, local_batch)
             model.eval()
             yield model
         finally:
@@ -43,6 +49,7 @@ def consensus_model(
 def _estimate(
     model: nn.Module,
     layers: list[_BatchNorm],
+    objective: Classification,
     data: InMemory,
     transport: Transport,
     seed: int,
@@ -56,7 +63,7 @@ def _estimate(
     mine = range(transport.rank, bn_batches, transport.world_size)
     model.train()
     for index in mine:
-        model(data.statistics_batch(seed, step, index, local_batch))
+        objective.logits(model, data.statistics_batch(seed, step, index, local_batch))
     for layer in layers:
         for buffer in (layer.running_mean, layer.running_var):
             assert buffer is not None

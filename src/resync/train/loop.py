@@ -40,11 +40,9 @@ def train_step(session: Session, inputs: Tensor, targets: Tensor) -> bool:
     lr = session.lr(sync.steps)
     with clocks.measure("step"):
         sync.before_forward()
-        losses = session.workers.forward_backward(inputs, targets, session.objective.loss)
+        losses = session.forward_backward(inputs, targets)
         sync.after_backward()
-        for group in session.optimizer.param_groups:
-            group["lr"] = lr
-        session.optimizer.step()
+        sync.step(lr)
         round_ended = sync.after_step(lr)
     session.losses.add(losses, step)
     if sampled:
@@ -87,6 +85,7 @@ def consensus(session: Session) -> AbstractContextManager[nn.Module]:
     run = session.run
     return consensus_model(
         session.sync,
+        session.objective,
         session.data,
         session.transport,
         run.seed,
@@ -102,9 +101,12 @@ def _batches(session: Session) -> Iterator[tuple[Tensor, Tensor]]:
     while True:
         with session.clocks.measure("data"):
             batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
+            if batch is None:
+                return
+            inputs, targets = batch
+            if session.label_noise:
+                targets = session.label_noise(targets, session.sync.steps, session.transport.local.start)
+        yield inputs, targets
 
 
 def _evaluation_is_due(session: Session) -> bool:

@@ -33,6 +33,8 @@ def train(run: Run, out: Path) -> None:
     Raises ValueError when the model, the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
+    for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        products.allow_tf32 = run.precision == "tf32"
     with _process_group(run) as (rank, world_size, device):
         started = provenance.now()
         if rank == 0:

@@ -5,22 +5,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from resync import data, models, optim, sync
 from resync.clocks import Clocks
 from resync.config import Run
+from resync.config.training import LossScale
 from resync.data import InMemory
 from resync.data.sampling import Sampler
 from resync.plan import lr_of, period_of, phases_of
 from resync.schedules import Schedule
 from resync.sync import Algorithm, Training
 from resync.train.checkpoint import Checkpoints, State, owned
+from resync.train.label_noise import LabelNoise
 from resync.train.log import RunLog
+from resync.train.loss_scale import LossScales
 from resync.train.losses import Losses
 from resync.train.objective import Classification
+from resync.train.start import load_start
 from resync.transport import Transport
 from resync.workers import Workers
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""The precisions that are reached by autocast."""
 
 
 @dataclass
@@ -37,6 +45,8 @@ class Session:
     sync: Algorithm
     lr: Schedule
     objective: Classification
+    label_noise: LabelNoise | None
+    loss_scales: LossScales | None
     losses: Losses
     checkpoints: Checkpoints
     log: RunLog | None
@@ -50,9 +60,11 @@ class Session:
         dataset = data.build(run.data.name, run.data.options).to(device)
         shape, classes = run.facts["input_shape"], run.facts["num_classes"]
         model = models.build(run.model.name, run.model.options, shape, classes, run.seed).to(device)
+        if run.start_from:
+            load_start(model, run, out)
         workers = Workers(model, transport.num_local)
-        optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers.rows)
-        training = Training(workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed)
+        optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers)
+        training = Training(workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, run.clip_norm)
         return cls(
             run=run,
             clocks=clocks,
@@ -70,11 +82,20 @@ class Session:
             optimizer=optimizer,
             sync=sync.build(run.sync.name, _sync_options(run), training),
             lr=lr_of(run),
-            objective=Classification(run.loss.label_smoothing),
+            objective=Classification(run.loss.label_smoothing, HALF.get(run.precision)),
+            label_noise=LabelNoise(run.loss.label_noise, classes, run.seed) if run.loss.label_noise else None,
+            loss_scales=_loss_scales(run, transport.num_local),
             losses=Losses(transport.num_local, device),
             checkpoints=Checkpoints(out / "checkpoint", run.hash, run.checkpoint.keep, transport),
             log=RunLog(out, run) if rank == 0 else None,
         )
+
+    def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Fill the local workers' gradients on inputs [k, b, ...] and targets [k, b]; their losses [k]."""
+        loss, micro_batches = self.objective.loss, self.run.micro_batches
+        if self.loss_scales:
+            return self.loss_scales.forward_backward(self.workers, inputs, targets, loss, micro_batches)
+        return self.workers.forward_backward(inputs, targets, loss, micro_batches)
 
     @property
     def volume_percent(self) -> float:
@@ -120,7 +141,7 @@ class Session:
         """What one worker owns: its row, its buffers, its part of the optimizer state and its losses."""
         optimizer_state = {
             name: owned(value[index] if value.shape == self.workers.rows.shape else value)
-            for name, value in self.optimizer.state[self.workers.rows].items()
+            for name, value in self.optimizer.state.get(self.workers.rows, {}).items()
             if value is not None
         }
         return {
@@ -128,21 +149,27 @@ class Session:
             "buffers": {name: owned(value) for name, value in self.workers.models[index].named_buffers()},
             "optimizer": optimizer_state,
             "loss_sum": self.losses.sums[index].item(),
+            "loss_scale": self.loss_scales.worker_state(index) if self.loss_scales else None,
         }
 
     @torch.no_grad()
     def _load_workers(self, states: list[State]) -> None:
         rows = self.workers.rows
-        optimizer_state: dict[str, Any] = self.optimizer.state[rows]
         for name, value in states[0]["optimizer"].items():
             per_worker = value.shape == rows[0].shape
             merged = torch.stack([state["optimizer"][name] for state in states]) if per_worker else value
-            optimizer_state[name] = merged.to(rows.device)
+            self.optimizer.state[rows][name] = merged.to(rows.device)
         for index, state in enumerate(states):
             rows[index].copy_(state["row"])
             self.losses.sums[index] = state["loss_sum"]
+            if self.loss_scales:
+                self.loss_scales.load_worker_state(index, state["loss_scale"])
             for name, buffer in self.workers.models[index].named_buffers():
                 buffer.copy_(state["buffers"][name])
+
+
+def _loss_scales(run: Run, num_local: int) -> LossScales | None:
+    return LossScales(run.loss_scale or LossScale(), num_local) if run.precision == "fp16" else None
 
 
 def _sync_options(run: Run) -> dict[str, Any]:

@@ -1,0 +1,34 @@
+"""Label noise: training labels that are drawn anew at every step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from resync.streams import stream
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """Keeps a label with probability 1 - p, else draws one of the other classes uniformly.
+
+    The noise is fresh for every sample of every step (Gu et al. 2023, section on label noise), and a function of the
+    seed, the worker and the step.
+    """
+
+    probability: float
+    num_classes: int
+    seed: int
+
+    def __call__(self, targets: Tensor, step: int, first_worker: int) -> Tensor:
+        """Noisy labels [k, b] for the labels of the workers from `first_worker` on."""
+        noisy = [self._of(row, step, first_worker + index) for index, row in enumerate(targets)]
+        return torch.stack(noisy)
+
+    def _of(self, targets: Tensor, step: int, worker: int) -> Tensor:
+        generator = stream(self.seed, "label-noise", worker=worker, epoch=step)
+        flipped = generator.random(len(targets)) < self.probability
+        # An offset of 1 to C - 1 reaches every other class once.
+        offsets = np.where(flipped, generator.integers(1, self.num_classes, size=len(targets)), 0)
+        return (targets + torch.from_numpy(offsets).to(targets.device)) % self.num_classes

@@ -1,0 +1,60 @@
+"""Data-parallel training by the DeepSpeed engine equals ours, for every ZeRO stage."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from processes import run_processes
+from runs import trained, trained_until
+
+pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install 'resync[cluster]'")
+
+TWO = {"workers": 2, "processes": 2}
+CASES = {
+    "stage0": (0, {}),
+    "stage1_adamw": (1, {"optimizer": {"name": "adamw", "weight_decay": 0.05}}),
+    "stage1_clipped": (1, {"clip_norm": 0.5}),
+    "stage2_adamw": (2, {"optimizer": {"name": "adamw", "weight_decay": 0.05}}),
+    "stage2_micro_batches": (2, {"micro_batch_size": 8}),
+}
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What both ranks ended with, by case: with torch, with DeepSpeed, and with DeepSpeed continued."""
+    import_module("deepspeed")  # once for all ranks
+    return run_processes(2, _all_cases, tmp_path_factory.mktemp("engines"))
+
+
+def _all_cases(rank: int, world_size: int, folder: Path) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name, (stage, changes) in CASES.items():
+        ours = TWO | changes
+        theirs = ours | {"sync": {"name": "allreduce", "engine": "deepspeed", "zero_stage": stage}}
+        trained_until(rank, world_size, folder / name / "parts", theirs, 5)
+        found[name] = {
+            "torch": trained(rank, world_size, folder / name / "torch", ours),
+            "deepspeed": trained(rank, world_size, folder / name / "deepspeed", theirs),
+            "continued": trained(rank, world_size, folder / name / "parts", theirs),
+        }
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_engine_ends_with_our_weights_and_our_bytes(engines, name: str):
+    for rank in engines:
+        ours, theirs = rank[name]["torch"], rank[name]["deepspeed"]
+        np.testing.assert_allclose(theirs["rows"], ours["rows"], rtol=0, atol=1e-6)
+        assert theirs["bytes_sent"] == ours["bytes_sent"]
+    logged = [rank["log"]["metrics.csv"][-1] for rank in (engines[0][name]["torch"], engines[0][name]["deepspeed"])]
+    for metric in ("train_loss", "val_loss", "val_top1"):
+        assert logged[1][metric] == pytest.approx(logged[0][metric], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_continued_run_has_the_same_bits(engines, name: str):
+    for rank in engines:
+        assert rank[name]["continued"]["resumed_from"] == [5]
+        assert np.array_equal(rank[name]["continued"]["rows"], rank[name]["deepspeed"]["rows"])

@@ -1,0 +1,138 @@
+"""How a gradient is taken: label noise, micro-batches, clipping, number formats and the scale of the loss."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import make_session, trained
+from torch import nn
+
+from resync.config.training import LossScale
+from resync.train.label_noise import LabelNoise
+from resync.train.loop import train_step
+from resync.train.loss_scale import LossScales
+from resync.train.losses import Diverged
+from resync.workers import Workers
+
+ONE_STEP = {"epochs": 1, "steps_per_epoch": 1, "schedule": {"name": "constant", "lr": 0.1}}
+LOCAL = {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}}
+
+
+def test_label_noise_keeps_a_share_and_draws_the_rest_from_the_other_classes():
+    targets = torch.arange(10).repeat(2, 5_000)
+    noisy = LabelNoise(0.3, 10, seed=1)(targets, step=7, first_worker=0)
+    kept = (noisy == targets).double().mean().item()
+    assert kept == pytest.approx(0.7, abs=0.01)
+    offsets = torch.bincount(((noisy - targets) % 10)[noisy != targets], minlength=10)
+    assert offsets[0] == 0
+    assert offsets[1:].max() < 1.1 * offsets[1:].min()
+
+
+def test_label_noise_is_a_function_of_seed_worker_and_step():
+    targets = torch.zeros(4, 1_000, dtype=torch.int64)
+    noise = LabelNoise(0.5, 10, seed=1)
+    all_workers = noise(targets, 3, 0)
+    assert torch.equal(noise(targets[2:], 3, 2), all_workers[2:])
+    for other in (noise(targets, 4, 0), LabelNoise(0.5, 10, seed=2)(targets, 3, 0), all_workers.roll(1, 0)):
+        assert not torch.equal(other, all_workers)
+
+
+def test_label_noise_reaches_the_training_loss_and_not_the_evaluation(tmp_path: Path):
+    clean = trained(0, 1, tmp_path / "clean", {})["log"]["metrics.csv"]
+    noisy = trained(0, 1, tmp_path / "noisy", {"loss": {"label_noise": 0.5}})["log"]["metrics.csv"]
+    assert noisy[0]["val_loss"] == clean[0]["val_loss"]
+    assert noisy[-1]["train_loss"] > clean[-1]["train_loss"]
+
+
+def test_micro_batches_add_up_to_the_gradient_of_the_batch(tmp_path: Path):
+    whole = trained(0, 1, tmp_path / "whole", LOCAL)["rows"]
+    parts = trained(0, 1, tmp_path / "parts", LOCAL | {"micro_batch_size": 4})["rows"]
+    np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("averaged", [True, False])
+def test_the_gradient_that_the_optimizer_gets_is_clipped(tmp_path: Path, averaged: bool):
+    """AllReduce clips the average of the workers' gradients, a local method each worker's own."""
+    changes = ONE_STEP | ({} if averaged else LOCAL)
+    free, clipped = (
+        make_session(tmp_path / str(limit), clip_norm=limit, **changes, optimizer={"name": "sgd"})
+        for limit in (1e6, 0.05)
+    )
+    for session in (free, clipped):
+        inputs, targets = next(session.data.batches(session.sampler, 0, 0, session.transport.local))
+        train_step(session, inputs, targets)
+    norms = free.workers.grads.norm(dim=1, keepdim=True)
+    assert norms.min() > 0.05
+    torch.testing.assert_close(clipped.workers.grads, free.workers.grads * 0.05 / norms)
+    assert len(norms.unique()) == (1 if averaged else 4)
+
+
+def test_a_gradient_below_the_limit_is_left_alone():
+    workers = Workers(nn.Linear(2, 1, bias=False), 2)
+    workers.grads.copy_(torch.tensor([[0.3, 0.4], [3.0, 4.0]]))
+    workers.clip_gradients(1.0)
+    torch.testing.assert_close(workers.grads, torch.tensor([[0.3, 0.4], [0.6, 0.8]]))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_trains_like_float32(tmp_path: Path, precision: str):
+    long = {"epochs": 6, "steps_per_epoch": 20}
+    full, half = (trained(0, 1, tmp_path / name, long | {"precision": name}) for name in ("fp32", precision))
+    accuracies = [run["log"]["metrics.csv"][-1]["val_top1"] for run in (full, half)]
+    assert accuracies[0] > 85
+    assert accuracies[1] == pytest.approx(accuracies[0], abs=3)
+    assert half["rows"].dtype == np.float32
+    assert np.abs(half["rows"] - full["rows"]).max() > 1e-5
+
+
+class Overflowing(nn.Module):
+    """A model whose gradient is infinite where the scale of the loss exceeds a limit."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.weight.register_hook(lambda gradient: torch.where(gradient.abs() > limit, torch.inf, gradient))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs @ self.weight
+
+
+def forward(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return model(inputs).mean()
+
+
+def take(scales: LossScales, limit: float, steps: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    """Losses [1] and gradient [1, 3] after some steps on ones, whose gradient without scale is one."""
+    workers = Workers(Overflowing(limit), 1)
+    for _ in range(steps):
+        losses = scales.forward_backward(workers, torch.ones(1, 4, 3), torch.ones(1, 4), forward, 2)
+    return losses, workers.grads
+
+
+def test_an_overflowing_gradient_is_taken_again_with_a_smaller_scale():
+    scales = LossScales(LossScale(initial=1024.0), 1)
+    losses, gradient = take(scales, limit=100.0)
+    assert scales.scales.tolist() == [128.0]  # each of two micro-batches adds half of the scale
+    assert losses.tolist() == [3.0]
+    assert torch.equal(gradient, torch.ones(1, 3))
+
+
+def test_the_scale_grows_after_an_interval_without_overflow():
+    scales = LossScales(LossScale(initial=4.0, interval=3), 1)
+    take(scales, limit=1e9, steps=7)
+    assert scales.scales.tolist() == [16.0]
+    assert scales.good_steps.tolist() == [1]
+
+
+def test_a_gradient_that_no_scale_saves_is_a_diverged_run():
+    losses, _ = take(LossScales(LossScale(retries=3), 1), limit=0.0)
+    assert losses.isnan().all()
+
+
+def test_a_worker_whose_loss_is_nan_stops_an_fp16_run_of_all(tmp_path: Path):
+    session = make_session(tmp_path, precision="fp16", loss_scale={"retries": 2})
+    session.workers.models[1].get_parameter("1.weight").data.fill_(torch.nan)
+    train_step(session, *next(session.data.batches(session.sampler, 0, 0, session.transport.local)))
+    with pytest.raises(Diverged, match="not finite at step 1 on worker 1"):
+        session.losses.check(session.transport)

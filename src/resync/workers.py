@@ -22,8 +22,8 @@ class Workers:
     `rows` and `grads` are [k, P]: row i holds all trainable parameters of worker i, one after the other, and the
     parameters of `models[i]` and their `.grad` are views into it. `rows` is a leaf that any torch optimizer can
     update as one tensor. Frozen parameters stay outside. Buffers (BatchNorm statistics) belong to each model.
-    `forwards[i]` is what computes the training loss: `models[i]`, or a module that an algorithm wraps around it.
-    `incomplete` is the context of a backward pass that other micro-batches of the step will follow.
+    An algorithm may put an engine's own in the place of `forwards` (`forwards[i]` computes the loss: `models[i]`, or a
+    module around it), `backpropagate` (the backward pass) and `incomplete` (its context where micro-batches follow).
     `attached` says that the training loop is the caller's own (see `attach`).
 
     Raises ValueError for a model without trainable parameters or with more than one dtype.
@@ -40,6 +40,7 @@ class Workers:
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
         self.forwards: list[nn.Module] = list(self.models)
         self.incomplete: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self.backpropagate: Callable[[Tensor], object] = Tensor.backward
         self.attached = False
         self.rows = nn.Parameter(torch.empty(num_local, num_parameters, dtype=first.dtype, device=first.device))
         self.grads = torch.zeros_like(self.rows)
@@ -122,7 +123,7 @@ class Workers:
             complete = number == micro_batches
             with nullcontext() if complete else self.incomplete():
                 value = loss(forward, x, y) / micro_batches
-                (value * scale).backward()
+                self.backpropagate(value * scale)
             total += value.detach()
         return total
 

@@ -1,5 +1,6 @@
 """Data-parallel training by the DeepSpeed engine equals ours, for every ZeRO stage."""
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from processes import run_processes
 from runs import trained, trained_until
 
-pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install 'resync[cluster]'")
+pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install deepspeed")
 
 TWO = {"workers": 2, "processes": 2}
 CASES = {
@@ -30,6 +31,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def _all_cases(rank: int, world_size: int, folder: Path) -> dict[str, dict[str, Any]]:
     found = {}
+    os.environ["LOCAL_RANK"] = str(rank)  # torchrun sets it, and DeepSpeed insists
     for name, (stage, changes) in CASES.items():
         ours = TWO | changes
         theirs = ours | {"sync": {"name": "allreduce", "engine": "deepspeed", "zero_stage": stage}}

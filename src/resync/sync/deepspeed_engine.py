@@ -31,6 +31,7 @@ class DeepSpeed(Algorithm):
         group["params"] = self.parameters
         self.engine = _initialize(model, self.optimizer, zero_stage, self.clip_norm)
         self.workers.forwards[0] = self.engine
+        self.workers.backpropagate = self.engine.backward
         self.workers.incomplete = self._incomplete
 
     def step(self, lr: float) -> None:
@@ -101,17 +102,19 @@ def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer, zero_stage: 
         import deepspeed
     except ImportError as error:
         raise ValueError(
-            "sync allreduce: engine deepspeed needs DeepSpeed, which is not installed: pip install 'resync[cluster]'"
+            "sync allreduce: engine deepspeed needs DeepSpeed, which is not installed: pip install deepspeed"
         ) from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     # On CPUs DeepSpeed would compile collectives of its own, for minutes; gloo has them.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # Its buckets are allocated whole, and the default is 2 GB each.
+    bucket = min(sum(parameter.numel() for parameter in model.parameters()), 500_000_000)
     settings = {
         "train_micro_batch_size_per_gpu": 1,  # DeepSpeed wants a number; the batches come from resync's loader
         "gradient_clipping": clip_norm or 0.0,
-        "zero_optimization": {"stage": zero_stage},
+        "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": bucket, "allgather_bucket_size": bucket},
         "zero_allow_untested_optimizer": True,
-        "steps_per_print": 0,
+        "steps_per_print": None,
     }
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings, dist_init_required=False)
     return engine

@@ -1,5 +1,6 @@
 """How a gradient is taken: label noise, micro-batches, clipping, number formats and the scale of the loss."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,13 @@ import torch
 from runs import make_session, trained
 from torch import nn
 
+from resync import optim
 from resync.config.training import LossScale
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import train_step
 from resync.train.loss_scale import LossScales
 from resync.train.losses import Diverged
+from resync.train.objective import Classification
 from resync.workers import Workers
 
 ONE_STEP = {"epochs": 1, "steps_per_epoch": 1, "schedule": {"name": "constant", "lr": 0.1}}
@@ -66,6 +69,33 @@ def test_the_gradient_that_the_optimizer_gets_is_clipped(tmp_path: Path, average
     assert norms.min() > 0.05
     torch.testing.assert_close(clipped.workers.grads, free.workers.grads * 0.05 / norms)
     assert len(norms.unique()) == (1 if averaged else 4)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_only_matrices_decay_as_with_two_parameter_groups_of_torch(name: str):
+    """Three steps against torch's own optimizer with a group without decay."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
+    reference = copy.deepcopy(model)
+    options = {"weight_decay": 0.1, "decay": "matrices"} | ({"momentum": 0.9} if name == "sgd" else {})
+    workers = Workers(model, 2)
+    ours = optim.build(name, options, workers)
+    layers = reference[0], reference[3]
+    matrices = [layer.weight for layer in layers]
+    others = [*(layer.bias for layer in layers), *reference[1].parameters()]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    theirs = torch.optim.SGD(groups, momentum=0.9) if name == "sgd" else torch.optim.AdamW(groups)
+    for _ in range(3):
+        images, labels = torch.randn(5, 1, 4, 4), torch.randint(3, (5,))
+        workers.forward_backward([images] * 2, [labels] * 2, Classification().loss)
+        theirs.zero_grad()
+        nn.functional.cross_entropy(reference(images), labels).backward()
+        for optimizer in (ours, theirs):
+            for group in optimizer.param_groups:
+                group["lr"] = 0.1
+            optimizer.step()
+    expected = nn.utils.parameters_to_vector(reference.parameters()).expand(2, -1)
+    torch.testing.assert_close(workers.rows.data, expected, rtol=0, atol=1e-6)
 
 
 def test_a_gradient_below_the_limit_is_left_alone():

@@ -66,6 +66,14 @@ def test_a_figure_needs_its_own_runs_only(workflow):
     assert {job.rule for job in jobs} == {"run_config", "train", "figure"}
 
 
+def test_the_run_that_another_one_starts_from_is_trained_first(workflow):
+    start = "vit_b16_b4096/parallel/seed0"
+    workflow.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", rf"\g<0>\n    start_from: {start}")
+    jobs = workflow.jobs("results/smoke/qsr/vit_b16_b4096/qsr_h4/seed2/summary.json")
+    assert trained(jobs) == {"vit_b16_b4096/parallel", "vit_b16_b4096/qsr_h4"}
+    assert f"results/smoke/qsr/{start}/summary.json" in made(jobs)
+
+
 def test_a_run_on_several_nodes_asks_slurm_for_them(workflow):
     """Finding 4 of Snakemake on Slurm: GPUs a node; one srun task a node; both from the run's resources."""
     run = load_suite(workflow.directory / "paper_configs").runs("qsr", "paper", "vit_b16_b4096", "h4")[0]

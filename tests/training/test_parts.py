@@ -1,4 +1,4 @@
-"""Workers, transport, data, models and the losses, each on its own."""
+"""Workers, transport, data and the losses, each on its own."""
 
 from math import nan
 
@@ -162,52 +162,6 @@ def test_digits_are_what_their_facts_say():
     assert ours.tolist() == np.bincount(bundled.target).tolist()
     shares = [len(targets) for rank in range(7) for _, targets in digits.validation(rank, 7)]
     assert sum(shares) == 360
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "expected"),
-    [
-        ("mlp", {}, 64 * 64 + 64 + 640 + 10),
-        ("cnn", {}, 72 + 16 + 1152 + 32 + 170),
-        ("cnn", {"norm": "batch"}, 72 + 16 + 1152 + 32 + 170),
-        ("cnn", {"norm": "none"}, 72 + 8 + 1152 + 16 + 170),
-        ("vit", {"patch": 2, "dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64}, 17_458),
-    ],
-)
-def test_small_models_have_their_parameters_and_give_logits(name: str, options: dict, expected: int):
-    assert models.num_parameters(name, options, (1, 8, 8), 10) == expected
-    one, two = (models.build(name, options, (1, 8, 8), 10, seed=5) for _ in range(2))
-    images = torch.randn(3, 1, 8, 8)
-    torch.rand(1)
-    assert one(images).shape == (3, 10)
-    assert torch.equal(one(images), two(images))
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "expected"), [("resnet", {"depth": 152}, 60_192_808), ("vit", {}, 86_381_800)]
-)
-def test_the_papers_models_have_the_known_number_of_parameters(name: str, options: dict, expected: int):
-    assert models.num_parameters(name, options, (3, 224, 224), 1000) == expected
-
-
-def test_building_a_model_leaves_the_global_random_state_alone():
-    before = torch.random.get_rng_state()
-    models.build("mlp", {}, (1, 8, 8), 10, seed=5)
-    assert torch.equal(before, torch.random.get_rng_state())
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("cnn", {"groups": 3}, "groups 3 does not divide the width 8"),
-        ("vit", {"patch": 3}, "patch 3 does not divide the image of 8x8"),
-        ("vit", {"patch": 2, "heads": 5}, "heads 5 does not divide dim 768"),
-        ("resnet", {"depth": 18}, "needs images of 3 channels, found 1"),
-    ],
-)
-def test_models_that_do_not_fit_are_refused(name: str, options: dict, message: str):
-    with pytest.raises(ValueError, match=message):
-        models.build(name, options, (1, 8, 8), 10, seed=0)
 
 
 def test_losses_name_the_first_step_and_worker_that_diverged():

@@ -1,0 +1,17 @@
+"""Layers that several models choose by an option."""
+
+from torch import nn
+
+ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU}
+
+
+def norm(kind: str, channels: int, groups: int) -> nn.Module:
+    """BatchNorm (`kind` "batch") or GroupNorm ("group") over [batch, channels, height, width].
+
+    Raises ValueError when `groups` does not divide `channels`.
+    """
+    if kind == "batch":
+        return nn.BatchNorm2d(channels)
+    if channels % groups:
+        raise ValueError(f"model: groups {groups} does not divide the width {channels}")
+    return nn.GroupNorm(groups, channels)

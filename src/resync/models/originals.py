@@ -1,0 +1,53 @@
+"""Checkpoints of the original Local SGD repository (Gu et al. 2023), from which its experiments start."""
+
+import re
+from pathlib import Path
+from pickle import UnpicklingError
+from zipfile import is_zipfile
+
+import torch
+from torch import Tensor, nn
+
+
+def load_original(model: nn.Module, file: Path) -> None:
+    """Copy the parameters and buffers of a checkpoint of the original repository into a `cifar_resnet`.
+
+    `phase1_common.pt` and `diffusion_common.pt` are ResNet-56 with BatchNorm and ReLU, `resnet_common_start.pt` is
+    ResNet-56 with GroupNorm of 8 groups and SiLU. Groups and activation do not show in a file: choose them right.
+
+    Raises ValueError if the file is no such checkpoint, and for a tensor that the model lacks, that the file lacks, or
+    that has another shape; the model is then as it was.
+    """
+    state = {_renamed(name): value for name, value in _read(file).items()}
+    wanted = model.state_dict()
+    problems = [
+        *(f"lacks {name}" for name in wanted if name not in state),
+        *(f"has {name}, which the model lacks" for name in state if name not in wanted),
+        *(
+            f"has {name} of shape {list(state[name].shape)}, the model's is {list(value.shape)}"
+            for name, value in wanted.items()
+            if name in state and state[name].shape != value.shape
+        ),
+    ]
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ValueError(f"{file}: does not fit the model: {problems[0]}{more}")
+    model.load_state_dict(state)
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    with file.open("rb") as opened:
+        if not is_zipfile(opened):
+            raise ValueError(f"{file}: not a file that torch.save wrote, or only a part of it")
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except (UnpicklingError, RuntimeError) as error:
+        raise ValueError(f"{file}: not only tensors, which alone are safe to load") from error
+    if not (isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())):
+        raise ValueError(f"{file}: found no state dict, allowed: names of tensors with their values")
+    return content
+
+
+def _renamed(name: str) -> str:
+    """The original calls every normalisation `bn`, GroupNorm too; all other names are the same here."""
+    return re.sub(r"\bbn(?=\d)", "norm", name)

@@ -1,0 +1,152 @@
+"""The models: what they declare, their size, their initial weights, and one step of training through Workers."""
+
+from importlib import import_module
+from inspect import Parameter, signature
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from resync import models
+from resync.config.components import component, names
+from resync.models.cifar_resnet import Block
+from resync.workers import Workers
+
+DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
+GROUP_SILU = {"norm": "group", "activation": "silu"}
+SMALL_VIT = {"patch": 2, "dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64}
+
+
+@pytest.mark.parametrize("name", names("models"))
+def test_the_declared_options_are_those_of_the_code(name: str):
+    declared = {
+        key: Parameter.empty if option.required else option.default
+        for key, option in component("models", name).options.items()
+    }
+    parameters = list(signature(import_module(f"resync.models.{name}").build).parameters.values())[2:]
+    coded = {
+        parameter.name: list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
+        for parameter in parameters
+    }
+    assert declared == coded
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "shape", "expected"),
+    [
+        ("mlp", {}, DIGITS, 64 * 64 + 64 + 640 + 10),
+        ("cnn", {}, DIGITS, 72 + 16 + 1152 + 32 + 170),
+        ("cnn", {"norm": "batch"}, DIGITS, 72 + 16 + 1152 + 32 + 170),
+        ("cnn", {"norm": "none"}, DIGITS, 72 + 8 + 1152 + 16 + 170),
+        ("mnist_cnn", {}, MNIST, 5_752_714),
+        ("vit", SMALL_VIT, DIGITS, 17_458),
+        ("cifar_resnet", {"depth": 8}, CIFAR, 75_290),
+        ("cifar_resnet", {"depth": 20}, CIFAR, 269_722),
+        ("cifar_resnet", {"depth": 32}, CIFAR, 464_154),
+        ("cifar_resnet", {"depth": 44}, CIFAR, 658_586),
+        ("cifar_resnet", {"depth": 56}, CIFAR, 853_018),
+        ("cifar_resnet", {"depth": 56, **GROUP_SILU}, CIFAR, 853_018),
+        ("cifar_resnet", {"depth": 110}, CIFAR, 1_727_962),
+        ("vgg", {"depth": 11}, CIFAR, 9_225_610),
+        ("vgg", {"depth": 13}, CIFAR, 9_410_122),
+        ("vgg", {"depth": 16}, CIFAR, 14_719_818),
+        ("vgg", {"depth": 19}, CIFAR, 20_029_514),
+        ("resnet", {"depth": 18, "stem": "cifar"}, CIFAR, 11_173_962),
+        ("resnet", {"depth": 18}, IMAGENET, 11_689_512),
+        ("resnet", {"depth": 50}, IMAGENET, 25_557_032),
+        ("resnet", {"depth": 101}, IMAGENET, 44_549_160),
+        ("resnet", {"depth": 152}, IMAGENET, 60_192_808),
+        ("vit", {}, IMAGENET, 86_381_800),
+    ],
+)
+def test_models_have_the_known_number_of_parameters(name: str, options: dict, shape: tuple[int, ...], expected: int):
+    classes = 1000 if shape == IMAGENET else 10
+    assert models.num_parameters(name, options, shape, classes) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "shape"),
+    [
+        ("mlp", {}, DIGITS),
+        ("mlp", {"hidden": [16, 8], "activation": "silu"}, DIGITS),
+        ("cnn", {}, DIGITS),
+        ("cnn", {"norm": "none"}, DIGITS),
+        ("mnist_cnn", {}, MNIST),
+        ("cifar_resnet", {"depth": 20}, CIFAR),
+        ("cifar_resnet", {"depth": 8, "width": 6, "groups": 3, **GROUP_SILU}, (1, 17, 14)),
+        ("vgg", {"depth": 11}, CIFAR),
+        ("resnet", {"depth": 18, "stem": "cifar"}, CIFAR),
+        ("vit", SMALL_VIT, DIGITS),
+        ("vit", {"patch": 4, "dim": 48, "depth": 2, "heads": 3, "mlp_dim": 96}, CIFAR),
+    ],
+)
+def test_a_step_of_training_reaches_every_parameter(name: str, options: dict, shape: tuple[int, ...]):
+    declared = component("models", name).config.model_validate(options).options
+    torch.manual_seed(0)
+    images, targets = torch.randn(1, 3, *shape), torch.randint(10, (1, 3))
+    model = models.build(name, declared, shape, 10, seed=5)
+    workers = Workers(model, 1)
+    losses = workers.forward_backward(images, targets, lambda model, x, y: F.cross_entropy(model(x), y))
+    assert losses.isfinite().all()
+    assert workers.grads.isfinite().all()
+    assert [key for key, parameter in model.named_parameters() if not parameter.grad.count_nonzero()] == []
+    assert model(images[0]).shape == (3, 10)
+
+
+@pytest.mark.parametrize(("name", "options"), [("mlp", {}), ("cnn", {}), ("cifar_resnet", {"depth": 8})])
+def test_initial_weights_are_a_function_of_the_seed(name: str, options: dict):
+    def weights(seed: int) -> torch.Tensor:
+        torch.rand(1)
+        model = models.build(name, options, DIGITS, 10, seed)
+        return nn.utils.parameters_to_vector(model.parameters())
+
+    assert torch.equal(weights(5), weights(5))
+    assert not torch.equal(weights(5), weights(6))
+
+
+def test_building_a_model_leaves_the_global_random_state_alone():
+    before = torch.random.get_rng_state()
+    models.build("mlp", {}, DIGITS, 10, seed=5)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("cnn", {"groups": 3}, "groups 3 does not divide the width 8"),
+        ("cifar_resnet", {"depth": 8, "norm": "group", "groups": 3}, "groups 3 does not divide the width 16"),
+        ("vgg", {"depth": 11}, "needs images of at least 32x32 pixels, found 8x8"),
+        ("mnist_cnn", {}, "needs images of at least 16x16 pixels, found 8x8"),
+        ("vit", {"patch": 3}, "patch 3 does not divide the image of 8x8"),
+        ("vit", {"patch": 2, "heads": 5}, "heads 5 does not divide dim 768"),
+        ("resnet", {"depth": 18}, "needs images of 3 channels, found 1"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(name: str, options: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        models.build(name, options, DIGITS, 10, seed=0)
+
+
+def test_the_shortcut_of_a_wider_block_subsamples_and_pads_channels_on_both_sides():
+    block = Block(4, 8, 2, nn.BatchNorm2d, nn.Identity)
+    nn.init.zeros_(block.conv2.weight)
+    images = torch.randn(2, 4, 5, 6)
+    out = block(images)
+    assert torch.equal(out[:, 2:6], images[:, :, ::2, ::2])
+    assert not out[:, [0, 1, 6, 7]].any()
+
+
+def test_initial_weights_are_those_of_the_papers():
+    resnet = models.build("resnet", {"depth": 18, "zero_last_gamma": True, "fc_std": 0.01}, CIFAR, 1000, seed=0)
+    assert not any(block.bn2.weight.any() for layer in (resnet.layer1, resnet.layer4) for block in layer)
+    assert resnet.fc.weight.std().item() == pytest.approx(0.01, rel=0.01)
+    for name, options in [("cifar_resnet", {"depth": 20}), ("vgg", {"depth": 11})]:
+        model = models.build(name, options, CIFAR, 1000, seed=0)
+        *convolutions, last = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+        for layer in convolutions[1:]:
+            fan_in = layer.weight[0].numel()
+            assert layer.weight.std().item() == pytest.approx((2 / fan_in) ** 0.5, rel=0.1)
+        wanted = 0.01 if name == "cifar_resnet" else (2 / 512) ** 0.5
+        assert last.weight.std().item() == pytest.approx(wanted, rel=0.02)
+        assert not last.bias.any()

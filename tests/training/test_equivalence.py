@@ -39,9 +39,11 @@ def _train_variants(rank: int, world_size: int, folder: Path) -> dict[str, dict[
 @pytest.mark.parametrize("name", VARIANTS)
 def test_any_number_of_processes_ends_with_the_same_weights(trained_on, name: str, world_size: int):
     [alone], parts = trained_on[1][name], trained_on[world_size][name]
-    np.testing.assert_allclose(np.concatenate([part["rows"] for part in parts]), alone["rows"], **TOLERANCE)
+    # In fp16 the last bit of a sum decides where an activation is rounded to, a thousand times as far.
+    tolerance = {"rtol": 0, "atol": 1e-5} if VARIANTS[name].get("precision") == "fp16" else TOLERANCE
+    np.testing.assert_allclose(np.concatenate([part["rows"] for part in parts]), alone["rows"], **tolerance)
     assert {part["bytes_sent"] for part in parts} == {alone["bytes_sent"]}
-    expected = pytest.approx(_without_seconds(alone["log"]), abs=1e-5, nan_ok=True)
+    expected = pytest.approx(_without_seconds(alone["log"]), abs=10 * tolerance["atol"], nan_ok=True)
     assert _without_seconds(parts[0]["log"]) == expected
 
 

@@ -1,8 +1,14 @@
 """Synchronous data-parallel training."""
 
+from inspect import signature
+
 from torch.nn.parallel import DistributedDataParallel
 
 from resync.sync.algorithm import Algorithm, Training
+
+# torch is renaming the flag with which DDP overwrites all buffers by rank 0's; here they belong to each worker.
+_KNOWN = signature(DistributedDataParallel).parameters
+_SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
 
 
 class AllReduce(Algorithm):
@@ -28,7 +34,7 @@ class Overlapped(AllReduce):
 
     def __init__(self, training: Training) -> None:
         super().__init__(training)
-        module = DistributedDataParallel(self.workers.models[0], broadcast_buffers=False)
+        module = DistributedDataParallel(self.workers.models[0], **{_SYNC_BUFFERS: False})
         module.register_comm_hook(self.transport, type(self.transport).average_bucket)
         self.workers.forwards[0] = module
         self.workers.incomplete = module.no_sync

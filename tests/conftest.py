@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +17,10 @@ os.environ["WANDB_MODE"] = "offline"
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Under RESYNC_REQUIRE_ALL=1 a skipped test fails; only a GPU is something that no install can bring."""
+    """Under RESYNC_REQUIRE_ALL=1 a skipped test fails; only a GPU and real data are what no install can bring."""
     report = yield
-    expected = hasattr(report, "wasxfail") or item.get_closest_marker("gpu") is not None
+    absent = item.get_closest_marker("gpu") is not None or "real_data" in getattr(item, "fixturenames", ())
+    expected = hasattr(report, "wasxfail") or absent
     if REQUIRE_ALL and report.skipped and not expected:
         fail(report)
     return report
@@ -31,6 +33,14 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     if REQUIRE_ALL and report.skipped:
         fail(report)
     return report
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data that RESYNC_DATA names; a test that reads it is skipped where there is none."""
+    if "RESYNC_DATA" not in os.environ:
+        pytest.skip("RESYNC_DATA names no folder of real data")
+    return Path(os.environ["RESYNC_DATA"])
 
 
 def fail(report: pytest.TestReport | pytest.CollectReport) -> None:

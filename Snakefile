@@ -10,6 +10,7 @@ from pathlib import Path
 from snakemake.utils import min_version
 
 from resync.config import load_suite
+from resync.config.components import prepared_names
 
 min_version("9.20")
 
@@ -30,6 +31,7 @@ wildcard_constraints:
 
 
 include: "workflow/rules/plan.smk"
+include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/collect.smk"
 include: "workflow/rules/render.smk"

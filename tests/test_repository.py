@@ -28,7 +28,7 @@ LAYERS = [
     {"workers"},
     {"transport"},
     {"data", "models", "clocks"},
-    {"plan"},
+    {"plan", "prepare"},
     {"gossip"},
     {"mixing", "periods"},
     {"topology", "schedules"},
@@ -92,7 +92,7 @@ def declared(requirements: list[str]) -> dict[str, str]:
 
 
 def test_declared_dependencies_are_those_imported():
-    distributions = {"sklearn": "scikit-learn", "yaml": "pyyaml", "pydantic_core": "pydantic"}
+    distributions = {"sklearn": "scikit-learn", "yaml": "pyyaml", "pydantic_core": "pydantic", "PIL": "pillow"}
     imported = {name.split(".")[0] for _, tree in modules() for name in imports(tree)}
     needed = {distributions.get(name, name) for name in imported - sys.stdlib_module_names - {"resync"}}
     optional = {name for extra in ("cluster", "ffcv") for name in

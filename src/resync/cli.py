@@ -102,6 +102,20 @@ def _schema(options: argparse.Namespace) -> int:
     return 1 if differences else 0
 
 
+def _data(options: argparse.Namespace) -> int:
+    from resync.prepare import check, data_root, declared, prepare
+
+    of = declared(options.dataset)
+    root = data_root(of)
+    if options.action == "prepare":
+        print(json.dumps(prepare(of, root), indent=2))
+        return 0
+    properties = check(of, root)
+    for each in properties:
+        print(f"{of.name}: {each}")
+    return 0 if all(each.holds for each in properties) else 1
+
+
 def _train(options: argparse.Namespace) -> None:
     run = Run.from_file(options.config)
     from resync.train import train
@@ -183,6 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     plan_flags = ("--configs", "--paper?", "--scale", "--json")
     verb("plan", _plan, "what runs cost: steps, rounds, communication, samples; no training", *plan_flags)
     verb("schema", _schema, "write the JSON Schemas of the configuration files", "--directory", "--check")
+    verb("data", _data, "convert a data set to the file that training reads, or check that file", "action", "dataset")
     verb("train", _train, "train one run in this process (or in torchrun's)", "--config", "--out")
     verb("launch", _launch, "train one run with its processes", "--config", "--out", "--nodes")
     where = ("--configs", "--results")
@@ -222,5 +237,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--out": {"type": Path, "required": True, "help": "folder for the run's results"},
     "--nodes": {"type": int, "default": 1, "help": "machines of the Slurm job (default: %(default)s)"},
     "command": {"nargs": argparse.REMAINDER, "help": "the command and its arguments"},
+    "action": {"choices": ("prepare", "check"), "help": "prepare prints the record of the file as JSON"},
+    "dataset": {"help": "name of the data set; its original images are below the folder RESYNC_DATA"},
     "--directory": {"type": Path, "default": Path("workflow/schemas"), "help": "default: %(default)s"},
 }

@@ -2,16 +2,20 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to `path` through a temporary name, fsync and rename: a reader sees the old file or the new."""
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that becomes `path` at the end of the block, after fsync: a reader sees the old file or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -19,6 +23,12 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` to `path` as `replacing` does."""
+    with replacing(path) as file:
+        file.write(content)
 
 
 def write_text(path: Path, text: str) -> None:

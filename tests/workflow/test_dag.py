@@ -74,6 +74,18 @@ def test_the_run_that_another_one_starts_from_is_trained_first(workflow):
     assert f"results/smoke/qsr/{start}/summary.json" in made(jobs)
 
 
+def test_data_are_converted_once_before_the_runs_that_read_them(workflow):
+    """Without RESYNC_DATA: a plan needs no data, and the record of the converted file has a relative name."""
+    workflow.edit(EXPERIMENT, "data: {name: digits}", "data: {name: mnist_14}")
+    jobs = workflow.jobs("qsr")
+    assert [job.fields["output"] for job in jobs if job.rule == "prepare"] == ["results/data/mnist_14.json"]
+    inputs = {job.fields["input"] for job in jobs if job.rule == "train" and "vit_b16_b4096" in job.fields["wildcards"]}
+    assert all("results/data/mnist_14.json" in listed for listed in inputs)
+    others = [job for job in jobs if job.rule == "train" and "vit_b16_b4096" not in job.fields["wildcards"]]
+    assert others
+    assert not any("results/data" in job.fields["input"] for job in others)
+
+
 def test_a_run_on_several_nodes_asks_slurm_for_them(workflow):
     """Finding 4 of Snakemake on Slurm: GPUs a node; one srun task a node; both from the run's resources."""
     run = load_suite(workflow.directory / "paper_configs").runs("qsr", "paper", "vit_b16_b4096", "h4")[0]

@@ -46,6 +46,12 @@ def run_of(wildcards):
     return runs(wildcards.paper, wildcards.scale)[directory]
 
 
+def data_files(wildcards):
+    """The record of the data set that a run reads, if it has to be converted first."""
+    data = run_of(wildcards).data
+    return f"results/data/{data.name}.json" if data.component.preparation else []
+
+
 def start_files(wildcards):
     """What the run that a job starts from has written, if it starts from one."""
     directory = run_of(wildcards).start_directory

@@ -20,6 +20,7 @@ rule run_config:
 rule train:
     input:
         config=f"{RUN}/run.yaml",
+        data=data_files,
         start=start_files,
     output:
         expand("{run}/{file}", run=RUN, file=RUN_FILES, allow_missing=True),

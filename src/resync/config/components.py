@@ -26,6 +26,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from resync.config.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
 from resync.config.loader import load
 from resync.config.options import Option
+from resync.config.preparation import Preparation
 from resync.config.settings import PACKAGE, Check, Id, Settings, Text, checks_failed, reading_of
 from resync.config.tree import Node
 from resync.config.validation import validate
@@ -56,6 +57,7 @@ class _ComponentFile(Settings):
     options: dict[str, Option]
     facts: dict[str, Any] = Field(default={})
     traffic: Traffic | None = None
+    prepare: Preparation | None = None
 
     def checks(self) -> Iterator[Check]:
         """Options do not hide the component's name, and the traffic refers to an option that exists."""
@@ -80,6 +82,7 @@ class Component:
     facts: Mapping[str, Any]
     traffic: Traffic | None
     file: Path
+    preparation: Preparation | None = None
 
     @cached_property
     def config(self) -> type[ComponentConfig]:
@@ -125,6 +128,11 @@ def component(room: str, name: str, package: Path = PACKAGE) -> Component:
     return _component(room, name, package.absolute())
 
 
+def prepared_names(package: Path = PACKAGE) -> list[str]:
+    """The names of the data sets that are converted to a file of their own before training, sorted."""
+    return [name for name in names("data", package) if component("data", name, package).preparation]
+
+
 @cache
 def _component(room: str, name: str, package: Path) -> Component:
     known = names(room, package)
@@ -137,7 +145,8 @@ def _component(room: str, name: str, package: Path) -> Component:
     assert declared is not None
     if room == "data":
         raise_if_any(_missing_counts(declared.facts, node))
-    result = Component(room, name, declared.description, declared.options, declared.facts, declared.traffic, file)
+    parts = declared.options, declared.facts, declared.traffic, file, declared.prepare
+    result = Component(room, name, declared.description, *parts)
     raise_if_any(_wrong_defaults(result, node))
     return result
 

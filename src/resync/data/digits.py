@@ -1,5 +1,6 @@
 """Handwritten digits of scikit-learn: real images that need no download."""
 
+import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,13 +18,21 @@ def build() -> InMemory:
 
     The split is one fixed permutation, the same for every run and seed.
     """
-    table = np.loadtxt(_file(), delimiter=",", dtype=np.float32)
+    file = _file()
+    table = np.loadtxt(file, delimiter=",", dtype=np.float32)
     table = table[stream(0, "digits-split").permutation(len(table))]
     inputs = torch.from_numpy(table[:, :-1].copy()).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(table[:, -1].astype(np.int64))
     train = inputs[VAL_SAMPLES:]
     inputs = (inputs - train.mean()) / train.std()
-    return InMemory(inputs[VAL_SAMPLES:], targets[VAL_SAMPLES:], inputs[:VAL_SAMPLES], targets[:VAL_SAMPLES])
+    return InMemory(
+        train_inputs=inputs[VAL_SAMPLES:],
+        train_targets=targets[VAL_SAMPLES:],
+        val_inputs=inputs[:VAL_SAMPLES],
+        val_targets=targets[:VAL_SAMPLES],
+        variant="digits",
+        sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+    )
 
 
 def _file() -> Path:

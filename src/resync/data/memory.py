@@ -1,11 +1,14 @@
 """Data sets that fit in memory, and the batches that each worker draws from them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler
 from resync.streams import stream
 
@@ -14,37 +17,66 @@ from resync.streams import stream
 class InMemory:
     """Training and validation samples.
 
-    Inputs are float32 [N, *input_shape], targets int64 [N].
+    Inputs are [N, *input_shape], targets int64 [N]. Inputs are float32, or uint8 images that `pixels` makes into
+    float32 batch by batch. `variant` names exactly these samples, `sha256` is that of the file that holds them.
     """
 
     train_inputs: Tensor
     train_targets: Tensor
     val_inputs: Tensor
     val_targets: Tensor
+    variant: str
+    sha256: str
+    pixels: Pixels | None = None
 
     def to(self, device: torch.device) -> "InMemory":
         """A copy with every tensor on `device`."""
-        return InMemory(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors, pixels=self.pixels.to(device) if self.pixels else None)
 
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
         """Training batches of the chosen workers from `first_step` of the epoch on.
 
         Yields inputs [k, b, *input_shape] and targets [k, b] for the k workers of the slice.
         """
-        indices = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(self.train_targets.device)
-        for index in indices:
-            yield self.train_inputs[index], self.train_targets[index]
+        device = self.train_targets.device
+        indices = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(device)
+        draws = torch.from_numpy(self._draws(sampler, epoch, workers)[first_step:]).to(device)
+        for index, draw in zip(indices, draws, strict=True):
+            inputs = self._training_inputs(index.flatten(), draw.flatten())
+            yield inputs.unflatten(0, index.shape), self.train_targets[index]
 
     def validation(self, rank: int, world_size: int, batch_size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
         """The validation samples of one process, every sample on exactly one process, none twice."""
         inputs, targets = self.val_inputs[rank::world_size], self.val_targets[rank::world_size]
-        yield from zip(inputs.split(batch_size), targets.split(batch_size), strict=True)
+        for batch, labels in zip(inputs.split(batch_size), targets.split(batch_size), strict=True):
+            yield self.pixels.normalised(batch) if self.pixels else batch, labels
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> Tensor:
-        """Inputs [batch_size, *input_shape] number `index` for re-estimating BatchNorm statistics.
+        """Training inputs [batch_size, *input_shape] number `index` for re-estimating BatchNorm statistics.
 
-        They come from a stream of their own: estimating never touches the order of training.
+        They come from streams of their own: estimating never touches the order or the augmentation of training.
         """
-        generator = stream(seed, "bn-statistics", worker=index, epoch=epoch)
-        chosen = generator.integers(len(self.train_inputs), size=batch_size)
-        return self.train_inputs[torch.from_numpy(chosen).to(self.train_inputs.device)]
+        chosen, draws = (
+            torch.from_numpy(stream(seed, purpose, worker=index, epoch=epoch).integers(high, size=batch_size))
+            for purpose, high in (("bn-statistics", len(self.train_inputs)), ("bn-augmentation", self._num_draws))
+        )
+        return self._training_inputs(chosen.to(self.train_inputs.device), draws.to(self.train_inputs.device))
+
+    @property
+    def _num_draws(self) -> int:
+        return self.pixels.num_draws if self.pixels else 1
+
+    def _draws(self, sampler: Sampler, epoch: int, workers: slice) -> NDArray[np.int64]:
+        """How each sample of an epoch is augmented, [steps, k, b]: every worker has its own stream."""
+        shape = sampler.steps, sampler.local_batch
+        columns = [
+            stream(sampler.seed, "augmentation", worker=worker, epoch=epoch).integers(self._num_draws, size=shape)
+            for worker in range(sampler.num_workers)[workers]
+        ]
+        return np.stack(columns, axis=1)
+
+    def _training_inputs(self, index: Tensor, draws: Tensor) -> Tensor:
+        """The training samples [n] of this index, augmented as their draws [n] say."""
+        samples = self.train_inputs.index_select(0, index)
+        return self.pixels.augmented(samples, draws) if self.pixels else samples

@@ -23,12 +23,12 @@ class Checkpoints:
 
     A checkpoint holds what all workers share (`shared.pt`, written by rank 0) and a state for every worker, in one
     file a process; any number of processes can read it. The folder gets its name when all files are on the disk.
-    Every file has its SHA-256 beside it.
+    Every file has its SHA-256 beside it. `identity` says of which configuration and data it is.
     """
 
-    def __init__(self, directory: Path, config_hash: str, keep: int, transport: Transport) -> None:
+    def __init__(self, directory: Path, identity: str, keep: int, transport: Transport) -> None:
         self.directory = directory
-        self.config_hash = config_hash
+        self.identity = identity
         self.keep = keep
         self.transport = transport
 
@@ -43,7 +43,7 @@ class Checkpoints:
         _save(partial / f"workers{first:05d}.pt", {"first": first, "states": workers})
         if self.transport.rank == 0:
             _save(partial / "shared.pt", shared)
-            write_text(partial / "config_hash", self.config_hash)
+            write_text(partial / "identity", self.identity)
         self.transport.barrier()
         if self.transport.rank == 0:
             shutil.rmtree(final, ignore_errors=True)
@@ -53,10 +53,10 @@ class Checkpoints:
         self.transport.barrier()
 
     def load(self) -> tuple[list[State], State] | None:
-        """The newest sound checkpoint of this configuration, or None.
+        """The newest sound checkpoint of this identity, or None.
 
         Returns the states of this process's workers, and the shared state. Collective. A damaged checkpoint is named
-        in a warning and the one before it is taken; those of another configuration are deleted.
+        in a warning and the one before it is taken; those of another identity are deleted.
         """
         step = self.transport.broadcast(self._newest_sound() if self.transport.rank == 0 else 0)
         if step < 0:
@@ -74,8 +74,8 @@ class Checkpoints:
         for leftover in self.directory.glob("*.partial"):
             shutil.rmtree(leftover)
         for folder in reversed(self._complete()):
-            if (folder / "config_hash").read_text() != self.config_hash:
-                log.warning("%s: belongs to another configuration, deleted", folder)
+            if (folder / "identity").read_text() != self.identity:
+                log.warning("%s: belongs to another configuration or other data, deleted", folder)
                 shutil.rmtree(folder)
             elif damaged := [file.name for file in folder.glob("*.pt") if not _is_sound(file)]:
                 log.warning("%s: damaged (%s), the one before it is used", folder, ", ".join(damaged))

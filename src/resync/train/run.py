@@ -85,6 +85,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "scale": run.scale,
         "seed": run.seed,
         "config_hash": run.hash,
+        "data": {"name": run.data.name, "variant": session.data.variant, "sha256": session.data.sha256},
         "steps": session.sync.steps,
         "rounds": session.sync.rounds,
         "volume_percent": _number(session.volume_percent),

@@ -86,7 +86,7 @@ class Session:
             label_noise=LabelNoise(run.loss.label_noise, classes, run.seed) if run.loss.label_noise else None,
             loss_scales=_loss_scales(run, transport.num_local),
             losses=Losses(transport.num_local, device),
-            checkpoints=Checkpoints(out / "checkpoint", run.hash, run.checkpoint.keep, transport),
+            checkpoints=Checkpoints(out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint.keep, transport),
             log=RunLog(out, run) if rank == 0 else None,
         )
 

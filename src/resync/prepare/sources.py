@@ -1,0 +1,188 @@
+"""Original images, as people keep them: torchvision's folders, folders of image files, and archives of these."""
+
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from resync.config.components import Component
+from resync.config.preparation import Source
+from resync.prepare.store import Images, Pixels, file_sha256
+
+SPLITS = {"train": "train", "test": "val", "val": "val"}
+"""The folders of image files and what they are here."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """The original images of a data set `of` below `root`, in the folder or archive `path`."""
+
+    of: Component
+    source: Source
+    root: Path
+    path: Path
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image, before any averaging."""
+        assert self.of.preparation
+        channels, height, width = self.of.facts["input_shape"]
+        return channels, height * self.of.preparation.average, width * self.of.preparation.average
+
+    def read(self) -> Images:
+        """All images, ordered by file name. Raises ValueError for what is damaged or no such image."""
+        return _from_torchvision(self) if self.source.torchvision else _from_files(self)
+
+    def sha256(self) -> str:
+        """SHA-256 of the archive; of a folder, that of what `sha256sum` prints of its files in the order of names."""
+        if self.path.is_file():
+            return file_sha256(self.path)
+        files = sorted(path for path in self.path.rglob("*") if path.is_file())
+        lines = (f"{file_sha256(path)}  {path.relative_to(self.path).as_posix()}\n" for path in files)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def error(self, found: str) -> ValueError:
+        """What is wrong with these images."""
+        return ValueError(f"data {self.of.name}: {self.path}: {found}")
+
+
+def find(of: Component, root: Path) -> Original:
+    """The first of a data set's declared sources that is below `root`. Raises ValueError where none is."""
+    assert of.preparation
+    looked_for = []
+    for source in of.preparation.sources:
+        for evidence, path in _places(source, root):
+            if evidence.exists():
+                return Original(of, source, root, path)
+            looked_for.append(str(evidence))
+    raise ValueError(f"data {of.name}: found none of {', '.join(looked_for)} (docs/data.md)")
+
+
+def _places(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:
+    """Where a source may lie: what has to exist there, and what is read then."""
+    folder = root / source.folder
+    if source.torchvision:
+        yield folder, folder
+    else:
+        yield folder / "train", folder
+        archive = folder / f"{folder.name}.tar.gz"
+        yield archive, archive
+
+
+def _from_torchvision(original: Original) -> Images:
+    """Read with torchvision's class, which verifies the checksums of CIFAR-10's files."""
+    # torch takes seconds to import, and nothing else here needs it.
+    from torchvision import datasets
+
+    name = str(original.source.torchvision)
+    arrays: dict[str, Pixels] = {}
+    for split, train in (("train", True), ("val", False)):
+        try:
+            found = getattr(datasets, name)(original.root, train=train, download=False)
+        except Exception as error:  # torchvision has none of its own: pickle, struct and numpy raise through it
+            reason = str(error).split(". You can use download")[0] or type(error).__name__
+            raise original.error(f"torchvision.datasets.{name} cannot read it: {reason}") from error
+        images = np.asarray(found.data)
+        images = images[:, None] if images.ndim == 3 else np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        if images.shape[1:] != original.shape:
+            raise original.error(f"found images {list(images.shape[1:])}, allowed: {list(original.shape)}")
+        arrays[f"{split}_images"] = images
+        arrays[f"{split}_labels"] = np.asarray(found.targets, dtype=np.uint8)
+    return Images(**arrays)
+
+
+def _from_files(original: Original) -> Images:
+    """Read train/<class>/... and test/<class>/...; with a table of validation labels, val/... in any folder."""
+    labels = _val_labels(original)
+    found: dict[str, list[tuple[str, str, bytes]]] = {"train": [], "val": []}
+    for path, content in _files(original):
+        place = _split_and_class(original, PurePosixPath(path), labels)
+        if place:
+            split, category = place
+            found[split].append((category, path, content))
+    classes = sorted({category for category, _, _ in found["train"]})
+    if foreign := {category for category, _, _ in found["val"]} - set(classes):
+        raise original.error(f"found validation images of {min(foreign)}, which has no training images")
+    if len(classes) != (wanted := original.of.facts["num_classes"]):
+        raise original.error(f"found training images of {len(classes)} classes, allowed: {wanted}")
+    arrays: dict[str, Pixels] = {}
+    for split, files in found.items():
+        files.sort()
+        arrays[f"{split}_images"] = _decoded(original, split, [file[1:] for file in files])
+        arrays[f"{split}_labels"] = np.array([classes.index(category) for category, _, _ in files], dtype=np.uint8)
+    return Images(**arrays)
+
+
+def _val_labels(original: Original) -> dict[str, str]:
+    """The class of every validation image by its file name, from the table beside the images."""
+    if not original.source.val_labels:
+        return {}
+    folder = original.path if original.path.is_dir() else original.path.parent
+    table = folder / original.source.val_labels
+    try:
+        return dict(line.split("\t")[:2] for line in table.read_text().splitlines())
+    except (OSError, ValueError) as error:
+        raise original.error(f"needs the classes of its validation images in {table} ({error})") from error
+
+
+def _split_and_class(original: Original, path: PurePosixPath, labels: dict[str, str]) -> tuple[str, str] | None:
+    """Where an image belongs, or None for what is beside train/ and test/, such as a licence."""
+    for folder, below in pairwise(path.parts[:-1]):
+        if folder not in SPLITS:
+            continue
+        split = SPLITS[folder]
+        if split == "train" or not labels:
+            return split, below
+        if path.name not in labels:
+            raise original.error(f"{path}: has no class in {original.source.val_labels}")
+        return split, labels[path.name]
+    return None
+
+
+def _files(original: Original) -> Iterator[tuple[str, bytes]]:
+    """The files of the folder or archive with their path in it."""
+    if original.path.is_dir():
+        for path in original.path.rglob("*"):
+            if path.is_file():
+                yield path.relative_to(original.path).as_posix(), path.read_bytes()
+        return
+    try:
+        with tarfile.open(original.path) as archive:
+            for member in archive:
+                file = archive.extractfile(member)
+                if file:
+                    yield member.name, file.read()
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise original.error(f"the archive is damaged or incomplete ({error})") from error
+
+
+def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
+    """The pixels of image files, given by path and content."""
+    images = np.empty((len(files), *original.shape), dtype=np.uint8)
+    progress = tqdm(files, desc=f"{original.of.name} {split}", unit="image", disable=None)
+    for image, (path, content) in zip(images, progress, strict=True):
+        image[:] = _decode(original, path, content)
+    return images
+
+
+def _decode(original: Original, path: str, content: bytes) -> Pixels:
+    """The pixels of an image file, [channels, height, width]; grey ones of a colour set get three channels."""
+    channels, height, width = original.shape
+    modes = ("RGB", "L") if channels == 3 else ("L",)
+    try:
+        with Image.open(BytesIO(content)) as image:
+            if image.mode not in modes or image.size != (width, height):
+                found = f"{image.width}x{image.height} {image.mode}"
+                raise original.error(f"{path}: found {found}, allowed: {width}x{height} {' or '.join(modes)}")
+            pixels = np.asarray(image.convert(modes[0]))
+    except (OSError, SyntaxError) as error:
+        raise original.error(f"{path}: no image, or a damaged one") from error
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)

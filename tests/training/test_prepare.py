@@ -1,0 +1,282 @@
+"""From the original images in every layout to the file that training reads, and what is refused on the way."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from images import CLASSES, declare, images, write_archive, write_cifar10, write_files, write_mnist
+from PIL import Image
+
+from resync import data, prepare
+from resync.cli import main
+from resync.config.components import component, prepared_names
+from resync.prepare.store import Images, Prepared, prepared_file, save
+
+BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
+FILES = {"folder": "copy", "variant": "copy-q75"}
+
+
+def left_in(root: Path) -> list[str]:
+    """What preparing wrote."""
+    return sorted(path.name for path in root.glob("prepared/*"))
+
+
+def equal(one: Images, other: Images) -> bool:
+    return all(np.array_equal(array, getattr(other, name)) for name, array in vars(one).items())
+
+
+@pytest.mark.parametrize("layout", ["folder", "archive", "torchvision"])
+def test_every_layout_gives_the_same_images(layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    of, root, original = declare(tmp_path, [BATCHES, FILES]), tmp_path / "root", images()
+    if layout == "torchvision":
+        write_cifar10(root / "cifar-10-batches-py", original, monkeypatch)
+    else:
+        {"folder": write_files, "archive": write_archive}[layout](root / "copy", original)
+    record = prepare.prepare(of, root)
+    found = prepare.load(of, root)
+    assert equal(found.images, original)
+    assert found.record == record
+    sources = {"folder": "copy", "archive": "copy/copy.tar.gz", "torchvision": "cifar-10-batches-py"}
+    assert record["source"] == sources[layout]
+    assert record["variant"] == ("official" if layout == "torchvision" else "copy-q75")
+    assert (record["train_samples"], record["val_samples"], record["num_classes"]) == (6, 3, 3)
+    assert str(tmp_path) not in json.dumps(record)
+    assert all(each.holds for each in prepare.check(of, root))
+    assert left_in(root) == ["tiny.json", "tiny.npz"]
+
+
+def test_the_same_images_give_the_same_file_and_what_is_prepared_is_left_alone(tmp_path: Path):
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    first = prepare.prepare(of, root)
+    shutil.rmtree(root / "prepared")
+    assert prepare.prepare(of, root) == first
+    shutil.rmtree(root / "copy")
+    assert prepare.prepare(of, root) == first
+
+
+def test_a_record_is_of_its_file_also_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    prepare.prepare(of, root)
+    prepared_file(of, root).unlink()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepare.prepare(of, root)
+    assert left_in(root) == []
+    prepare.prepare(of, root)
+    assert left_in(root) == ["tiny.json", "tiny.npz"]
+
+
+def test_the_first_declared_source_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    of, root = declare(tmp_path, [BATCHES, FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    write_cifar10(root / "cifar-10-batches-py", images(), monkeypatch)
+    assert prepare.prepare(of, root)["variant"] == "official"
+
+
+def test_pixels_are_averaged_and_halves_rounded_up(tmp_path: Path):
+    of, root, original = declare(tmp_path, [FILES], average=2, input_shape=[3, 16, 16]), tmp_path / "root", images()
+    original.train_images[0, 0, :2, :2] = [[0, 0], [1, 1]]
+    write_files(root / "copy", original)
+    assert prepare.prepare(of, root)["variant"] == "copy-q75@16"
+    found = prepare.load(of, root).images.train_images
+    exact = original.train_images.reshape(6, 3, 16, 2, 16, 2).mean(axis=(3, 5))
+    assert np.array_equal(found, np.floor(exact + 0.5))
+    assert found[0, 0, 0, 0] == 1
+
+
+def test_grey_images_of_the_official_files_of_mnist(tmp_path: Path):
+    source = {"folder": "MNIST/raw", "torchvision": "MNIST", "variant": "mnist"}
+    of, root, original = declare(tmp_path, [source], input_shape=[1, 6, 4]), tmp_path / "root", images((1, 6, 4))
+    write_mnist(root / "MNIST/raw", original)
+    prepare.prepare(of, root)
+    assert equal(prepare.load(of, root).images, original)
+
+
+def test_validation_images_whose_classes_are_in_a_table(tmp_path: Path):
+    of, root, original = declare(tmp_path, [FILES | {"val_labels": "val.tsv"}]), tmp_path / "root", images()
+    write_archive(root / "copy", original)
+    (root / "copy/copy.tar.gz").unlink()
+    for split in ("train", "test"):
+        for label in CLASSES:
+            target = root / "copy" / ("val/images" if split == "test" else f"train/{label}/images")
+            target.mkdir(parents=True, exist_ok=True)
+            for file in (root / "moved" / split / label).iterdir():
+                file.rename(target / file.name)
+    table = root / "copy/val.tsv"
+    table.write_text("0000.png\tant\t0\n0001.png\tbee\t1\n")
+    with pytest.raises(ValueError, match=r"val/images/0002.png: has no class in val.tsv"):
+        prepare.prepare(of, root)
+    table.write_text("0000.png\tant\t0\n0001.png\tbee\t1\n0002.png\tcat\t2\n")
+    prepare.prepare(of, root)
+    assert equal(prepare.load(of, root).images, original)
+
+
+def without_a_class(copy: Path) -> None:
+    shutil.rmtree(copy / "train/bee")
+    shutil.rmtree(copy / "test/bee")
+
+
+def without_training_images_of_a_class(copy: Path) -> None:
+    shutil.rmtree(copy / "train/bee")
+
+
+def one_image_less(copy: Path) -> None:
+    (copy / "train/cat/0005.png").unlink()
+
+
+def no_image(copy: Path) -> None:
+    (copy / "train/ant/0000.png").write_text("not an image")
+
+
+def half_an_image(copy: Path) -> None:
+    file = copy / "train/ant/0000.png"
+    file.write_bytes(file.read_bytes()[:2000])
+
+
+def another_size(copy: Path) -> None:
+    Image.new("RGBA", (8, 9)).save(copy / "train/ant/0000.png")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            shutil.rmtree,
+            r"found none of \S+/cifar-10-batches-py, \S+/copy/train, \S+/copy/copy.tar.gz \(docs/data.md\)",
+        ),
+        (without_a_class, "copy: found training images of 2 classes, allowed: 3"),
+        (without_training_images_of_a_class, "copy: found validation images of bee, which has no training images"),
+        (one_image_less, "copy: train images: found 5, allowed: 6"),
+        (no_image, "copy: train/ant/0000.png: no image, or a damaged one"),
+        (half_an_image, "copy: train/ant/0000.png: no image, or a damaged one"),
+        (another_size, "copy: train/ant/0000.png: found 8x9 RGBA, allowed: 32x32 RGB or L"),
+    ],
+)
+def test_wrong_files_are_one_line_and_nothing_is_written(damage: Callable[[Path], None], message: str, tmp_path: Path):
+    of, root = declare(tmp_path, [BATCHES, FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    damage(root / "copy")
+    with pytest.raises(ValueError, match=rf"^data tiny: (\S+/)?{message}$"):
+        prepare.prepare(of, root)
+    assert left_in(root) == []
+
+
+def test_a_truncated_archive_is_one_line_and_nothing_is_written(tmp_path: Path):
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    archive = write_archive(root / "copy", images())
+    archive.write_bytes(archive.read_bytes()[:-5000])
+    with pytest.raises(ValueError, match=r"copy\.tar\.gz: the archive is damaged or incomplete"):
+        prepare.prepare(of, root)
+    assert left_in(root) == []
+
+
+def test_damaged_official_files_are_refused_although_another_source_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    of, root = declare(tmp_path, [BATCHES, FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    write_cifar10(root / "cifar-10-batches-py", images(), monkeypatch)
+    (root / "cifar-10-batches-py/test_batch").write_bytes(b"half a file")
+    with pytest.raises(ValueError, match=r"CIFAR10 cannot read it: Dataset not found or corrupted$"):
+        prepare.prepare(of, root)
+    assert left_in(root) == []
+
+
+def test_what_cannot_be_trained_on_says_what_to_do(tmp_path: Path):
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    with pytest.raises(ValueError, match=r"tiny\.npz is missing; make it with: resync data prepare tiny$"):
+        prepare.load(of, root)
+    write_files(root / "copy", images())
+    prepare.prepare(of, root)
+    file = prepared_file(of, root)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"tiny\.npz: damaged \(.*\); delete it, then: resync data prepare tiny$"):
+        prepare.load(of, root)
+    save(of, root, images((3, 8, 8)), {"variant": "copy-q75"})
+    with pytest.raises(ValueError, match=r"found train images \[6, 3, 8, 8\], allowed: \[6, 3, 32, 32\]; delete it"):
+        prepare.load(of, root)
+
+
+def test_check_names_every_property_that_does_not_hold(tmp_path: Path):
+    of, root, wrong = declare(tmp_path, [FILES]), tmp_path / "root", images()
+    wrong.train_labels[:] = [0, 1, 1, 2, 2, 1]
+    wrong.val_labels[:] = [0, 0, 2]
+    save(of, root, wrong, {"variant": "another"})
+    file = prepared_file(of, root).with_suffix(".json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"sha256": "0"}))
+    *lines, sha256 = [str(each) for each in prepare.check(of, root) if not each.holds]
+    assert lines == [
+        "variant: found another, allowed: copy-q75",
+        "train images per class: found 1 3 2, allowed: 1 2 3",
+        "val classes: found 2, allowed: 3",
+        "val images per class: found 2 0 1, allowed: 1 1 1",
+    ]
+    assert sha256.startswith("sha256: found ")
+
+
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    monkeypatch.delenv("RESYNC_DATA", raising=False)
+    for arguments, message in (
+        (["prepare", "digits"], "data sets that are prepared: found 'digits', allowed: cifar10, cifar10_16, mnist,"),
+        (["check", "mnist"], "data mnist: RESYNC_DATA is not set, allowed: the folder of the data (docs/data.md)"),
+    ):
+        assert main(["data", *arguments]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"resync: error: {message}")
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    assert main(["data", "check", "mnist"]) == 2
+    assert capsys.readouterr().err.endswith(f"RESYNC_DATA={root}: no such folder\n")
+    write_files(root / "copy", images())
+    monkeypatch.setattr(prepare, "declared", lambda _: of)
+    assert main(["data", "prepare", "tiny"]) == 0
+    assert json.loads(capsys.readouterr().out) == prepare.load(of, root).record
+    assert main(["data", "check", "tiny"]) == 0
+    assert "tiny: train images per class: 1 2 3\n" in capsys.readouterr().out
+    save(of, root, images(), {"variant": "another"})
+    assert main(["data", "check", "tiny"]) == 1
+
+
+@pytest.mark.parametrize("name", prepared_names())
+def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, monkeypatch: pytest.MonkeyPatch):
+    of = component("data", name)
+    assert of.preparation
+    shape, classes = tuple(of.facts["input_shape"]), of.facts["num_classes"]
+    per_class = {"train": of.preparation.train_per_class, "val": of.preparation.val_per_class}
+    for split, counts in per_class.items():
+        wanted = [counts] * classes if isinstance(counts, int) else counts
+        assert (len(wanted), sum(wanted)) == (classes, of.facts[f"{split}_samples"])
+    small = images(shape)
+    record = {"variant": "small", "sha256": "0"}
+    monkeypatch.setattr("resync.data.prepared.data_root", lambda _: Path())
+    monkeypatch.setattr("resync.data.prepared.load", lambda *_: Prepared(small, record))
+    built = data.build(name, of.config().options)
+    [(inputs, targets)] = built.validation(0, 1)
+    assert (inputs.shape, inputs.dtype) == ((3, *shape), torch.float32)
+    assert targets.tolist() == [0, 1, 2]
+    assert built.train_inputs.dtype == torch.uint8
+    assert (built.variant, built.sha256) == ("small", "0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mnist_14", "cifar10_16", "tiny_imagenet_20"])
+def test_real_data_are_prepared_and_checked(name: str, real_data: Path, tmp_path: Path):
+    of = component("data", name)
+    for source in real_data.iterdir():
+        if source.name != "prepared":
+            (tmp_path / source.name).symlink_to(source)
+    prepare.prepare(of, tmp_path)
+    assert all(each.holds for each in prepare.check(of, tmp_path))

@@ -58,6 +58,18 @@ def test_plan_has_the_published_schedule_exactly(capsys: pytest.CaptureFixture[s
     assert plans["qsr/resnet152_b4096/qsr_h2/seed0"]["rounds"] == 24_792
 
 
+def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture[str]):
+    network = ["--network", "ethernet_25g"]
+    assert main(["time", "--configs", CONFIGS, "--paper", "qsr", "--scale", "paper", "--json", *network]) == 0
+    times = {time["run"].split("/", 1)[1].rpartition("/")[0]: time for time in json.loads(capsys.readouterr().out)}
+    qsr, local = times["vit_b16_b4096/qsr_h4"], times["vit_b16_b4096/h4"]
+    assert (qsr["basis"], round(qsr["hours"], 2), qsr["published_status"]) == ("fitted", 20.2, "verified")
+    assert (local["basis"], round(local["hours"], 2), local["steps"]) == ("predicted", 21.26, 93_600)
+    assert round(local["communication_seconds"] / 3600, 2) == 1.81
+    assert main(["time", "--configs", CONFIGS, "--paper", "qsr", "--scale", "smoke", *network]) == 2
+    assert "to calibrate on, give --compute" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

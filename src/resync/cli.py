@@ -7,13 +7,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resync.config import ConfigError, Run, Suite, load_suite
 from resync.config.run import SCALES
-
-if TYPE_CHECKING:
-    from resync.plan import Cost
+from resync.plan.network import ALL_REDUCES, LINKS, Network
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,29 +63,43 @@ def _described(run: Run) -> dict[str, object]:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    from resync.plan import table
+    from resync.plan import cost, table
 
-    suite, planned = _suite_of(options), _planner()
+    suite, count = _suite_of(options), _parameter_counter()
     papers = [options.paper] if options.paper else list(suite.papers)
-    costs = [planned(run) for paper in papers for run in suite.runs(paper, options.scale)]
+    costs = [cost(run, count(run)) for paper in papers for run in suite.runs(paper, options.scale)]
     print(json.dumps([cost.as_dict() for cost in costs], indent=2) if options.json else table(costs))
 
 
-def _planner() -> Callable[[Run], Cost]:
-    """The cost of a run; each model is built once to count its parameters."""
+def _time(options: argparse.Namespace) -> None:
+    from resync.plan.forecast import forecast, table
+
+    def network(run: Run) -> Network:
+        members = run.workers // run.resources.nodes
+        return Network(LINKS[options.network], LINKS[options.inside], members, options.all_reduce)
+
+    suite, count = _suite_of(options), _parameter_counter()
+    series = {(run.experiment, run.series): run for run in suite.runs(options.paper, options.scale)}
+    published = suite.papers[options.paper].published
+    given = {"compute": options.compute, "delay": options.delay, "workers": options.workers}
+    found = forecast([(run, count(run)) for run in series.values()], published, network, **given)
+    print(json.dumps([item.as_dict() for item in found], indent=2) if options.json else table(found))
+
+
+def _parameter_counter() -> Callable[[Run], int]:
+    """The number of parameters of a run's model; each model is built once."""
     from resync.models import num_parameters
-    from resync.plan import cost
 
     counts: dict[str, int] = {}
 
-    def planned(run: Run) -> Cost:
+    def count(run: Run) -> int:
         key = f"{run.model.model_dump_json()} on {run.data.name}"
         if key not in counts:
             shape, classes = run.facts["input_shape"], run.facts["num_classes"]
             counts[key] = num_parameters(run.model.name, run.model.options, shape, classes)
-        return cost(run, counts[key])
+        return counts[key]
 
-    return planned
+    return count
 
 
 def _schema(options: argparse.Namespace) -> int:
@@ -196,6 +208,9 @@ def _parser() -> argparse.ArgumentParser:
     verb("expand", _expand, "list the runs of a paper", "--configs", "--paper", "--scale", "--json")
     plan_flags = ("--configs", "--paper?", "--scale", "--json")
     verb("plan", _plan, "what runs cost: steps, rounds, communication, samples; no training", *plan_flags)
+    machine = ("--network", "--inside", "--all-reduce", "--compute", "--delay", "--workers")
+    timed = ("--configs", "--paper", "--scale", "--json", *machine)
+    verb("time", _time, "how long runs take on a network, and where the time goes; no training", *timed)
     verb("schema", _schema, "write the JSON Schemas of the configuration files", "--directory", "--check")
     verb("data", _data, "convert a data set to the file that training reads, or check that file", "action", "dataset")
     verb("train", _train, "train one run in this process (or in torchrun's)", "--config", "--out")
@@ -239,5 +254,20 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "command": {"nargs": argparse.REMAINDER, "help": "the command and its arguments"},
     "action": {"choices": ("prepare", "check"), "help": "prepare prints the record of the file as JSON"},
     "dataset": {"help": "name of the data set; its original images are below the folder RESYNC_DATA"},
+    "--network": {"choices": tuple(LINKS), "required": True, "help": "link between nodes"},
+    "--inside": {"choices": tuple(LINKS), "default": "pcie_3_x16", "help": "inside a node (default: %(default)s)"},
+    "--all-reduce": {"choices": tuple(ALL_REDUCES), "default": "ring", "help": "between nodes (default: %(default)s)"},
+    "--compute": {
+        "type": float,
+        "metavar": "SECONDS",
+        "help": "of a local step without communication (default: calibrated on two published hours)",
+    },
+    "--delay": {
+        "type": float,
+        "default": 0.0,
+        "metavar": "SECONDS",
+        "help": "mean of an exponential delay of every step (default: none)",
+    },
+    "--workers": {"type": int, "help": "extrapolate to so many, with the same samples a step and worker"},
     "--directory": {"type": Path, "default": Path("workflow/schemas"), "help": "default: %(default)s"},
 }

@@ -90,6 +90,16 @@ class RunResult:
                 return _number(numbers[metric])
         raise CollectError(f"{self.directory / 'summary.json'}: has no metric {metric}")
 
+    @property
+    def training_seconds(self) -> float:
+        """The training and the communication clock at the end: all but evaluation and start-up."""
+        return self.communication_seconds + float(self.summary["seconds"]["train"])
+
+    @property
+    def communication_seconds(self) -> float:
+        """The communication clock at the end."""
+        return float(self.summary["seconds"]["communication"])
+
     def curve(self, metric: str) -> pd.Series:
         """A column of metrics.csv. Raises CollectError if the run does not have it."""
         if metric not in self.metrics:

@@ -100,9 +100,10 @@ def test_each_method_runs_in_several_processes_at_smoke_scale(suite):
 
 
 def test_items_exist_where_they_should(suite):
-    assert suite.items("qsr", "smoke") == ["fig5", "table1b"]
-    assert suite.items("qsr", "paper") == ["fig5", "table1a", "table1b"]
-    assert suite.items("sgp", "smoke") == suite.items("sgp", "paper") == ["accuracy_epochs_time"]
+    assert suite.items("qsr", "smoke") == ["fig5", "table1b", "table4a"]
+    assert suite.items("qsr", "paper") == ["fig5", "table1a", "table1b", "table4a", "table4b", "table4c"]
+    assert suite.items("sgp", "smoke") == ["accuracy_epochs_time", "time_per_iteration"]
+    assert suite.items("sgp", "paper") == suite.items("sgp", "smoke")
 
 
 def test_only_what_was_read_counts_as_verified(suite):
@@ -118,6 +119,8 @@ def test_only_what_was_read_counts_as_verified(suite):
         ("qsr", "qsr_h4", "val_top1", 80.98),
         ("qsr", "parallel", "hours", 26.7),
         ("qsr", "qsr_h4", "hours", 20.2),
+        ("qsr", "parallel", "hours", 8.6),
+        ("qsr", "qsr_h4", "hours", 5.5),
         ("sgp", "ar_32", "hours", 5),
         ("sgp", "sgp_32", "hours", 1.6),
     }

@@ -115,15 +115,22 @@ def item_runs(wildcards):
 
 
 def item_code(wildcards):
-    """The source that draws it: its kind, and what all kinds share (a kind has a declaration beside it)."""
+    """The source that draws it: its kind, what all kinds share (a kind has a declaration beside it), and the models."""
     shared = [file for file in code("render") if not file.with_suffix(".yaml").exists()]
-    return [f"src/resync/render/{item(wildcards).kind}.py", *shared]
+    return [f"src/resync/render/{item(wildcards).kind}.py", *shared, *code("plan")]
 
 
 def item_text(wildcards):
-    """What the configuration says about it, and the labels of what it shows."""
+    """What the configuration says about it, about what it shows, and what was published of that."""
     labels = {run.id: run.label for run in item_runs(wildcards)}
-    return f"{item(wildcards).model_dump_json()} {labels}"
+    at_paper_scale = [run.hash for run in SUITE.item_runs(wildcards.paper, wildcards.item, "paper")]
+    shown = {run.experiment for run in item_runs(wildcards)}
+    known = [
+        value.model_dump_json()
+        for value in SUITE.papers[wildcards.paper].published
+        if value.experiment in shown
+    ]
+    return f"{item(wildcards).model_dump_json()} {labels} {at_paper_scale} {known}"
 
 
 def item_files(paper, scale):

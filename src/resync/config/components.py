@@ -37,12 +37,16 @@ ROOMS = ("data", "models", "optim", "sync", "render")
 class Traffic(Settings):
     """What one worker sends every step or round: `vectors` parameter vectors, a number or an option.
 
-    `delay` names the option with the number of steps by which a message may keep the next one waiting.
+    They go to `all` workers, as an average, or one to each of so many `peers`. `delay` names the option with the
+    number of steps by which a message may keep the next one waiting. `overlap` says who waits for a message: the next
+    step (`none`), the next message, so that it travels while steps are computed (`bounded`), or nobody (`full`).
     """
 
     every: Literal["step", "round"]
     vectors: int | str
+    to: Literal["all", "peers"] = "all"
     delay: Id | None = None
+    overlap: Literal["none", "bounded", "full"] = "none"
 
     @field_validator("vectors", mode="plain")
     @classmethod
@@ -69,6 +73,8 @@ class _ComponentFile(Settings):
         delay = self.traffic.delay if self.traffic else None
         if delay is not None and delay not in self.options:
             yield ("traffic", "delay"), not_among(delay, self.options)
+        if self.traffic and self.traffic.to == "peers" and "topology" not in self.options:
+            yield ("traffic", "to"), "found 'peers' without the option 'topology', allowed: with it, or 'all'"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A paper: what it compares, which figures and tables show it, and what was published."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -29,6 +29,9 @@ METRICS = {
     "communication_hours": "h",
 }
 """What a published value may be a value of, with its unit."""
+
+CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
+"""The status words of published values, the most certain one first."""
 
 
 class Item(Settings):
@@ -112,6 +115,16 @@ class PublishedValue(Settings):
         unit = METRICS[self.metric]
         if self.unit != unit:
             yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {self.metric}"
+
+
+def most_certain(
+    values: Iterable[PublishedValue], experiment: str, series: str, metric: str, item: str | None = None
+) -> PublishedValue | None:
+    """The most certain published value of a series and metric, the one that `item` shows where two are equally so."""
+    found = [
+        value for value in values if (value.experiment, value.series, value.metric) == (experiment, series, metric)
+    ]
+    return min(found, key=lambda value: (CERTAINTY.index(value.status), value.item != item), default=None)
 
 
 class PublishedFile(RootModel[Items[PublishedValue]]):

@@ -1,4 +1,8 @@
-"""What a run costs, computed from its configuration without training and without torch."""
+"""What a run costs, computed from its configuration without training and without torch.
+
+Rounds, bytes and samples are here. How long they take on a network is in `resync.plan.wallclock`, beside published
+hours in `resync.plan.forecast`; these two need numpy.
+"""
 
 from resync.plan.cost import Cost, Volume, cost, table, volume
 from resync.plan.translate import lr_of, period_of, phases_of

@@ -1,13 +1,10 @@
 """Cost of a run: rounds, communication volume, bytes and samples, exactly as training will have them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil
 
 from resync.config import Run
-from resync.config.components import Traffic
-from resync.periods import rounds
-from resync.plan.translate import lr_of, period_of, phases_of
+from resync.plan.exchanges import exchanges
 
 FLOAT32_BYTES = 4
 """Parameters are kept and exchanged in float32."""
@@ -61,18 +58,12 @@ class Cost(Volume):
 
 def volume(run: Run) -> Volume:
     """Return the communication volume of `run`, exactly as training will have it."""
-    traffic = _traffic(run)
-    if traffic.every == "round":
-        lengths = rounds(period_of(run), lr_of(run), run.total_steps, run.warmup_steps)
-        phases = [(len(lengths), 1)]
-    else:
-        phases = list(_phases(run, traffic))
-    vectors = sum(number * sent for number, sent in phases) + _vectors_beside(run, phases[0][0])
+    found = exchanges(run)
     return Volume(
         run=run.id,
         steps=run.total_steps,
-        rounds=sum(number for number, _ in phases),
-        vectors=vectors,
+        rounds=sum(exchange.count for exchange in found if not exchange.within_round),
+        vectors=sum(exchange.count * exchange.vectors for exchange in found),
         samples=run.total_steps * run.batch_size,
         workers=run.workers,
     )
@@ -83,47 +74,22 @@ def cost(run: Run, num_parameters: int) -> Cost:
     return Cost(**asdict(volume(run)), parameters=num_parameters)
 
 
-def _phases(run: Run, traffic: Traffic) -> Iterator[tuple[int, int]]:
-    """Number of mixes of each phase of an algorithm that mixes all the time, and vectors that a worker sends in one."""
-    declared = traffic.vectors if isinstance(traffic.vectors, int) else run.sync.options[traffic.vectors]
-    phases = [(0, declared)] if isinstance(declared, int) else phases_of(run, declared)
-    delay = run.sync.options[traffic.delay] if traffic.delay else 0
-    ends = [*(first for first, _ in phases[1:]), run.total_steps]
-    for (first, peers), end in zip(phases, ends, strict=True):
-        if peers == 0:  # an average over all workers sends one vector, as an all-reduce does
-            yield end - first, 1
-        elif run.sync.options.get("topology") == "complete":
-            yield ceil((end - first) / (1 + delay)), run.workers - 1
-        else:
-            yield ceil((end - first) / (1 + delay)), peers
-
-
-def _vectors_beside(run: Run, num_rounds: int) -> int:
-    """Vectors that a worker sends beside its parameters: averaged optimizer state, and an outer optimizer's base."""
-    options = run.sync.options
-    fields = len(options.get("average_state", ()))
-    if options.get("buffers") == "average":
-        fields = 2 if run.optimizer.name == "adamw" else int(run.optimizer.options["momentum"] > 0)
-    without_average = options.get("average") is False
-    base = run.total_steps if options.get("base", "none") != "none" else 0
-    return (fields - without_average) * num_rounds + base
-
-
 def table(costs: Iterable[Cost]) -> str:
     """Return an aligned text, a line for each run below a line of headings."""
     lines = [("run", "steps", "rounds", "volume %", "sent/worker", "samples")]
     for item in costs:
         volume, sent = f"{item.volume_percent:.3f}", _in_bytes(item.bytes_per_worker)
         lines.append((item.run, f"{item.steps:,}", f"{item.rounds:,}", volume, sent, f"{item.samples:,}"))
+    return "\n".join(aligned(lines))
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of cells as texts of one width: the first column to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(_aligned(line, widths) for line in lines)
-
-
-def _traffic(run: Run) -> Traffic:
-    traffic = run.sync.component.traffic
-    if traffic is None:
-        raise ValueError(f"{run.id}: sync {run.sync.name} declares no traffic, so its cost is unknown")
-    return traffic
+    return [
+        "  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))])
+        for name, *cells in lines
+    ]
 
 
 def _in_bytes(count: int) -> str:
@@ -133,9 +99,3 @@ def _in_bytes(count: int) -> str:
     while amount >= 1000 and unit != "PB":
         amount, unit = amount / 1000, next(units)
     return f"{amount:.4g} {unit}"
-
-
-def _aligned(line: tuple[str, ...], widths: list[int]) -> str:
-    name, *numbers = line
-    right = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
-    return "  ".join([name.ljust(widths[0]), *right])

@@ -3,12 +3,9 @@
 from typing import Any
 
 from resync.collect import COLUMNS
-from resync.config.paper import PublishedValue
-from resync.evidence import Evidence, as_published, notation
-from resync.render.item import ItemData, Series
+from resync.evidence import Evidence, notation
+from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.table import Heading, Table
-
-_NONE = "\N{EN DASH}"
 
 
 def prepare(data: ItemData) -> Table:
@@ -38,10 +35,10 @@ def _cells(data: ItemData, series: Series, metric: str, decimals: int) -> tuple[
     return (
         series.label,
         ", ".join(filter(None, (ours.text(decimals), series.note))),
-        notation(volume.mean, volume.std or None) if volume.n else _NONE,
-        _NONE.join(f"{value:,}" for value in (rounds[:1] + rounds[1:][-1:])) or _NONE,
-        _published_cell(data.published_value(series, metric)),
-        _published_cell(data.published_value(series, "volume_percent")),
+        notation(volume.mean, volume.std or None) if volume.n else NONE,
+        NONE.join(f"{value:,}" for value in (rounds[:1] + rounds[1:][-1:])) or NONE,
+        published_cell(data.published_value(series, metric)),
+        published_cell(data.published_value(series, "volume_percent")),
     )
 
 
@@ -68,11 +65,3 @@ def _record(data: ItemData, series: Series, metric: str) -> dict[str, Any]:
 
 def _evidence(series: Series, metric: str) -> Evidence:
     return Evidence.of(result.final(metric) for result in series.results("finished"))
-
-
-def _published_cell(published: PublishedValue | None) -> str:
-    if published is None:
-        return _NONE
-    if published.value is None:
-        return published.status
-    return f"{as_published(published.value, published.std, published.n)}, {published.status}"

@@ -18,10 +18,7 @@ from resync.render.lines import (
     mean_over_seeds,
     setting,
 )
-from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure
-
-_UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0, 1, "s"))
-"""From how many seconds on a unit is used, its seconds, its name."""
+from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ def prepare(data: ItemData) -> Panels:
     metric, band = data.options["metric"], data.options["band"]
     states = [state for series in data.series for state in series.states]
     longest = max(float(_training_seconds(state.result)[-1]) for state in states if state.result)
-    seconds, unit = next((seconds, unit) for least, seconds, unit in _UNITS if longest >= least)
+    seconds, unit = time_unit(longest)
 
     def lines(x: Coordinate) -> list[Line]:
         return [mean_over_seeds(series, x, lambda run: run.curve(metric), band) for series in data.series]

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from resync.collect import CollectError, RunResult, RunState, state_of
-from resync.config import Suite
-from resync.config.paper import Item, PublishedValue
+from resync.config import Run, Suite
+from resync.config.paper import Item, PublishedValue, most_certain
+from resync.evidence import as_published
 from resync.files import write_bytes
 from resync.render import style
 from resync.render.table import Table
 
-CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
-"""The status words of published values, the most certain one first."""
+NONE = "\N{EN DASH}"
+"""A cell without anything to say."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,17 @@ class Series:
 
 @dataclass(frozen=True)
 class ItemData:
-    """What a kind of figure or table gets: its series in declared order, and the paper's published values."""
+    """What a kind of figure or table gets: its series in declared order, and the paper's published values.
+
+    `references` has a run of each series of the item at paper scale, where values were published: for what follows
+    from their configuration.
+    """
 
     item: Item
     scale: str
     series: tuple[Series, ...]
     published: tuple[PublishedValue, ...]
+    references: tuple[Run, ...]
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -76,13 +82,7 @@ class ItemData:
 
     def published_value(self, series: Series, metric: str) -> PublishedValue | None:
         """The most certain published value of a series and metric, of this item where two are equally so."""
-        found = [
-            value
-            for value in self.published
-            if (value.experiment, value.series) == series.name and value.metric == metric
-        ]
-        rank = {status: place for place, status in enumerate(CERTAINTY)}
-        return min(found, key=lambda value: (rank[value.status], value.item != self.item.id), default=None)
+        return most_certain(self.published, *series.name, metric, self.item.id)
 
 
 def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figures: Path) -> list[Path]:
@@ -111,7 +111,9 @@ def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> Item
         Series(group[0].label, look, tuple(state_of(run, results) for run in group))
         for group, look in zip(groups, styles, strict=True)
     ]
-    return ItemData(declared.items[item], scale, tuple(series), declared.published)
+    pairs = declared.series_of(item, "paper")
+    references = tuple(suite.runs(paper, "paper", *pair)[0] for pair in pairs)
+    return ItemData(declared.items[item], scale, tuple(series), declared.published, references)
 
 
 def require_results(data: ItemData) -> None:
@@ -119,6 +121,15 @@ def require_results(data: ItemData) -> None:
     if not any(state.status in ("finished", "diverged") for series in data.series for state in series.states):
         first = data.series[0].states[0]
         raise CollectError(f"{data.item.id}: none of its runs has finished; {first.reason}")
+
+
+def published_cell(published: PublishedValue | None) -> str:
+    """A published value and how certain it is: `79.86 ± 0.03 (n=3), verified`."""
+    if published is None:
+        return NONE
+    if published.value is None:
+        return published.status
+    return f"{as_published(published.value, published.std, published.n)}, {published.status}"
 
 
 def _counted(numbers: Iterable[int], noun: str) -> str:

@@ -21,6 +21,8 @@ COLUMN, DOUBLE_COLUMN = 3.3, 6.8
 """Widths in inches of one and of two columns of a paper."""
 
 GREY = "#5f5f5f"
+_UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0, 1, "s"))
+"""From how many seconds on a unit is used, its seconds, its name."""
 PNG_DPI = 220
 
 # The fonts come with matplotlib: every machine draws the same bytes. Type 42 keeps text searchable.
@@ -92,6 +94,14 @@ _ALGORITHMS = {
     "adpsgd": Style(_ORANGE, "X", _SHORT),
     "slowmo": Style(_VERMILLION, "*", _LONG),
 }
+NAMES = {
+    "allreduce": "AR-SGD",
+    "sgp": "SGP",
+    "osgp": "OSGP",
+    "dpsgd": "D-PSGD",
+    "adpsgd": "AD-PSGD",
+}
+"""What figures call an algorithm apart from any series."""
 _POWERS = {2: Style(_VERMILLION, "D", _SOLID), 1: Style(_ORANGE, "P", _SHORT), 3: Style(_PURPLE, "X", _LONG)}
 _CONSTANT = Style(_BLUE, "s", _LONG)
 
@@ -100,12 +110,17 @@ def style_of(run: Run) -> Style:
     """The style of a run's algorithm, for Local SGD of its period rule: darker for a longer period."""
     period = run.sync.options.get("period")
     if period is None or run.sync.name in _ALGORITHMS:
-        return _ALGORITHMS.get(run.sync.name) or _style_of_name(run.sync.name)
+        return style_of_algorithm(run.sync.name)
     if period.rule == "constant":
         return _shaded(_CONSTANT, period.h, markers="s^vP")
     if period.rule == "power" and period.power in _POWERS:
         return _shaded(_POWERS[period.power], period.h_base)
     return _style_of_name(f"{period}")
+
+
+def style_of_algorithm(name: str) -> Style:
+    """The style of an algorithm without options."""
+    return _ALGORITHMS.get(name) or _style_of_name(name)
 
 
 def _style_of_name(name: str) -> Style:
@@ -134,6 +149,11 @@ def distinct(styles: Iterable[Style]) -> list[Style]:
             candidate = replace(style, marker=marker, dash=_DASHES[turn % len(_DASHES)])
         seen.append(candidate)
     return seen
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The seconds of the unit in which so many seconds are shown, and its name."""
+    return next((size, name) for least, size, name in _UNITS if seconds >= least)
 
 
 def axis_label(metric: str) -> str:

@@ -1,0 +1,184 @@
+"""Seconds that messages take: links, networks of nodes, and averages over them, as pure functions.
+
+A message of b bytes takes latency + b / bandwidth (Hockney 1994), and a link carries as much in both directions at
+once. Nothing else uses the link, and no switch is a bottleneck (full bisection bandwidth): on a shared or tapered
+network these times are lower bounds. Adding numbers up is taken to be free.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_TCP = 1448 / 1538
+"""Share of an Ethernet link's bits that TCP delivers: 1500-byte packets less 52 bytes of IP and TCP headers with time
+stamps, in 38 more bytes of preamble, header, checksum and gap (IEEE 802.3, RFC 791, RFC 7323)."""
+_INFINIBAND = 4096 / 4122
+"""The same for InfiniBand packets of 4096 bytes with 26 bytes of headers and checksums (IBTA specification 1.3)."""
+_NCCL = "NVIDIA NCCL, src/graph/tuning.cc at commit 01afd20, hwLat of a step of a ring, protocol Simple"
+
+
+@dataclass(frozen=True)
+class Link:
+    """What connects two workers or nodes.
+
+    Attributes:
+        name: how the link is called.
+        latency: seconds from the start of a message of no bytes to its arrival.
+        bandwidth: bytes/s in each direction, without what protocols add.
+        source: where the two figures come from.
+    """
+
+    name: str
+    latency: float
+    bandwidth: float
+    source: str
+
+    @property
+    def bytes_in_latency(self) -> float:
+        """The bandwidth-delay product: a message of so many bytes takes twice as long as an empty one."""
+        return self.latency * self.bandwidth
+
+    def message(self, num_bytes: float) -> float:
+        """Seconds of one message."""
+        return self.latency + num_bytes / self.bandwidth
+
+
+LINKS = {
+    link.name: link
+    for link in (
+        Link(
+            "ethernet_10g", 20e-6, 10e9 / 8 * _TCP,
+            "10 Gbit/s (IEEE 802.3ae) as TCP with 1500-byte packets delivers it; latency between two applications: "
+            "Hurwitz and Feng, Hot Interconnects 11 (2003), abstract",
+        ),
+        Link(
+            "ethernet_25g", 20e-6, 25e9 / 8 * _TCP,
+            "25 Gbit/s (IEEE 802.3by) as TCP with 1500-byte packets delivers it; latency as at 10 Gbit/s, an "
+            "assumption: software causes most of it",
+        ),
+        Link(
+            "infiniband_100g", 9.6e-6, 100e9 / 8 * _INFINIBAND,
+            f"EDR, 100 Gbit/s of data (IBTA specification 1.3) with 4096-byte packets; latency: {_NCCL}, network",
+        ),
+        Link(
+            "nvlink_v100", 3.4e-6, 143.7e9,
+            "six links of 25 GB/s; 143.7 GB/s measured by p2pBandwidthLatencyTest (Dell HPC engineering on V100-SXM2, "
+            f"configuration K of C4130); latency: {_NCCL}, NVLink",
+        ),
+        Link(
+            "pcie_3_x16", 5.7e-6, 16 * 8e9 / 8 * 128 / 130,
+            f"16 lanes of 8 GT/s with 128b/130b coding (PCI Express 3.0); latency: {_NCCL}, PCI",
+        ),
+    )
+}  # fmt: skip
+"""Presets by name. Rates are those of the standards less framing, so they are the best that a link can do."""
+
+
+def exchange(link: Link, num_bytes: float, workers: int, peers: int = 1) -> float:
+    """Seconds until each of `workers` has sent `num_bytes` to each of its peers, one after the other."""
+    return peers * link.message(num_bytes) if workers > 1 else 0.0
+
+
+def ring(link: Link, num_bytes: float, workers: int) -> float:
+    """Seconds of an all-reduce of `num_bytes` on a ring: 2 (n - 1) messages of 1/n of the bytes each.
+
+    Bandwidth-optimal (Patarasuk and Yuan 2009); its latency grows with the number of workers.
+    """
+    return 2 * (workers - 1) * link.message(num_bytes / workers)
+
+
+def halving_doubling(link: Link, num_bytes: float, workers: int) -> float:
+    """Seconds of an all-reduce of `num_bytes` by recursive halving, then doubling (Thakur et al. 2005, Rabenseifner).
+
+    2 log2 n messages of 1/2, 1/4, ... of the bytes; workers beyond a power of two send theirs to another one before,
+    and get the result afterwards.
+    """
+    steps, beyond = _doublings(workers)
+    halves = 2 * (steps * link.latency + (1 - 2**-steps) * num_bytes / link.bandwidth)
+    return halves + beyond * link.message(num_bytes)
+
+
+def recursive_doubling(link: Link, num_bytes: float, workers: int) -> float:
+    """Seconds of an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005): log2 n messages of all bytes.
+
+    It is what the TCP back end of PyTorch 0.4 did (THD, DataChannelTCP::allReduce), with which Assran et al. (2019)
+    measured AllReduce on Ethernet. Workers beyond a power of two are treated as in `halving_doubling`.
+    """
+    steps, beyond = _doublings(workers)
+    return (steps + beyond) * link.message(num_bytes)
+
+
+ALL_REDUCES: dict[str, Callable[[Link, float, int], float]] = {
+    "ring": ring,
+    "halving_doubling": halving_doubling,
+    "recursive_doubling": recursive_doubling,
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """Nodes of `node_size` workers: a link between nodes, which the workers of a node share, and links inside.
+
+    Attributes:
+        link: between nodes.
+        inside: between the workers of a node; not used where a node is one worker.
+        node_size: workers of a node.
+        all_reduce: name of the all-reduce between nodes; inside of a node it is a ring.
+        slowdown: how many times longer an all-reduce takes than its formula says, from a calibration. Messages between
+            peers take the link's time whatever the implementation of the all-reduce is worth.
+
+    Raises ValueError for an unknown all-reduce or a node size below 1.
+    """
+
+    link: Link
+    inside: Link = LINKS["pcie_3_x16"]
+    node_size: int = 1
+    all_reduce: str = "ring"
+    slowdown: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no formula is for."""
+        if self.all_reduce not in ALL_REDUCES:
+            raise ValueError(f"all-reduce: found {self.all_reduce!r}, allowed: {', '.join(ALL_REDUCES)}")
+        if self.node_size < 1:
+            raise ValueError(f"node size: found {self.node_size}, allowed: integer >= 1")
+
+    def average_seconds(self, num_bytes: float, workers: int) -> float:
+        """Seconds until all workers have the average of `num_bytes` each: reduce inside, all-reduce between, spread.
+
+        Each worker of a node is responsible for one share of the bytes. All shares use the node's link at once, which
+        then carries what one worker would send. One worker takes no time.
+
+        Raises ValueError if several nodes are not full.
+        """
+        nodes, members = self._nodes(workers)
+        inside = ring(self.inside, num_bytes, members)
+        return self.slowdown * (inside + ALL_REDUCES[self.all_reduce](self.link, num_bytes, nodes))
+
+    def exchange_seconds(self, num_bytes: float, workers: int, peers: int) -> float:
+        """Seconds until every worker has sent `num_bytes` to each of its peers.
+
+        All peers of a worker are taken to be in other nodes, if there are several: an upper bound on small offsets.
+        """
+        nodes, members = self._nodes(workers)
+        if nodes == 1:
+            return exchange(self.inside if members > 1 else self.link, num_bytes, workers, peers)
+        return exchange(self.link, num_bytes * members, nodes, peers)
+
+    def latency_bound(self, num_bytes: float, workers: int) -> bool:
+        """Whether the messages of an all-reduce between nodes are shorter than the link's bandwidth-delay product."""
+        nodes, _ = self._nodes(workers)
+        return nodes > 1 and self.all_reduce == "ring" and num_bytes / nodes < self.link.bytes_in_latency
+
+    def _nodes(self, workers: int) -> tuple[int, int]:
+        """Number of nodes, and workers in each."""
+        if workers <= self.node_size:
+            return 1, workers
+        if workers % self.node_size:
+            raise ValueError(f"workers: found {workers}, allowed: a multiple of the node size {self.node_size}")
+        return workers // self.node_size, self.node_size
+
+
+def _doublings(workers: int) -> tuple[int, int]:
+    """log2 of the largest power of two among so many workers, and the messages for those beyond it: 0 or 2."""
+    steps = workers.bit_length() - 1
+    return steps, 0 if workers == 1 << steps else 2

@@ -1,0 +1,149 @@
+"""The wall clock of a run: computing, waiting for others, and communication that nothing hides.
+
+    seconds = steps * (compute + mean delay) + waiting + exposed communication
+
+An average over all workers ends when the last one arrives, and is never hidden. A message between peers is waited for
+as the algorithm says (`Exchange.overlap`): at once; before the next message, so that only what is longer than the steps
+between them counts; or never. Input that is slower than computing, evaluation and checkpoints are not counted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from resync.config import Run
+from resync.plan.cost import FLOAT32_BYTES
+from resync.plan.exchanges import Exchange, exchanges
+from resync.plan.network import Network, halving_doubling, ring
+from resync.plan.stragglers import gossip_waiting, longest_delay
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run is timed on.
+
+    Attributes:
+        network: how workers are connected.
+        compute: seconds of one local step of one worker, without delays: data, forward, backward, optimizer.
+        delay: mean seconds of the exponential delay that is added to every step, see resync.plan.stragglers.
+    """
+
+    network: Network
+    compute: float
+    delay: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse times below zero."""
+        for name, seconds in (("compute", self.compute), ("delay", self.delay)):
+            if not seconds >= 0:
+                raise ValueError(f"{name}: found {seconds} s, allowed: seconds >= 0")
+
+
+@dataclass(frozen=True)
+class WallClock:
+    """Where the time of a run goes; all times are seconds.
+
+    Attributes:
+        run: id of the run.
+        workers: number of workers.
+        steps: local steps of each worker.
+        compute: in local steps, their mean delay included.
+        waiting: for workers that are later.
+        communication: in exchanges that nothing hides.
+        hidden: in exchanges while workers compute; not part of `total`.
+        limits: sentences on why the model should not be trusted here; empty where it may be.
+    """
+
+    run: str
+    workers: int
+    steps: float
+    compute: float
+    waiting: float
+    communication: float
+    hidden: float
+    limits: tuple[str, ...]
+
+    @property
+    def total(self) -> float:
+        """Seconds of the run."""
+        return self.compute + self.waiting + self.communication
+
+    @property
+    def per_step(self) -> float:
+        """Seconds of a local step, all included."""
+        return self.total / self.steps
+
+
+def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | None = None) -> WallClock:
+    """Return the wall clock of `run`, whose model has `num_parameters` parameters of four bytes.
+
+    With `workers`, of the same training on so many: each worker keeps its samples of a step, the training keeps its
+    samples and its share of steps that end in an exchange, so that the number of steps goes down.
+
+    Raises ValueError for a number of workers that does not fit the network or the topology.
+    """
+    count = run.workers if workers is None else workers
+    if count < 1:
+        raise ValueError(f"workers: found {count}, allowed: integer >= 1")
+    num_bytes = num_parameters * FLOAT32_BYTES
+    found = exchanges(run.model_copy(update={"workers": count}))
+    parts = [_price(exchange, machine, num_bytes, count) for exchange in found]
+    fewer = run.workers / count
+    waiting, communication, hidden = (fewer * sum(part) for part in zip(*parts, strict=True))
+    return WallClock(
+        run=run.id,
+        workers=count,
+        steps=run.total_steps * fewer,
+        compute=run.total_steps * fewer * (machine.compute + machine.delay),
+        waiting=waiting,
+        communication=communication,
+        hidden=hidden,
+        limits=tuple(_limits(run, found, machine, num_bytes, count)),
+    )
+
+
+def _price(exchange: Exchange, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
+    """Seconds that all exchanges of one kind wait, are exposed, and are hidden."""
+    network, delay = machine.network, machine.delay
+    if exchange.vectors == 0:
+        return 0.0, 0.0, 0.0
+    if exchange.to == "all":
+        waiting = sum(
+            count * (longest_delay(delay, workers, steps) - steps * delay) for steps, count in exchange.after.items()
+        )
+        return waiting, exchange.count * network.average_seconds(exchange.vectors * num_bytes, workers), 0.0
+    message = network.exchange_seconds(num_bytes, workers, exchange.vectors)
+    if exchange.overlap == "full":
+        return 0.0, 0.0, exchange.count * message
+    waiting = exposed = 0.0
+    for steps, count in exchange.after.items():
+        work = steps * (machine.compute + delay)
+        shown = max(0.0, message - work) if exchange.overlap == "bounded" else message
+        late = gossip_waiting(
+            exchange.topology, workers, exchange.vectors,
+            steps=steps, compute=machine.compute, delay=delay, message=message, overlap=exchange.overlap,
+        )  # fmt: skip
+        waiting, exposed = waiting + count * late, exposed + count * shown
+    return waiting, exposed, exchange.count * message - exposed
+
+
+def _limits(run: Run, found: list[Exchange], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
+    """What the model leaves out and the run would meet."""
+    network = machine.network
+    for exchange in found:
+        sent = exchange.vectors * num_bytes
+        if exchange.to == "all" and sent and network.latency_bound(sent, workers):
+            nodes = workers // network.node_size
+            other = halving_doubling(network.link, sent, nodes)
+            yield (
+                f"latency: a ring of {nodes:,} nodes sends {sent / nodes:,.0f} bytes at a time, fewer than the "
+                f"{network.link.bytes_in_latency:,.0f} that fit into the link's latency; halving-doubling would take "
+                f"{other:.3g} s instead of {ring(network.link, sent, nodes):.3g} s"
+            )
+        if exchange.overlap == "full":
+            message = network.exchange_seconds(num_bytes, workers, exchange.vectors)
+            step = machine.compute + machine.delay
+            if message > step:
+                yield f"mixing: a message takes {message:.3g} s, a step {step:.3g} s, so workers average less often"
+    samples, batch = run.facts["train_samples"], run.local_batch_size * workers
+    if batch > samples:
+        yield f"batch: {batch:,} samples a step, but the training set has {samples:,}"

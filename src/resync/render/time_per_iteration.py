@@ -1,0 +1,221 @@
+"""Time of an iteration against the number of workers: what averaging and gossip cost on a network.
+
+The lines are the wall-clock model. Its two unknowns, the time of computing and how well the all-reduce is implemented,
+come from two published times of averages over all workers; everything else is predicted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator
+
+from resync.config.components import component
+from resync.plan.forecast import SECONDS_PER_HOUR, Fit, fit, published_hours
+from resync.plan.network import LINKS, Network
+from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.render.item import ItemData
+from resync.render.lines import footnote
+from resync.render.style import DOUBLE_COLUMN, GREY, NAMES, Style, new_figure, style_of_algorithm
+
+_LINKS = {
+    "ethernet_10g": "10 Gbit/s Ethernet",
+    "ethernet_25g": "25 Gbit/s Ethernet",
+    "infiniband_100g": "100 Gbit/s InfiniBand",
+}
+_CERTAIN = ("verified", "secondary")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One algorithm at each number of workers: seconds of an iteration, or its waiting in mean delays."""
+
+    algorithm: str
+    workers: list[int]
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Seconds of an iteration of one series: published with a status, or `measured` here."""
+
+    algorithm: str
+    workers: int
+    seconds: float
+    status: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One network."""
+
+    title: str
+    curves: list[Curve]
+    points: list[Point]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """All networks, what stragglers cost on the first one, and what is said below."""
+
+    panels: list[Panel]
+    waiting: list[Curve]
+    note: str
+
+
+def prepare(data: ItemData) -> Panels:
+    """The model calibrated on the published hours of the item's series, at paper scale whatever the results' scale.
+
+    Raises ValueError for lists of different lengths, and if no two published hours calibrate the model.
+    """
+    options = data.options
+    links, names = options["networks"], options["all_reduces"]
+    if len(links) != len(names):
+        raise ValueError(f"{data.item.id}: found {len(links)} networks and {len(names)} all-reduces, allowed: as many")
+    networks = [Network(LINKS[link], all_reduce=name) for link, name in zip(links, names, strict=True)]
+    runs = [(run, options["parameters"]) for run in data.references]
+    fitted = fit(runs, data.published, lambda run: networks[0])
+    machines = [fitted.machine(networks[0]), *(Machine(network, fitted.compute) for network in networks[1:])]
+    algorithms, late = options["algorithms"], replace(machines[0], delay=options["delay"] * fitted.compute)
+    panels = [
+        Panel(
+            f"{_LINKS[link]}\nAR: {name.replace('_', ' ')}",
+            [_curve(data, algorithm, machine, lambda clock: clock.per_step) for algorithm in algorithms],
+            [],
+        )
+        for link, name, machine in zip(links, names, machines, strict=True)
+    ]
+    panels[0].points.extend([*_published(data), *_measured(data)])
+    waiting = [
+        _curve(data, algorithm, late, lambda clock: clock.waiting / clock.steps / late.delay)
+        for algorithm in algorithms
+    ]
+    return Panels(panels, waiting, _note(data, fitted, machines[0]))
+
+
+def draw(panels: Panels) -> Figure:
+    """A panel a network, with one axis of times, and a panel of waiting."""
+    figure = new_figure(DOUBLE_COLUMN, 2.6)
+    *networks, last = figure.subplots(1, len(panels.panels) + 1)
+    for axes, panel in zip(networks, panels.panels, strict=True):
+        axes.sharey(networks[0])
+        axes.label_outer()
+        _draw_network(axes, panel)
+    networks[0].set_ylabel("Time per iteration (s)")
+    networks[0].set_yscale("log", base=2)
+    networks[0].yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
+    _draw_curves(last, panels.waiting)
+    last.set_title("Stragglers\n(first network)", linespacing=1.0)
+    last.set(ylabel="Waiting (mean delays)", ylim=(-0.15, None))
+    _legend(figure, panels)
+    footnote(figure, panels.note)
+    return figure
+
+
+def _curve(data: ItemData, algorithm: str, machine: Machine, value: Callable[[WallClock], float]) -> Curve:
+    """The model of an algorithm with default options, at powers of two from the fewest workers of the item on."""
+    run = data.references[0].model_copy(update={"sync": component("sync", algorithm).config.model_validate({})})
+    fewest, most = min(run.workers for run in data.references), data.options["most_workers"]
+    workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
+    clocks = [wall_clock(run, machine, data.options["parameters"], count) for count in workers]
+    return Curve(algorithm, workers, [value(clock) for clock in clocks])
+
+
+def _published(data: ItemData) -> list[Point]:
+    """The most certain published hours of every series, per iteration."""
+    values = ((run, published_hours(run, data.published)) for run in data.references)
+    return [
+        Point(run.sync.name, run.workers, value.value * SECONDS_PER_HOUR / run.total_steps, value.status)
+        for run, value in values if value is not None and value.value is not None
+    ]  # fmt: skip
+
+
+def _measured(data: ItemData) -> list[Point]:
+    """Our own times, at paper scale only: other scales train other models."""
+    if data.scale != "paper":
+        return []
+    return [
+        Point(state.run.sync.name, state.run.workers, result.training_seconds / state.run.total_steps, "measured")
+        for series in data.series for state in series.states
+        if state.status == "finished" and (result := state.result)
+    ]  # fmt: skip
+
+
+def _note(data: ItemData, fitted: Fit, machine: Machine) -> str:
+    """What was fitted to what, and how far the predictions are from what was published."""
+    errors: dict[str, list[float]] = {}
+    for run in data.references:
+        value = published_hours(run, data.published)
+        if run.id not in fitted.runs and value is not None and value.value is not None:
+            hours = wall_clock(run, machine, data.options["parameters"]).total / SECONDS_PER_HOUR
+            errors.setdefault(NAMES[run.sync.name], []).append(100 * (hours / value.value - 1))
+    ranges = ", ".join(f"{name} {_range(found)}" for name, found in errors.items())
+    task = ", ".join(dict.fromkeys(run.data.name for run in data.references))
+    labels = [run.label for name in fitted.runs for run in data.references if run.id == name]
+    return (
+        f"paper scale · {task} · computing {fitted.compute:.3g} s and, on the first network, "
+        f"all-reduce x {fitted.slowdown:.2g}: fitted to {' and '.join(labels)}\npredictions against published times: "
+        f"{ranges} · stragglers: exponential delay of every step, mean {data.options['delay']:.0%} of computing"
+    )
+
+
+def _range(percents: list[float]) -> str:
+    """`-5.6 to +8.5 %`, or one number."""
+    ends = dict.fromkeys(f"{end:+.1f}" for end in (min(percents), max(percents)))
+    return f"{' to '.join(ends)} %"
+
+
+def _draw_network(axes: Axes, panel: Panel) -> None:
+    _draw_curves(axes, panel.curves)
+    for point in panel.points:
+        axes.plot(point.workers, point.seconds, **_marker(style_of_algorithm(point.algorithm), point.status), zorder=4)
+    if panel.points:
+        last = max(point.workers for point in panel.points)
+        axes.axvline(last, color=GREY, linewidth=0.6, linestyle=(0, (1, 2)))
+    axes.set_title(panel.title, linespacing=1.0)
+    axes.margins(y=0.1)
+
+
+def _draw_curves(axes: Axes, curves: list[Curve]) -> None:
+    """Lines over the number of workers; one that a later one hides is a wide pale line below it."""
+    for position, curve in enumerate(curves):
+        hidden = any(np.allclose(curve.values, other.values) for other in curves[position + 1 :])
+        below = {"linestyle": "-", "linewidth": 3.2, "alpha": 0.6} if hidden else {}
+        axes.plot(curve.workers, curve.values, **{**style_of_algorithm(curve.algorithm).line, "marker": "", **below})
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("Workers")
+    axes.xaxis.set_major_locator(LogLocator(base=4, numticks=20))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda workers, _: f"{workers:g}"))
+
+
+def _marker(style: Style, status: str) -> dict[str, Any]:
+    """Filled where the published value is certain, open where it is not, a black edge where it was measured here."""
+    face = style.color if status in (*_CERTAIN, "measured") else "white"
+    edge = "black" if status == "measured" else style.color
+    return {
+        "marker": style.marker,
+        "markersize": 4.6,
+        "markerfacecolor": face,
+        "markeredgecolor": edge,
+        "linestyle": "",
+    }
+
+
+def _legend(figure: Figure, panels: Panels) -> None:
+    """The algorithms, then what the fill of a point says."""
+    curves = panels.waiting
+    handles = [Line2D([], [], **style_of_algorithm(curve.algorithm).line) for curve in curves]
+    labels = [NAMES[curve.algorithm] for curve in curves]
+    grey = Style(GREY, "o", (0, ()))
+    for status in dict.fromkeys(_shown_as(point.status) for panel in panels.panels for point in panel.points):
+        handles.append(Line2D([], [], **_marker(grey, status)))
+        labels.append(status if status == "measured" else f"published, {status}")
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+
+
+def _shown_as(status: str) -> str:
+    return status if status in ("measured", *_CERTAIN) else "unverified"

@@ -1,0 +1,167 @@
+"""The wall-clock table: published hours, the model that two of them calibrate, and what was measured here."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from resync.config import Run
+from resync.config.paper import CERTAINTY, PublishedValue, most_certain
+from resync.evidence import Evidence, decimals_of, number
+from resync.plan.calibrate import Calibration, Timing, calibrate
+from resync.plan.exchanges import exchanges
+from resync.plan.forecast import SECONDS_PER_HOUR, certainty
+from resync.render.item import NONE, ItemData, Series, published_cell
+from resync.render.style import time_unit
+from resync.render.table import Heading, Table
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A series: how often it averages vectors over all workers (None: it does not), its published hours, and ours."""
+
+    run: Run
+    load: int | None
+    total: PublishedValue | None
+    communication: PublishedValue | None
+    ours: Series | None
+
+
+def prepare(data: ItemData) -> Table:
+    """A row a series of the paper scale; its cells say whether they are published, fitted, predicted or measured.
+
+    Raises ValueError if no two published hours are known that differ in communication.
+    """
+    rows = [_row(data, run) for run in data.references]
+    model = calibrate([timing for row in rows for timing in _timings(row, data.published)])
+    longest = max((seconds for row in rows for seconds in _seconds(row.ours)), default=0.0)
+    size, unit = time_unit(longest)
+    here = f"Here, {data.scale} scale"
+    headings = (
+        Heading("Method", align="l"),
+        Heading("Averages", align="r"),
+        *(Heading(title, "h") for title in ("Published", "of it communication", "Model", "of it communication")),
+        Heading("Against published", "%", align="r"),
+        *(Heading(title, unit) for title in (here, "of it communication")),
+    )
+    return Table(
+        title=data.item.title,
+        headings=headings,
+        rows=tuple((*_published_cells(row), *_model_cells(row, model), *_own_cells(row.ours, size)) for row in rows),
+        records=tuple(_record(row, model) for row in rows),
+        note=_note(model, rows),
+    )
+
+
+def _row(data: ItemData, run: Run) -> _Row:
+    name = run.experiment, run.series
+    found = exchanges(run)
+    load = sum(exchange.count * exchange.vectors for exchange in found)
+    return _Row(
+        run,
+        load if all(exchange.to == "all" for exchange in found) else None,
+        most_certain(data.published, *name, "hours", data.item.id),
+        most_certain(data.published, *name, "communication_hours", data.item.id),
+        next((series for series in data.series if series.name == name), None),
+    )
+
+
+def _timings(row: _Row, published: Iterable[PublishedValue]) -> list[Timing]:
+    """What the row offers a calibration."""
+    if row.load is None or row.total is None or row.total.value is None:
+        return []
+    status = certainty(row.run, row.total, published)
+    rounding = 0.5 * 10.0 ** -decimals_of(row.total.value)
+    return [Timing(row.run.id, row.load, row.total.value, CERTAINTY.index(status), rounding)]
+
+
+def _published_cells(row: _Row) -> tuple[str, ...]:
+    averages = NONE if row.load is None else f"{row.load:,}"
+    return row.run.label, averages, published_cell(row.total), published_cell(row.communication)
+
+
+def _model_cells(row: _Row, model: Calibration) -> tuple[str, ...]:
+    if row.load is None:
+        return NONE, NONE, NONE
+    word = _basis(row, model)
+    communication = f"{model.communication(row.load):.2f} ± {model.communication_rounding(row.load):.2f}"
+    if word == "fitted":
+        return f"{model.total(row.load):.2f}, fitted", f"{communication}, derived", NONE
+    error = _error(row, model)
+    return (
+        f"{model.total(row.load):.2f} ± {model.total_rounding(row.load):.2f}, {word}",
+        f"{communication}, {word}",
+        NONE if error is None else f"{100 * error:+.1f}",
+    )
+
+
+def _own_cells(ours: Series | None, size: float) -> tuple[str, ...]:
+    """Total and communication, in units of `size` seconds, of the finished seeds."""
+    if ours is None:
+        return NONE, NONE
+    results = ours.results("finished")
+    clocks = (
+        Evidence.of(result.training_seconds / size for result in results),
+        Evidence.of(result.communication_seconds / size for result in results),
+    )
+    measured = (f"{clock.text()}, measured" if clock.n else "" for clock in clocks)
+    total, communication = measured
+    return ", ".join(filter(None, (total, ours.note))), communication or NONE
+
+
+def _record(row: _Row, model: Calibration) -> dict[str, Any]:
+    run, load = row.run, row.load
+    results = row.ours.results("finished") if row.ours else []
+    hours = {
+        "here_hours_mean": Evidence.of(result.training_seconds / SECONDS_PER_HOUR for result in results),
+        "here_communication_hours_mean": Evidence.of(
+            result.communication_seconds / SECONDS_PER_HOUR for result in results
+        ),
+    }
+    return {
+        "experiment": run.experiment,
+        "series": run.series,
+        "label": run.label,
+        "averages": load,
+        "published_hours": row.total.value if row.total else None,
+        "published_hours_status": row.total.status if row.total else None,
+        "published_communication_hours": row.communication.value if row.communication else None,
+        "published_communication_hours_status": row.communication.status if row.communication else None,
+        "model_basis": None if load is None else _basis(row, model),
+        "model_hours": None if load is None else model.total(load),
+        "model_hours_rounding": None if load is None else model.total_rounding(load),
+        "model_communication_hours": None if load is None else model.communication(load),
+        "model_communication_hours_rounding": None if load is None else model.communication_rounding(load),
+        "model_relative_error": _error(row, model),
+        "finished": len(results),
+        **{name: evidence.mean if evidence.n else None for name, evidence in hours.items()},
+    }
+
+
+def _basis(row: _Row, model: Calibration) -> str:
+    """Where the model's numbers of a row come from, in a word or two."""
+    if row.run.id in (model.more.name, model.less.name):
+        return "fitted"
+    status = CERTAINTY[model.certainty[0]]
+    return "predicted" if status == "verified" else f"predicted from {status}"
+
+
+def _error(row: _Row, model: Calibration) -> float | None:
+    """(model - published) / published of a row that was not fitted."""
+    if row.load is None or row.total is None or row.total.value is None or _basis(row, model) == "fitted":
+        return None
+    return model.total(row.load) / row.total.value - 1
+
+
+def _seconds(ours: Series | None) -> list[float]:
+    return [result.training_seconds for result in ours.results("finished")] if ours else []
+
+
+def _note(model: Calibration, rows: Iterable[_Row]) -> str:
+    pair = " and ".join(f"{one.name.split('/')[2]} ({CERTAINTY[one.certainty]})" for one in (model.more, model.less))
+    seconds = number(model.cost * SECONDS_PER_HOUR, 3)
+    derived = any(value and value.status == "derived" for row in rows for value in (row.total, row.communication))
+    return " · ".join([
+        f"model: {number(model.compute)} h of computing + {seconds} s an average, fitted to {pair}",
+        "±: as far as these were rounded",
+        *(["derived: from verified hours by the same formula, so no test of it"] if derived else []),
+    ])  # fmt: skip

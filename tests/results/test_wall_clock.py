@@ -1,0 +1,151 @@
+"""The items that show the wall-clock model: what a cell says, and where its number comes from."""
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resync.collect import state_of
+from resync.config import Suite, load_suite
+from resync.config.paper import PublishedValue
+from resync.plan.network import LINKS
+from resync.render import render, time_per_iteration, wall_clock
+from resync.render.item import ItemData, load
+
+
+@pytest.fixture(scope="module")
+def papers() -> Suite:
+    return load_suite(Path(__file__).parents[2] / "paper_configs")
+
+
+def hours(series: str, value: float, status: str = "verified", metric: str = "hours") -> PublishedValue:
+    return PublishedValue(
+        id=f"{series}_{metric}", experiment="vit", series=series, metric=metric, value=value, unit="h", status=status,
+        source="made up",
+    )  # fmt: skip
+
+
+def toy(suite: Suite, results: Path, *published: PublishedValue) -> ItemData:
+    return replace(load(suite, "toy", "table1", "smoke", results), published=published)
+
+
+PAIR = (hours("parallel", 10.0), hours("qsr", 8.0))
+
+
+def test_cells_say_what_is_published_fitted_predicted_and_measured(suite: Suite, finished: Path):
+    table = wall_clock.prepare(toy(suite, finished, *PAIR, hours("h4", 8.7, "secondary")))
+    rows = {row[0]: row[1:] for row in table.rows}
+    parallel, h4 = rows["Parallel SGD"], rows["Local SGD, H = 4"]
+    assert parallel[1:4] == ("10.0, verified", "\N{EN DASH}", "10.00, fitted")
+    assert parallel[4].endswith(", derived")
+    assert parallel[5] == "\N{EN DASH}"
+    assert h4[1] == "8.7, secondary"
+    assert h4[3].endswith(" ± 0.05, predicted")
+    assert float(h4[5]) == pytest.approx(100 * (float(h4[3].split()[0]) / 8.7 - 1), abs=0.1)
+    assert parallel[6].startswith("3.50 ± 0.00 (n=3), measured")
+    assert parallel[7] == "0.40 ± 0.00 (n=3), measured"
+    # Gossip is not measured in averages over all workers, so they predict nothing of it.
+    assert rows["SGP"][:6] == ("\N{EN DASH}",) * 6
+    assert "fitted to parallel (verified) and qsr (verified)" in table.note
+
+
+def test_a_prediction_is_as_certain_as_what_it_was_fitted_to(suite: Suite, finished: Path):
+    unsure = wall_clock.prepare(toy(suite, finished, hours("parallel", 10.0), hours("qsr", 8.0, "unverified")))
+    cells = {row[0]: row[4] for row in unsure.rows}
+    assert cells["Local SGD, H = 4"].endswith(", predicted from unverified")
+    volume = PublishedValue(
+        id="volume", experiment="vit", series="qsr", metric="volume_percent", value=19.0, unit="%", status="unverified",
+        source="made up",
+    )  # fmt: skip
+    assert "qsr (unverified)" in wall_clock.prepare(toy(suite, finished, *PAIR, volume)).note
+
+
+def test_seeds_that_are_missing_are_said(suite: Suite, results: Path):
+    for run in suite.runs("toy", "smoke", "vit", "h4")[1:]:
+        (results / run.directory / "summary.json").unlink()
+    rows = {row[0]: row for row in wall_clock.prepare(toy(suite, results, *PAIR)).rows}
+    assert rows["Local SGD, H = 4"][7] == "3.50 (n=1), measured, 2 of 3 not run"
+
+
+def test_numbers_of_the_cells_are_in_the_csv(suite: Suite, finished: Path):
+    table = wall_clock.prepare(toy(suite, finished, *PAIR, hours("parallel", 3.0, "derived", "communication_hours")))
+    rows = {row["series"]: row for row in csv.DictReader(io.StringIO(table.csv()))}
+    assert rows["parallel"]["model_basis"] == "fitted"
+    assert rows["parallel"]["published_communication_hours_status"] == "derived"
+    assert float(rows["parallel"]["here_hours_mean"]) == pytest.approx(3.5 / 3600)
+    assert rows["sgp"]["model_hours"] == rows["sgp"]["published_hours"] == ""
+    assert float(rows["h4"]["model_hours"]) + float(rows["h4"]["model_hours_rounding"]) < 10
+
+
+def test_without_two_known_hours_there_is_no_table(suite: Suite, finished: Path):
+    with pytest.raises(ValueError, match="two known times of runs that communicate differently, found toy/vit/qsr"):
+        wall_clock.prepare(load(suite, "toy", "table1", "smoke", finished))
+
+
+def test_the_table_of_qsr_needs_no_results(papers: Suite, tmp_path: Path):
+    files = render(papers, "qsr", "table4a", "paper", tmp_path / "results", tmp_path / "figures")
+    assert sorted(file.suffix for file in files) == [".csv", ".md", ".pdf", ".png", ".tex"]
+    text = next(file for file in files if file.suffix == ".md").read_text()
+    assert "| Local AdamW (H=4) | 23,400 | 21.3, derived | 1.81, derived | 21.26 ± 0.05, predicted |" in text
+    assert "| QSR (H_base=4) | 9,711 | 20.2, verified | 0.75, derived | 20.20, fitted | 0.75 ± 0.01, derived |" in text
+    assert "not run" in text
+
+
+@pytest.fixture(scope="module")
+def panels(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> time_per_iteration.Panels:
+    results = tmp_path_factory.mktemp("no_results")
+    return time_per_iteration.prepare(load(papers, "sgp", "time_per_iteration", "smoke", results))
+
+
+def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_iteration.Panels):
+    ethernet = panels.panels[0]
+    curves = {curve.algorithm: dict(zip(curve.workers, curve.values, strict=True)) for curve in ethernet.curves}
+    points = {(point.algorithm, point.workers): point for point in ethernet.points}
+    assert len(points) == 8
+    for workers in (4, 32):
+        assert curves["allreduce"][workers] == pytest.approx(points["allreduce", workers].seconds)
+    assert points["sgp", 32].status == "verified"
+    assert curves["sgp"][32] == pytest.approx(points["sgp", 32].seconds, rel=0.01)
+    assert curves["osgp"][32] < curves["sgp"][32] < curves["allreduce"][32]
+    assert "AR-SGD -0.2 %, SGP +0.0 to +8.5 %" in panels.note
+
+
+def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iteration.Panels):
+    assert [panel.title for panel in panels.panels[1:]] == [
+        "10 Gbit/s Ethernet\nAR: ring", "100 Gbit/s InfiniBand\nAR: ring",
+    ]  # fmt: skip
+    assert [len(panel.points) for panel in panels.panels] == [8, 0, 0]
+    at_32 = [{curve.algorithm: curve.values[3] for curve in panel.curves} for panel in panels.panels]
+    assert at_32[0]["allreduce"] > at_32[1]["allreduce"] > at_32[2]["allreduce"]
+    message = LINKS["infiniband_100g"].message(4 * 25_557_032)
+    assert at_32[2]["sgp"] == pytest.approx(at_32[2]["osgp"] + message)
+    waiting = {curve.algorithm: curve.values for curve in panels.waiting}
+    assert waiting["allreduce"][0] == pytest.approx(1 / 2 + 1 / 3 + 1 / 4)
+    assert waiting["allreduce"][3] > waiting["sgp"][3] > waiting["osgp"][3] > waiting["adpsgd"][3] == 0
+
+
+def test_the_figure_is_drawn_before_any_run(papers: Suite, tmp_path: Path):
+    [pdf, png] = render(papers, "sgp", "time_per_iteration", "smoke", tmp_path / "results", tmp_path / "figures")
+    assert pdf.read_bytes()[:5] == b"%PDF-"
+    assert len(png.read_bytes()) > 20_000
+
+
+def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finished: Path, tmp_path: Path):
+    data = load(papers, "sgp", "time_per_iteration", "paper", tmp_path)
+    result = state_of(suite.runs("toy", "smoke")[0], finished).result
+    series = [
+        replace(series, states=tuple(replace(state, status="finished", result=result) for state in series.states))
+        for series in data.series if series.name[1] == "sgp_8"
+    ]  # fmt: skip
+    points = time_per_iteration.prepare(replace(data, series=tuple(series))).panels[0].points
+    own = [(point.algorithm, point.workers, point.seconds) for point in points if point.status == "measured"]
+    assert own == [("sgp", 8, pytest.approx(3.5 / (90 * 626)))]
+
+
+def test_networks_and_all_reduces_come_in_pairs(papers: Suite, tmp_path: Path):
+    data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
+    item = data.item.model_copy(update={"options": {**data.item.options, "all_reduces": ("ring",)}})
+    with pytest.raises(ValueError, match="time_per_iteration: found 3 networks and 1 all-reduces, allowed: as many"):
+        time_per_iteration.prepare(replace(data, item=item))

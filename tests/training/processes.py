@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-TIMEOUT = 600
+TIMEOUT = 1100
 
 
 def run_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:

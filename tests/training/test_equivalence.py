@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from processes import run_processes
+from processes import TIMEOUT, run_processes
 from runs import VARIANTS, make_session, trained
 from torch import nn
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
@@ -35,6 +35,7 @@ def _train_variants(rank: int, world_size: int, folder: Path) -> dict[str, dict[
     return {name: trained(rank, world_size, folder / name, changes) for name, changes in VARIANTS.items()}
 
 
+@pytest.mark.timeout(3 * TIMEOUT)  # the first one trains all variants
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_any_number_of_processes_ends_with_the_same_weights(trained_on, name: str, world_size: int):

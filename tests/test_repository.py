@@ -20,7 +20,7 @@ LAYERS = [
     {"__init__", "__main__"},
     {"cli", "attach"},
     {"launch", "warm", "theory"},
-    {"report", "render", "audit"},
+    {"report", "render", "audit", "importer"},
     {"collect"},
     {"evidence", "wandb_log", "pages"},
     {"train"},
@@ -37,7 +37,8 @@ LAYERS = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {"config", "plan", "collect", "render", "audit", "report", "files", "streams"} | {
-    "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli", "warm", "theory"
+    "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli", "warm", "theory",
+    "importer",
 }  # fmt: skip
 
 

@@ -184,6 +184,17 @@ def _audit(options: argparse.Namespace) -> int:
     return 1 if options.check and result.failed else 0
 
 
+def _import(options: argparse.Namespace) -> None:
+    from resync.importer import import_log
+
+    print(
+        import_log(
+            _suite_of(options), options.run, options.scale, options.format, options.source, options.results,
+            columns=options.columns, wandb_run=options.wandb_run, replace=options.replace,
+        )
+    )  # fmt: skip
+
+
 def _report(options: argparse.Namespace) -> None:
     from resync.report import report
 
@@ -219,7 +230,9 @@ def _parser() -> argparse.ArgumentParser:
     verb("collect", _collect, "gather a paper's results in one table", *where, "--paper", "--scale")
     drawn = (*where, "--figures")
     verb("render", _render, "draw one figure or table", *drawn, "--paper", "--scale", "--item")
-    verb("audit", _audit, "compare with the published values", *where, "--paper?", "--scale", "--check")
+    verb("audit", _audit, "compare with the published values and claims", *where, "--paper?", "--scale", "--check")
+    import_flags = ("--run", "--scale", "--format", "--columns", "--wandb-run", "--replace", "source")
+    verb("import", _import, "write a log of others as the results of a declared run", *where, *import_flags)
     verb("report", _report, "one page with everything of a scale", *drawn, "--scale")
     verb("theory", _theory, "draw the slow SDE of Local SGD against a simulation", "--figures")
     verb("warm", _warm, "run a command (snakemake ...) whose jobs here share their imports", "command")
@@ -270,4 +283,15 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "--workers": {"type": int, "help": "extrapolate to so many, with the same samples a step and worker"},
     "--directory": {"type": Path, "default": Path("workflow/schemas"), "help": "default: %(default)s"},
+    "--run": {"required": True, "help": "id of the declared run, as `resync expand` lists it"},
+    "--format": {
+        "required": True,
+        "choices": ("sgp", "csv", "wandb-csv", "wandb-api"),
+        "help": "sgp: CSV logs of the original SGP code, one a rank; csv: a table; wandb-csv: charts exported from "
+        "the web page of Weights & Biases; wandb-api: a run on its server (WANDB_API_KEY)",
+    },
+    "--columns": {"type": Path, "help": "YAML file: our columns to those of the log, for all formats but sgp"},
+    "--wandb-run": {"help": "name of the run, where charts show several"},
+    "--replace": {"action": "store_true", "help": "delete what the run's folder holds"},
+    "source": {"nargs": "+", "help": "files of the log; for wandb-api entity/project/run"},
 }

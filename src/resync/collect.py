@@ -50,6 +50,13 @@ COLUMNS: dict[str, Column] = {
     "communication_seconds": Column(
         "Communication clock", "s", "in exchanges: in metrics.csv since step 0, in steps.csv in the step"
     ),
+    "training_seconds": Column(
+        "Training time",
+        "s",
+        "since step 0, training and communication together: of imported logs that do not tell them apart",
+        _METRICS,
+        required=False,
+    ),
     "evaluation_seconds": Column("Evaluation clock", "s", "since step 0, in no other clock", _METRICS),
     "wall_seconds": Column("Wall time", "s", "of the run, start-up included", _SUMMARY),
     "steps": Column("Steps", "steps", "local steps of the run", _SUMMARY),
@@ -85,10 +92,10 @@ class RunResult:
 
     def final(self, metric: str) -> float:
         """The last value of a metric, in its unit. Raises CollectError if the run does not have it."""
-        for numbers in (self.summary["final"], {name: self.summary[name] for name in _TOTALS}):
-            if metric in numbers:
-                return _number(numbers[metric])
-        raise CollectError(f"{self.directory / 'summary.json'}: has no metric {metric}")
+        values = dict(_summary_values(self.summary))
+        if metric not in values:
+            raise CollectError(f"{self.directory / 'summary.json'}: has no metric {metric}")
+        return values[metric]
 
     @property
     def training_seconds(self) -> float:
@@ -105,6 +112,18 @@ class RunResult:
         if metric not in self.metrics:
             raise CollectError(f"{self.directory / 'metrics.csv'}: has no column {metric}")
         return self.metrics[metric]
+
+    @property
+    def training_seconds(self) -> pd.Series:
+        """Seconds since step 0 without evaluation, an evaluation each; NaN where a log does not say."""
+        if "training_seconds" in self.metrics:
+            return self.metrics["training_seconds"]
+        return self.metrics["train_seconds"] + self.metrics["communication_seconds"]
+
+    @property
+    def imported(self) -> dict[str, Any] | None:
+        """Format and sources of a log of others; None for a run of our own."""
+        return self.summary.get("imported")
 
 
 @dataclass(frozen=True)
@@ -131,7 +150,8 @@ def collect(runs: Iterable[Run], results: Path) -> pd.DataFrame:
                 missing.append(f"{run.id} ({run.scale}): {state.reason}")
                 continue
             if state.status != "stale":
-                compare_with_wandb(state.result, required=run.log.wandb != "disabled")
+                trained_here = state.result.imported is None
+                compare_with_wandb(state.result, required=trained_here and run.log.wandb != "disabled")
             frames.append(_tidy(state))
         except CollectError as error:
             problems.append(str(error))
@@ -170,8 +190,9 @@ def state_of(run: Run, results: Path) -> RunState:
 def read_run(directory: Path) -> RunResult:
     """The results in a run's directory, read strictly. Raises MissingRun or CollectError, one line each."""
     summary = _read_summary(directory / "summary.json")
-    metrics = _read_table(directory / "metrics.csv")
-    steps = _read_table(directory / "steps.csv")
+    counts = ("step",) if summary.get("imported") else _COUNTS  # a log of others may count no rounds
+    metrics = _read_table(directory / "metrics.csv", counts)
+    steps = _read_table(directory / "steps.csv", counts)
     if metrics.empty:
         raise CollectError(f"{directory / 'metrics.csv'}: no evaluation in it")
     last = metrics["step"].iloc[-1]
@@ -251,7 +272,7 @@ def _read_summary(path: Path) -> dict[str, Any]:
     return summary
 
 
-def _read_table(path: Path) -> pd.DataFrame:
+def _read_table(path: Path, counts: Iterable[str]) -> pd.DataFrame:
     """A CSV of numbers: all declared columns, no other, every line complete, steps that only grow."""
     if not path.exists():
         raise CollectError(f"{path}: missing, although summary.json says that the run ended")
@@ -271,7 +292,7 @@ def _read_table(path: Path) -> pd.DataFrame:
             raise CollectError(f"{path}: line {number} has {counts}: half-written?")
     try:
         table = pd.DataFrame([[float(value or "nan") for value in line] for line in lines], columns=header)
-        table = table.astype({name: "int64" if name in _COUNTS else "float64" for name in header})
+        table = table.astype({name: "int64" if name in counts else "float64" for name in header})
     except ValueError as error:
         raise CollectError(f"{path}: {error}") from None
     if not table["step"].is_monotonic_increasing or not table["step"].is_unique:

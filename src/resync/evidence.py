@@ -25,17 +25,18 @@ class Evidence:
     @property
     def mean(self) -> float:
         """The mean over the seeds, independent of their order; NaN without seeds."""
-        return math.fsum(self.values) / self.n if self._finite else math.nan
+        return math.fsum(self.values) / self.n if self.finite else math.nan
 
     @property
     def std(self) -> float:
         """The sample standard deviation (n - 1); NaN with fewer than two seeds."""
-        if self.n < 2 or not self._finite:
+        if self.n < 2 or not self.finite:
             return math.nan
         return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.values) / (self.n - 1))
 
     @property
-    def _finite(self) -> bool:
+    def finite(self) -> bool:
+        """Whether there are values, and all of them are finite."""
         return self.n > 0 and all(math.isfinite(value) for value in self.values)
 
     def text(self, decimals: int = 2) -> str:
@@ -59,6 +60,12 @@ def number(value: float, decimals: int = 2) -> str:
         return "∞" if value > 0 else "-∞"
     text = f"{value:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text
+
+
+def signed(value: float, decimals: int = 2) -> str:
+    """A difference: a number with its sign."""
+    text = number(value, decimals)
+    return text if text.startswith("-") else f"+{text}"
 
 
 def as_published(value: float, std: float | None = None, n: int | None = None) -> str:

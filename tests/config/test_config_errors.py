@@ -10,6 +10,32 @@ from resync.config.loader import load, parse
 VIT = "configs/qsr/experiments/vit.yaml"
 PAPER = "configs/qsr/paper.yaml"
 PUBLISHED = "configs/qsr/published.yaml"
+CLAIMS = "configs/qsr/claims.yaml"
+CLAIMS_TEXT = """\
+- id: qsr_wins
+  statement: QSR ends more accurate.
+  experiment: vit
+  better: qsr
+  than: parallel
+  metric: val_top1
+  direction: higher
+  at_least: 0.3
+  test: welch
+  scales: [smoke, paper]
+  status: verified
+  source: caption
+- id: volumes
+  statement: QSR sends least.
+  experiment: vit
+  order: [qsr, h4, parallel]
+  metric: volume_percent
+  direction: lower
+  at_least: 5
+  test: exact
+  scales: [paper]
+  status: derived
+  source: schedule
+"""
 SMOKE = "configs/scales/smoke.yaml"
 
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
@@ -146,6 +172,41 @@ NAMES = [
          "did you mean 'verified'?"),
 ]  # fmt: skip
 
+CLAIMED = [
+    case("experiment of a claim", CLAIMS, "experiment: vit\n  better", "experiment: vti\n  better",
+         "3: [0].experiment: found 'vti', allowed: vit; did you mean 'vit'?"),
+    case("series of a claim", CLAIMS, "than: parallel", "than: paralel",
+         "5: [0].than: found 'paralel', allowed: parallel, h4, qsr; did you mean 'parallel'?"),
+    case("series of an order", CLAIMS, "[qsr, h4, parallel]", "[qsr, h5, paralel]",
+         "16: [1].order[1]: found 'h5', allowed: parallel, h4, qsr",
+         "16: [1].order[2]: found 'paralel', allowed: parallel, h4, qsr; did you mean 'parallel'?"),
+    case("scale of a claim", CLAIMS, "scales: [paper]", "scales: [smoke, mini, paper]",
+         "21: [1].scales: qsr does not exist at scale mini, allowed: smoke, paper",
+         "21: [1].scales: h4 does not exist at scale smoke, allowed: paper",
+         "21: [1].scales: h4 does not exist at scale mini, allowed: paper",
+         "21: [1].scales: parallel does not exist at scale mini, allowed: smoke, paper"),
+    case("metric of a claim", CLAIMS, "val_top1", "val_top",
+         "6: [0].metric: found 'val_top', allowed: val_top1, val_loss, volume_percent, hours, "
+         "communication_hours, rounds, train_loss, best_val_top1, best_val_loss, train_seconds, "
+         "communication_seconds, wall_seconds; did you mean 'val_top1'?"),
+    case("test of a claim", CLAIMS, "test: welch", "test: welsh",
+         "9: [0].test: found 'welsh', allowed: welch, paired, exact; did you mean 'welch'?"),
+    case("exact test of seeds", CLAIMS, "test: welch", "test: exact",
+         "9: [0].test: found 'exact', allowed: welch, paired for val_top1"),
+    case("test of a schedule", CLAIMS, "test: exact", "test: paired",
+         "20: [1].test: found 'paired', allowed: exact for volume_percent"),
+    case("confidence in a schedule", CLAIMS, "test: exact", "test: exact\n  confidence: 0.9",
+         "21: [1].confidence: has no effect in an exact test, allowed: test welch or paired"),
+    case("certainty of a claim", CLAIMS, "test: welch", "test: welch\n  confidence: 95",
+         "10: [0].confidence: found 95, allowed: number > 0.5 and < 1"),
+    case("better without than", CLAIMS, "  than: parallel\n", "",
+         "1: [0]: found better, allowed: better and than, or order"),
+    case("series against itself", CLAIMS, "than: parallel", "than: qsr",
+         "5: [0].than: found a series twice, allowed: different ones of qsr"),
+    case("claim twice", CLAIMS, "id: volumes", "id: qsr_wins",
+         "13: [1].id: found 'qsr_wins' again, allowed: a name of its own"),
+]  # fmt: skip
+
 TOGETHER = [
     case("processes and workers", VIT, "processes: 2", "processes: 3",
          "27: scales.paper.processes: found 3, allowed: a divisor of workers = 4 (at scale paper)",
@@ -224,6 +285,20 @@ def test_wrong_input_gives_one_line_a_problem(workspace, lines_of, file, old, ne
     assert not any("Traceback" in line or "pydantic" in line for line in lines)
 
 
+@pytest.mark.parametrize(("file", "old", "new", "expected"), CLAIMED)
+def test_a_wrong_claim_is_one_line_a_problem(workspace, lines_of, file, old, new, expected):
+    workspace.write(CLAIMS, CLAIMS_TEXT)
+    workspace.change(file, old, new)
+    assert sorted(lines_of(workspace.load)) == sorted(expected)
+
+
+def test_claims_name_their_series_from_the_best(workspace):
+    workspace.write(CLAIMS, CLAIMS_TEXT)
+    claims = workspace.load().papers["qsr"].claims
+    assert [claim.series for claim in claims] == [("qsr", "parallel"), ("qsr", "h4", "parallel")]
+    assert [claim.unit for claim in claims] == ["%", "%"]
+
+
 def test_all_errors_of_all_files_are_in_one_error(workspace, lines_of):
     workspace.change(VIT, "h: 4", "h: 0")
     workspace.change(VIT, "expect: QSR wins", "expected: QSR wins")
@@ -263,7 +338,7 @@ FILES = {
     "misplaced": (
         "configs/qsr/vit.yaml",
         b"{}",
-        "configs/qsr/vit.yaml: nothing reads this file, allowed: paper.yaml, published.yaml",
+        "configs/qsr/vit.yaml: nothing reads this file, allowed: paper.yaml, published.yaml, claims.yaml",
     ),
     "other_scale": (
         "configs/scales/huge.yaml",

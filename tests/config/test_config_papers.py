@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from resync.audit import audit
 from resync.config import ConfigError, Run, load_suite
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
@@ -164,3 +165,23 @@ def test_options_that_do_not_go_together_are_one_line(suite, tmp_path, changes, 
         Run.from_file(file)
     [line] = caught.value.lines
     assert line.endswith(expected)
+
+
+def test_claims_are_of_what_the_paper_says(suite):
+    """Accuracies are claimed at paper scale only: digits show no order; verified ones are those of the fact sheets."""
+    claims = {(paper, claim.id): claim for paper in suite.papers for claim in suite.papers[paper].claims}
+    assert {key for key, claim in claims.items() if claim.status == "verified"} == {
+        ("qsr", "vit_qsr_h4_accuracy"),
+        ("qsr", "vit_qsr_h4_over_parallel"),
+        ("sgp", "sgp_4_accuracy"),
+        ("sgp", "sgp_8_accuracy"),
+        ("sgp", "sgp_32_accuracy"),
+    }
+    assert {claim.test for claim in claims.values() if "smoke" in claim.scales} == {"exact"}
+
+
+def test_claims_on_volumes_hold_by_the_declared_schedules(suite, tmp_path):
+    for scale in ("smoke", "paper"):
+        rows = [row for row in audit(suite, scale, tmp_path).claims if row.test == "exact"]
+        assert {row.verdict for row in rows} <= {"holds", "not comparable"}
+    assert [row.verdict for row in rows] == ["holds"] * 4

@@ -97,6 +97,7 @@ def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
     assert not result.failed
     assert result.sentence == (
         "Of 8 published numbers, 2 reproduced, 4 not comparable, 2 unverified source. "
+        "Of 5 claims, 1 not comparable, 4 holds. "
         "4 of 4 series did the rounds that were planned."
     )
 
@@ -179,7 +180,8 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
     assert content["sentence"] in as_html
     assert content["failed"] is False
     assert content["counts"] == {"reproduced": 6, "not comparable": 4, "unverified source": 2}
-    assert len(content["rows"]) == as_html.count("<tr data-verdict=") == as_markdown.count("\n| ") - 2
+    lines = len(content["rows"]) + len(content["claims"])
+    assert lines == as_html.count("<tr data-verdict=") == as_markdown.count("\n| ") - 4
     missing = next(row for row in content["rows"] if row["id"] == "sgp_top1")
     assert missing["reference"]["value"] is None
     assert [path.name for path in result.write(tmp_path / "one", formats=["json"])] == ["audit.json"]

@@ -45,6 +45,23 @@ def test_a_comment_in_a_paper_changes_nothing(finished):
     assert finished.jobs() == []
 
 
+def test_a_changed_claim_is_judged_again_and_nothing_trains(finished):
+    finished.edit("paper_configs/qsr/claims.yaml", "at_least: 14", "at_least: 13")
+    pages = {
+        f"results/smoke/{name}" for name in ("audit.json", "audit.md", "audit.html", "report.html", "report.sha256")
+    }
+    assert made(finished.jobs()) == pages | {"results/smoke/qsr/audit.json"}
+
+
+def test_an_imported_run_is_not_trained(workflow):
+    run = load_suite(workflow.directory / "paper_configs").runs("qsr", "smoke", "vit_b16_b4096", "h4")[1]
+    directory = workflow.directory / "results" / run.directory
+    directory.mkdir(parents=True)
+    for name in ("run.yaml", "metrics.csv", "steps.csv", "summary.json"):
+        (directory / name).write_text(run.to_yaml())
+    assert workflow.jobs(f"results/{run.directory}/summary.json") == []
+
+
 def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
     finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
     jobs = finished.jobs()

@@ -1,4 +1,4 @@
-# Published against reproduced: one verdict a number.
+# Published and claimed against reproduced: one verdict a number and a claim.
 
 
 rule audit:
@@ -17,7 +17,7 @@ rule audit_paper:
     conda:
         "../../environment.yml"
     params:
-        published=published,
+        text=audited,
     shell:
         "python -m resync audit --paper {wildcards.paper} --scale {wildcards.scale} > {log} 2>&1"
 

@@ -85,9 +85,10 @@ def all_runs(scale):
     return [run for paper in SUITE.papers for run in runs(paper, scale).values()]
 
 
-def published(wildcards):
-    """The published values of a paper as the configuration has them."""
-    return [value.model_dump_json() for value in SUITE.papers[wildcards.paper].published]
+def audited(wildcards):
+    """The published values and claims of a paper as the configuration has them."""
+    paper = SUITE.papers[wildcards.paper]
+    return [each.model_dump_json() for each in (*paper.published, *paper.claims)]
 
 
 def code(*rooms):

@@ -1,4 +1,4 @@
-"""The audit: every published value beside what the results on disk say, and whether runs did as planned."""
+"""The audit: published values and claims beside what the results on disk say, and whether runs did as planned."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from resync.audit import page, verdicts
+from resync.audit.claims import claim_row
 from resync.audit.rows import (
     PUBLISHED,
     ROUNDS,
+    ClaimRow,
     Ours,
     Reference,
     Row,
@@ -20,8 +22,9 @@ from resync.audit.rows import (
     sentence,
     verdict_fields,
 )
+from resync.audit.values import HARDWARE_BOUND, measured, unfinished
 from resync.audit.verdicts import FAILURES, Target, Verdict
-from resync.collect import CollectError, RunResult, RunState, state_of
+from resync.collect import CollectError, RunState, state_of
 from resync.config import Run, Suite
 from resync.config.paper import PublishedValue
 from resync.evidence import Evidence, number
@@ -35,35 +38,40 @@ class Metric:
 
     better: int
     default: float | None = None
-    hardware_bound: bool = False
 
 
 METRICS = {
     "val_top1": Metric(better=1, default=0.3),  # in points; seeds on ImageNet spread by 0.03 to 0.12
     "val_loss": Metric(better=-1),
-    "hours": Metric(better=-1, hardware_bound=True),
-    "communication_hours": Metric(better=-1, hardware_bound=True),
+    "hours": Metric(better=-1),
+    "communication_hours": Metric(better=-1),
 }
 """Metrics that only a training can measure; volume_percent follows from the schedule."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The rows of an audit at one scale; `results` is where the runs lie."""
+    """The rows and claims of an audit at one scale; `results` is where the runs lie."""
 
     scale: str
     results: Path
     rows: tuple[Row, ...]
+    claims: tuple[ClaimRow, ...]
+
+    @property
+    def lines(self) -> list[Row | ClaimRow]:
+        """Rows and claims."""
+        return [*self.rows, *self.claims]
 
     @property
     def failed(self) -> bool:
-        """Whether anything is `not reproduced` or `diverged`."""
-        return any(row.verdict in FAILURES for row in self.rows)
+        """Whether anything is `not reproduced` or `diverged`, or a claim `fails`."""
+        return any(row.verdict in FAILURES for row in self.lines)
 
     @property
     def sentence(self) -> str:
-        """The whole audit in two sentences."""
-        return sentence(self.rows)
+        """The whole audit in a few sentences."""
+        return sentence(self.rows, self.claims)
 
     def write(self, directory: Path, formats: Sequence[str] = ("json", "md", "html")) -> list[Path]:
         """Write `audit.<format>` into `directory`; return the paths."""
@@ -80,6 +88,7 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
     stop.
     """
     rows: list[Row] = []
+    claims: list[ClaimRow] = []
     for paper in suite.papers if papers is None else papers:
         states = [_state(run, results) for run in suite.runs(paper, scale)]
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
@@ -90,7 +99,9 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
             else:
                 rows.append(_planned_row(suite, paper, value))
         rows += [_rounds_row(group) for group in groups.values()]
-    return Audit(scale, results, tuple(rows))
+        declared = suite.papers[paper]
+        claims += [claim_row(declared, claim, groups, scale) for claim in declared.claims]
+    return Audit(scale, results, tuple(rows), tuple(claims))
 
 
 def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[RunState], scale: str) -> Row:
@@ -98,22 +109,23 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
     metric = METRICS[value.metric]
     evidence, problem = _evidence(states, value.metric)
     target = _target(value, metric)
-    comparable = value.scale == scale and not metric.hardware_bound
+    hardware_bound = value.metric in HARDWARE_BOUND
+    comparable = value.scale == scale and not hardware_bound
     if value.value is None:
         verdict = Verdict("unverified source", "no published value is known: to be filled")
     elif value.scale != scale:
         verdict = Verdict("not comparable", f"published at {value.scale} scale, these runs are of {scale} scale")
-    elif metric.hardware_bound:
+    elif hardware_bound:
         verdict = Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
-    elif unfinished := problem or _verdict_of_states(states):
-        verdict = unfinished
+    elif incomplete := problem or _verdict_of_states(states):
+        verdict = incomplete
     elif value.status == "unverified":
         verdict = Verdict("unverified source", f"the value itself is not certain: {value.source}")
     else:
         verdict = verdicts.compare(evidence, target)
     return Row(
         **_names(suite, paper, value),
-        ours=ours_of(evidence, scale, len(states)),
+        ours=ours_of(evidence, scale, states),
         difference=_difference(evidence.mean, value.value) if comparable else None,
         **verdict_fields(verdict, target.tolerance if comparable else None),
         provenance=provenance(states),
@@ -149,16 +161,20 @@ def _rounds_row(states: list[RunState]) -> Row:
     run = states[0].run
     expected = volume(run).rounds
     evidence, problem = _evidence(states, "rounds")
-    wrong = [value for value in evidence.values if value != expected]
+    known = [value for value in evidence.values if not math.isnan(value)]
+    wrong = [value for value in known if value != expected]
     verdict = problem or _verdict_of_states(states)
     if wrong:
         reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned are {expected}"
         verdict = Verdict("not reproduced", reason)
+    elif verdict is None and len(known) < evidence.n:
+        reason = f"{evidence.n - len(known)} of {evidence.n} runs are imported logs that count no rounds"
+        verdict = Verdict("inconclusive", reason)
     return Row(
         paper=run.paper, kind=ROUNDS, id=f"{run.experiment}_{run.series}_rounds", item=None,
         experiment=run.experiment, series=run.series, label=run.label, metric="rounds", unit="rounds",
         reference=Reference(f"{expected:,}", expected, "planned", "schedule and period rule", run.scale),
-        ours=ours_of(evidence, run.scale, len(states), decimals=0),
+        ours=ours_of(evidence, run.scale, states, decimals=0),
         difference=_difference(evidence.mean, expected),
         **verdict_fields(verdict or Verdict("reproduced", f"all {evidence.n} runs did the planned rounds")),
         provenance=provenance(states),
@@ -178,38 +194,14 @@ def _series_of(state: RunState) -> tuple[str, str]:
 
 def _verdict_of_states(states: list[RunState]) -> Verdict | None:
     """The verdict that needs no comparison; None if every declared seed has finished."""
-    if not states:
-        return Verdict("not run", "no run is declared at this scale")
-    for word, status in (("stale", "stale"), ("diverged", "diverged")):
-        found = [state for state in states if state.status == status]
-        if found:
-            which = f"seed {found[0].run.seed}" + (f" {found[0].reason}" if found[0].reason else "")
-            return Verdict(word, f"{len(found)} of {len(states)} seeds; {which}")
-    missing = [state for state in states if state.status == "not run"]
-    if missing:
-        word = "not run" if len(missing) == len(states) else "partial"
-        finished = len(states) - len(missing)
-        return Verdict(word, f"{finished} of {len(states)} seeds; {missing[0].reason}")
-    return None
+    found = unfinished(states)
+    return Verdict(*found) if found else None
 
 
 def _evidence(states: list[RunState], metric: str) -> tuple[Evidence, Verdict | None]:
     """The finished seeds' values; with a verdict instead if they do not have the metric."""
-    results = [state.result for state in states if state.status == "finished" and state.result]
-    try:
-        return Evidence.of(_final(result, metric) for result in results), None
-    except CollectError as error:
-        return Evidence(()), Verdict("not run", str(error))
-
-
-def _final(result: RunResult, metric: str) -> float:
-    """The last value of a metric; hours are those of the training and communication clocks."""
-    seconds = {clock: float(result.summary["seconds"][clock]) for clock in ("train", "communication")}
-    if metric == "hours":
-        return sum(seconds.values()) / 3600
-    if metric == "communication_hours":
-        return seconds["communication"] / 3600
-    return result.final(metric)
+    evidence, problem = measured(states, metric)
+    return evidence, Verdict("not run", problem) if problem else None
 
 
 def _target(value: PublishedValue, metric: Metric) -> Target:

@@ -7,11 +7,10 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resync.audit.rows import Row, counts, sentence
+from resync.audit.rows import ClaimRow, Ours, Row, counts, sentence
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.evidence import number
 from resync.pages import fill
@@ -24,7 +23,7 @@ _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
 
 
 def to_json(audit: Audit, directory: Path) -> str:
-    """Every row with all its fields; a number that is not finite is null."""
+    """Every row and claim with all its fields; a number that is not finite is null."""
     content = {
         "scale": audit.scale,
         "sentence": audit.sentence,
@@ -32,19 +31,26 @@ def to_json(audit: Audit, directory: Path) -> str:
         "counts": counts(audit.rows),
         "verdicts": {word: meaning for word, (_, meaning) in VERDICTS.items()},
         "rows": [asdict(row) for row in audit.rows],
+        "claim_counts": counts(audit.claims),
+        "claims": [asdict(claim) for claim in audit.claims],
     }
     return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_markdown(audit: Audit, directory: Path) -> str:
-    """A sentence, then a table a paper."""
+    """A few sentences, then two tables a paper: its numbers and its claims."""
     lines = [f"# Audit, {audit.scale} scale", "", audit.sentence, ""]
-    for paper, rows in _by_paper(audit.rows):
-        lines += [f"## {paper}", "", sentence(rows), ""]
+    for paper, rows, claims in _by_paper(audit):
+        lines += [f"## {paper}", "", sentence(rows, claims), ""]
         lines += ["| what | metric | published | ours | difference | verdict | reason |"]
         lines += ["| :-- | :-- | :-- | :-- | --: | :-- | :-- |"]
         lines += [_markdown_row(row) for row in rows]
         lines += [""]
+        if claims:
+            lines += ["### Claims", "", "| claim | metric | ours, from the best | verdict | reason |"]
+            lines += ["| :-- | :-- | :-- | :-- | :-- |"]
+            lines += [_markdown_claim(claim) for claim in claims]
+            lines += [""]
     lines += [f"{sign} {word}: {meaning}  " for word, (sign, meaning) in VERDICTS.items()]
     return "\n".join(lines) + "\n"
 
@@ -53,8 +59,13 @@ def to_html(audit: Audit, directory: Path) -> str:
     """One page that works offline, on a phone, on paper, and without colour."""
     base = os.path.relpath(audit.results, directory)
     papers = [
-        {"id": paper, "sentence": sentence(rows), "rows": [_html_row(row, base) for row in rows]}
-        for paper, rows in _by_paper(audit.rows)
+        {
+            "id": paper,
+            "sentence": sentence(rows, claims),
+            "rows": [_html_row(row, base) for row in rows],
+            "claims": [_html_claim(claim, base) for claim in claims],
+        }
+        for paper, rows, claims in _by_paper(audit)
     ]
     return fill(
         _TEMPLATE,
@@ -63,6 +74,7 @@ def to_html(audit: Audit, directory: Path) -> str:
         sentence=audit.sentence,
         note=_note(audit),
         counts=counts(audit.rows),
+        claim_counts=counts(audit.claims),
         verdicts=VERDICTS,
         papers=papers,
     )
@@ -71,13 +83,16 @@ def to_html(audit: Audit, directory: Path) -> str:
 WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_markdown, "html": to_html}
 
 
-def _by_paper(rows: tuple[Row, ...]) -> list[tuple[str, list[Row]]]:
-    return [(paper, list(group)) for paper, group in groupby(rows, lambda row: row.paper)]
+def _by_paper(audit: Audit) -> list[tuple[str, list[Row], list[ClaimRow]]]:
+    return [
+        (paper, [row for row in audit.rows if row.paper == paper], [row for row in audit.claims if row.paper == paper])
+        for paper in dict.fromkeys(line.paper for line in audit.lines)
+    ]
 
 
 def _note(audit: Audit) -> str:
     """When and from which commits the results are."""
-    found = [row.provenance for row in audit.rows if row.provenance.get("runs")]
+    found = [row.provenance for row in audit.lines if row.provenance.get("runs")]
     commits = sorted({commit[:10] for provenance in found for commit in provenance["commits"]})
     if not commits:
         return ""
@@ -90,30 +105,61 @@ def _markdown_row(row: Row) -> str:
     sign = VERDICTS[row.verdict][0]
     where = f"{row.label} ({row.item or f'{row.experiment}/{row.series}'})"
     published = f"{row.reference.text} ({row.reference.status})"
-    ours = f"{row.ours.text} [{row.ours.scale}]"
-    cells = [where, row.metric, published, ours, _signed(row.difference), f"{sign} {row.verdict}", row.reason]
+    cells = [
+        where,
+        row.metric,
+        published,
+        _ours(row.ours),
+        _signed(row.difference),
+        f"{sign} {row.verdict}",
+        row.reason,
+    ]
+    return _markdown_cells(cells)
+
+
+def _markdown_claim(claim: ClaimRow) -> str:
+    sign = VERDICTS[claim.verdict][0]
+    what = f"{claim.statement} ({claim.status}: {claim.source})"
+    sides = "; ".join(f"{side.label}: {_ours(side.ours)}" for side in claim.sides)
+    return _markdown_cells([what, claim.metric, sides, f"{sign} {claim.verdict}", claim.reason])
+
+
+def _markdown_cells(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
+def _ours(ours: Ours) -> str:
+    """`80.97 ± 0.05 (n=3) [paper]`, and how many of the seeds were imported."""
+    imported = f", {ours.imported} imported" if ours.imported else ""
+    return f"{ours.text} [{ours.scale}{imported}]"
+
+
 def _html_row(row: Row, base: str) -> dict[str, Any]:
-    """A row as the template shows it: with links, provenance in words and a strip of the seeds."""
+    """A row as the template shows it: with its provenance and a strip of the seeds."""
+    return asdict(row) | _html_provenance(row, base) | {
+        "difference_text": _signed(row.difference),
+        "strip": _strip(row),
+    }  # fmt: skip
+
+
+def _html_claim(claim: ClaimRow, base: str) -> dict[str, Any]:
+    """A claim as the template shows it."""
+    return asdict(claim) | _html_provenance(claim, base)
+
+
+def _html_provenance(row: Row | ClaimRow, base: str) -> dict[str, Any]:
+    """Links to the runs, and what is known of them in words."""
     runs = row.provenance.get("runs", [])
     links = [
         {
-            "seed": run["seed"],
+            "run": f"{Path(run['directory']).parent.name} seed {run['seed']}",
             "status": run["status"],
             "href": f"{base}/{run['directory']}/summary.json",
             "config": f"{base}/{run['directory']}/run.yaml",
         }
         for run in runs
     ]
-    return asdict(row) | {
-        "failed": row.verdict in FAILURES,
-        "difference_text": _signed(row.difference),
-        "strip": _strip(row),
-        "links": links,
-        "facts": _facts(row.provenance),
-    }
+    return {"failed": row.verdict in FAILURES, "links": links, "facts": _facts(row.provenance)}
 
 
 def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
@@ -125,6 +171,11 @@ def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
         ],
         "device": provenance.get("devices"),
         "host": provenance.get("hosts"),
+        "imported from": [
+            f"{source['name']} (sha256 {source['sha256']})"
+            for imported in provenance.get("imported", [])
+            for source in imported["sources"]
+        ],
         "versions": [f"{name} {'/'.join(found)}" for name, found in provenance.get("versions", {}).items()],
     }
     return [(name, ", ".join(map(str, values))) for name, values in facts.items() if values]

@@ -1,10 +1,11 @@
-"""Rows of the audit: one published number, or one series' rounds, with all that leads to its verdict."""
+"""Rows of the audit: a published number, a series' rounds or a claim, with all that leads to its verdict."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from resync.audit.effects import Effect
 from resync.audit.verdicts import VERDICTS, Tolerance, Verdict
 from resync.collect import RunState
 from resync.config.paper import PublishedValue
@@ -37,11 +38,46 @@ class Ours:
     mean: float | None = None
     std: float | None = None
     declared: int = 0
+    imported: int = 0
+
+
+@dataclass(frozen=True)
+class Side:
+    """One series of a claim and what we have of it."""
+
+    series: str
+    label: str
+    ours: Ours
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim: its series from the best to the worst, and the effects between neighbours; see config.claim.Claim."""
+
+    paper: str
+    id: str
+    statement: str
+    experiment: str
+    metric: str
+    unit: str
+    direction: str
+    at_least: float
+    test: str
+    confidence: float | None
+    scale: str
+    scales: tuple[str, ...]
+    status: str
+    source: str
+    sides: tuple[Side, ...]
+    effects: tuple[Effect, ...]
+    verdict: str
+    reason: str
+    provenance: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the audit."""
+    """One line of the audit: a published number or a series' rounds."""
 
     paper: str
     kind: str
@@ -79,9 +115,11 @@ def reference_of(published: PublishedValue) -> Reference:
     return Reference(text, value, published.status, published.source, published.scale, std, n)
 
 
-def ours_of(evidence: Evidence, scale: str, declared: int, decimals: int = 2) -> Ours:
-    """The evidence of finished seeds."""
-    return Ours(evidence.text(decimals) or "none", scale, evidence.values, evidence.mean, evidence.std, declared)
+def ours_of(evidence: Evidence, scale: str, states: Sequence[RunState], decimals: int = 2) -> Ours:
+    """The evidence of the finished seeds among `states`, which are all that were declared."""
+    text = evidence.text(decimals) or "none"
+    imported = sum(state.result is not None and state.result.imported is not None for state in states)
+    return Ours(text, scale, evidence.values, evidence.mean, evidence.std, len(states), imported)
 
 
 def provenance(states: Iterable[RunState]) -> dict[str, Any]:
@@ -104,24 +142,33 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
             name: _distinct((summary.get("versions") or {}).get(name) for summary in summaries)
             for name in _distinct(name for summary in summaries for name in summary.get("versions") or {})
         },
+        "imported": [summary["imported"] for summary in summaries if summary.get("imported")],
         "ended": max((summary.get("ended") or "" for summary in summaries), default=""),
     }
 
 
-def counts(rows: Iterable[Row]) -> dict[str, int]:
+def counts(rows: Iterable[Row | ClaimRow]) -> dict[str, int]:
     """How many rows have each verdict, in the order of the closed list."""
     found = Counter(row.verdict for row in rows)
     return {word: found[word] for word in VERDICTS if found[word]}
 
 
-def sentence(rows: Sequence[Row]) -> str:
-    """The audit in two sentences: `Of 8 published numbers, 3 reproduced, ...`."""
+def sentence(rows: Sequence[Row], claims: Sequence[ClaimRow]) -> str:
+    """The audit in a few sentences: `Of 8 published numbers, 3 reproduced, ... Of 2 claims, 1 holds, ...`."""
     published = [row for row in rows if row.kind == PUBLISHED]
     rounds = [row for row in rows if row.kind == ROUNDS]
-    found = ", ".join(f"{count} {word}" for word, count in counts(published).items())
     kept = sum(row.verdict == "reproduced" for row in rounds)
-    first = f"Of {len(published)} published numbers, {found}." if published else "No published numbers."
-    return f"{first} {kept} of {len(rounds)} series did the rounds that were planned."
+    sentences = [
+        _counted(published, "published numbers") or "No published numbers.",
+        _counted(claims, "claims"),
+        f"{kept} of {len(rounds)} series did the rounds that were planned.",
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _counted(rows: Sequence[Row | ClaimRow], noun: str) -> str:
+    found = ", ".join(f"{count} {word}" for word, count in counts(rows).items())
+    return f"Of {len(rows)} {noun}, {found}." if rows else ""
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

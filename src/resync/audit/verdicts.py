@@ -14,23 +14,26 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
-from resync.evidence import Evidence, decimals_of, number
+from resync.audit.effects import welch_error
+from resync.evidence import Evidence, decimals_of, number, signed
 
 VERDICTS = {
     "reproduced": ("✓", "agrees with the published value within its tolerance"),
     "better": ("✚", "outside the tolerance on the good side; asks for an explanation"),
-    "inconclusive": ("≈", "the interval overlaps the edge of the tolerance"),
+    "inconclusive": ("≈", "the seeds that there are cannot tell"),
     "not reproduced": ("✗", "outside the tolerance on the bad side"),
     "diverged": ("⚠", "at least one seed ended without a finite result"),
     "partial": ("◔", "fewer seeds than declared"),
     "not run": ("○", "no finished run"),
     "stale": ("⟳", "the configuration on disk is not the declared one"),
-    "not comparable": ("⇲", "other scale or other hardware than the published value"),
+    "not comparable": ("⇲", "other scale or other hardware than the published value or claim"),
     "unverified source": ("?", "the published value itself is not certain"),
+    "holds": ("✓", "an effect smaller than the claimed one is rejected"),
+    "fails": ("✗", "an effect as large as the claimed one is rejected"),
 }
-"""The closed list: each verdict with its sign and its meaning."""
+"""The closed list: each verdict with its sign and its meaning; `holds` and `fails` are verdicts on claims."""
 
-FAILURES = ("not reproduced", "diverged")
+FAILURES = ("not reproduced", "diverged", "fails")
 CONFIDENCE = 0.95
 MOST_SEEDS = 1000
 
@@ -97,7 +100,7 @@ def compare(ours: Evidence, target: Target) -> Verdict:
         return Verdict("inconclusive", "one seed has no interval; 2 would be the least")
     difference, tolerance = ours.mean - target.value, target.tolerance.value
     word = _word(difference, half, tolerance, target)
-    interval = f"difference {_signed(difference)} ± {number(half, 2)} (95 %)"
+    interval = f"difference {signed(difference)} ± {number(half, 2)} (95 %)"
     if word == "inconclusive":
         return Verdict(word, f"{interval} against {_allowed(target)}; {_seeds_to_decide(ours, target)}")
     place = "within" if word == "reproduced" else "outside"
@@ -117,13 +120,8 @@ def half_width(std: float, n: int, target: Target) -> float:
         return _quantile(n - 1) * std / math.sqrt(n)
     assert target.std is not None
     assert target.n is not None
-    own, theirs = std**2 / n, target.std**2 / target.n
-    if own + theirs == 0:
-        return 0.0
-    # Welch-Satterthwaite, in shares of the sum: squares of tiny variances would underflow.
-    share = own / (own + theirs)
-    degrees = 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (target.n - 1))
-    return _quantile(degrees) * math.sqrt(own + theirs)
+    error, degrees = welch_error(std, n, target.std, target.n)
+    return _quantile(degrees) * error
 
 
 def planned(computed: float, target: Target) -> Verdict:
@@ -132,7 +130,7 @@ def planned(computed: float, target: Target) -> Verdict:
     difference = computed - target.value
     # A printed decimal is no binary fraction: 25.05 is within half a unit of 25.0.
     near = abs(difference) <= tolerance.value or math.isclose(abs(difference), tolerance.value, rel_tol=1e-9)
-    text = f"difference {_signed(difference, 3)}, tolerance {tolerance.value:g} ({tolerance.basis})"
+    text = f"difference {signed(difference, 3)}, tolerance {tolerance.value:g} ({tolerance.basis})"
     return Verdict("reproduced" if near else "not reproduced", text)
 
 
@@ -169,11 +167,6 @@ def _allowed(target: Target) -> str:
     if target.has_spread:
         return f"the published spread, to be resolved to {target.tolerance.value:g}"
     return f"± {target.tolerance.value:g} ({target.tolerance.basis})"
-
-
-def _signed(value: float, decimals: int = 2) -> str:
-    text = number(value, decimals)
-    return text if text.startswith("-") else f"+{text}"
 
 
 def _quantile(degrees: float) -> float:

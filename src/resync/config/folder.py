@@ -1,4 +1,4 @@
-"""Reads the folders of a suite: scales, experiments, figures and tables, published values."""
+"""Reads the folders of a suite: scales, experiments, figures and tables, and what refers to them."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 from resync.config.collector import Collector
 from resync.config.errors import Problem, not_among
 from resync.config.expand import expand
-from resync.config.paper import Experiment, Paper, PaperFile, PublishedFile, PublishedValue
+from resync.config.paper import Experiment, Paper, PaperFile
+from resync.config.references import Known, read_claims, read_published
 from resync.config.run import SCALES, Layer, Run
 from resync.config.settings import is_id
 from resync.config.starts import with_starts
@@ -39,14 +40,17 @@ def read_paper(
     folder: Path, scale_layers: dict[str, Node], collector: Collector
 ) -> tuple[Paper | None, tuple[Run, ...]]:
     """A paper and its runs at all scales; None for a paper that cannot be read, with its problems noted."""
-    _refuse_other_files(folder, ["paper.yaml", "published.yaml"], collector)
+    _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml"], collector)
     experiments, runs = _read_experiments(folder, scale_layers, collector)
+    sound = not collector.found_any
     node = collector.load(folder / "paper.yaml")
     file = collector.validate(PaperFile, node) if node else None
     if node is not None:
         collector.note(_dangling_references(node, experiments))
     items = [item.id for item in (*file.figures, *file.tables)] if file else None
-    published = _read_published(folder / "published.yaml", experiments, items, collector)
+    known = Known(experiments, items, sound)
+    published = read_published(folder / "published.yaml", known, collector)
+    claims = read_claims(folder / "claims.yaml", known, collector)
     if file is None or node is None:
         return None, ()
     paper = Paper(
@@ -59,6 +63,7 @@ def read_paper(
         {item.id: item for item in file.figures},
         {item.id: item for item in file.tables},
         published,
+        claims,
     )
     if not collector.found_any:
         collector.note(_unreachable_items(node, paper))
@@ -80,44 +85,6 @@ def _read_experiments(
     runs, problems = with_starts(runs)
     collector.lines += [f"{folder}: {problem}" for problem in problems]
     return experiments, runs
-
-
-def _read_published(
-    file: Path, experiments: _Experiments, items: list[str] | None, collector: Collector
-) -> tuple[PublishedValue, ...]:
-    """The published values; a paper without the file has none. `items` None: they are not known."""
-    node = collector.load(file) if file.exists() else None
-    values = collector.validate(PublishedFile, node) if node else None
-    if node is None or values is None:
-        return ()
-    seen: set[str] = set()
-    for index, value in enumerate(values.root):
-        entry = node.value[index].entries
-        if value.id in seen:
-            collector.note([entry["id"].problem(f"found {value.id!r} again, allowed: a name of its own")])
-        if value.item is not None and items is not None and value.item not in items:
-            collector.note([entry["item"].problem(not_among(value.item, items))])
-        collector.note(_dangling_value(value, entry, experiments, collector))
-        seen.add(value.id)
-    return values.root
-
-
-def _dangling_value(
-    value: PublishedValue, entry: dict[str, Node], experiments: _Experiments, collector: Collector
-) -> Iterator[Problem]:
-    if value.experiment not in experiments:
-        yield entry["experiment"].problem(not_among(value.experiment, experiments))
-        return
-    experiment = experiments[value.experiment]
-    if experiment is None:
-        return
-    if value.series not in experiment.series:
-        yield entry["series"].problem(not_among(value.series, experiment.series))
-    elif value.series not in experiment.scales.get(value.scale, ()) and not collector.found_any:
-        scales = [scale for scale, series in experiment.scales.items() if value.series in series]
-        place = entry.get("scale", entry["series"])
-        allowed = ", ".join(scales)
-        yield place.problem(f"{value.series} does not exist at scale {value.scale}, allowed: {allowed}")
 
 
 def _dangling_references(paper: Node, experiments: _Experiments) -> Iterator[Problem]:

@@ -1,8 +1,8 @@
-"""A paper: what it compares, which figures and tables show it, and what was published."""
+"""A paper: what it compares, which figures and tables show it, what was published and claimed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, RootModel, ValidationInfo, field_validator
 
@@ -20,6 +20,9 @@ from resync.config.settings import (
     checks_failed,
     reading_of,
 )
+
+if TYPE_CHECKING:
+    from resync.config.claim import Claim
 
 METRICS = {
     "val_top1": "%",
@@ -186,6 +189,7 @@ class Paper:
     figures: dict[str, Item]
     tables: dict[str, Item]
     published: tuple[PublishedValue, ...]
+    claims: "tuple[Claim, ...]"
 
     @property
     def items(self) -> dict[str, Item]:

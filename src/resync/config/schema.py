@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from resync.config.claim import ClaimsFile
+from resync.config.columns import ColumnMap
 from resync.config.components import component, names
 from resync.config.describe import Schema
 from resync.config.paper import ExperimentFile, PaperFile, PublishedFile
@@ -26,6 +28,8 @@ def schemas(package: Path = PACKAGE) -> dict[str, Schema]:
         "paper.schema.json": _with_kinds(_exported(PaperFile, package), package),
         "experiment.schema.json": experiment,
         "published.schema.json": _exported(PublishedFile, package),
+        "claims.schema.json": _exported(ClaimsFile, package),
+        "columns.schema.json": _exported(ColumnMap, package),
         "scale.schema.json": _partial(_exported(Layer, package)),
         "run.schema.json": _exported(Run, package),
     }

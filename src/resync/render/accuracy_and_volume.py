@@ -1,5 +1,6 @@
 """The main table of a paper: accuracy and communication volume of every method, published beside ours."""
 
+import math
 from typing import Any
 
 from resync.collect import COLUMNS
@@ -31,11 +32,12 @@ def prepare(data: ItemData) -> Table:
 
 def _cells(data: ItemData, series: Series, metric: str, decimals: int) -> tuple[str, ...]:
     ours, volume = _evidence(series, metric), _evidence(series, "volume_percent")
-    rounds = sorted({int(result.final("rounds")) for result in series.results("finished")})
+    counted = (result.final("rounds") for result in series.results("finished"))
+    rounds = sorted({int(count) for count in counted if math.isfinite(count)})
     return (
         series.label,
         ", ".join(filter(None, (ours.text(decimals), series.note))),
-        notation(volume.mean, volume.std or None) if volume.n else NONE,
+        notation(volume.mean, volume.std or None) if volume.finite else NONE,
         NONE.join(f"{value:,}" for value in (rounds[:1] + rounds[1:][-1:])) or NONE,
         published_cell(data.published_value(series, metric)),
         published_cell(data.published_value(series, "volume_percent")),

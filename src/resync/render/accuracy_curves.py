@@ -38,7 +38,8 @@ def prepare(data: ItemData) -> Panels:
     require_results(data)
     metric, band = data.options["metric"], data.options["band"]
     states = [state for series in data.series for state in series.states]
-    longest = max(float(_training_seconds(state.result)[-1]) for state in states if state.result)
+    ends = [float(_training_seconds(state.result)[-1]) for state in states if state.result]
+    longest = max((end for end in ends if np.isfinite(end)), default=0.0)
     seconds, unit = time_unit(longest)
 
     def lines(x: Coordinate) -> list[Line]:
@@ -72,4 +73,4 @@ def draw(panels: Panels) -> Figure:
 
 
 def _training_seconds(run: RunResult) -> Floats:
-    return np.asarray(run.metrics["train_seconds"] + run.metrics["communication_seconds"], dtype=float)
+    return np.asarray(run.training_seconds, dtype=float)

@@ -40,6 +40,9 @@ class Series:
     def note(self) -> str:
         """What is not as declared, in words: `1 of 3 diverged`; empty if every seed has finished."""
         counts = {status: self._count(status) for status in ("diverged", "stale", "not run")}
+        counts["imported"] = sum(
+            state.result is not None and state.result.imported is not None for state in self.states
+        )
         parts = [f"{count} of {len(self.states)} {status}" for status, count in counts.items() if count]
         whole = [status for status, count in counts.items() if count == len(self.states)]
         return whole[0] if whole else ", ".join(parts)

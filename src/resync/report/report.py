@@ -77,15 +77,16 @@ def _run(run: Run, place: _Place) -> dict[str, Any]:
     directory = place.results / run.directory
     commit = (git.get("commit") or "")[:10] + (" + changes" if git.get("dirty") else "")
     versions = summary.get("versions") or {}
+    imported = f"imported, {summary['imported']['format']}" if summary.get("imported") else ""
     return {
         "name": f"{run.experiment}/{run.series}",
         "seed": run.seed,
         "status": state.status,
         "reason": state.reason,
         "hash": summary.get("config_hash", ""),
-        "minutes": f"{summary['seconds']['wall'] / 60:.1f}" if summary else "",
+        "minutes": f"{summary['seconds']['wall'] / 60:.1f}" if summary and not imported else "",
         "ended": summary.get("ended", ""),
-        "machine": ", ".join(str(launch[key]) for key in ("device", "host") if launch.get(key)),
+        "machine": imported or ", ".join(str(launch[key]) for key in ("device", "host") if launch.get(key)),
         "commit": commit,
         "torch": versions.get("torch", ""),
         "files": [

@@ -1,0 +1,188 @@
+"""Claims against the results on disk: one verdict and one reason each.
+
+A claim about several series in an order holds if every step of it does, each at the claimed level; it fails if one
+step does, at that level after Bonferroni's correction for looking at several.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from resync.audit import effects
+from resync.audit.effects import Effect
+from resync.audit.rows import ClaimRow, Ours, Side, ours_of, provenance
+from resync.audit.values import HARDWARE_BOUND, measured, unfinished
+from resync.audit.verdicts import Verdict
+from resync.collect import RunState
+from resync.config.claim import Claim
+from resync.config.paper import Paper
+from resync.evidence import Evidence, number, signed
+from resync.plan import volume
+
+LEAST_SEEDS = 2
+_TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
+
+
+@dataclass(frozen=True)
+class _Series:
+    """One series of a claim with what is on disk of it."""
+
+    name: str
+    label: str
+    states: list[RunState]
+    claim: Claim
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The values that are compared: of the finished seeds, or the one of the schedule."""
+        if self.claim.test == "exact":
+            return Evidence.of(getattr(volume(state.run), self.claim.metric) for state in self.states[:1])
+        return measured(self.states, self.claim.metric)[0]
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The values of the finished seeds by seed."""
+        seeds = [state.run.seed for state in self.states if state.status == "finished"]
+        return dict(zip(seeds, self.evidence.values, strict=True))
+
+    @property
+    def hardware(self) -> set[str]:
+        """Devices and numbers of processes that the finished seeds were trained with; of imported logs unknown."""
+        launches = [state.result.summary.get("launch") for state in self.states if state.result]
+        return {f"{at['device']} in {at['world_size']} processes" if at else "unknown (imported)" for at in launches}
+
+    def ours(self, scale: str) -> Ours:
+        """The evidence as rows show it."""
+        if self.claim.test != "exact":
+            return ours_of(self.evidence, scale, self.states)
+        text = f"{number(self.evidence.mean, 3)} (from the schedule)" if self.states else "none"
+        return Ours(text, scale, mean=self.evidence.mean)
+
+
+def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[RunState]], scale: str) -> ClaimRow:
+    """The verdict on a claim at a scale; `groups` holds the states of the runs by (experiment, series)."""
+    labels = paper.experiments[claim.experiment].labels
+    series = {
+        name: _Series(name, labels[name], groups.get((claim.experiment, name), []), claim) for name in claim.series
+    }
+    verdict = next(_obstacles(claim, list(series.values()), scale), None)
+    found: tuple[Effect, ...] = ()
+    if verdict is None:
+        found = tuple(_effect(claim, series[better], series[than]) for better, than in claim.pairs)
+        verdict = _by_schedule(claim, found, labels) if claim.test == "exact" else _by_test(claim, found, labels)
+    return ClaimRow(
+        paper=paper.id, id=claim.id, statement=claim.statement, experiment=claim.experiment, metric=claim.metric,
+        unit=claim.unit, direction=claim.direction, at_least=claim.at_least, test=claim.test,
+        confidence=None if claim.test == "exact" else claim.confidence, scale=scale, scales=claim.scales,
+        status=claim.status, source=claim.source,
+        sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),
+        effects=found, verdict=verdict.word, reason=verdict.reason,
+        provenance=provenance([state for one in series.values() for state in one.states]),
+    )  # fmt: skip
+
+
+def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verdict]:
+    """Why there is nothing to compare, the gravest reason first."""
+    if scale not in claim.scales:
+        allowed = ", ".join(claim.scales)
+        yield Verdict("not comparable", f"means something at scale {allowed}, these runs are of {scale} scale")
+    if claim.test == "exact":
+        return
+    yield from _unfinished(claim, series)
+    for one in series:
+        if problem := measured(one.states, claim.metric)[1]:
+            yield Verdict("not comparable", problem)
+        bad = [seed for seed, value in one.by_seed.items() if not Evidence.of([value]).finite]
+        if bad:
+            yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is no finite number")
+    hardware = set().union(*(one.hardware for one in series))
+    if claim.metric in HARDWARE_BOUND and (len(hardware) > 1 or "unknown (imported)" in hardware):
+        yield Verdict("not comparable", f"times of different or unknown hardware: {', '.join(sorted(hardware))}")
+    yield from _too_few(claim, series)
+
+
+def _unfinished(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
+    """Verdicts on series of which not every declared seed has finished."""
+    found = [(one.label, *problem) for one in series if (problem := unfinished(one.states))]
+    for kind in ("stale", "not run"):
+        yield from (Verdict(kind, f"{label}: {reason}") for label, word, reason in found if word == kind)
+    lacking = {"diverged": f": no {claim.metric} to compare", "partial": ""}
+    yield from (Verdict("inconclusive", f"{label}: {word}, {reason}{lacking[word]}") for label, word, reason in found)
+
+
+def _too_few(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
+    """A spread needs two values: of each series, or of the differences at common seeds."""
+    name = _TESTS[claim.test]
+    if claim.test == "welch":
+        missing = [(one.label, LEAST_SEEDS - one.evidence.n) for one in series if one.evidence.n < LEAST_SEEDS]
+        more = ", ".join(f"{count} more of {label}" for label, count in missing)
+        if missing:
+            yield Verdict("inconclusive", f"{name} needs {LEAST_SEEDS} seeds of each series: {more}")
+        return
+    by_name = {one.name: one for one in series}
+    for better, than in ((by_name[better], by_name[than]) for better, than in claim.pairs):
+        common = len(better.by_seed.keys() & than.by_seed.keys())
+        if common < LEAST_SEEDS:
+            more = f"{LEAST_SEEDS - common} more of {better.label} and {than.label}"
+            yield Verdict("inconclusive", f"{name} needs {LEAST_SEEDS} common seeds: {more}")
+
+
+def _effect(claim: Claim, better: _Series, than: _Series) -> Effect:
+    """The effect between two series that can be compared; positive is better."""
+    sign = 1.0 if claim.direction == "higher" else -1.0
+    first, second = (Evidence.of(sign * value for value in one.evidence.values) for one in (better, than))
+    if claim.test == "exact":
+        return Effect(better.name, than.name, first.mean - second.mean)
+    if claim.test == "welch":
+        p_less, p_more = effects.welch(first, second, claim.at_least)
+        low, high = effects.interval([first, second], claim.confidence)
+        return Effect(better.name, than.name, first.mean - second.mean, low, high, p_less, p_more, (first.n, second.n))
+    ours, theirs = better.by_seed, than.by_seed
+    differences = Evidence.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
+    p_less, p_more = effects.paired(differences, claim.at_least)
+    low, high = effects.interval([differences], claim.confidence)
+    return Effect(better.name, than.name, differences.mean, low, high, p_less, p_more, (differences.n, differences.n))
+
+
+def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
+    """The verdict on numbers without spread; the smallest step of an order decides."""
+    step = min(found, key=lambda effect: effect.difference)
+    word = "holds" if step.difference >= claim.at_least - effects.ROUNDING else "fails"
+    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, from the schedule")
+
+
+def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
+    """The verdict of the tests; the reason names the step of an order that it hangs on."""
+    level = 1 - claim.confidence
+    weakest = max(found, key=lambda effect: (effect.p_less, -effect.difference))
+    worst = min(found, key=lambda effect: (effect.p_more, effect.difference))
+    assert weakest.p_less is not None
+    assert worst.p_more is not None
+    if weakest.p_less < level:
+        step, word, rejected = weakest, "holds", f"rejects less: {_p(weakest.p_less)}"
+    elif (corrected := min(1.0, worst.p_more * len(found))) < level:
+        step, word, rejected = worst, "fails", f"rejects so much: {_p(corrected)}"
+    else:
+        step, word, rejected = weakest, "inconclusive", f"rejects neither less ({_p(weakest.p_less)}) nor so much"
+    n = " and ".join(str(count) for count in dict.fromkeys(step.n or ()))
+    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {_TESTS[claim.test]} {rejected} (n = {n})")
+
+
+def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
+    """The effect in words; of an order also between which series."""
+    where = f"{labels[effect.better]} over {labels[effect.than]}: " if claim.order else ""
+    values = [value for value in (effect.difference, effect.low, effect.high) if value is not None]
+    largest = max(map(abs, values))
+    decimals = 2 if largest >= 0.1 or largest == 0 else 1 - math.floor(math.log10(largest))
+    difference, *bounds = (signed(value, decimals) for value in values)
+    interval = f" ({100 * claim.confidence:g} % bootstrap interval {' to '.join(bounds)})" if bounds else ""
+    return f"{where}effect {difference} {claim.unit}{interval}"
+
+
+def _needed(claim: Claim) -> str:
+    return f"claimed is at least {claim.at_least:g}"
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

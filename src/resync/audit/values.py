@@ -1,0 +1,43 @@
+"""The values of a series: what its finished seeds measured, in the units of published values and claims."""
+
+from collections.abc import Iterable
+
+from resync.collect import CollectError, RunResult, RunState
+from resync.evidence import Evidence
+
+HARDWARE_BOUND = ("hours", "communication_hours", "train_seconds", "communication_seconds", "wall_seconds")
+"""Metrics that say as much about the machine as about the method."""
+
+
+def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
+    """The finished seeds' values in the order of the seeds; none and the reason if they do not have the metric."""
+    results = [state.result for state in states if state.status == "finished" and state.result]
+    try:
+        return Evidence.of(final(result, metric) for result in results), ""
+    except CollectError as error:
+        return Evidence(()), str(error)
+
+
+def final(result: RunResult, metric: str) -> float:
+    """The value at the end of a run; hours are those of training, without evaluation. Raises CollectError."""
+    if metric == "hours":
+        return float(result.training_seconds.iloc[-1]) / 3600
+    if metric == "communication_hours":
+        return result.final("communication_seconds") / 3600
+    return result.final(metric)
+
+
+def unfinished(states: list[RunState]) -> tuple[str, str] | None:
+    """The word and the reason for a series of which not every declared seed has finished; None if all have."""
+    if not states:
+        return "not run", "no run is declared at this scale"
+    for word in ("stale", "diverged"):
+        found = [state for state in states if state.status == word]
+        if found:
+            which = f"seed {found[0].run.seed}" + (f" {found[0].reason}" if found[0].reason else "")
+            return word, f"{len(found)} of {len(states)} seeds; {which}"
+    missing = [state for state in states if state.status == "not run"]
+    if missing:
+        word = "not run" if len(missing) == len(states) else "partial"
+        return word, f"{len(states) - len(missing)} of {len(states)} seeds; {missing[0].reason}"
+    return None

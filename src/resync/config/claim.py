@@ -1,0 +1,92 @@
+"""A claim: a statement of the paper that can be tested by comparing series over seeds."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, RootModel
+
+from resync.config.paper import METRICS as PUBLISHED_METRICS
+from resync.config.run import Scale
+from resync.config.settings import Check, Id, Items, Settings, Text
+
+EXACT = ("volume_percent", "rounds")
+"""Metrics that follow from the schedule: they have no spread, and no run is needed to know them."""
+
+METRICS = PUBLISHED_METRICS | {
+    "rounds": "rounds",
+    "train_loss": "nats",
+    "best_val_top1": "%",
+    "best_val_loss": "nats",
+    "train_seconds": "s",
+    "communication_seconds": "s",
+    "wall_seconds": "s",
+}
+"""What a claim may compare, with its unit: published metrics, and what every run's summary.json offers."""
+
+
+class Claim(Settings):
+    """One claim: a series better than another one, or several series in an order, by at least so much."""
+
+    id: Id = Field(description="name of the claim within its paper")
+    statement: Text = Field(description="the claim in one sentence")
+    experiment: Id = Field(description="experiment whose series are compared")
+    better: Id | None = Field(default=None, description="series that should be better; together with than")
+    than: Id | None = Field(default=None, description="series that it should be better than")
+    order: Items[Id] | None = Field(
+        default=None,
+        min_length=3,
+        description="instead of better and than: series from the best to the worst, each better than the next",
+    )
+    metric: Literal[tuple(METRICS)] = Field(description="what is compared: the value at the end of a run")  # type: ignore[valid-type]
+    direction: Literal["higher", "lower"] = Field(description="which values of the metric are better")
+    at_least: float = Field(
+        description="smallest effect that bears the claim out, in the metric's unit: by how much the better series "
+        "is better; negative: by how much it may be worse and still count as equal"
+    )
+    test: Literal["welch", "paired", "exact"] = Field(
+        description="welch: one-sided Welch test over the seeds of both series; paired: one-sided t test of the "
+        "differences at common seeds; exact: numbers of the schedule, without spread "
+        f"({', '.join(EXACT)} and no other metric)"
+    )
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(
+        default=0.95, description="level of the test (it errs in 1 - confidence of cases) and of the interval"
+    )
+    scales: Items[Scale] = Field(min_length=1, description="scales at which the claim means something")
+    status: Literal["verified", "secondary", "derived", "unverified"] = Field(
+        description="how well it is known that the paper says so, in the words of published values"
+    )
+    source: Text = Field(description="where the paper says so")
+
+    @property
+    def unit(self) -> str:
+        """The unit of the metric and of `at_least`."""
+        return METRICS[self.metric]
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The series from the best to the worst."""
+        return self.order or tuple(series for series in (self.better, self.than) if series)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The comparisons: (better, worse), one of them or one a step of the order."""
+        return tuple(pairwise(self.series))
+
+    def checks(self) -> Iterator[Check]:
+        """Two series or an order, without repetition; the test fits the metric."""
+        given = {key for key in ("better", "than", "order") if getattr(self, key) is not None}
+        if given not in ({"better", "than"}, {"order"}):
+            yield (), f"found {' and '.join(sorted(given)) or 'neither'}, allowed: better and than, or order"
+        elif len(set(self.series)) < len(self.series):
+            key = "order" if self.order else "than"
+            yield (key,), f"found a series twice, allowed: different ones of {', '.join(dict.fromkeys(self.series))}"
+        if (self.test == "exact") != (self.metric in EXACT):
+            allowed = "exact" if self.metric in EXACT else "welch, paired"
+            yield ("test",), f"found {self.test!r}, allowed: {allowed} for {self.metric}"
+        elif self.test == "exact" and "confidence" in self.model_fields_set:
+            yield ("confidence",), "has no effect in an exact test, allowed: test welch or paired"
+
+
+class ClaimsFile(RootModel[Items[Claim]]):
+    """`claims.yaml`: what the paper claims."""

@@ -1,0 +1,69 @@
+"""The column map of a log of others: which of its columns is which of ours, and in which unit."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import Field, RootModel
+
+from resync.config.collector import Collector
+from resync.config.errors import Problem, not_among
+from resync.config.settings import PACKAGE, Settings, Text
+from resync.config.tree import Node
+
+CONVERSIONS: dict[str, dict[str, tuple[float, float]]] = {
+    "%": {"fraction": (100, 0), "error %": (-1, 100), "error fraction": (-100, 100)},
+    "nats": {"bits": (math.log(2), 0)},
+    "s": {"ms": (1e-3, 0), "min": (60, 0), "h": (3600, 0)},
+    "bytes": {"kB": (1e3, 0), "MB": (1e6, 0), "GB": (1e9, 0), "KiB": (2**10, 0), "MiB": (2**20, 0), "GiB": (2**30, 0)},
+}
+"""Units of others by our unit: (factor, offset), ours = factor * theirs + offset."""
+
+
+class Source(Settings):
+    """Where one of our columns comes from."""
+
+    column: Text = Field(description="name of the column in the log")
+    unit: str | None = Field(
+        default=None,
+        description="unit in the log, where it is not ours: "
+        + "; ".join(f"for {ours}: {', '.join(theirs)}" for ours, theirs in CONVERSIONS.items()),
+    )
+    add: float = Field(
+        default=0.0, description="added in our unit: 1 to an epoch or step where the log counts finished ones from 0"
+    )
+
+    def convert(self, value: float, ours: str) -> float:
+        """The log's value in our unit `ours`."""
+        factor, offset = (1.0, 0.0) if self.unit in (None, ours) else CONVERSIONS[ours][self.unit]
+        return factor * value + offset + self.add
+
+
+class ColumnMap(RootModel[dict[Text, Source]]):
+    """A column map: our column (of metrics.csv or steps.csv) to the log's; either step or epoch, and a metric."""
+
+
+def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, Source]:
+    """Read a column map; `units` has the unit of each column that may be mapped. Raises ConfigError."""
+    collector = Collector(PACKAGE)
+    node = collector.load(file)
+    columns = collector.validate(ColumnMap, node) if node else None
+    if node and columns:
+        collector.note(_wrong_names(columns.root, node, units))
+    collector.raise_if_any()
+    assert columns is not None
+    return columns.root
+
+
+def _wrong_names(columns: Mapping[str, Source], node: Node, units: Mapping[str, str]) -> Iterator[Problem]:
+    """Columns that we do not have, units that are not converted into ours, and a step that is not known."""
+    for name, source in columns.items():
+        entry = node.entries[name]
+        allowed = [units[name], *CONVERSIONS.get(units[name], ())] if name in units else []
+        if name not in units:
+            yield entry.problem(not_among(name, units))
+        elif source.unit not in (None, *allowed):
+            yield entry.entries["unit"].problem(not_among(source.unit, allowed))
+    if len(columns.keys() & {"step", "epoch"}) != 1:
+        found = " and ".join(sorted(columns.keys() & {"step", "epoch"})) or "neither"
+        yield node.problem(f"found {found}, allowed: step or epoch; the other one follows from it")

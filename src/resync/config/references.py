@@ -1,0 +1,91 @@
+"""Reads the published values and the claims of a paper, which name its experiments, series and items."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import RootModel
+
+from resync.config.claim import Claim, ClaimsFile
+from resync.config.collector import Collector
+from resync.config.errors import Problem, not_among
+from resync.config.paper import Experiment, PublishedFile, PublishedValue
+from resync.config.tree import Node
+
+_Entry = TypeVar("_Entry", PublishedValue, Claim)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The names that entries may use: experiments, and figures and tables.
+
+    An experiment is None if its file cannot be read, so that references to it are not errors too; `items` is None
+    if paper.yaml cannot. `sound`: nothing is wrong in the experiments, so that their scales are the meant ones.
+    """
+
+    experiments: Mapping[str, Experiment | None]
+    items: list[str] | None
+    sound: bool
+
+
+def read_published(file: Path, known: Known, collector: Collector) -> tuple[PublishedValue, ...]:
+    """The published values; a paper without the file has none."""
+    entries = _read(PublishedFile, file, collector)
+    for value, node in entries:
+        if value.item is not None and known.items is not None and value.item not in known.items:
+            collector.note([node.entries["item"].problem(not_among(value.item, known.items))])
+        named = {value.series: node.entries["series"]}
+        collector.note(_dangling(value.experiment, named, [value.scale], node, known))
+    return tuple(value for value, _ in entries)
+
+
+def read_claims(file: Path, known: Known, collector: Collector) -> tuple[Claim, ...]:
+    """The claims; a paper without the file has none."""
+    entries = _read(ClaimsFile, file, collector)
+    for claim, node in entries:
+        listed = node.entries["order"].value if claim.order else [node.entries["better"], node.entries["than"]]
+        named = dict(zip(claim.series, listed, strict=True))
+        collector.note(_dangling(claim.experiment, named, claim.scales, node, known))
+    return tuple(claim for claim, _ in entries)
+
+
+def _read(model: type[RootModel[tuple[_Entry, ...]]], file: Path, collector: Collector) -> list[tuple[_Entry, Node]]:
+    """The entries of a list and where they were written; none without the file. Their names are their own."""
+    node = collector.load(file) if file.exists() else None
+    values = collector.validate(model, node) if node else None
+    if node is None or values is None:
+        return []
+    seen: set[str] = set()
+    for value, entry in zip(values.root, node.value, strict=True):
+        if value.id in seen:
+            collector.note([entry.entries["id"].problem(f"found {value.id!r} again, allowed: a name of its own")])
+        seen.add(value.id)
+    return list(zip(values.root, node.value, strict=True))
+
+
+def _dangling(
+    name: str, series: Mapping[str, Node], scales: Iterable[str], entry: Node, known: Known
+) -> Iterator[Problem]:
+    """An experiment or series that does not exist, or not at the scales where the entry needs it."""
+    if name not in known.experiments:
+        yield entry.entries["experiment"].problem(not_among(name, known.experiments))
+        return
+    experiment = known.experiments[name]
+    if experiment is None:
+        return
+    for one, node in series.items():
+        if one not in experiment.series:
+            yield node.problem(not_among(one, experiment.series))
+        elif known.sound:
+            yield from _absent_at(scales, one, experiment, entry, node)
+
+
+def _absent_at(
+    scales: Iterable[str], series: str, experiment: Experiment, entry: Node, node: Node
+) -> Iterator[Problem]:
+    existing = [scale for scale, found in experiment.scales.items() if series in found]
+    place = entry.entries.get("scales") or entry.entries.get("scale") or node
+    for scale in scales:
+        if scale not in existing:
+            yield place.problem(f"{series} does not exist at scale {scale}, allowed: {', '.join(existing)}")

@@ -1,0 +1,65 @@
+"""What every format becomes: rows in our columns and units, and errors of one line."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+Row = dict[str, float]
+"""The values of one step by our column; a column that the log does not give is absent, never a number."""
+
+
+class LogError(ValueError):
+    """A log that cannot be imported; one line with file, line and column, what was found and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """Rows of metrics.csv and of steps.csv, their steps growing; what a row does not say is absent."""
+
+    metrics: list[Row]
+    steps: list[Row]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a log came from: a file or a run on a server, and the SHA-256 of what was read."""
+
+    name: str
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, content: bytes) -> "Origin":
+        """The origin of some content."""
+        return cls(name, hashlib.sha256(content).hexdigest())
+
+
+def read_bytes(file: Path) -> bytes:
+    """The content of a log file. Raises LogError."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise LogError(f"{file}: {error.strerror}") from None
+
+
+def read_text(file: Path) -> str:
+    """The text of a log file. Raises LogError."""
+    try:
+        return read_bytes(file).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise LogError(f"{file}: not text, allowed: CSV in UTF-8") from None
+
+
+def to_number(text: str, place: str, column: str) -> float:
+    """The number in a cell; NaN and infinities as they are written. Raises LogError that names the cell."""
+    try:
+        return float(text)
+    except ValueError:
+        raise LogError(f"{place}: column {column!r}: found {text!r}, allowed: a number") from None
+
+
+def to_count(value: float, place: str, column: str) -> int:
+    """A whole number, not negative. Raises LogError that names the cell."""
+    if not (0 <= value < math.inf and value == int(value)):
+        raise LogError(f"{place}: column {column!r}: found {value:g}, allowed: a whole number >= 0")
+    return int(value)

@@ -1,0 +1,107 @@
+"""Writes an imported log as the files of a finished run; what the log does not say is NaN or null."""
+
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from resync.collect import COLUMNS
+from resync.config import Run
+from resync.files import write_text
+from resync.importer.log import Log, LogError, Origin, Row
+
+_RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.pt")
+_BEST = {"val_top1": max, "val_loss": min}
+
+
+def refuse_to_overwrite(directory: Path) -> None:
+    """Raise LogError if a run's folder has results, finished or not."""
+    found = [file.name for pattern in _RESULTS for file in directory.glob(pattern)]
+    if found:
+        raise LogError(f"{directory}: has results ({', '.join(sorted(found))}), allowed: an empty folder, or --replace")
+
+
+def write(run: Run, log: Log, kind: str, origins: Sequence[Origin], directory: Path, replace: bool) -> None:
+    """Write run.yaml, metrics.csv, steps.csv and, last, summary.json; `replace` empties the folder first.
+
+    Raises LogError if the log is not of a finished run: one that diverged may end early.
+    """
+    diverged = _diverged_at(log)
+    last = log.metrics[-1]
+    if diverged is None and last["step"] != run.total_steps:
+        ends = f"step {last['step']:g} (epoch {last['epoch']:g})"
+        allowed = f"{run.total_steps} ({run.epochs}), the end of {run.id}"
+        raise LogError(f"{origins[0].name}: the last evaluation is at {ends}, allowed: {allowed}")
+    if replace and directory.exists():
+        (directory / "summary.json").unlink(missing_ok=True)  # from here on the run has not finished
+        shutil.rmtree(directory)
+    write_text(directory / "run.yaml", run.to_yaml())
+    write_text(directory / "metrics.csv", _csv(log.metrics, "metrics"))
+    write_text(directory / "steps.csv", _csv(log.steps, "steps"))
+    summary = _summary(run, log, diverged) | {"imported": _imported(kind, origins)}
+    write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+
+def _csv(rows: Sequence[Row], file: str) -> str:
+    """Every column that the file must have, and others that a row has; nothing without rows."""
+    if not rows:
+        return ""
+    given = {name for row in rows for name in row}
+    names = [name for name, column in COLUMNS.items() if file in column.files and (column.required or name in given)]
+    table = pd.DataFrame(list(rows)).reindex(columns=names).astype({"step": "int64"})
+    return str(table.to_csv(index=False, na_rep="nan", lineterminator="\n"))
+
+
+def _diverged_at(log: Log) -> int | None:
+    """The first step with a loss or validation metric that is no finite number; None if there is none."""
+    for row in sorted((*log.metrics, *log.steps), key=lambda row: row["step"]):
+        judged = [name for name in row if name.startswith("val_") or (name == "train_loss" and row["step"] > 0)]
+        if not all(math.isfinite(row[name]) for name in judged):
+            return int(row["step"])
+    return None
+
+
+def _summary(run: Run, log: Log, diverged: int | None) -> dict[str, Any]:
+    """The entries of summary.json; see resync.train.run for those of a run of our own."""
+    last = log.metrics[-1]
+    finals = [name for name in last if name == "train_loss" or name.startswith("val_")]
+    columns = {name: [row[name] for row in log.metrics if math.isfinite(row.get(name, math.nan))] for name in _BEST}
+    return {
+        "status": "finished" if diverged is None else "diverged",
+        "run": run.id,
+        "scale": run.scale,
+        "seed": run.seed,
+        "config_hash": run.hash,
+        "steps": int(last["step"]),
+        "rounds": _known(last, "round"),
+        "volume_percent": _known(last, "volume_percent"),
+        "bytes_sent": _known(last, "bytes_sent"),
+        "final": {name: _known(last, name) for name in finals},
+        "best": {name: choose(columns[name]) for name, choose in _BEST.items() if columns[name]},
+        "seconds": {clock: _known(last, f"{clock}_seconds") for clock in ("train", "communication", "evaluation")}
+        | {"wall": None},
+        "diverged": None if diverged is None else {"step": diverged, "worker": None},
+    }
+
+
+def _known(row: Row, name: str) -> float | None:
+    """A value of a row; None for what the log does not say or what is no finite number."""
+    value = row.get(name, math.nan)
+    return value if math.isfinite(value) else None
+
+
+def _imported(kind: str, origins: Sequence[Origin]) -> dict[str, Any]:
+    """What says that this result was not trained here."""
+    return {
+        "format": kind,
+        "sources": [asdict(origin) for origin in origins],
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resync": version("resync"),
+    }

@@ -1,0 +1,163 @@
+"""The CSV logs of the original SGP code (Assran et al. 2019): one file a rank, `...out_r<rank>_n<world size>.csv`.
+
+Lines BEGIN-TRAINING, World-Size, Num-DLWorkers and Batch-Size (of a node), then a header and rows. A row of training
+has `val` -1; `itr` counts the steps of an epoch from 0, the last step of every epoch has a row. A row of validation,
+once an epoch, has `itr` -1 and the top-1 accuracy of the rank's own model in `val`. The figures of the paper average
+over ranks and call the number of steps times the mean time of a step the training time; so do we. Whole programs that
+synchronise in every step wrote them (AR-SGD, SGP, D-PSGD); AD-PSGD counts steps in another way.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resync.config import Run
+from resync.config.errors import suggestion
+from resync.importer.log import Log, LogError, Row, read_text, to_count, to_number
+
+UNTIMED_STEPS = 10
+"""The first steps of an epoch, whose times the original does not measure."""
+
+_COLUMNS = {
+    "epoch": "Epoch",
+    "step": "itr",
+    "batch_seconds": "avg:BT(s)",
+    "data_seconds": "DT(s)",
+    "loss": "Loss",
+    "mean_loss": "avg:Loss",
+    "top1": "val",
+}
+"""The columns that are read."""
+
+
+@dataclass
+class _Rank:
+    """What one file says: training rows by step, and the accuracy by epoch; both counted from 1, when done."""
+
+    file: Path
+    training: dict[int, Row] = field(default_factory=dict)
+    top1: dict[int, float] = field(default_factory=dict)
+
+
+def read(files: Sequence[Path], run: Run) -> Log:
+    """The mean over the ranks of a run. Raises LogError for a file that is not of this run, or a missing rank."""
+    ranks: dict[int, _Rank] = {}
+    for file in files:
+        number = _rank_of(file, run)
+        if number in ranks:
+            raise LogError(f"{file}: rank {number} again, allowed: one file a rank")
+        ranks[number] = _read_rank(file, run)
+    if missing := sorted(set(range(run.workers)) - ranks.keys()):
+        raise LogError(f"{files[0].parent}: no log of rank {', '.join(map(str, missing))} of {run.workers}")
+    first = ranks[0]
+    for rank in ranks.values():
+        for what, ours, theirs in (("epochs", rank.top1, first.top1), ("steps", rank.training, first.training)):
+            if ours.keys() != theirs.keys():
+                raise LogError(f"{rank.file}: has other {what} than {first.file}, allowed: the same in all ranks")
+    return Log(_evaluations(list(ranks.values()), run), _steps(list(ranks.values()), run))
+
+
+def _rank_of(file: Path, run: Run) -> int:
+    match = re.search(r"out_r(\d+)_n(\d+)\.csv$", file.name)
+    if not match:
+        raise LogError(f"{file}: found the name {file.name}, allowed: ...out_r<rank>_n<world size>.csv")
+    rank, world_size = map(int, match.groups())
+    if world_size != run.workers or rank >= world_size:
+        allowed = f"ranks 0 to {run.workers - 1} of {run.workers}, the workers of {run.id}"
+        raise LogError(f"{file}: found rank {rank} of {world_size}, allowed: {allowed}")
+    return rank
+
+
+def _read_rank(file: Path, run: Run) -> _Rank:
+    lines = list(enumerate(csv.reader(read_text(file).splitlines()), start=1))
+    start = next((index for index, (_, cells) in enumerate(lines) if cells[:1] == ["Epoch"]), None)
+    if start is None:
+        raise LogError(f"{file}: no header line, allowed: one that begins with Epoch,itr")
+    _check_preamble(file, lines[:start], run)
+    number, header = lines[start]
+    for name in _COLUMNS.values():
+        if name not in header:
+            raise LogError(f"{file}:{number}: no column {name!r}{suggestion(name, header)}")
+    rank = _Rank(file)
+    for number, cells in lines[start + 1 :]:
+        if len(cells) != len(header):
+            raise LogError(f"{file}:{number}: found {len(cells)} values, allowed: {len(header)}, as in the header")
+        _add(rank, f"{file}:{number}", dict(zip(header, cells, strict=True)), run)
+    if not rank.top1:
+        raise LogError(f"{file}: no rows of validation, allowed: one an epoch, with itr -1")
+    return rank
+
+
+def _check_preamble(file: Path, lines: Sequence[tuple[int, list[str]]], run: Run) -> None:
+    """What the log says of itself is what the run declares."""
+    declared = {"World-Size": run.workers, "Batch-Size": run.local_batch_size}
+    for number, cells in lines:
+        if len(cells) == 2 and cells[0] in declared:
+            found, allowed = to_number(cells[1], f"{file}:{number}", cells[0]), declared[cells[0]]
+            if found != allowed:
+                raise LogError(
+                    f"{file}:{number}: {cells[0]}: found {found:g}, allowed: {allowed}, as {run.id} declares"
+                )
+
+
+def _add(rank: _Rank, place: str, cells: Mapping[str, str], run: Run) -> None:
+    """Take one row; of a step that was logged twice, the later one."""
+    values = {ours: to_number(cells[theirs], place, theirs) for ours, theirs in _COLUMNS.items()}
+    epoch = to_count(values["epoch"], place, "Epoch")
+    if values["step"] == -1:
+        ended = (epoch + 1) * run.steps_per_epoch
+        if ended not in rank.training:
+            allowed = f"after the row of itr {run.steps_per_epoch - 1}, the last of an epoch of {run.id}"
+            raise LogError(f"{place}: found validation of epoch {epoch}, allowed: {allowed}")
+        if epoch + 1 in rank.top1:
+            raise LogError(f"{place}: found epoch {epoch} again, allowed: one validation an epoch")
+        rank.top1[epoch + 1] = values["top1"]
+        return
+    itr = to_count(values["step"], place, "itr")
+    if itr >= run.steps_per_epoch:
+        allowed = f"0 to {run.steps_per_epoch - 1}, the steps of an epoch of {run.id}"
+        raise LogError(f"{place}: column 'itr': found {itr}, allowed: {allowed}")
+    step = epoch * run.steps_per_epoch + itr + 1
+    if step < next(reversed(rank.training), 0):
+        raise LogError(f"{place}: found epoch {epoch}, itr {itr} after a later one, allowed: steps that grow")
+    rank.training[step] = values
+
+
+def _evaluations(ranks: Sequence[_Rank], run: Run) -> list[Row]:
+    """A row an epoch; the mean time of a step is that of all steps so far."""
+    rows = []
+    for epoch in sorted(ranks[0].top1):
+        step = epoch * run.steps_per_epoch
+        ended = [rank.training[step] for rank in ranks]
+        rows.append(
+            {
+                "step": step,
+                "epoch": float(epoch),
+                "train_loss": _mean(row["mean_loss"] for row in ended),
+                "val_top1": _mean(rank.top1[epoch] for rank in ranks),
+                "training_seconds": step * _mean(row["batch_seconds"] for row in ended),
+            }
+        )
+    return rows
+
+
+def _steps(ranks: Sequence[_Rank], run: Run) -> list[Row]:
+    rows = []
+    for step in sorted(ranks[0].training):
+        row: Row = {
+            "step": step,
+            "epoch": step / run.steps_per_epoch,
+            "train_loss": _mean(rank.training[step]["loss"] for rank in ranks),
+        }
+        if (step - 1) % run.steps_per_epoch >= UNTIMED_STEPS:
+            row["data_seconds"] = _mean(rank.training[step]["data_seconds"] for rank in ranks)
+        rows.append(row)
+    return rows
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return math.fsum(listed) / len(listed)

@@ -1,0 +1,116 @@
+"""Plain tables: a CSV with a header, and how a column map makes our rows of it."""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from resync.collect import COLUMNS
+from resync.config import Run
+from resync.config.columns import Source
+from resync.config.errors import suggestion
+from resync.importer.log import Log, LogError, Row, read_text, to_count, to_number
+
+CUMULATIVE = ("bytes_sent", "communication_seconds")
+"""Columns that count since step 0 in metrics.csv, and within one step in steps.csv: logs give the former."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, empty where the log says nothing, and where it was written (`file:line`)."""
+
+    text: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells by column; `place` is that of the header."""
+
+    place: str
+    columns: tuple[str, ...]
+    rows: list[dict[str, Cell]]
+
+
+def read_csv(file: Path) -> Table:
+    """A CSV whose first line names its columns. Raises LogError for a line with other columns, or no rows."""
+    (header, *lines) = list(csv.reader(read_text(file).splitlines())) or [[]]
+    if repeated := next((name for name in header if header.count(name) > 1), None):
+        raise LogError(f"{file}:1: found the column {repeated!r} twice, allowed: columns with names of their own")
+    rows = []
+    for number, line in enumerate(lines, start=2):
+        if line and len(line) != len(header):
+            raise LogError(f"{file}:{number}: found {len(line)} values, allowed: {len(header)}, as in the header")
+        cells = (Cell(text.strip(), f"{file}:{number}") for text in line)
+        rows.append(dict(zip(header, cells, strict=False)))
+    table = Table(f"{file}:1", tuple(header), [row for row in rows if row])
+    if not table.rows:
+        raise LogError(f"{file}: no rows, allowed: a header and at least one row")
+    return table
+
+
+def translate(table: Table, columns: Mapping[str, Source], run: Run) -> Log:
+    """The rows of a table in our columns and units.
+
+    A row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are left out
+    if the table counts epochs only. Raises LogError for a missing column, a cell that is no number, steps that do not
+    grow, an evaluation without its step, or a table without an evaluation.
+    """
+    for name, source in columns.items():
+        if source.column not in table.columns:
+            known = suggestion(source.column, table.columns)
+            raise LogError(f"{table.place}: no column {source.column!r}, which the map names for {name}{known}")
+    metrics: list[Row] = []
+    steps: list[Row] = []
+    for cells in table.rows:
+        row = _row(cells, columns, run)
+        file, rows = ("metrics", metrics) if any(name.startswith("val_") for name in row) else ("steps", steps)
+        if file == "steps" and ("step" not in columns or "step" not in row):
+            continue
+        place = next(iter(cells.values())).place
+        if "step" not in row:
+            raise LogError(f"{place}: column {columns[_axis(columns)].column!r}: found nothing, allowed: a number")
+        _append(rows, dict(_kept(row, file)), place)
+    if not metrics:
+        wanted = ", ".join(name for name in COLUMNS if name.startswith("val_"))
+        raise LogError(f"{table.place}: no row has a validation metric, allowed: at least one of {wanted} in the map")
+    return Log(metrics, steps)
+
+
+def _append(rows: list[Row], row: Row, place: str) -> None:
+    """Add a row after the others; one that says something else about the same step completes the last one."""
+    last: Row = rows[-1] if rows else {"step": -1}
+    if row["step"] == last["step"] and row.keys() & last.keys() == {"step", "epoch"}:
+        last.update(row)
+    elif row["step"] <= last["step"]:
+        raise LogError(f"{place}: found step {row['step']:g} after {last['step']:g}, allowed: a later one")
+    else:
+        rows.append(row)
+
+
+def _axis(columns: Mapping[str, Source]) -> str:
+    return "step" if "step" in columns else "epoch"
+
+
+def _row(cells: Mapping[str, Cell], columns: Mapping[str, Source], run: Run) -> Row:
+    """What a row says, in our columns; step and epoch follow from each other."""
+    row: Row = {}
+    for name, source in columns.items():
+        cell = cells.get(source.column)
+        if cell is not None and cell.text:
+            value = source.convert(to_number(cell.text, cell.place, source.column), COLUMNS[name].unit)
+            if name == "epoch" and not 0 <= value < math.inf:
+                raise LogError(f"{cell.place}: column {source.column!r}: found {value:g}, allowed: a number >= 0")
+            row[name] = to_count(value, cell.place, source.column) if name in ("step", "round") else value
+    if _axis(columns) in row:
+        row["step"] = row["step"] if "step" in columns else round(row["epoch"] * run.steps_per_epoch)
+        row["epoch"] = row["step"] / run.steps_per_epoch
+    return row
+
+
+def _kept(row: Row, file: str) -> Iterator[tuple[str, float]]:
+    """The columns of a row that the file has, in the meaning that they have there."""
+    for name, value in row.items():
+        if file in COLUMNS[name].files and not (file == "steps" and name in CUMULATIVE):
+            yield name, value

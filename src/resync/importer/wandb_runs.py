@@ -1,0 +1,90 @@
+"""Runs that others logged to Weights & Biases: charts that the web page exported, or the history on a server."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from resync.config.columns import Source
+from resync.importer.log import LogError, Origin, to_number
+from resync.importer.table import Cell, Table, read_csv
+
+_SEPARATOR = " - "
+_BOUNDS = ("__MIN", "__MAX")
+TIMEOUT_SECONDS = 60
+
+
+def read_export(files: Sequence[Path], columns: Mapping[str, Source], wandb_run: str | None) -> Table:
+    """The charts of one run, joined on their x axis, the first column of each file.
+
+    An exported chart has `<x>`, and for every run `<run> - <metric>`, `... __MIN`, `... __MAX`, the bounds of what
+    the page put into one point. Columns are called by their metric. Raises LogError if there are several runs and
+    `wandb_run` names none of them, or if a mapped point is the mean of different values.
+    """
+    mapped = {source.column for source in columns.values()}
+    joined: dict[float, dict[str, Cell]] = {}
+    names: dict[str, None] = {}
+    axis = ""
+    for file in files:
+        table = read_csv(file)
+        own = _own_columns(table, wandb_run)
+        if axis not in ("", table.columns[0]):
+            raise LogError(f"{table.place}: found the x axis {table.columns[0]!r}, allowed: {axis!r}, as in {files[0]}")
+        axis = table.columns[0]
+        names.update(dict.fromkeys(own))
+        for cells in table.rows:
+            x = cells[axis]
+            row = joined.setdefault(to_number(x.text, x.place, axis), {axis: x})
+            row |= {name: cells[column] for name, column in own.items() if cells[column].text}
+            for name in mapped & own.keys():
+                _refuse_mean(cells, own[name])
+    rows = [joined[x] for x in sorted(joined)]
+    return Table(f"{files[0]}:1", (axis, *names), rows)
+
+
+def read_server(path: str) -> tuple[Table, Origin]:
+    """The whole history of a run on a server, a row each time it logged. Raises LogError."""
+    if not os.environ.get("WANDB_API_KEY"):
+        raise LogError(f"{path}: WANDB_API_KEY is not set, allowed: the key of an account that may read the run")
+    import wandb  # takes seconds; only this format pays for it
+
+    try:
+        rows = list(wandb.Api(timeout=TIMEOUT_SECONDS).run(path).scan_history())
+    except (wandb.Error, ValueError) as error:
+        raise LogError(f"{path}: wandb cannot read it: {str(error).splitlines()[0]}") from None
+    if not rows:
+        raise LogError(f"{path}: no rows, allowed: a run that logged something")
+    content = json.dumps(rows, sort_keys=True, default=str)
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    table = Table(path, names, [_cells(row, f"{path}, row {number}") for number, row in enumerate(rows, start=1)])
+    return table, Origin.of(f"wandb run {path}", content.encode())
+
+
+def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
+    """The columns of one run by the metric's name."""
+    columns = [name for name in table.columns[1:] if not name.endswith(_BOUNDS)]
+    if wandb_run is None:
+        runs = dict.fromkeys(name.split(_SEPARATOR)[0] for name in columns if _SEPARATOR in name)
+        if len(runs) > 1:
+            raise LogError(f"{table.place}: found the runs {', '.join(runs)}, allowed: one, chosen with --wandb-run")
+        return {name.split(_SEPARATOR, 1)[-1]: name for name in columns}
+    prefix = f"{wandb_run}{_SEPARATOR}"
+    own = {name.removeprefix(prefix): name for name in columns if name.startswith(prefix)}
+    if not own:
+        raise LogError(f"{table.place}: no column begins with {prefix!r}, allowed: the name of a run in the header")
+    return own
+
+
+def _refuse_mean(cells: Mapping[str, Cell], column: str) -> None:
+    """The page thins long charts out: a point then stands for several values."""
+    texts = {name: cells[name].text for name in (column, *(column + bound for bound in _BOUNDS)) if name in cells}
+    place = cells[column].place
+    values = {to_number(text, place, name) for name, text in texts.items() if text}
+    if len(values) > 1:
+        found = f"a mean of values from {min(values):g} to {max(values):g}"
+        raise LogError(f"{place}: column {column!r}: found {found}, allowed: single values, as wandb-api reads them")
+
+
+def _cells(row: Mapping[str, Any], place: str) -> dict[str, Cell]:
+    return {name: Cell("" if value is None else str(value), place) for name, value in row.items()}

@@ -1,0 +1,176 @@
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import synthetic
+
+from resync.audit import audit
+from resync.audit.claims import claim_row
+from resync.audit.rows import ClaimRow
+from resync.audit.values import final
+from resync.cli import main
+from resync.collect import COLUMNS, RunResult, RunState, read_run
+from resync.config import Run, Suite
+from resync.config.claim import EXACT, METRICS, Claim
+
+Top1 = dict[str, list[float]]
+FAR = {"qsr": [97.4, 97.5, 97.6], "h4": [96.4, 96.5, 96.6], "parallel": [97.1, 97.2, 97.3]}
+"""Accuracies that bear every claim out."""
+
+
+def state_of(run: Run, top1: float, **changes: Any) -> RunState:
+    """A finished run as collect would read it, with these entries of its summary; `status` changes its state."""
+    status, reason = changes.pop("status", ("finished", ""))
+    last = {"step": run.total_steps, "bytes_sent": 0, "val_top1": top1, "val_loss": 1.0}
+    result = RunResult(run.directory, pd.DataFrame(), pd.DataFrame(), synthetic.summary(run, last) | changes)
+    return RunState(run, status, reason, result if status != "not run" else None)
+
+
+@pytest.fixture
+def judge(suite: Suite) -> Callable[..., ClaimRow]:
+    """The verdict on a claim, by name or changed, from smoke runs with these last accuracies by series.
+
+    `changes`: by series and seed. A seed without an accuracy has not run.
+    """
+
+    def judge(claim: str | Claim, top1: Top1, seeds: int = 3, **changes: dict[int, dict[str, Any]]) -> ClaimRow:
+        groups = {}
+        for series in ("parallel", "h4", "qsr", "sgp"):
+            values = dict(enumerate(top1.get(series, [])))
+            groups["vit", series] = [
+                state_of(run, values[run.seed], **changes.get(series, {}).get(run.seed, {}))
+                if run.seed in values
+                else state_of(run, math.nan, status=("not run", "the run has not finished"))
+                for run in suite.runs("toy", "smoke", "vit", series)[:seeds]
+            ]
+        chosen = claim_of(suite, claim) if isinstance(claim, str) else claim
+        return claim_row(suite.papers["toy"], chosen, groups, "smoke")
+
+    return judge
+
+
+def claim_of(suite: Suite, name: str, **changes: Any) -> Claim:
+    return next(claim for claim in suite.papers["toy"].claims if claim.id == name).model_copy(update=changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "top1", "verdict", "reason"),
+    [
+        ("qsr_beats_h4", FAR, "holds",
+         "effect +1.00 % (95 % bootstrap interval +0.87 to +1.13); claimed is at least 0.3, "
+         "Welch's test rejects less: p < 0.001 (n = 3)"),
+        ("qsr_beats_h4", FAR | {"qsr": [96.6, 96.7, 96.8]}, "inconclusive",
+         "effect +0.20 % (95 % bootstrap interval +0.07 to +0.33); claimed is at least 0.3, "
+         "Welch's test rejects neither less (p = 0.856) nor so much (n = 3)"),
+        ("qsr_beats_h4", FAR | {"qsr": [96.3, 96.4, 96.5]}, "fails",
+         "effect -0.10 % (95 % bootstrap interval -0.23 to +0.03); claimed is at least 0.3, "
+         "Welch's test rejects so much: p = 0.004 (n = 3)"),
+        ("qsr_reaches_parallel", FAR | {"qsr": [96.9, 97.1, 97.0]}, "holds",
+         "effect -0.20 % (90 % bootstrap interval -0.27 to -0.13); claimed is at least -0.5, "
+         "the paired t test rejects less: p = 0.018 (n = 3)"),
+        ("accuracies", {**FAR, "qsr": [98.4, 98.5, 98.6]}, "holds",
+         "Parallel SGD over Local SGD, H = 4: effect +0.70 %"),
+        ("accuracies", {**FAR, "h4": [98.4, 98.5, 98.6]}, "fails",
+         "Parallel SGD over Local SGD, H = 4: effect -1.30 %"),
+        ("accuracies", {**FAR, "qsr": [97.2, 97.3, 97.4]}, "inconclusive",
+         "QSR, H_base = 4 over Parallel SGD: effect +0.10 %"),
+    ],
+)  # fmt: skip
+def test_seeds_decide(judge, name: str, top1: Top1, verdict: str, reason: str):
+    row = judge(name, top1)
+    assert row.verdict == verdict, row.reason
+    assert row.reason.startswith(reason)
+
+
+def test_a_schedule_decides_without_runs(suite: Suite, judge):
+    row = judge("volumes", {})
+    step = "QSR, H_base = 4 over Local SGD, H = 4: effect +5.45 %"
+    assert (row.verdict, row.reason) == ("holds", f"{step}; claimed is at least 5, from the schedule")
+    assert [side.ours.text for side in row.sides][:2] == ["19.545 (from the schedule)", "25.000 (from the schedule)"]
+    assert judge(claim_of(suite, "volumes", at_least=5.5), {}).verdict == "fails"
+
+
+@pytest.mark.parametrize(
+    ("name", "top1", "changes", "verdict", "reason"),
+    [
+        ("qsr_beats_h4", {}, {}, "not run", "QSR, H_base = 4: 0 of 3 seeds; the run has not finished"),
+        ("qsr_beats_h4", FAR | {"h4": []}, {}, "not run", "Local SGD, H = 4: 0 of 3 seeds; the run has not finished"),
+        ("qsr_beats_h4", FAR | {"h4": [96.4, 96.5]}, {}, "inconclusive",
+         "Local SGD, H = 4: partial, 2 of 3 seeds; the run has not finished"),
+        ("qsr_beats_h4", FAR, {"h4": {1: {"status": ("diverged", "at step 300 worker 3")}}}, "inconclusive",
+         "Local SGD, H = 4: diverged, 1 of 3 seeds; seed 1 at step 300 worker 3: no val_top1 to compare"),
+        ("qsr_beats_h4", FAR, {"qsr": {1: {"status": ("stale", "trained with configuration 0")}}}, "stale",
+         "QSR, H_base = 4: 1 of 3 seeds; seed 1 trained with configuration 0"),
+        ("qsr_beats_h4", FAR, {"h4": {2: {"final": {"val_top1": None}}}}, "inconclusive",
+         "Local SGD, H = 4: val_top1 of seed 2 is no finite number"),
+        ("qsr_beats_h4", FAR, {"h4": {2: {"final": {}}}}, "not comparable",
+         "smoke/toy/vit/h4/seed2/summary.json: has no metric val_top1"),
+        ("sgp_time", FAR, {}, "not comparable", "means something at scale paper, these runs are of smoke scale"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_says_why(judge, name: str, top1: Top1, changes, verdict: str, reason: str):
+    row = judge(name, top1, **changes)
+    assert (row.verdict, row.reason, row.effects) == (verdict, reason, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("qsr_beats_h4", "Welch's test needs 2 seeds of each series: "
+                         "1 more of QSR, H_base = 4, 1 more of Local SGD, H = 4"),
+        ("qsr_reaches_parallel", "the paired t test needs 2 common seeds: 1 more of QSR, H_base = 4 and Parallel SGD"),
+    ],
+)  # fmt: skip
+def test_one_seed_has_no_spread(judge, name: str, reason: str):
+    row = judge(name, {series: values[:1] for series, values in FAR.items()}, seeds=1)
+    assert (row.verdict, row.reason) == ("inconclusive", reason)
+
+
+def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
+    times = claim_of(suite, "sgp_time", scales=("smoke",))
+    top1 = FAR | {"sgp": FAR["qsr"]}
+    assert judge(times, top1).verdict == "holds"  # the made-up seconds are all the same
+    row = judge(times, top1, sgp={1: {"launch": {"device": "NVIDIA H100", "world_size": 8}}})
+    assert row.verdict == "not comparable"
+    assert row.reason == "times of different or unknown hardware: NVIDIA H100 in 8 processes, cpu in 1 processes"
+    row = judge(times, top1, sgp={seed: {"launch": None} for seed in range(3)})
+    assert row.reason == "times of different or unknown hardware: cpu in 1 processes, unknown (imported)"
+
+
+def test_metrics_of_claims_are_those_of_results_in_the_same_unit(finished: Path, runs: list[Run]):
+    result = read_run(finished / runs[0].directory)
+    result.summary["final"]["train_loss"] = result.summary["best"]["val_loss"] = 1.0
+    for metric, unit in METRICS.items():
+        column = COLUMNS.get(metric.removeprefix("best_"))
+        assert column is None or column.unit == unit
+        assert math.isfinite(final(result, metric))
+    assert set(EXACT) <= set(dir(synthetic.planned(runs[0])))
+
+
+def test_pages_show_claims_with_evidence(suite: Suite, finished: Path, tmp_path: Path):
+    result = audit(suite, "smoke", finished)
+    as_json, as_markdown, as_html = (path.read_text() for path in result.write(tmp_path / "smoke"))
+    content = json.loads(as_json, parse_constant=pytest.fail)
+    assert sum(content["claim_counts"].values()) == len(content["claims"]) == 5
+    assert "### Claims" in as_markdown
+    assert "<h3>Claims</h3>" in as_html
+    for row in content["claims"]:
+        assert f'id="toy-claim-{row["id"]}"' in as_html
+        assert row["reason"] in as_markdown
+        for side in row["sides"]:
+            assert f"{side['label']}: {side['ours']['text']} [smoke]" in as_markdown
+            assert side["ours"]["text"] in as_html
+    assert "QSR &lt; H = 4 &lt; parallel." in as_html
+    assert "Of 5 claims, " in as_html
+
+
+def test_check_fails_when_a_claim_fails(suite: Suite, results: Path, capsys: pytest.CaptureFixture[str]):
+    for run in suite.runs("toy", "smoke", "vit", "qsr"):
+        synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
+    configs = str(Path(__file__).parent / "configs")
+    assert main(["audit", "--configs", configs, "--results", str(results), "--paper", "toy", "--check"]) == 1
+    assert "Of 5 claims, 1 not comparable, 1 holds, 3 fails." in capsys.readouterr().out

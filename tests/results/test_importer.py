@@ -1,0 +1,343 @@
+"""Logs of others: each format to the files of a run and through collect, and what is refused."""
+
+import hashlib
+import json
+import math
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from resync.audit import audit
+from resync.cli import main
+from resync.collect import RunResult, collect, read_run, state_of
+from resync.config import ConfigError, Run, Suite
+from resync.importer import import_log
+from resync.importer.log import LogError
+from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy
+from resync.render.item import load
+from resync.report import report
+
+SGP = "toy/vit/sgp/seed0"
+QSR = "toy/vit/qsr/seed0"
+SGP_HEADER = (
+    "Epoch,itr,BT(s),avg:BT(s),std:BT(s),NT(s),avg:NT(s),std:NT(s),DT(s),avg:DT(s),std:DT(s),"
+    "Loss,avg:Loss,Prec@1,avg:Prec@1,Prec@5,avg:Prec@5,val"
+)
+MAP = """\
+epoch: {column: epoch, add: 1}
+val_top1: {column: "error", unit: "error %"}
+train_loss: {column: loss}
+training_seconds: {column: hours, unit: h}
+"""
+Import = Callable[..., RunResult]
+
+
+@pytest.fixture
+def imported(suite: Suite, tmp_path: Path) -> Import:
+    """What a run's folder holds after an import of these sources."""
+
+    def run(kind: str, sources: list[Path | str], name: str = SGP, columns: str | None = None, **options) -> RunResult:
+        if columns is not None:
+            options["columns"] = tmp_path / "columns.yaml"
+            options["columns"].write_text(columns)
+        texts = [str(source) for source in sources]
+        return read_run(import_log(suite, name, "smoke", kind, texts, tmp_path / "results", **options))
+
+    return run
+
+
+def sgp_logs(folder: Path, epochs: int = 30, steps: int = 22, **changes: str) -> list[Path]:
+    """Logs of 8 ranks with 8 images each; rank r takes 0.1 s + r ms a step and ends at 90 + r %."""
+    files = []
+    for rank in range(8):
+        lines = ["BEGIN-TRAINING", "World-Size,8", "Num-DLWorkers,2", "Batch-Size,8", SGP_HEADER]
+        for epoch in range(epochs):
+            time = f"{0.1 + rank / 1000:.3f}"
+            for itr in (0, 10, 20, 21):
+                loss, mean = f"{2 - epoch / 20:.4f}", f"{2.5 - epoch / 20 + rank / 100:.4f}"
+                cells = [epoch, itr, *[time] * 3, *["0.050"] * 3, f"0.0{rank + 1}0", "0.001", "0.001", loss, mean]
+                lines.append(",".join(map(str, [*cells, *["50.000"] * 4, -1])))
+            lines.append(",".join(map(str, [epoch, -1, *[-1] * 15, f"{61 + epoch + rank:.3f}"])))
+        text = "\n".join(lines) + "\n"
+        for old, new in changes.items() if rank == 3 else ():
+            assert old in text
+            text = text.replace(old, new, 1)
+        files.append(folder / f"tagout_r{rank}_n8.csv")
+        files[-1].write_text(text)
+    return files
+
+
+def csv_log(folder: Path, text: str | None = None) -> Path:
+    """A table whose epochs count from 0, with an evaluation in every second epoch."""
+    lines = ["epoch,loss,error,hours"]
+    for epoch in range(30):
+        lines.append(f"{epoch},{2 - epoch / 20},{40 - epoch if epoch % 2 else ''},{(epoch + 1) / 100}")
+    file = folder / "table.csv"
+    file.write_text("\n".join(lines) + "\n" if text is None else text)
+    return file
+
+
+def test_logs_of_the_original_sgp_code_are_averaged_over_ranks(imported: Import, suite: Suite, tmp_path: Path):
+    files = sgp_logs(tmp_path)
+    result = imported("sgp", files)
+    assert list(result.metrics["step"]) == [22 * epoch for epoch in range(1, 31)]
+    assert list(result.metrics["epoch"]) == list(range(1, 31))
+    assert result.metrics["val_top1"][0] == pytest.approx(61 + 3.5)
+    assert result.metrics["train_loss"][1] == pytest.approx(2.45 + 0.035)
+    assert result.training_seconds.iloc[-1] == pytest.approx(660 * 0.1035)
+    assert result.metrics[["round", "h", "lr", "bytes_sent", "train_seconds"]].isna().all(axis=None)
+    assert list(result.steps["step"][:5]) == [1, 11, 21, 22, 23]
+    assert math.isnan(result.steps["data_seconds"][0])  # the first steps of an epoch are not timed
+    assert result.steps["data_seconds"][1] == pytest.approx(0.045)
+    assert result.final("best_val_top1") == result.final("val_top1") == pytest.approx(93.5)
+    assert result.imported
+    assert result.imported["format"] == "sgp"
+    assert [source["name"] for source in result.imported["sources"]] == [file.name for file in files]
+    assert result.imported["sources"][7]["sha256"] == hashlib.sha256(files[7].read_bytes()).hexdigest()
+    assert Run.from_file(result.directory / "run.yaml").hash == result.summary["config_hash"]
+
+
+def test_a_table_is_mapped_and_converted(imported: Import, tmp_path: Path):
+    result = imported("csv", [csv_log(tmp_path)], columns=MAP)
+    assert list(result.metrics["epoch"]) == list(range(2, 31, 2))
+    assert result.metrics["val_top1"].iloc[-1] == 100 - (40 - 29)
+    assert result.training_seconds.iloc[-1] == pytest.approx(0.3 * 3600)
+    assert result.steps.empty  # epochs are no steps
+
+
+def test_charts_of_one_run_are_joined(imported: Import, tmp_path: Path):
+    charts = []
+    for metric, value in (("val/acc", 0.9), ("train/loss", 1.5)):
+        lines = ['"Step"' + "".join(f',"{run} - {metric}{bound}"' for run in ("a - 1", "b")
+                                    for bound in ("", "__MIN", "__MAX"))]  # fmt: skip
+        for step in range(0, 661, 60 if metric == "val/acc" else 30):
+            cells = [str(value - step / 10_000)] * 3 + [str(value)] * 3
+            lines.append(",".join([str(step), *cells]))
+        charts.append(tmp_path / f"{metric.replace('/', '_')}.csv")
+        charts[-1].write_text("\n".join(lines) + "\n")
+    columns = "step: {column: Step}\nval_top1: {column: val/acc, unit: fraction}\ntrain_loss: {column: train/loss}\n"
+    with pytest.raises(LogError, match=r"val_acc.csv:1: found the runs a, b, allowed: one, chosen with --wandb-run"):
+        imported("wandb-csv", charts, columns=columns)
+    result = imported("wandb-csv", charts, columns=columns, wandb_run="a - 1")
+    assert result.metrics["val_top1"].iloc[-1] == pytest.approx(90 - 6.6)
+    assert result.metrics["train_loss"].iloc[-1] == pytest.approx(1.5 - 0.066)
+    assert list(result.steps["step"]) == list(range(30, 660, 60))
+    text = charts[0].read_text()
+    charts[0].write_text(text.replace("\n60,0.894,0.894", "\n60,0.894,0.882"))
+    with pytest.raises(LogError, match=r"val_acc.csv:3: column 'a - 1 - val/acc': found a mean of values from 0.882"):
+        imported("wandb-csv", charts, columns=columns, wandb_run="a - 1", replace=True)
+
+
+def test_a_run_on_a_server_is_read_whole(imported: Import, monkeypatch: pytest.MonkeyPatch):
+    rows = [{"_step": step, "step": step, "acc": 90.0, "loss": "NaN" if step == 0 else 1.0} for step in (0, 330, 660)]
+    rows[1:1] = [{"_step": 1, "lr": 0.1}, {"step": 110, "lr": 0.1}, {"step": 110, "loss": 2.5}]
+
+    class Api:
+        def __init__(self, timeout: int) -> None:
+            pass
+
+        def run(self, path: str) -> types.SimpleNamespace:
+            if path != "lab/sgp/x1":
+                raise ValueError(f"Could not find run {path}")
+            return types.SimpleNamespace(scan_history=lambda: iter(rows))
+
+    monkeypatch.setitem(__import__("sys").modules, "wandb", types.SimpleNamespace(Api=Api, Error=KeyError))
+    columns = "step: {column: step}\nval_top1: {column: acc}\ntrain_loss: {column: loss}\nlr: {column: lr}\n"
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with pytest.raises(LogError, match="lab/sgp/x1: WANDB_API_KEY is not set"):
+        imported("wandb-api", ["lab/sgp/x1"], columns=columns)
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    with pytest.raises(LogError, match="lab/sgp/x2: wandb cannot read it: Could not find run"):
+        imported("wandb-api", ["lab/sgp/x2"], columns=columns)
+    result = imported("wandb-api", ["lab/sgp/x1"], columns=columns)
+    assert list(result.metrics["val_top1"]) == [90.0] * 3
+    assert result.steps[["step", "lr", "train_loss"]].to_numpy().tolist() == [[110, 0.1, 2.5]]
+    assert result.imported
+    assert result.imported["sources"][0]["name"] == "wandb run lab/sgp/x1"
+
+
+def test_our_own_table_comes_back_value_by_value(imported: Import, suite: Suite, finished: Path, tmp_path: Path):
+    run = suite.runs("toy", "smoke", "vit", "qsr")[0]
+    original = read_run(finished / run.directory)
+    names = [name for name in original.metrics if name != "epoch"]
+    columns = "".join(f"{name}: {{column: {name}}}\n" for name in names)
+    result = imported("csv", [finished / run.directory / "metrics.csv"], QSR, columns)
+    pd.testing.assert_frame_equal(result.metrics, original.metrics[list(result.metrics)], check_dtype=False)
+    ours, theirs = (collect([run], folder) for folder in (tmp_path / "results", finished))
+    assert set(ours["status"]) == {"finished"}
+    keys = ["metric", "step", "value"]
+    evaluations = [
+        table[table["record"] == "evaluation"][keys].sort_values(keys, ignore_index=True) for table in (ours, theirs)
+    ]
+    pd.testing.assert_frame_equal(*evaluations, check_dtype=False)
+
+
+def test_everything_downstream_says_that_it_was_imported(imported: Import, suite: Suite, results: Path, tmp_path: Path):
+    logs = [str(file) for file in sgp_logs(tmp_path)]
+    for run in suite.runs("toy", "smoke", "vit", "parallel"):
+        for file in (results / run.directory).iterdir():
+            file.unlink()
+        import_log(suite, run.id, "smoke", "sgp", logs, results)
+        assert state_of(run, results).status == "finished"
+    result = audit(suite, "smoke", results)
+    as_json, as_markdown, as_html = (path.read_text() for path in result.write(results / "smoke"))
+    row = next(row for row in json.loads(as_json)["rows"] if row["id"] == "parallel_top1")
+    assert row["ours"]["imported"] == 3
+    assert row["provenance"]["imported"][0]["format"] == "sgp"
+    assert "93.50 ± 0.00 (n=3) [smoke, 3 imported]" in as_markdown
+    assert "3 seeds declared, 3 imported" in as_html
+    assert "tagout_r0_n8.csv (sha256 " in as_html
+    rounds = next(row for row in result.rows if row.id == "vit_parallel_rounds")
+    assert (rounds.verdict, rounds.difference) == ("inconclusive", None)
+    assert rounds.reason == "3 of 3 runs are imported logs that count no rounds"
+    assert next(row for row in result.claims if row.id == "accuracies").sides[1].ours.imported == 3
+    period, curves, table = (
+        kind.prepare(load(suite, "toy", item, "smoke", results))
+        for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6"), (accuracy_and_volume, "table1"))
+    )
+    assert period.metric[0].label == curves.by_time[0].label == "Parallel SGD (imported)"
+    assert curves.by_time[0].x[-1] == pytest.approx(660 * 0.1035)
+    assert table.rows[0][1:4] == ("93.50 ± 0.00 (n=3), imported", "\N{EN DASH}", "\N{EN DASH}")
+    assert "imported, sgp" in report(suite, "smoke", results, tmp_path / "figures").read_text()
+
+
+def test_a_log_that_diverged_stays_diverged(imported: Import, suite: Suite, tmp_path: Path):
+    lines = csv_log(tmp_path).read_text().splitlines()[:26]
+    assert ",17," in lines[24]
+    lines[24] = lines[24].replace(",17,", ",nan,")
+    result = imported("csv", [csv_log(tmp_path, "\n".join(lines))], columns=MAP)
+    assert result.summary["final"]["val_top1"] is None
+    state = state_of(suite.runs("toy", "smoke", "vit", "sgp")[0], tmp_path / "results")
+    assert (state.status, state.reason) == ("diverged", "at step 528")
+
+
+def test_results_are_only_replaced_on_request(imported: Import, results: Path, suite: Suite, tmp_path: Path):
+    run = suite.runs("toy", "smoke", "vit", "sgp")[0]
+    (tmp_path / "columns.yaml").write_text(MAP)
+    arguments = [SGP, "smoke", "csv", [str(csv_log(tmp_path))], results, tmp_path / "columns.yaml"]
+    before = (results / run.directory / "metrics.csv").read_bytes()
+    (results / run.directory / "checkpoint").mkdir()
+    with pytest.raises(LogError, match=r"sgp/seed0: has results \(checkpoint, metrics.csv, steps.csv, summary.json\)"):
+        import_log(suite, *arguments)
+    broken = [*arguments[:3], [str(csv_log(tmp_path, "epoch,loss,error,hours\n1,2,x,3\n"))], *arguments[4:]]
+    with pytest.raises(LogError, match="found 'x', allowed: a number"):
+        import_log(suite, *broken, replace=True)
+    assert (results / run.directory / "metrics.csv").read_bytes() == before
+    csv_log(tmp_path)
+    import_log(suite, *arguments, replace=True)
+    assert sorted(file.name for file in (results / run.directory).iterdir()) == [
+        "metrics.csv", "run.yaml", "steps.csv", "summary.json",
+    ]  # fmt: skip
+
+
+WRONG_TABLES = {
+    "missing column": ("epoch,loss,err,hours\n1,2,3,4\n", "table.csv:1: no column 'error', which the map names for "
+                       "val_top1; did you mean 'err'?"),
+    "no rows": ("epoch,loss,error,hours\n", "table.csv: no rows, allowed: a header and at least one row"),
+    "nothing": ("", "table.csv: no rows, allowed: a header and at least one row"),
+    "no number": ("epoch,loss,error,hours\n0,2,ten,0\n", "table.csv:2: column 'error': found 'ten', allowed: a number"),
+    "no step": ("epoch,loss,error,hours\n,2,10,0\n", "table.csv:2: column 'epoch': found nothing, allowed: a number"),
+    "no epoch": ("epoch,loss,error,hours\nnan,2,10,0\n", "table.csv:2: column 'epoch': found nan, allowed: a number "
+                 ">= 0"),
+    "short line": ("epoch,loss,error,hours\n0,2\n", "table.csv:2: found 2 values, allowed: 4, as in the header"),
+    "column twice": ("epoch,loss,loss,error,hours\n0,2,2,1,0\n", "table.csv:1: found the column 'loss' twice, allowed: "
+                     "columns with names of their own"),
+    "no evaluation": ("epoch,loss,error,hours\n0,2,,0\n", "table.csv:1: no row has a validation metric, allowed: at "
+                      "least one of val_loss, val_top1 in the map"),
+    "steps back": ("epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n", "table.csv:3: found step 44 after 44, allowed: a "
+                   "later one"),
+    "too short": ("epoch,loss,error,hours\n1,2,9,0\n", "table.csv: the last evaluation is at step 44 (epoch 2), "
+                  "allowed: 660 (30), the end of toy/vit/sgp/seed0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_TABLES)
+def test_a_wrong_table_is_one_line(name: str, imported: Import, tmp_path: Path):
+    text, message = WRONG_TABLES[name]
+    with pytest.raises(LogError) as caught:
+        imported("csv", [csv_log(tmp_path, text)], columns=MAP)
+    assert str(caught.value).removeprefix(f"{tmp_path}/") == message
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("World-Size,8", "World-Size,4", "tagout_r3_n8.csv:2: World-Size: found 4, allowed: 8, as toy/vit/sgp/seed0 "
+         "declares"),
+        ("Batch-Size,8", "Batch-Size,32", "tagout_r3_n8.csv:4: Batch-Size: found 32, allowed: 8, as toy/vit/sgp/seed0 "
+         "declares"),
+        ("avg:Loss", "Loss-mean", "tagout_r3_n8.csv:5: no column 'avg:Loss'; did you mean 'Loss'?"),
+        ("Epoch,itr", "epoch,itr", "tagout_r3_n8.csv: no header line, allowed: one that begins with Epoch,itr"),
+        ("0,10,0.103", "0,ten,0.103", "tagout_r3_n8.csv:7: column 'itr': found 'ten', allowed: a number"),
+        ("0,21,0.103", "0,22,0.103", "tagout_r3_n8.csv:9: column 'itr': found 22, allowed: 0 to 21, the steps of an "
+         "epoch of toy/vit/sgp/seed0"),
+        ("0,21,0.103", "0,20,0.103", "tagout_r3_n8.csv:10: found validation of epoch 0, allowed: after the row of itr "
+         "21, the last of an epoch of toy/vit/sgp/seed0"),
+        ("0,10,0.103", "0,11,0.103", "tagout_r3_n8.csv: has other steps than {}/tagout_r0_n8.csv, allowed: the same "
+         "in all ranks"),
+        ("1,0,0.103", "0,0,0.103", "tagout_r3_n8.csv:11: found epoch 0, itr 0 after a later one, allowed: steps that "
+         "grow"),
+    ],
+)  # fmt: skip
+def test_a_wrong_log_of_a_rank_is_one_line(old: str, new: str, message: str, imported: Import, tmp_path: Path):
+    with pytest.raises(LogError) as caught:
+        imported("sgp", sgp_logs(tmp_path, **{old: new}))
+    assert str(caught.value).removeprefix(f"{tmp_path}/") == message.format(tmp_path)
+
+
+def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
+    files = sgp_logs(tmp_path)
+    with pytest.raises(LogError, match="no log of rank 2, 7 of 8"):
+        imported("sgp", [*files[:2], *files[3:7]])
+    with pytest.raises(LogError, match=r"tagout_r0_n8.csv: rank 0 again"):
+        imported("sgp", [*files, files[0]])
+    other = files[0].rename(tmp_path / "out_r0_n16.csv")
+    with pytest.raises(LogError, match="found rank 0 of 16, allowed: ranks 0 to 7 of 8, the workers of toy/vit/sgp"):
+        imported("sgp", [other])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (MAP + "val_top5: {column: x}\n", "columns.yaml:5: val_top5: found 'val_top5', allowed: "),
+        (MAP.replace("error %", "percent"), "columns.yaml:2: val_top1.unit: found 'percent', allowed: %, fraction, "
+         "error %, error fraction"),
+        (MAP + "step: {column: x}\n", "columns.yaml:1: found epoch and step, allowed: step or epoch; the other one "
+         "follows from it"),
+        (MAP.replace("column: loss", "colum: loss"), "columns.yaml:3: train_loss.colum: unknown key, allowed: column, "
+         "unit, add; did you mean 'column'?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_column_map_is_one_line(columns: str, message: str, imported: Import, tmp_path: Path):
+    with pytest.raises(ConfigError) as caught:
+        imported("csv", [csv_log(tmp_path)], columns=columns)
+    (line,) = caught.value.lines
+    assert line.removeprefix(f"{tmp_path}/").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"--run": "toy/vit/spg/seed0"}, "--run: found 'toy/vit/spg/seed0', allowed: a run that `resync expand --paper "
+         "... --scale smoke` lists; did you mean 'toy/vit/sgp/seed0'?"),
+        ({"--columns": None}, "--columns: missing, format csv needs a file that maps its columns to ours"),
+        ({"--format": "sgp"}, "--columns: has no effect on format sgp, whose columns are known"),
+        ({"--wandb-run": "a"}, "--wandb-run: has no effect, allowed: with format wandb-csv"),
+        ({"source": "no/such.csv"}, "no/such.csv: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_a_mistake_on_the_command_line_is_one_line(changes, message: str, tmp_path: Path, capsys):
+    (tmp_path / "columns.yaml").write_text(MAP)
+    flags = {
+        "--configs": str(Path(__file__).parent / "configs"), "--results": str(tmp_path / "results"), "--run": SGP,
+        "--format": "csv", "--columns": str(tmp_path / "columns.yaml"), "source": str(csv_log(tmp_path)),
+    } | changes  # fmt: skip
+    source = flags.pop("source")
+    given = [text for flag, value in flags.items() if value is not None for text in (flag, value)]
+    assert main(["import", *given, source]) == 2
+    assert capsys.readouterr().err == f"resync: error: {message}\n"
+    assert main(["import", *[text for text in given if text not in ("--wandb-run", "a")], source]) in (0, 2)

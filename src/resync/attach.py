@@ -236,7 +236,7 @@ def SlowMo(
     warmup_steps: int = 0,
     **base_options: Any,
 ) -> Synchronised:
-    """Slow momentum on the average, around Local SGD or around base="sgp" / "osgp" (see resync.sync.slowmo)."""
+    """Slow momentum on the average, around Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo)."""
     outer = {"alpha": alpha, "beta": beta, "average": average, "buffers": buffers}
     return _outer(model, optimizer, h, total_steps, warmup_steps, base=base, base_options=base_options, **outer)
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from resync import wandb_log
 from resync.config import ConfigError, Run
+from resync.config.paper import SECONDS_PER_HOUR
 from resync.files import write_bytes, write_text
 
 _BOTH, _METRICS, _STEPS, _SUMMARY = ("metrics", "steps"), ("metrics",), ("steps",), ("summary",)
@@ -58,6 +59,14 @@ COLUMNS: dict[str, Column] = {
         required=False,
     ),
     "evaluation_seconds": Column("Evaluation clock", "s", "since step 0, in no other clock", _METRICS),
+    "hours": Column("Training time", "h", "training and communication clock at the end", _SUMMARY),
+    "communication_hours": Column("Communication time", "h", "communication clock at the end", _SUMMARY),
+    "seconds_per_step": Column("Time per step", "s", "training time / steps", _SUMMARY),
+    "best_train_loss": Column("Best training loss", "nats", "smallest of all evaluations", _SUMMARY),
+    "best_val_loss": Column("Best validation loss", "nats", "smallest of all evaluations", _SUMMARY, required=False),
+    "best_val_top1": Column(
+        "Best validation top-1 accuracy", "%", "largest of all evaluations", _SUMMARY, required=False
+    ),
     "wall_seconds": Column("Wall time", "s", "of the run, start-up included", _SUMMARY),
     "steps": Column("Steps", "steps", "local steps of the run", _SUMMARY),
     "rounds": Column("Rounds", "rounds", "of the run", _SUMMARY),
@@ -92,20 +101,10 @@ class RunResult:
 
     def final(self, metric: str) -> float:
         """The last value of a metric, in its unit. Raises CollectError if the run does not have it."""
-        values = dict(_summary_values(self.summary))
+        values = dict(_final_values(self))
         if metric not in values:
             raise CollectError(f"{self.directory / 'summary.json'}: has no metric {metric}")
         return values[metric]
-
-    @property
-    def training_seconds(self) -> float:
-        """The training and the communication clock at the end: all but evaluation and start-up."""
-        return self.communication_seconds + float(self.summary["seconds"]["train"])
-
-    @property
-    def communication_seconds(self) -> float:
-        """The communication clock at the end."""
-        return float(self.summary["seconds"]["communication"])
 
     def curve(self, metric: str) -> pd.Series:
         """A column of metrics.csv. Raises CollectError if the run does not have it."""
@@ -231,7 +230,7 @@ def _tidy(state: RunState) -> pd.DataFrame:
     parts = [
         result.metrics.melt(keys, var_name="metric").assign(record="evaluation"),
         result.steps.melt(keys, var_name="metric").assign(record="step"),
-        pd.DataFrame(_summary_values(result.summary), columns=["metric", "value"]).assign(
+        pd.DataFrame(_final_values(result), columns=["metric", "value"]).assign(
             record="summary", step=result.metrics["step"].iloc[-1], epoch=result.metrics["epoch"].iloc[-1]
         ),
     ]
@@ -243,10 +242,14 @@ def _tidy(state: RunState) -> pd.DataFrame:
     return table[_TIDY]
 
 
-def _summary_values(summary: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a summary: final metrics under their own name, best ones as `best_<metric>`."""
+def _final_values(result: RunResult) -> Iterator[tuple[str, float]]:
+    """The numbers at the end: final metrics under their own name, best ones as `best_<metric>`, and times."""
+    summary = result.summary
     numbers = {key: summary.get(key) for key in (*_TOTALS, "wire_bytes", "parameters")}
     numbers |= {f"{clock}_seconds": value for clock, value in summary["seconds"].items()}
+    training, communication = result.training_seconds.iloc[-1], _number(summary["seconds"]["communication"])
+    numbers |= {"hours": training / SECONDS_PER_HOUR, "communication_hours": communication / SECONDS_PER_HOUR}
+    numbers |= {"seconds_per_step": training / summary["steps"] if summary["steps"] else None}
     numbers |= {f"best_{metric}": value for metric, value in (summary.get("best") or {}).items()}
     numbers = summary["final"] | numbers
     return ((key, _number(value)) for key, value in numbers.items())

@@ -165,8 +165,8 @@ NAMES = [
     case("scale of a value", PUBLISHED, "status: verified", "status: verified\n  scale: mini",
          "11: [0].scale: qsr does not exist at scale mini, allowed: smoke, paper"),
     case("metric of a value", PUBLISHED, "val_top1", "val_top5",
-         "5: [0].metric: found 'val_top5', allowed: val_top1, val_loss, volume_percent, hours, "
-         "communication_hours; did you mean 'val_top1'?"),
+         "5: [0].metric: found 'val_top5', allowed: val_top1, val_loss, best_val_top1, best_train_loss, "
+         "volume_percent, hours, communication_hours, seconds_per_step; did you mean 'val_top1'?"),
     case("status of a value", PUBLISHED, "verified", "verifed",
          "10: [0].status: found 'verifed', allowed: verified, secondary, derived, unverified, missing; "
          "did you mean 'verified'?"),

@@ -86,12 +86,13 @@ def test_sgp_scales_with_the_nodes(suite, method, nodes, steps_per_epoch, max_lr
     assert run.schedule.decays == ((30, 0.1), (60, 0.1), (80, 0.1))
 
 
-def test_smoke_runs_are_small(suite):
-    for paper in suite.papers:
-        for run in suite.runs(paper, "smoke"):
-            assert run.data.name == "digits"
-            assert (run.workers, run.device) == (8, "cpu")
-            assert (200 if run.processes == 1 else 50) <= run.total_steps <= 400
+def test_smoke_runs_are_few_and_small(suite):
+    runs = [run for paper in suite.papers for run in suite.runs(paper, "smoke")]
+    assert len(runs) <= 30
+    for run in runs:
+        assert run.data.name == "digits"
+        assert (run.workers, run.device) == (8, "cpu")
+        assert (200 if run.processes == 1 else 50) <= run.total_steps <= 400
 
 
 def test_each_method_runs_in_several_processes_at_smoke_scale(suite):
@@ -101,17 +102,23 @@ def test_each_method_runs_in_several_processes_at_smoke_scale(suite):
 
 
 def test_items_exist_where_they_should(suite):
-    assert suite.items("qsr", "smoke") == ["fig5", "table1b", "table4a"]
-    assert suite.items("qsr", "paper") == ["fig5", "table1a", "table1b", "table4a", "table4b", "table4c"]
-    assert suite.items("sgp", "smoke") == ["accuracy_epochs_time", "time_per_iteration"]
-    assert suite.items("sgp", "paper") == suite.items("sgp", "smoke")
+    found = {paper: suite.items(paper, "smoke") for paper in suite.papers}
+    assert found == {
+        "ddp_tricks": ["tricks", "endings"],
+        "local_sgd": ["fig1a", "fig7_resnet56"],
+        "qsr": ["fig5", "h_vit", "table1b", "table4a"],
+        "sgp": ["accuracy_epochs_time", "time_per_iteration", "table1"],
+        "slowmo": ["fig2_cifar10", "table1_cifar10"],
+    }
+    for paper in suite.papers:
+        assert suite.items(paper, "paper") == list(suite.papers[paper].items)
 
 
 def test_only_what_was_read_counts_as_verified(suite):
     """The verified numbers of the fact sheets on the declared series, all of them and no other."""
     verified = {
         (paper, value.series, value.metric, value.value)
-        for paper in suite.papers
+        for paper in set(suite.papers) - {"slowmo"}
         for value in suite.papers[paper].published
         if value.status == "verified"
     }
@@ -125,6 +132,7 @@ def test_only_what_was_read_counts_as_verified(suite):
         ("sgp", "ar_32", "hours", 5),
         ("sgp", "sgp_32", "hours", 1.6),
     }
+    assert {value.status for value in suite.papers["slowmo"].published} == {"verified", "missing"}
     unsure = [value for paper in suite.papers.values() for value in paper.published if value.std is not None]
     assert {value.status for value in unsure} == {"unverified"}
 

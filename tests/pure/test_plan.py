@@ -76,6 +76,7 @@ def test_period_rules_keep_their_settings():
     ("schedule", "expected"),
     [
         ({"name": "constant", "lr": 0.3}, {0: 0.3, 999: 0.3}),
+        ({"name": "constant", "lr": 0.4, "warmup_epochs": 5.0, "warmup_start": 0.2}, {0: 0.204, 49: 0.4, 999: 0.4}),
         (
             {"name": "step", "max_lr": 0.4, "decays": [[30.0, 0.1], [60.5, 0.5]], "warmup_epochs": 5.0},
             {0: 0.4 / 50, 49: 0.4, 299: 0.4, 300: 0.04, 604: 0.04, 605: 0.02},

@@ -12,7 +12,14 @@ import synthetic
 from resync.collect import CollectError
 from resync.config import Run, Suite
 from resync.config.components import component, names
-from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy, render
+from resync.render import (
+    accuracy_and_volume,
+    accuracy_curves,
+    metrics_table,
+    period_and_accuracy,
+    period_schedule,
+    render,
+)
 from resync.render.item import load
 from resync.render.lines import mean_over_seeds
 from resync.render.style import distinct, style_of
@@ -35,10 +42,10 @@ def seeds(suite: Suite, series: str) -> list[Run]:
     return suite.runs("toy", "smoke", "vit", series)
 
 
-@pytest.mark.parametrize("item", ["fig5", "fig6", "table1"])
+@pytest.mark.parametrize("item", ["fig5", "fig6", "fig7", "table1", "table2"])
 def test_files_are_complete_and_the_same_bytes_again(item: str, suite: Suite, finished: Path, tmp_path: Path):
     first = render(suite, "toy", item, "smoke", finished, tmp_path / "a")
-    wanted = [".pdf", ".png", ".md", ".tex", ".csv"] if item == "table1" else [".pdf", ".png"]
+    wanted = [".pdf", ".png", ".md", ".tex", ".csv"] if item.startswith("table") else [".pdf", ".png"]
     assert sorted(path.suffix for path in first) == sorted(wanted)
     assert all(path.parent == tmp_path / "a/smoke/toy" for path in first)
     second = render(suite, "toy", item, "smoke", finished, tmp_path / "b")
@@ -147,6 +154,35 @@ def test_the_table_shows_ours_beside_published_with_its_status(suite: Suite, fin
     assert rows["QSR, H_base = 4"][1:] == ("19.55", "129", "80.98, verified", "10.4, unverified")
     assert rows["SGP"][3:] == ("missing", "\N{EN DASH}")
     assert "smoke scale · digits · 8 workers" in table.note
+
+
+def test_a_table_of_metrics_has_published_columns_where_something_is_published(suite: Suite, results: Path):
+    drop(results, seeds(suite, "sgp")[0])
+    table = metrics_table.prepare(load(suite, "toy", "table2", "smoke", results))
+    assert [heading.text for heading in table.headings] == [
+        "Method",
+        "Best validation top-1 accuracy (%)",
+        "Validation top-1 accuracy (%)",
+        "Published (%)",
+        "Training time (h)",
+        "Published (h)",
+    ]
+    rows = {row[0]: row[1:] for row in table.rows}
+    hours = "0.000972 ± 0.000000 (n=3)"  # (3.1 + 0.4) / 3600, with three digits
+    assert rows["Parallel SGD"][2:] == ("79.86 ± 0.03 (n=3), derived", hours, "\N{EN DASH}")
+    assert rows["QSR, H_base = 4"][2:] == ("80.98, verified", hours, "20.2, verified")
+    assert rows["SGP"][0].endswith("(n=2), 1 of 3 not run")
+    assert table.records[0]["hours_mean"] == pytest.approx(3.5 / 3600)
+
+
+def test_periods_are_drawn_without_any_run(suite: Suite, tmp_path: Path):
+    panels = period_schedule.prepare(load(suite, "toy", "fig7", "smoke", tmp_path))
+    constant, qsr = panels.periods
+    assert len(panels.rates) == 1  # both series have the same
+    assert (constant.label, qsr.label) == ("Local SGD, H = 4: 25.0 %", "QSR, H_base = 4: 19.5 %")
+    assert len(qsr.y) == 129 + 1
+    assert qsr.y.sum() - qsr.y[-1] == 660
+    assert (qsr.x[0], qsr.x[-1]) == (0, 30)
 
 
 def test_tex_is_escaped_booktabs():

@@ -82,6 +82,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sync": {"name": "local", "period": {"rule": "constant", "h": 4}, "average_state": ["exp_avg", "exp_avg_sq"]},
     },
     "slowmo": {**STEADY, "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "buffers": "zero"}},
+    "slowmo_allreduce": {
+        **STEADY,
+        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "allreduce"},
+    },
     "slowmo_sgp": {**STEADY, "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"}},
     "slowmo_osgp_averaged_buffers": {
         **STEADY,

@@ -197,15 +197,17 @@ def test_slowmo_after_every_step_is_momentum_sgd():
         np.testing.assert_allclose(slow.rows, np.tile(x, (4, 1)), **EXACT)
 
 
-def test_one_worker_without_outer_momentum_is_lookahead():
-    ahead = Problem("slowmo", CENTRES[:1], START, period=Constant(5), alpha=0.4, beta=0.0)
-    slow = np.array(START)
+@pytest.mark.parametrize(("workers", "options"), [(1, {}), (4, {"base": "allreduce", "average": False})])
+def test_outer_steps_without_momentum_on_equal_workers_are_lookahead(workers, options):
+    centres = CENTRES[:workers]
+    ahead = Problem("slowmo", centres, START, period=Constant(5), alpha=0.4, beta=0.0, **options)
+    slow, centre = np.array(START), centres.mean(0)
     for _ in range(3):
-        fast = CENTRES[0] + 0.9**5 * (slow - CENTRES[0])
+        fast = centre + 0.9**5 * (slow - centre)
         slow = slow + 0.4 * (fast - slow)
         for _ in range(5):
             ahead.step()
-        np.testing.assert_allclose(ahead.rows[0], slow, **EXACT)
+        np.testing.assert_allclose(ahead.rows, np.tile(slow, (workers, 1)), **EXACT)
 
 
 def test_diloco_is_torchs_nesterov_on_the_pseudo_gradient():

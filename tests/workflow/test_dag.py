@@ -103,6 +103,12 @@ def test_data_are_converted_once_before_the_runs_that_read_them(workflow):
     assert not any("results/data" in job.fields["input"] for job in others)
 
 
+def test_a_plot_of_periods_needs_no_training_and_follows_the_rule(finished):
+    assert {job.rule for job in finished.jobs("figures/paper/qsr/h_resnet.pdf")} == {"figure"}
+    finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
+    assert "figures/smoke/qsr/h_vit.pdf" in made(finished.jobs("figures/smoke/qsr/h_vit.pdf"))
+
+
 def test_a_run_on_several_nodes_asks_slurm_for_them(workflow):
     """Finding 4 of Snakemake on Slurm: GPUs a node; one srun task a node; both from the run's resources."""
     run = load_suite(workflow.directory / "paper_configs").runs("qsr", "paper", "vit_b16_b4096", "h4")[0]

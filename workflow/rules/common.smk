@@ -5,6 +5,8 @@ from functools import cache
 
 from snakemake.exceptions import WorkflowError
 
+from resync.config.components import component
+
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 RUN_FILES = "metrics.csv", "steps.csv", "summary.json"
 FIGURE_FILES = ".pdf", ".png"
@@ -115,6 +117,12 @@ def item_runs(wildcards):
     return runs
 
 
+def item_results(wildcards):
+    """What of its runs it shows: all that training writes, or nothing for a kind that draws configurations only."""
+    kind = component("render", item(wildcards).kind)
+    return [] if kind.facts.get("planned") else run_files(item_runs(wildcards))
+
+
 def item_code(wildcards):
     """The source that draws it: its kind, what all kinds share (a kind has a declaration beside it), and the models."""
     shared = [file for file in code("render") if not file.with_suffix(".yaml").exists()]
@@ -123,15 +131,15 @@ def item_code(wildcards):
 
 def item_text(wildcards):
     """What the configuration says about it, about what it shows, and what was published of that."""
-    labels = {run.id: run.label for run in item_runs(wildcards)}
+    shown = {run.id: (run.label, run.hash) for run in item_runs(wildcards)}
     at_paper_scale = [run.hash for run in SUITE.item_runs(wildcards.paper, wildcards.item, "paper")]
-    shown = {run.experiment for run in item_runs(wildcards)}
+    experiments = {run.experiment for run in item_runs(wildcards)}
     known = [
         value.model_dump_json()
         for value in SUITE.papers[wildcards.paper].published
-        if value.experiment in shown
+        if value.experiment in experiments
     ]
-    return f"{item(wildcards).model_dump_json()} {labels} {at_paper_scale} {known}"
+    return f"{item(wildcards).model_dump_json()} {shown} {at_paper_scale} {known}"
 
 
 def item_files(paper, scale):

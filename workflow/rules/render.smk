@@ -3,7 +3,7 @@
 
 rule figure:
     input:
-        runs=lambda wildcards: run_files(item_runs(wildcards)),
+        runs=item_results,
         code=item_code,
     output:
         multiext("figures/{scale}/{paper}/{item}", *FIGURE_FILES),

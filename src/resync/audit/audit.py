@@ -43,8 +43,11 @@ class Metric:
 METRICS = {
     "val_top1": Metric(better=1, default=0.3),  # in points; seeds on ImageNet spread by 0.03 to 0.12
     "val_loss": Metric(better=-1),
+    "best_val_top1": Metric(better=1, default=0.3),
+    "best_train_loss": Metric(better=-1),
     "hours": Metric(better=-1),
     "communication_hours": Metric(better=-1),
+    "seconds_per_step": Metric(better=-1),
 }
 """Metrics that only a training can measure; volume_percent follows from the schedule."""
 

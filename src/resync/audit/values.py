@@ -2,10 +2,17 @@
 
 from collections.abc import Iterable
 
-from resync.collect import CollectError, RunResult, RunState
+from resync.collect import CollectError, RunState
 from resync.evidence import Evidence
 
-HARDWARE_BOUND = ("hours", "communication_hours", "train_seconds", "communication_seconds", "wall_seconds")
+HARDWARE_BOUND = (
+    "hours",
+    "communication_hours",
+    "seconds_per_step",
+    "train_seconds",
+    "communication_seconds",
+    "wall_seconds",
+)
 """Metrics that say as much about the machine as about the method."""
 
 
@@ -13,18 +20,9 @@ def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
     """The finished seeds' values in the order of the seeds; none and the reason if they do not have the metric."""
     results = [state.result for state in states if state.status == "finished" and state.result]
     try:
-        return Evidence.of(final(result, metric) for result in results), ""
+        return Evidence.of(result.final(metric) for result in results), ""
     except CollectError as error:
         return Evidence(()), str(error)
-
-
-def final(result: RunResult, metric: str) -> float:
-    """The value at the end of a run; hours are those of training, without evaluation. Raises CollectError."""
-    if metric == "hours":
-        return float(result.training_seconds.iloc[-1]) / 3600
-    if metric == "communication_hours":
-        return result.final("communication_seconds") / 3600
-    return result.final(metric)
 
 
 def unfinished(states: list[RunState]) -> tuple[str, str] | None:

@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 METRICS = {
     "val_top1": "%",
     "val_loss": "nats",
+    "best_val_top1": "%",
+    "best_train_loss": "nats",
     "volume_percent": "%",
     "hours": "h",
     "communication_hours": "h",
+    "seconds_per_step": "s",
 }
 """What a published value may be a value of, with its unit."""
+
+SECONDS_PER_HOUR = 3600
 
 CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
 """The status words of published values, the most certain one first."""

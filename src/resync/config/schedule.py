@@ -11,22 +11,11 @@ Decay = Annotated[tuple[PositiveNumber, PositiveNumber], Field(strict=False)]
 """From this epoch on (0-based), the lr is multiplied by this factor."""
 
 
-class ConstantSchedule(Settings):
-    """The same lr in every step."""
-
-    name: Literal["constant"]
-    lr: PositiveNumber = Field(description="learning rate")
-
-
-class WarmedSchedule(Settings):
-    """What schedules with a peak share: a warm-up that rises linearly to `max_lr`."""
-
-    name: str
-    max_lr: PositiveNumber = Field(description="learning rate at the end of the warm-up")
+class _WarmUp(Settings):
     warmup_epochs: NonNegativeNumber | None = Field(default=None, description="length of the warm-up in epochs")
     warmup_steps: Count | None = Field(default=None, description="length of the warm-up in steps, instead of epochs")
     warmup_start: NonNegativeNumber | None = Field(
-        default=None, description="lr at step 0 of the warm-up; null: min_lr, or 0 for a step schedule"
+        default=None, description="lr at step 0 of the warm-up; null: min_lr, or 0 for a schedule without it"
     )
 
     def checks(self) -> Iterator[Check]:
@@ -43,6 +32,24 @@ class WarmedSchedule(Settings):
         if self.warmup_steps is not None:
             return self.warmup_steps
         return round((self.warmup_epochs or 0) * steps_per_epoch)
+
+
+class _Constant(Settings):
+    name: Literal["constant"]
+    lr: PositiveNumber = Field(description="learning rate after the warm-up")
+
+
+class ConstantSchedule(_WarmUp, _Constant):
+    """The same lr in every step, after a warm-up that rises linearly to it."""
+
+
+class _Peak(Settings):
+    name: str
+    max_lr: PositiveNumber = Field(description="learning rate at the end of the warm-up")
+
+
+class WarmedSchedule(_WarmUp, _Peak):
+    """What schedules with a peak share: a warm-up that rises linearly to `max_lr`."""
 
 
 class StepSchedule(WarmedSchedule):

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from resync.config.components import ComponentConfig, FromRoom
 from resync.config.errors import KeyPath
 from resync.config.period import phase_checks
-from resync.config.schedule import ConstantSchedule, Schedule, StepSchedule
+from resync.config.schedule import Schedule, StepSchedule
 from resync.config.settings import Check, Count, PositiveInt, PositiveNumber, Settings, checks_failed, reading_of
 
 
@@ -135,9 +135,14 @@ class RunSettings(Settings):
         return self.batch_size // self.workers
 
     @property
+    def forward_batch_size(self) -> int:
+        """Samples of one worker in a forward pass: what BatchNorm sees."""
+        return self.micro_batch_size or self.local_batch_size
+
+    @property
     def micro_batches(self) -> int:
         """Forward passes of one worker in a step."""
-        return self.local_batch_size // (self.micro_batch_size or self.local_batch_size)
+        return self.local_batch_size // self.forward_batch_size
 
     @property
     def total_steps(self) -> int:
@@ -147,8 +152,6 @@ class RunSettings(Settings):
     @property
     def warmup_steps(self) -> int:
         """Steps of the learning rate's warm-up."""
-        if isinstance(self.schedule, ConstantSchedule):
-            return 0
         return self.schedule.warmup_length(self.steps_per_epoch)
 
     def checks(self) -> Iterator[Check]:

@@ -84,5 +84,7 @@ def _base(run: Run, name: str) -> Exchange:
     """What the base algorithm of an outer optimizer exchanges in every step, with its default options."""
     base = component("sync", name)
     assert base.traffic is not None
+    if base.traffic.to == "all":
+        return Exchange({1: run.total_steps}, 1, within_round=True)
     topology = base.config.model_validate({}).topology
     return Exchange({1: run.total_steps}, 1, "peers", base.traffic.overlap, topology, within_round=True)

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resync.config import Run
-from resync.config.paper import CERTAINTY, PublishedValue, most_certain
+from resync.config.paper import CERTAINTY, SECONDS_PER_HOUR, PublishedValue, most_certain
 from resync.plan.calibrate import Timing, calibrate
 from resync.plan.cost import aligned
 from resync.plan.exchanges import exchanges
 from resync.plan.network import Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 
-SECONDS_PER_HOUR = 3600
 _TIMES = ("compute h", "waiting h", "comm. h", "hidden h", "total h")
 _HEADINGS = ("series", "workers", "s/step", *_TIMES, "published", "error")
 

@@ -25,7 +25,7 @@ def lr_of(run: Run) -> Schedule:
     span = (run.total_steps, run.warmup_steps)
     match chosen:
         case ConstantSchedule():
-            return schedules.constant(chosen.lr, *span)
+            return schedules.constant(chosen.lr, *span, warmup_start=chosen.warmup_start or 0.0)
         case StepSchedule():
             decays = phases_of(run, chosen.decays)
             return schedules.step(chosen.max_lr, decays, *span, warmup_start=chosen.warmup_start or 0.0)

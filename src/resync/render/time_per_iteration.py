@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from resync.config.components import component
-from resync.plan.forecast import SECONDS_PER_HOUR, Fit, fit, published_hours
+from resync.config.paper import SECONDS_PER_HOUR
+from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData
@@ -139,7 +140,7 @@ def _measured(data: ItemData) -> list[Point]:
     if data.scale != "paper":
         return []
     return [
-        Point(state.run.sync.name, state.run.workers, result.training_seconds / state.run.total_steps, "measured")
+        Point(state.run.sync.name, state.run.workers, result.final("seconds_per_step"), "measured")
         for series in data.series for state in series.states
         if state.status == "finished" and (result := state.result)
     ]  # fmt: skip

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from resync.config import Run
-from resync.config.paper import CERTAINTY, PublishedValue, most_certain
+from resync.config.paper import CERTAINTY, SECONDS_PER_HOUR, PublishedValue, most_certain
 from resync.evidence import Evidence, decimals_of, number
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
-from resync.plan.forecast import SECONDS_PER_HOUR, certainty
+from resync.plan.forecast import certainty
 from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.style import time_unit
 from resync.render.table import Heading, Table
@@ -100,8 +100,8 @@ def _own_cells(ours: Series | None, size: float) -> tuple[str, ...]:
         return NONE, NONE
     results = ours.results("finished")
     clocks = (
-        Evidence.of(result.training_seconds / size for result in results),
-        Evidence.of(result.communication_seconds / size for result in results),
+        Evidence.of(result.final("hours") * SECONDS_PER_HOUR / size for result in results),
+        Evidence.of(result.final("communication_seconds") / size for result in results),
     )
     measured = (f"{clock.text()}, measured" if clock.n else "" for clock in clocks)
     total, communication = measured
@@ -112,10 +112,8 @@ def _record(row: _Row, model: Calibration) -> dict[str, Any]:
     run, load = row.run, row.load
     results = row.ours.results("finished") if row.ours else []
     hours = {
-        "here_hours_mean": Evidence.of(result.training_seconds / SECONDS_PER_HOUR for result in results),
-        "here_communication_hours_mean": Evidence.of(
-            result.communication_seconds / SECONDS_PER_HOUR for result in results
-        ),
+        f"here_{metric}_mean": Evidence.of(result.final(metric) for result in results)
+        for metric in ("hours", "communication_hours")
     }
     return {
         "experiment": run.experiment,
@@ -153,7 +151,8 @@ def _error(row: _Row, model: Calibration) -> float | None:
 
 
 def _seconds(ours: Series | None) -> list[float]:
-    return [result.training_seconds for result in ours.results("finished")] if ours else []
+    results = ours.results("finished") if ours else []
+    return [result.final("hours") * SECONDS_PER_HOUR for result in results]
 
 
 def _note(model: Calibration, rows: Iterable[_Row]) -> str:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from resync.periods import Period
 from resync.sync.algorithm import Algorithm, Training
+from resync.sync.allreduce import AllReduce
 from resync.sync.fields import average_fields, moments, reset_state
 from resync.sync.osgp import OSGP
 from resync.sync.rounds import Rounds
@@ -16,20 +17,22 @@ from resync.sync.sgp import SGP
 Buffers = Literal["zero", "keep", "average"]
 
 
-_BASES: dict[str, type[Algorithm]] = {"none": Algorithm, "sgp": SGP, "osgp": OSGP}
+_BASES: dict[str, type[Algorithm]] = {"none": Algorithm, "allreduce": AllReduce, "sgp": SGP, "osgp": OSGP}
 
 
 class SlowMo(Rounds):
     """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1; Douillard et al. 2023 for DiLoCo).
 
         for every round of H steps, which starts at x0:
-            H steps of the base: nothing exchanged (Local SGD / Adam), or gossip in every step (SGP, OSGP)
+            H steps of the base: nothing exchanged (Local SGD / Adam), or in every step gradients averaged
+                (all-reduce) or gossip (SGP, OSGP)
             x = mean over workers of x_k                         (with `average`)
             u = beta * u + (x0 - x) / gamma
             x = x0 - alpha * gamma * u                           (nesterov: (x0 - x) / gamma + beta * u for u)
 
     gamma is the learning rate of the round's first step, or 1 without `scale_by_lr`. SlowMo is (alpha 1, beta
-    0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW inside); one worker with beta 0 is Lookahead.
+    0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW inside); beta 0 with one worker, or without
+    `average` on all-reduce, which keeps the workers equal, is Lookahead.
     Exact averaging takes the messages on their way, averages numerators over weights, and resets the weights to 1.
     Without `average` every worker does the same with its own parameters.
 
@@ -54,6 +57,7 @@ class SlowMo(Rounds):
         if base == "none" and (base_options or not average):
             raise ValueError("SlowMo without a base algorithm has no base options and must average")
         self.base = _BASES[base](training, **(base_options or {}))
+        self.averages_gradients = self.base.averages_gradients
         self.alpha, self.beta = alpha, beta
         self.nesterov, self.scale_by_lr, self.average, self.buffers = nesterov, scale_by_lr, average, buffers
         self.gamma = 1.0

@@ -90,7 +90,7 @@ def consensus(session: Session) -> AbstractContextManager[nn.Module]:
         session.transport,
         run.seed,
         run.evaluation.bn_batches,
-        run.local_batch_size,
+        run.forward_batch_size,
     )
 
 

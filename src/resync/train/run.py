@@ -77,7 +77,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
     wall = (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
     best = {
         name: choose((row[name] for row in rows if isfinite(row[name])), default=None)
-        for name, choose in session.objective.best.items()
+        for name, choose in ({"train_loss": min} | session.objective.best).items()
     }
     return {
         "status": "diverged" if diverged else "finished",
@@ -92,7 +92,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "bytes_sent": transport.bytes_sent,
         "wire_bytes": transport.wire_bytes,
         "parameters": session.workers.num_parameters,
-        "final": {name: _number(rows[-1][name]) for name in ("train_loss", *best)},
+        "final": {name: _number(rows[-1][name]) for name in best},
         "best": best,
         "seconds": {
             "train": rows[-1]["train_seconds"],

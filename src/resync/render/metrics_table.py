@@ -1,0 +1,78 @@
+"""A table of any metrics that papers publish: a row a method, and for each metric ours beside the published value."""
+
+import math
+from typing import Any
+
+from resync.collect import COLUMNS
+from resync.evidence import Evidence
+from resync.render.item import NONE, ItemData, Series, published_cell
+from resync.render.table import Heading, Table
+
+MIN_DECIMALS, SIGNIFICANT_DIGITS = 2, 3
+
+
+def prepare(data: ItemData) -> Table:
+    """What is missing, stale or diverged is said in words and never enters a mean.
+
+    A metric of which the paper publishes nothing for these series has no column for it.
+    """
+    columns = [(metric, _is_published(data, metric)) for metric in data.options["metrics"]]
+    headings = [Heading("Method", align="l")]
+    for metric, published in columns:
+        column = COLUMNS[metric]
+        headings += [Heading(column.title, column.unit)] + [Heading("Published", column.unit)] * published
+    return Table(
+        title=data.item.title if data.scale == "paper" else f"{data.item.title}: {data.scale}-scale stand-in",
+        headings=tuple(headings),
+        rows=tuple(_cells(data, series, columns) for series in data.series),
+        records=tuple(_record(data, series, data.options["metrics"]) for series in data.series),
+        note=f"{data.setting} · mean ± standard deviation of {data.seeds} · published: at paper scale",
+    )
+
+
+def _is_published(data: ItemData, metric: str) -> bool:
+    return any(data.published_value(series, metric) for series in data.series)
+
+
+def _cells(data: ItemData, series: Series, columns: list[tuple[str, bool]]) -> tuple[str, ...]:
+    """The label, and for each metric ours and the published value; what is not as declared stands in the first."""
+    cells = [series.label]
+    for metric, published in columns:
+        ours = _evidence(series, metric)
+        note = series.note if len(cells) == 1 else ""
+        cells.append(", ".join(filter(None, (ours.text(_decimals(ours.mean)), note))) or NONE)
+        cells += [published_cell(data.published_value(series, metric))] * published
+    return tuple(cells)
+
+
+def _decimals(value: float) -> int:
+    """Decimals that show enough digits of times and losses near 0."""
+    if not math.isfinite(value) or value == 0:
+        return MIN_DECIMALS
+    return max(MIN_DECIMALS, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(value))))
+
+
+def _record(data: ItemData, series: Series, metrics: tuple[str, ...]) -> dict[str, Any]:
+    experiment, name = series.name
+    record: dict[str, Any] = {
+        "experiment": experiment,
+        "series": name,
+        "label": series.label,
+        "scale": data.scale,
+        "finished": len(series.results("finished")),
+        "diverged": len(series.results("diverged")),
+        "declared": len(series.states),
+    }
+    for metric in metrics:
+        ours, published = _evidence(series, metric), data.published_value(series, metric)
+        record |= {
+            f"{metric}_mean": ours.mean if ours.n else None,
+            f"{metric}_std": ours.std if ours.n > 1 else None,
+            f"published_{metric}": published.value if published else None,
+            f"published_{metric}_status": published.status if published else None,
+        }
+    return record
+
+
+def _evidence(series: Series, metric: str) -> Evidence:
+    return Evidence.of(result.final(metric) for result in series.results("finished"))

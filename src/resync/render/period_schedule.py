@@ -1,0 +1,78 @@
+"""The period H of every round under the learning rate that it follows: a rule seen before anything is trained."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from resync.config import Run
+from resync.periods import rounds
+from resync.plan import lr_of, period_of, volume
+from resync.render.item import ItemData, Series
+from resync.render.lines import Floats, Line, footnote, legend
+from resync.render.style import COLUMN, GREY, new_figure
+
+LR_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The numbers of both panels; learning rates that several series share are there once."""
+
+    rates: list[Line]
+    periods: list[Line]
+    setting: str
+
+
+def prepare(data: ItemData) -> Panels:
+    """H of every round of every series, as training will have it; labels end with the communication volume."""
+    rates: list[Line] = []
+    for series in data.series:
+        line = _rate_line(series)
+        if not any(np.array_equal(line.y, other.y) and np.array_equal(line.x, other.x) for other in rates):
+            rates.append(line)
+    periods = [_period_line(series) for series in data.series]
+    return Panels(rates, periods, f"{data.setting} · computed; %: volume")
+
+
+def draw(panels: Panels) -> Figure:
+    """Two panels over one epoch axis."""
+    figure = new_figure(COLUMN, 3.3)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+    for line in panels.rates:  # in no colour, because several series may share it
+        upper.plot(line.x, line.y, color=GREY, linestyle=line.style.dash)
+    for line in panels.periods:
+        lower.plot(line.x, line.y, label=line.label, drawstyle="steps-post", **{**line.style.line, "marker": ""})
+    upper.set_ylabel("Learning rate")
+    upper.set_ylim(bottom=0)
+    lower.set_yscale("log", base=2)
+    lower.yaxis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
+    lower.set(xlabel="Epoch", ylabel="Period $H$ (steps)")
+    lower.set_xlim(left=0)
+    legend(figure, lower, columns=2)
+    footnote(figure, panels.setting)
+    return figure
+
+
+def _rate_line(series: Series) -> Line:
+    run, lr = _run(series), lr_of(_run(series))
+    steps = np.unique(np.linspace(0, run.total_steps - 1, LR_POINTS).round().astype(int))
+    return _line(series, series.label, steps / run.steps_per_epoch, np.array([lr(int(step)) for step in steps]))
+
+
+def _period_line(series: Series) -> Line:
+    run = _run(series)
+    lengths = np.array(rounds(period_of(run), lr_of(run), run.total_steps, run.warmup_steps), dtype=float)
+    starts = np.append(0.0, np.cumsum(lengths)) / run.steps_per_epoch
+    label = f"{series.label}: {volume(run).volume_percent:.1f} %"
+    return _line(series, label, starts, np.append(lengths, lengths[-1:]))  # the last round lasts until the end
+
+
+def _line(series: Series, label: str, x: Floats, y: Floats) -> Line:
+    return Line(label, series.style, x, y, y, y)
+
+
+def _run(series: Series) -> Run:
+    """Any of its runs: neither the learning rate nor the period depends on the seed."""
+    return series.states[0].run

@@ -1,0 +1,250 @@
+"""What the fact sheets of the papers list, and under which name the configurations declare it."""
+
+from pathlib import Path
+
+import pytest
+
+from resync.config import load_suite
+from resync.plan import volume
+
+CONFIGS = Path(__file__).parents[2] / "paper_configs"
+
+# Items of a paper, then the series that they rest on. Not declared, because what they need does not exist here:
+# Transformers on WMT'16 (SGP, SlowMo), learning rates cut on a plateau and early stopping (DDP tricks), splits by
+# class (RelaySGD's reproduction of SGP), figures 3(b) and 4 to 6 of Local SGD, whose content is not known.
+ITEMS = {
+    "sgp": {
+        "AR-SGD, D-PSGD, SGP against time, 8 and 16 nodes": "accuracy_nodes",
+        "AR-SGD and SGP, 8 nodes": "accuracy_epochs_time",
+        "InfiniBand, curves": "accuracy_infiniband",
+        "InfiniBand, time per iteration": "infiniband",
+        "table 1, 4 to 32 nodes": "table1",
+        "AD-PSGD, OSGP, biased OSGP, curves": "accuracy_asynchronous",
+        "AD-PSGD, OSGP, biased OSGP, table": "asynchronous",
+        "2-peer SGP and hybrids, curves": "accuracy_peers",
+        "2-peer SGP and hybrids, table": "peers",
+        "270 epochs, curves": "accuracy_270_epochs",
+        "270 epochs, table": "long",
+    },
+    "slowmo": {
+        "table 1, CIFAR-10": "table1_cifar10",
+        "table 1, ImageNet": "table1_imagenet",
+        "table 2, ImageNet": "table2_imagenet",
+        "figure 2, CIFAR-10": "fig2_cifar10",
+        "figure 2, ImageNet": "fig2_imagenet",
+        "figure 3, ImageNet": "fig3_imagenet",
+    },
+    "local_sgd": {
+        "figure 1(a)": "fig1a",
+        "figure 1(b)": "fig1b",
+        "figure 2": "fig2",
+        "figure 2, ends of its curves": "fig2_endings",
+        "figure 3(a)": "fig3a",
+        "figure 7, ResNet-56": "fig7_resnet56",
+        "figure 7, VGG-16": "fig7_vgg16",
+        "start checkpoints": "starts",
+    },
+    "qsr": {
+        "figure 5": "fig5",
+        "plot of H, ViT-B": "h_vit",
+        "plot of H, ResNet-152, cosine and powers of two": "h_resnet",
+        "plot of H, other rules": "h_rules",
+        "table 1a": "table1a",
+        "table 1b": "table1b",
+        "table 2a": "table2a",
+        "table 2b": "table2b",
+        "table 3, powers of two": "table3_step",
+        "linear decay": "table3_linear",
+        "linear and cubic rule, post-local, SWAP": "rules",
+        "linear and cubic rule, post-local, SWAP, curves": "rules_curves",
+        "ResNet-50": "resnet50",
+    },
+    "ddp_tricks": {"reference run and its tricks": "tricks", "where they end": "endings"},
+}
+SERIES = {
+    "sgp": {
+        "resnet50_ethernet": [f"{method}_{nodes}" for method in ("ar", "dpsgd", "sgp") for nodes in (4, 8, 16, 32)],
+        "resnet50_infiniband": [f"{method}_{nodes}" for method in ("ar", "sgp") for nodes in (4, 8, 16, 32)],
+        "resnet50_asynchronous": [f"{name}_{n}" for name in ("osgp", "biased_osgp", "adpsgd") for n in (16, 32)],
+        "resnet50_peers": ["sgp_1_peer", "sgp_2_peers", "ar_then_sgp", "sgp_2_then_1"],
+        "resnet50_270_epochs": ["sgp_32", "osgp_32"],
+    },
+    "slowmo": {
+        "cifar10_resnet18": [
+            "ar", "ar_slowmo", "local", "local_slowmo", "osgp", "osgp_slowmo", "sgp", "sgp_slowmo"
+        ],
+        "imagenet_resnet50": [
+            "ar", "local", "local_slowmo", "osgp", "osgp_slowmo", "sgp", "sgp_slowmo", "sgp_slowmo_tau12",
+            "sgp_slowmo_tau96", "sgp_slowmo_no_average", "local_double_averaging", "sgp_double_averaging",
+        ],
+    },
+    "local_sgd": {
+        "cifar10_phase1": ["parallel"],
+        "cifar10_post_local": ["parallel", "local"],
+        "cifar10_ablations": [
+            "parallel_large_lr", "local_large_lr", "one_average", "parallel_from_random", "local_from_random"
+        ],
+        "cifar10_diffusion_start": ["sgd"],
+        "cifar10_diffusion": ["parallel", "local"],
+        "label_noise_start": ["resnet56", "vgg16"],
+        "label_noise_resnet56": ["parallel", "local"],
+        "label_noise_vgg16": ["parallel", "local"],
+        "imagenet_phase1": ["parallel"],
+        "imagenet_post_local": ["parallel", "local"],
+    },
+    "qsr": {
+        "resnet152_b4096": ["parallel", "h2", "qsr_h2", "h4", "qsr_h4"],
+        "resnet152_b16384": ["parallel", "h2", "qsr_h2", "h4", "qsr_h4"],
+        "resnet152_b4096_step": ["parallel", "h2", "qsr_h2", "h4", "qsr_h4"],
+        "resnet50_b4096": ["parallel", "qsr_h2"],
+        "vit_b16_b4096": ["parallel", "h4", "qsr_h4", "h8", "qsr_h8"],
+        "vit_b16_b16384": ["parallel", "h4", "qsr_h4", "h8", "qsr_h8"],
+        "vit_b16_b4096_linear": ["parallel", "h4", "qsr_h4"],
+        "vit_b16_b4096_rules": ["linear", "cubic", "post_local", "swap"],
+    },
+    "ddp_tricks": {
+        "mnist": [
+            "all_tricks", "no_lookahead", "no_warmup", "no_clipping", "bf16", "fp32", "none", "gpus_1", "gpus_2"
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def suite():
+    return load_suite(CONFIGS)
+
+
+def test_every_paper_has_its_sheet(suite):
+    assert set(suite.papers) == set(ITEMS) == set(SERIES)
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_every_item_is_declared_and_no_other(suite, paper):
+    assert sorted(suite.items(paper, "paper")) == sorted(ITEMS[paper].values())
+
+
+@pytest.mark.parametrize("paper", SERIES)
+def test_every_series_is_declared_and_no_other(suite, paper):
+    experiments = suite.papers[paper].experiments.values()
+    found = {experiment.id: experiment.scales["paper"] for experiment in experiments if "paper" in experiment.scales}
+    assert {name: list(series) for name, series in found.items()} == SERIES[paper]
+
+
+@pytest.mark.parametrize("paper", ["sgp", "slowmo", "local_sgd", "qsr"])
+def test_every_series_of_a_table_or_figure_has_a_published_value_or_a_place_for_it(suite, paper):
+    """But a training that no number is known of to exist, and the plots of H, which are computed."""
+    unpublished = {("slowmo", "cifar10_resnet18", "ar_slowmo"), ("local_sgd", "imagenet_phase1", "parallel")}
+    declared = {(paper, experiment, series) for experiment, names in SERIES[paper].items() for series in names}
+    known = {(paper, value.experiment, value.series) for value in suite.papers[paper].published}
+    assert declared - known == {entry for entry in unpublished if entry[0] == paper}
+
+
+# What a run of a series is at paper scale: K, W, batch, epochs, steps, lr, weight decay, decay of matrices only.
+GOLDEN = {
+    "sgp/resnet50_ethernet/dpsgd_16": (16, 16, 4096, 90, 90 * 313, 1.6, 1e-4, False),
+    "sgp/resnet50_infiniband/sgp_4": (4, 4, 1024, 90, 90 * 1252, 0.4, 1e-4, False),
+    "sgp/resnet50_asynchronous/adpsgd_32": (32, 32, 8192, 90, 90 * 157, 3.2, 1e-4, False),
+    "sgp/resnet50_270_epochs/osgp_32": (32, 32, 8192, 270, 270 * 157, 3.2, 1e-4, False),
+    "slowmo/cifar10_resnet18/sgp_slowmo": (32, 32, 4096, 200, 200 * 12, 1.6, 1e-4, False),
+    "slowmo/imagenet_resnet50/local_slowmo": (32, 32, 8192, 90, 90 * 157, 3.2, 1e-4, False),
+    "local_sgd/cifar10_phase1/parallel": (32, 4, 4096, 250, 3000, 3.2, 5e-4, True),
+    "local_sgd/cifar10_post_local/local": (32, 4, 4096, 250, 3000, 0.32, 5e-4, True),
+    "local_sgd/cifar10_diffusion_start/sgd": (1, 1, 128, 250, 250 * 390, 0.1, 5e-4, True),
+    "local_sgd/label_noise_resnet56/local": (32, 4, 4096, 320, 3840, 0.1, 5e-4, True),
+    "local_sgd/label_noise_vgg16/local": (32, 4, 4096, 320, 3840, 0.1, 0.0, False),
+    "local_sgd/imagenet_phase1/parallel": (256, 4, 8192, 100, 15_600, 16.0, 1e-4, True),
+    "local_sgd/imagenet_post_local/local": (256, 4, 8192, 50, 7800, 0.16, 1e-4, True),
+    "qsr/resnet152_b4096/qsr_h2": (16, 16, 4096, 200, 62_400, 0.8, 1e-4, False),
+    "qsr/resnet152_b16384/qsr_h4": (64, 64, 16384, 200, 15_600, 1.6, 1e-4, False),
+    "qsr/vit_b16_b4096/parallel": (16, 16, 4096, 300, 93_600, 0.008, 0.1, False),
+    "qsr/vit_b16_b16384/qsr_h8": (64, 64, 16384, 300, 23_400, 0.016, 0.05, False),
+    "ddp_tricks/mnist/all_tricks": (4, 4, 4096, 500, 500 * 14, 0.1, 0.0, False),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_settings_are_those_of_the_sheet(suite, name):
+    run = run_of(suite, name)
+    lr = run.schedule.lr if run.schedule.name == "constant" else run.schedule.max_lr
+    size = (run.workers, run.processes, run.batch_size, run.epochs, run.total_steps)
+    decay = (run.optimizer.weight_decay, run.optimizer.decay == "matrices")
+    assert (*size, lr, *decay) == GOLDEN[name]
+
+
+def test_models_see_the_batches_that_the_papers_batch_norm_saw(suite):
+    with_batch_norm = {"sgp": 32, "qsr": 32, "slowmo": {"cifar10": 128, "imagenet1k": 32}}
+    for paper, size in with_batch_norm.items():
+        for run in suite.runs(paper, "paper"):
+            if run.model.name == "resnet":
+                assert run.forward_batch_size == (size if isinstance(size, int) else size[run.data.name]), run.id
+
+
+def test_local_sgd_continues_where_the_paper_does(suite):
+    starts = {
+        f"{run.experiment}/{run.series}": run.start_from for run in suite.runs("local_sgd", "paper") if run.seed == 0
+    }
+    assert {name: start.rsplit("/", 1)[0] for name, start in starts.items() if start} == {
+        "cifar10_post_local/parallel": "cifar10_phase1/parallel",
+        "cifar10_post_local/local": "cifar10_phase1/parallel",
+        "cifar10_ablations/parallel_large_lr": "cifar10_phase1/parallel",
+        "cifar10_ablations/local_large_lr": "cifar10_phase1/parallel",
+        "cifar10_ablations/one_average": "cifar10_phase1/parallel",
+        "cifar10_diffusion/parallel": "cifar10_diffusion_start/sgd",
+        "cifar10_diffusion/local": "cifar10_diffusion_start/sgd",
+        "label_noise_resnet56/parallel": "label_noise_start/resnet56",
+        "label_noise_resnet56/local": "label_noise_start/resnet56",
+        "label_noise_vgg16/parallel": "label_noise_start/vgg16",
+        "label_noise_vgg16/local": "label_noise_start/vgg16",
+        "imagenet_post_local/parallel": "imagenet_phase1/parallel",
+        "imagenet_post_local/local": "imagenet_phase1/parallel",
+    }
+    lengths = {name: run_of(suite, f"local_sgd/{name}").sync.period.h for name in starts if name.endswith("/local")}
+    assert lengths == {
+        "cifar10_post_local/local": 600,
+        "cifar10_diffusion/local": 600,
+        "label_noise_resnet56/local": 384,
+        "label_noise_vgg16/local": 384,
+        "imagenet_post_local/local": 26,
+    }
+
+
+def test_slow_momentum_averages_as_often_as_published(suite):
+    runs = {f"{run.data.name}/{run.series}": run.sync for run in suite.runs("slowmo", "paper")}
+    slow = {name: sync for name, sync in runs.items() if sync.name == "slowmo" and "double" not in name}
+    assert {(sync.alpha, sync.beta, sync.buffers) for sync in slow.values()} == {(1, 0.6, "zero")}
+    assert {name: sync.period.h for name, sync in slow.items() if name.startswith("imagenet")} == {
+        "imagenet1k/local_slowmo": 12,
+        "imagenet1k/osgp_slowmo": 48,
+        "imagenet1k/sgp_slowmo": 48,
+        "imagenet1k/sgp_slowmo_tau12": 12,
+        "imagenet1k/sgp_slowmo_tau96": 96,
+        "imagenet1k/sgp_slowmo_no_average": 48,
+    }
+    assert {sync.period.h for name, sync in slow.items() if name.startswith("cifar10")} == {12}
+
+
+def test_all_volumes_of_qsr_follow_from_the_configuration(suite):
+    printed = [value for value in suite.papers["qsr"].published if value.metric == "volume_percent" and value.value]
+    assert len(printed) == 28
+    computed = {value.id: volume(run_of(suite, f"qsr/{value.experiment}/{value.series}")) for value in printed}
+    wrong = {
+        value.id: (value.value, computed[value.id].volume_percent)
+        for value in printed
+        if abs(computed[value.id].volume_percent - value.value) > 0.05
+    }
+    assert wrong == {}
+
+
+def test_other_rules_than_qsr_communicate_as_much(suite):
+    volumes = {
+        series: volume(run_of(suite, f"qsr/vit_b16_b4096_rules/{series}")).volume_percent
+        for series in ("linear", "cubic", "swap")
+    }
+    assert volumes == pytest.approx(dict.fromkeys(volumes, 10.375), abs=0.005)
+
+
+def run_of(suite, name):
+    """A run of `paper/experiment/series` at paper scale."""
+    paper, experiment, series = name.split("/")
+    return suite.runs(paper, "paper", experiment, series)[0]

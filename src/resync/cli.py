@@ -82,8 +82,10 @@ def _time(options: argparse.Namespace) -> None:
     series = {(run.experiment, run.series): run for run in suite.runs(options.paper, options.scale)}
     published = suite.papers[options.paper].published
     given = {"compute": options.compute, "delay": options.delay, "workers": options.workers}
-    found = forecast([(run, count(run)) for run in series.values()], published, network, **given)
+    found, unknown = forecast([(run, count(run)) for run in series.values()], published, network, **given)
     print(json.dumps([item.as_dict() for item in found], indent=2) if options.json else table(found))
+    for line in unknown:
+        print(f"resync: left out: {line}", file=sys.stderr)
 
 
 def _parameter_counter() -> Callable[[Run], int]:

@@ -186,9 +186,9 @@ CLAIMED = [
          "21: [1].scales: h4 does not exist at scale mini, allowed: paper",
          "21: [1].scales: parallel does not exist at scale mini, allowed: smoke, paper"),
     case("metric of a claim", CLAIMS, "val_top1", "val_top",
-         "6: [0].metric: found 'val_top', allowed: val_top1, val_loss, volume_percent, hours, "
-         "communication_hours, rounds, train_loss, best_val_top1, best_val_loss, train_seconds, "
-         "communication_seconds, wall_seconds; did you mean 'val_top1'?"),
+         "6: [0].metric: found 'val_top', allowed: val_top1, val_loss, best_val_top1, best_train_loss, "
+         "volume_percent, hours, communication_hours, seconds_per_step, rounds, train_loss, best_val_loss, "
+         "train_seconds, communication_seconds, wall_seconds; did you mean 'val_top1'?"),
     case("test of a claim", CLAIMS, "test: welch", "test: welsh",
          "9: [0].test: found 'welsh', allowed: welch, paired, exact; did you mean 'welch'?"),
     case("exact test of seeds", CLAIMS, "test: welch", "test: exact",

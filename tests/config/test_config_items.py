@@ -16,6 +16,7 @@ ITEMS = {
     "sgp": {
         "AR-SGD, D-PSGD, SGP against time, 8 and 16 nodes": "accuracy_nodes",
         "AR-SGD and SGP, 8 nodes": "accuracy_epochs_time",
+        "time per iteration against nodes": "time_per_iteration",
         "InfiniBand, curves": "accuracy_infiniband",
         "InfiniBand, time per iteration": "infiniband",
         "table 1, 4 to 32 nodes": "table1",
@@ -55,6 +56,9 @@ ITEMS = {
         "table 2b": "table2b",
         "table 3, powers of two": "table3_step",
         "linear decay": "table3_linear",
+        "table 4, ViT-B on 16 GPUs": "table4a",
+        "table 4, ViT-B on 64 GPUs": "table4b",
+        "table 4, ResNet-152": "table4c",
         "linear and cubic rule, post-local, SWAP": "rules",
         "linear and cubic rule, post-local, SWAP, curves": "rules_curves",
         "ResNet-50": "resnet50",

@@ -22,6 +22,16 @@ FILES = {
 }
 
 
+@pytest.fixture(scope="module")
+def validators():
+    return {name: jsonschema.Draft202012Validator(exported) for name, exported in schema.schemas().items()}
+
+
+def test_schemas_are_schemas(validators):
+    for validator in validators.values():
+        validator.check_schema(validator.schema)
+
+
 def test_exported_schemas_equal_the_models():
     differences = schema.differences(SCHEMAS)
     assert not differences, "\n".join([*differences, "`resync schema` writes them again"])
@@ -41,22 +51,20 @@ def test_export_writes_what_is_compared(tmp_path):
     ("name", "file"),
     [pytest.param(name, file, id=str(file.relative_to(REPOSITORY))) for name, files in FILES.items() for file in files],
 )
-def test_real_files_fit_their_schema(name, file):
-    content = json.loads(json.dumps(load(file).plain()))
-    jsonschema.validate(content, schema.schemas()[name])
+def test_real_files_fit_their_schema(validators, name, file):
+    validators[name].validate(json.loads(json.dumps(load(file).plain())))
 
 
-def test_run_files_fit_their_schema():
+def test_run_files_fit_their_schema(validators):
     suite = load_suite(CONFIGS)
-    runs = {
-        (run.experiment, run.series, run.scale): run
+    of_an_experiment = {
+        (run.experiment, run.scale): run
         for paper in suite.papers
         for scale in suite.scales
         for run in suite.runs(paper, scale)
     }
-    validator = jsonschema.Draft202012Validator(schema.schemas()["run.schema.json"])
-    for run in runs.values():
-        validator.validate(run.model_dump(mode="json", exclude_none=True))
+    for run in of_an_experiment.values():
+        validators["run.schema.json"].validate(run.model_dump(mode="json", exclude_none=True))
 
 
 WRONG = {
@@ -70,9 +78,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
-def test_schema_refuses_what_the_models_refuse(content):
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(content, schema.schemas()["scale.schema.json"])
+def test_schema_refuses_what_the_models_refuse(validators, content):
+    assert not validators["scale.schema.json"].is_valid(content)
 
 
 def properties(part, path=()):
@@ -88,13 +95,13 @@ def properties(part, path=()):
 
 
 @pytest.mark.parametrize("name", [*FILES, "run.schema.json"])
-def test_every_key_is_described(name):
-    silent = [path for path, declared in properties(schema.schemas()[name]) if "description" not in declared]
+def test_every_key_is_described(validators, name):
+    silent = [path for path, declared in properties(validators[name].schema) if "description" not in declared]
     assert [path for path in silent if path[-1] not in ("name", "rule")] == []
 
 
-def test_components_are_a_choice_by_name():
-    run = schema.schemas()["run.schema.json"]
+def test_components_are_a_choice_by_name(validators):
+    run = validators["run.schema.json"].schema
     variants = [run["$defs"][choice["$ref"].removeprefix("#/$defs/")] for choice in run["properties"]["sync"]["oneOf"]]
     assert [variant["properties"]["name"]["const"] for variant in variants] == [
         "adpsgd",

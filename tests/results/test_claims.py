@@ -11,7 +11,6 @@ import synthetic
 from resync.audit import audit
 from resync.audit.claims import claim_row
 from resync.audit.rows import ClaimRow
-from resync.audit.values import final
 from resync.cli import main
 from resync.collect import COLUMNS, RunResult, RunState, read_run
 from resync.config import Run, Suite
@@ -26,7 +25,8 @@ def state_of(run: Run, top1: float, **changes: Any) -> RunState:
     """A finished run as collect would read it, with these entries of its summary; `status` changes its state."""
     status, reason = changes.pop("status", ("finished", ""))
     last = {"step": run.total_steps, "bytes_sent": 0, "val_top1": top1, "val_loss": 1.0}
-    result = RunResult(run.directory, pd.DataFrame(), pd.DataFrame(), synthetic.summary(run, last) | changes)
+    clocks = pd.DataFrame({"train_seconds": [3.0], "communication_seconds": [1.0]})
+    result = RunResult(run.directory, clocks, pd.DataFrame(), synthetic.summary(run, last) | changes)
     return RunState(run, status, reason, result if status != "not run" else None)
 
 
@@ -143,11 +143,12 @@ def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
 
 def test_metrics_of_claims_are_those_of_results_in_the_same_unit(finished: Path, runs: list[Run]):
     result = read_run(finished / runs[0].directory)
-    result.summary["final"]["train_loss"] = result.summary["best"]["val_loss"] = 1.0
+    result.summary["final"]["train_loss"] = 1.0
+    result.summary["best"] |= {"train_loss": 1.0, "val_loss": 1.0}
     for metric, unit in METRICS.items():
         column = COLUMNS.get(metric.removeprefix("best_"))
         assert column is None or column.unit == unit
-        assert math.isfinite(final(result, metric))
+        assert math.isfinite(result.final(metric))
     assert set(EXACT) <= set(dir(synthetic.planned(runs[0])))
 
 

@@ -126,7 +126,7 @@ class ComponentConfig(Settings):
 
 def names(room: str, package: Path = PACKAGE) -> list[str]:
     """The names of a room's components, sorted."""
-    return sorted(file.stem for file in (package / room).glob("*.yaml"))
+    return list(_names(room, package.absolute()))
 
 
 def component(room: str, name: str, package: Path = PACKAGE) -> Component:
@@ -137,6 +137,11 @@ def component(room: str, name: str, package: Path = PACKAGE) -> Component:
 def prepared_names(package: Path = PACKAGE) -> list[str]:
     """The names of the data sets that are converted to a file of their own before training, sorted."""
     return [name for name in names("data", package) if component("data", name, package).preparation]
+
+
+@cache
+def _names(room: str, package: Path) -> tuple[str, ...]:
+    return tuple(sorted(file.stem for file in (package / room).glob("*.yaml")))
 
 
 @cache

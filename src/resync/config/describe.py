@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
 from resync.config.errors import KeyPath, show
 
 Schema = dict[str, Any]
@@ -15,6 +18,18 @@ _BOUNDS = (
     ("multipleOf", "multiple of {}"),
 )
 _TYPES = {"string": "text", "boolean": "true or false", "object": "a mapping"}
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's own compiles a serializer for every default, which takes most of the time."""
+
+    def encode_default(self, dft: Any) -> Any:
+        return dft if dft is None or isinstance(dft, str | int | float) else super().encode_default(dft)
+
+
+def schema_of(model: type[BaseModel]) -> Schema:
+    """The JSON Schema of a model, new at every call."""
+    return model.model_json_schema(schema_generator=_Generator)
 
 
 def at(root: Schema, path: KeyPath) -> Schema:

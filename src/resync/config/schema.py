@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 from resync.config.claim import ClaimsFile
 from resync.config.columns import ColumnMap
 from resync.config.components import component, names
-from resync.config.describe import Schema
+from resync.config.describe import Schema, schema_of
 from resync.config.paper import ExperimentFile, PaperFile, PublishedFile
 from resync.config.run import Layer, Run
 from resync.config.settings import PACKAGE
@@ -59,17 +60,18 @@ def differences(directory: Path, package: Path = PACKAGE) -> list[str]:
     return lines
 
 
+@cache
 def _texts(package: Path) -> dict[str, str]:
     return {name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas(package).items()}
 
 
 def _exported(model: type[BaseModel], package: Path) -> Schema:
     """The schema of a file that holds all of `model`, with the components of every room it refers to."""
-    schema = model.model_json_schema()
+    schema = schema_of(model)
     rooms = sorted(_rooms(schema))
     for room in rooms:
         for name in names(room, package):
-            config = component(room, name, package).config.model_json_schema()
+            config = schema_of(component(room, name, package).config)
             schema["$defs"] |= config.pop("$defs", {})
             config["required"] = ["name", *config.get("required", [])]
             schema["$defs"][f"{room}.{name}"] = config
@@ -114,7 +116,7 @@ def _with_kinds(schema: Schema, package: Path) -> Schema:
     kinds = []
     for name in names("render", package):
         kind = component("render", name, package)
-        options = _map(kind.config.model_json_schema(), lambda part: _plain(part, {}))
+        options = _map(schema_of(kind.config), lambda part: _plain(part, {}))
         schema["$defs"] |= options.pop("$defs", {})
         del options["properties"]["name"]
         chosen = {"kind": {"const": name, "description": kind.description}, "options": options}

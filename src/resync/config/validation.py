@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from resync.config.describe import Schema, at, choices, chosen, describe, key_schema
+from resync.config.describe import Schema, at, choices, chosen, describe, key_schema, schema_of
 from resync.config.errors import ConfigError, KeyPath, Problem, closest, no_choice, show, suggestion
 from resync.config.settings import PACKAGE, Reading, Settings
 from resync.config.tree import Node
@@ -86,10 +86,10 @@ def _locate(loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers
     """Follow pydantic's location through the nodes; it also names chosen union members, which are no keys."""
     field_path: KeyPath = ()
     absent: KeyPath = ()
-    choice = None
+    in_value = False
     for key in loc:
-        if key == "[key]" or key == choice:
-            choice = None
+        if key == "[key]" or (in_value and _is_choice(key, model, field_path, data)):
+            in_value = False
             continue
         if id(data) in readers:
             model, field_path = readers[id(data)], ()
@@ -99,8 +99,13 @@ def _locate(loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers
             absent = (*absent, key)
         else:
             node, data = child, data[key]
-        choice = chosen(at(_schema(model), field_path), data)
+            in_value = True
     return _Place(node, absent, model, field_path)
+
+
+def _is_choice(key: str | int, model: type[BaseModel], field_path: KeyPath, data: Any) -> bool:
+    """Whether `key` names the union member that `data` chooses; a schema is only made where it may."""
+    return isinstance(data, dict) and key in data.values() and key == chosen(at(_schema(model), field_path), data)
 
 
 def _message(kind: str, details: Any, place: _Place) -> tuple[str, KeyPath]:
@@ -129,4 +134,4 @@ def _with_suggestion(schema: Schema, found: Any, place: _Place) -> str:
 
 @cache
 def _schema(model: type[BaseModel]) -> Schema:
-    return model.model_json_schema()
+    return schema_of(model)

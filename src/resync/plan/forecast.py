@@ -1,6 +1,6 @@
 """How long runs take on a network: with a given compute time, or calibrated on the paper's own published hours."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,8 +96,8 @@ def forecast(
     compute: float | None = None,
     delay: float = 0.0,
     workers: int | None = None,
-) -> list[Forecast]:
-    """Return the wall clock of every run, in order.
+) -> tuple[list[Forecast], list[str]]:
+    """Return the wall clock of every run that can be known, in order, and a line for every group that cannot.
 
     Without `compute`, runs of the same model, data and samples a step and worker are calibrated together, on two of
     their published hours: see `fit`.
@@ -110,21 +110,41 @@ def forecast(
         delay: mean seconds of the exponential delay of every step.
         workers: extrapolate to so many, see `wall_clock`.
 
-    Raises ValueError if a run can be neither given a compute time nor calibrated.
+    Raises ValueError if no run can be given a compute time or calibrated.
     """
     groups: dict[tuple[str, ...], list[tuple[Run, int]]] = {}
     for run, count in runs:
         groups.setdefault(_same_step(run), []).append((run, count))
-    fits = {key: fit(group, published, network_of, delay) for key, group in groups.items() if compute is None}
+    fits, unknown = _fits(groups, published, network_of, delay) if compute is None else ({}, {})
+    if unknown and not fits:
+        raise ValueError("\n".join(unknown.values()))
     forecasts = []
     for run, count in runs:
+        if _same_step(run) in unknown:
+            continue
         found = fits.get(_same_step(run))
         machine = Machine(network_of(run), compute or 0.0, delay) if found is None else found.machine(network_of(run))
         same = workers in (None, run.workers)
         basis = "given" if found is None else "fitted" if same and run.id in found.runs else "predicted"
         known = published_hours(run, published) if same else None
         forecasts.append(Forecast(wall_clock(run, machine, count, workers), known, basis, found))
-    return forecasts
+    return forecasts, list(unknown.values())
+
+
+def _fits(
+    groups: Mapping[tuple[str, ...], Sequence[tuple[Run, int]]],
+    published: Sequence[PublishedValue],
+    network_of: Callable[[Run], Network],
+    delay: float,
+) -> tuple[dict[tuple[str, ...], Fit], dict[tuple[str, ...], str]]:
+    """The calibrations of the groups that have one, and why the others have none."""
+    fits, unknown = {}, {}
+    for key, group in groups.items():
+        try:
+            fits[key] = fit(group, published, network_of, delay)
+        except ValueError as error:
+            unknown[key] = str(error)
+    return fits, unknown
 
 
 def fit(

@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 SCALE ?= smoke
+# Processes that run tests; some tests start four more.
+TEST_PROCESSES ?= 2
 BIN := .venv/bin
 # Python keeps what it compiles, else every job would compile torch anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -19,7 +21,7 @@ test: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/resync warm $(BIN)/pytest
+	$(BIN)/resync warm $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
 
 # uv where it is installed; otherwise pip brings it into .venv.
 .venv/installed: requirements.lock pyproject.toml

@@ -88,11 +88,11 @@ class Transport:
     def average_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """Start to average a bucket of gradients over the workers, one a process: a hook of torch's DDP.
 
-        Its seconds overlap with the backward pass and are not counted as communication.
+        Its seconds overlap with the backward pass and are not counted as communication. It counts what is on the
+        wire; `count_average` counts the average, once whatever is repeated.
         """
         buffer = bucket.buffer()
         self.wire_bytes += buffer.nbytes
-        self._count(self.num_workers * buffer.nbytes)
         averaging = dist.all_reduce(buffer, async_op=True).get_future()
         return averaging.then(lambda done: done.value()[0].div_(self.num_workers))
 
@@ -118,9 +118,12 @@ class Transport:
         self._count(sum(map(len, in_peers)) * rows[0].nbytes)
         return Exchange(rows, inbox, requests, self)
 
-    def count_average(self, rows: Tensor) -> None:
-        """Count an average of [k, P] over the workers that an engine has made by itself, one worker a process."""
-        self.wire_bytes += rows.nbytes
+    def count_average(self, rows: Tensor, on_wire: bool = True) -> None:
+        """Count an average of [k, P] over the workers that an engine has made by itself, one worker a process.
+
+        `on_wire`: count its bytes on the wire too, which nothing has counted yet.
+        """
+        self.wire_bytes += rows.nbytes if on_wire else 0
         self._count(self.num_workers * rows[0].nbytes)
 
     def count_message(self, message: Tensor) -> None:

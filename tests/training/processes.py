@@ -1,5 +1,6 @@
 """Runs a function in several real processes joined by gloo, and ends them whatever happens."""
 
+import gc
 import multiprocessing
 import tempfile
 import traceback
@@ -18,8 +19,10 @@ TIMEOUT = 1100
 
 def run_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """The results of `function(rank, world_size, *arguments)` of every rank, in order."""
-    # Forked, so that no child imports torch again, nor what its optimizers import on first use.
+    # Forked, so that no child imports torch again, nor what its optimizers import on first use; and frozen, so that
+    # no child's garbage collection copies all memory that it shares.
     import_module("torch._dynamo")
+    gc.freeze()
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         pipes = [context.Pipe(duplex=False) for _ in range(world_size)]

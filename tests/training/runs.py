@@ -27,7 +27,7 @@ BASE: dict[str, Any] = {
     "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": True, "weight_decay": 0.001},
     "schedule": {"name": "cosine", "max_lr": 0.1, "min_lr": 0.001, "warmup_steps": 3},
     "sync": {"name": "allreduce"},
-    "checkpoint": {"every_rounds": 3},
+    "checkpoint": {"every_rounds": 100},
     "log": {"every_steps": 5, "wandb": "disabled"},
     "device": "cpu",
 }

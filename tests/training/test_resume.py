@@ -48,10 +48,10 @@ def test_run_continues_on_another_number_of_processes(tmp_path: Path):
 
 
 def test_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    trained(0, 1, tmp_path, {})
+    trained(0, 1, tmp_path, {"checkpoint": {"every_rounds": 3}})
     newest = max((tmp_path / "checkpoint").iterdir())
     (newest / "shared.pt").write_bytes(b"half a file")
-    session = make_session(tmp_path)
+    session = make_session(tmp_path, checkpoint={"every_rounds": 3})
     session.resume()
     assert session.resumed_from[-1] < 14
     assert newest.name in caplog.text

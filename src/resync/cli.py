@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,22 +63,29 @@ def _described(run: Run) -> dict[str, object]:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    from resync.plan import cost, table
+    from resync.models import flops_per_sample, num_parameters
+    from resync.plan import cost, table, table_of_totals, totals
 
-    suite, count = _suite_of(options), _parameter_counter()
+    suite, size, flops = _suite_of(options), _of_model(num_parameters), _of_model(flops_per_sample)
     papers = [options.paper] if options.paper else list(suite.papers)
-    costs = [cost(run, count(run)) for paper in papers for run in suite.runs(paper, options.scale)]
-    print(json.dumps([cost.as_dict() for cost in costs], indent=2) if options.json else table(costs))
+    costs = [cost(run, size(run), flops(run)) for paper in papers for run in suite.runs(paper, options.scale)]
+    sums = {of: totals(costs, of) for of in ("experiment", "paper")}
+    if options.json:
+        shown = costs if options.by == "run" else sums[options.by]
+        print(json.dumps([item.as_dict() for item in shown], indent=2))
+    else:
+        print(table(costs), *(table_of_totals(found, of) for of, found in sums.items()), sep="\n\n")
 
 
 def _time(options: argparse.Namespace) -> None:
+    from resync.models import num_parameters
     from resync.plan.forecast import forecast, table
 
     def network(run: Run) -> Network:
         members = run.workers // run.resources.nodes
         return Network(LINKS[options.network], LINKS[options.inside], members, options.all_reduce)
 
-    suite, count = _suite_of(options), _parameter_counter()
+    suite, count = _suite_of(options), _of_model(num_parameters)
     series = {(run.experiment, run.series): run for run in suite.runs(options.paper, options.scale)}
     published = suite.papers[options.paper].published
     given = {"compute": options.compute, "delay": options.delay, "workers": options.workers}
@@ -88,17 +95,15 @@ def _time(options: argparse.Namespace) -> None:
         print(f"resync: left out: {line}", file=sys.stderr)
 
 
-def _parameter_counter() -> Callable[[Run], int]:
-    """The number of parameters of a run's model; each model is built once."""
-    from resync.models import num_parameters
-
+def _of_model(count_of: Callable[[str, Mapping[str, Any], Sequence[int], int], int]) -> Callable[[Run], int]:
+    """A count that follows from a run's model and data; each model is counted once."""
     counts: dict[str, int] = {}
 
     def count(run: Run) -> int:
         key = f"{run.model.model_dump_json()} on {run.data.name}"
         if key not in counts:
             shape, classes = run.facts["input_shape"], run.facts["num_classes"]
-            counts[key] = num_parameters(run.model.name, run.model.options, shape, classes)
+            counts[key] = count_of(run.model.name, run.model.options, shape, classes)
         return counts[key]
 
     return count
@@ -219,8 +224,8 @@ def _parser() -> argparse.ArgumentParser:
 
     verb("validate", _validate, "check every configuration file", "--configs")
     verb("expand", _expand, "list the runs of a paper", "--configs", "--paper", "--scale", "--json")
-    plan_flags = ("--configs", "--paper?", "--scale", "--json")
-    verb("plan", _plan, "what runs cost: steps, rounds, communication, samples; no training", *plan_flags)
+    plan_flags = ("--configs", "--paper?", "--scale", "--json", "--by")
+    verb("plan", _plan, "what runs cost: rounds, bytes, operations, GPU-hours, disk; no training", *plan_flags)
     machine = ("--network", "--inside", "--all-reduce", "--compute", "--delay", "--workers")
     timed = ("--configs", "--paper", "--scale", "--json", *machine)
     verb("time", _time, "how long runs take on a network, and where the time goes; no training", *timed)
@@ -262,6 +267,11 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "--scale": {"choices": SCALES, "default": "smoke", "help": "default: %(default)s"},
     "--item": {"required": True, "help": "id of the figure or table"},
     "--json": {"action": "store_true", "help": "print JSON"},
+    "--by": {
+        "choices": ("run", "experiment", "paper"),
+        "default": "run",
+        "help": "what an entry of the JSON is about; the text has all three (default: %(default)s)",
+    },
     "--check": {"action": "store_true", "help": "exit with 1 if something fails"},
     "--config": {"type": Path, "required": True, "help": "the run's run.yaml"},
     "--out": {"type": Path, "required": True, "help": "folder for the run's results"},

@@ -181,10 +181,13 @@ def test_claims_are_of_what_the_paper_says(suite):
     assert {key for key, claim in claims.items() if claim.status == "verified"} == {
         ("qsr", "vit_qsr_h4_accuracy"),
         ("qsr", "vit_qsr_h4_over_parallel"),
+        ("qsr", "vit64_qsr_over_parallel"),
         ("sgp", "sgp_4_accuracy"),
         ("sgp", "sgp_8_accuracy"),
         ("sgp", "sgp_32_accuracy"),
+        *(("slowmo", claim.id) for claim in suite.papers["slowmo"].claims),
     }
+    assert all(suite.papers[paper].claims for paper in ("sgp", "slowmo", "local_sgd", "qsr"))
     assert {claim.test for claim in claims.values() if "smoke" in claim.scales} == {"exact"}
 
 

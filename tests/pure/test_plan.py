@@ -8,7 +8,7 @@ import pytest
 
 from resync.config import Run, load_suite
 from resync.periods import Constant, PowerRule
-from resync.plan import Cost, cost, lr_of, period_of, table
+from resync.plan import Cost, cost, lr_of, period_of, table, table_of_totals, totals
 
 VIT_PARAMETERS = 86_000_000
 
@@ -110,11 +110,33 @@ def test_schedules_keep_their_settings(schedule, expected):
 def test_table_has_an_aligned_line_for_each_run():
     costs = [cost(a_run(), VIT_PARAMETERS), cost(a_run(sync={"name": "allreduce"}, series="ar"), 10)]
     heading, first, second = table(costs).splitlines()
-    assert heading.split() == ["run", "steps", "rounds", "volume", "%", "sent/worker", "samples"]
-    assert first.split() == [costs[0].run, "93,600", "9,711", "10.375", "3.341", "TB", "23,961,600"]
-    assert second.split() == [costs[1].run, "93,600", "93,600", "100.000", "3.744", "MB", "23,961,600"]
+    assert heading.split()[:7] == ["run", "steps", "rounds", "volume", "%", "sent/worker", "samples"]
+    assert first.split()[:7] == [costs[0].run, "93,600", "9,711", "10.375", "3.341", "TB", "23,961,600"]
+    assert second.split()[:7] == [costs[1].run, "93,600", "93,600", "100.000", "3.744", "MB", "23,961,600"]
     assert len(heading) == len(first) == len(second)
     assert len(table([]).splitlines()) == 1
+
+
+def test_totals_are_sums_over_experiments_and_papers():
+    adamw = {"name": "adamw", "weight_decay": 0.1}
+    runs = [a_run(), a_run(series="other"), a_run(experiment="second", optimizer=adamw)]
+    costs = [cost(run, num_parameters=10, flops_per_sample=60) for run in runs]
+    assert costs[0].flops == 60 * costs[0].samples
+    assert costs[0].bytes_of_all == costs[0].bytes_per_worker * runs[0].workers
+    first, second = totals(costs, "experiment")
+    [paper] = totals(costs, "paper")
+    assert (first.runs, second.runs, paper.runs) == (2, 1, 3)
+    assert first.name == "/".join(runs[0].id.split("/")[:2])
+    for name in ("samples", "bytes_of_all", "flops", "gpu_hours", "disk_bytes"):
+        assert (
+            getattr(paper, name)
+            == getattr(first, name) + getattr(second, name)
+            == sum(getattr(item, name) for item in costs)
+        )
+    # Two checkpoints of parameters and two moments of every worker, and the model.
+    assert costs[2].disk_bytes == (2 * 3 * runs[2].workers + 1) * 40
+    assert totals([*costs, cost(runs[0], 10)], "paper")[0].flops is None
+    assert len(table_of_totals([first, second], "experiment").splitlines()) == 3
 
 
 def test_planning_does_not_import_torch_or_numpy():

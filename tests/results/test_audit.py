@@ -8,8 +8,10 @@ from synthetic import planned
 
 from resync.audit import Audit, audit
 from resync.audit.audit import METRICS
-from resync.config import Run, Suite, paper
+from resync.config import Run, Suite, load_suite, paper
 from resync.plan import Volume
+
+METRIC = "best_val_top1"
 
 
 @pytest.fixture
@@ -48,6 +50,18 @@ def write_short_run(run: Run, results: Path, top1: float, **changes) -> None:
 
 def row_of(result: Audit, name: str):
     return next(row for row in result.rows if row.id == name)
+
+
+@pytest.mark.parametrize(("variant", "verdict"), [("cifar10", "reproduced"), ("cifar10-jpeg-q75", "not comparable")])
+def test_results_on_another_copy_of_the_images_are_not_compared(tmp_path: Path, variant: str, verdict: str):
+    suite = load_suite(Path(__file__).parents[2] / "paper_configs")
+    for run in suite.runs("slowmo", "paper", "cifar10_resnet18", "ar"):
+        write_short_run(run, tmp_path, 92.66)
+        synthetic.rewrite(tmp_path / run.directory, data={"name": "cifar10", "variant": variant, "sha256": "0" * 64})
+    rows = audit(suite, "paper", tmp_path, papers=["slowmo"]).rows
+    [row] = [each for each in rows if (each.experiment, each.series, each.metric) == ("cifar10_resnet18", "ar", METRIC)]
+    assert row.verdict == verdict
+    assert ("trained on cifar10-jpeg-q75, published on cifar10" in row.reason) == (verdict == "not comparable")
 
 
 def test_every_published_metric_is_known_to_the_audit():

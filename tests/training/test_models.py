@@ -66,6 +66,19 @@ def test_models_have_the_known_number_of_parameters(name: str, options: dict, sh
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "shape", "expected"),
+    [
+        # Forward, gradients of both weights, gradient of the hidden layer; the input has none.
+        ("mlp", {}, DIGITS, 2 * (64 * 64 + 640) + 2 * (64 * 64 + 640) + 2 * 640),
+        ("resnet", {"depth": 50}, IMAGENET, 3 * 2 * 4.089e9 - 2 * 64 * 3 * 49 * 112 * 112),
+    ],
+)
+def test_operations_of_a_sample(name: str, options: dict, shape: tuple[int, ...], expected: float):
+    classes = 1000 if shape == IMAGENET else 10
+    assert models.flops_per_sample(name, options, shape, classes) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
     ("name", "options", "shape"),
     [
         ("mlp", {}, DIGITS),

@@ -122,6 +122,8 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
         verdict = Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
     elif incomplete := problem or _verdict_of_states(states):
         verdict = incomplete
+    elif other := _other_images(states):
+        verdict = Verdict("not comparable", other)
     elif value.status == "unverified":
         verdict = Verdict("unverified source", f"the value itself is not certain: {value.source}")
     else:
@@ -133,6 +135,16 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
         **verdict_fields(verdict, target.tolerance if comparable else None),
         provenance=provenance(states),
     )
+
+
+def _other_images(states: list[RunState]) -> str:
+    """What a series was trained on if it is another copy of the images than the published one, such as a lossy one."""
+    for state in states:
+        trained_on = (state.result.summary.get("data") or {}).get("variant") if state.result else None
+        published = state.run.data.component.published_variant
+        if trained_on and published and trained_on != published:
+            return f"trained on {trained_on}, published on {published}"
+    return ""
 
 
 def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> Row:

@@ -90,6 +90,16 @@ class Component:
     file: Path
     preparation: Preparation | None = None
 
+    def variant_of(self, images: str) -> str:
+        """What results call these images after conversion: `cifar10-jpeg-q75@16` is that copy averaged to 16x16."""
+        assert self.preparation
+        return images if self.preparation.average == 1 else f"{images}@{self.facts['input_shape'][-1]}"
+
+    @property
+    def published_variant(self) -> str | None:
+        """What results call the images that papers use, the first source; None for data that are not converted."""
+        return self.variant_of(self.preparation.sources[0].variant) if self.preparation else None
+
     @cached_property
     def config(self) -> type[ComponentConfig]:
         """The pydantic model of a mapping that chooses this component."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from resync.streams import stream_seed
 
@@ -22,3 +23,17 @@ def num_parameters(name: str, options: Mapping[str, Any], input_shape: Sequence[
     with torch.device("meta"):
         model = build(name, options, input_shape, num_classes, seed=0)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def flops_per_sample(name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int) -> int:
+    """Floating-point operations of a forward and a backward pass for one sample, by torch's counter.
+
+    It counts products and sums of matrix products and convolutions, and nothing else; nothing is computed.
+    """
+    with torch.device("meta"):
+        model = build(name, options, input_shape, num_classes, seed=0)
+        # Two samples: BatchNorm refuses one.
+        samples = torch.empty(2, *input_shape)
+        with FlopCounterMode(display=False) as counter:
+            model(samples).sum().backward()
+    return counter.get_total_flops() // 2

@@ -4,7 +4,19 @@ Rounds, bytes and samples are here. How long they take on a network is in `resyn
 hours in `resync.plan.forecast`; these two need numpy.
 """
 
-from resync.plan.cost import Cost, Volume, cost, table, volume
+from resync.plan.cost import Cost, Total, Volume, cost, table, table_of_totals, totals, volume
 from resync.plan.translate import lr_of, period_of, phases_of
 
-__all__ = ["Cost", "Volume", "cost", "lr_of", "period_of", "phases_of", "table", "volume"]
+__all__ = [
+    "Cost",
+    "Total",
+    "Volume",
+    "cost",
+    "lr_of",
+    "period_of",
+    "phases_of",
+    "table",
+    "table_of_totals",
+    "totals",
+    "volume",
+]

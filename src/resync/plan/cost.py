@@ -1,10 +1,11 @@
-"""Cost of a run: rounds, communication volume, bytes and samples, exactly as training will have them."""
+"""Cost of runs without training: rounds, volume, bytes, samples exactly; operations and disk nearly."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from resync.config import Run
-from resync.plan.exchanges import exchanges
+from resync.plan.exchanges import exchanges, optimizer_vectors
 
 FLOAT32_BYTES = 4
 """Parameters are kept and exchanged in float32."""
@@ -42,18 +43,53 @@ class Cost(Volume):
 
     Attributes:
         parameters: numbers in a parameter vector.
+        flops_per_sample: floating-point operations of a forward and a backward pass; None if they are not known.
+        gpu_hours: GPUs of the run times its time limit: what a cluster has to grant, so an upper bound.
+        disk_bytes: checkpoints that are kept and the final model: parameters and optimizer state of every worker,
+            without what an algorithm keeps beside them, and without logs.
     """
 
     parameters: int
+    flops_per_sample: int | None
+    gpu_hours: float
+    disk_bytes: int
 
     @property
     def bytes_per_worker(self) -> int:
         """Bytes of parameters that a worker sends, without evaluation and BatchNorm statistics."""
         return self.vectors * self.parameters * FLOAT32_BYTES
 
-    def as_dict(self) -> dict[str, str | int | float]:
+    @property
+    def bytes_of_all(self) -> int:
+        """Bytes of parameters that all workers send."""
+        return self.bytes_per_worker * self.workers
+
+    @property
+    def flops(self) -> int | None:
+        """Floating-point operations of the training, without evaluation."""
+        return None if self.flops_per_sample is None else self.flops_per_sample * self.samples
+
+    def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        return asdict(self) | {"volume_percent": self.volume_percent, "bytes_per_worker": self.bytes_per_worker}
+        derived = ("volume_percent", "bytes_per_worker", "bytes_of_all", "flops")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+
+@dataclass(frozen=True)
+class Total:
+    """What the runs of an experiment or a paper cost together; attributes as those of `Cost`."""
+
+    name: str
+    runs: int
+    samples: int
+    bytes_of_all: int
+    flops: int | None
+    gpu_hours: float
+    disk_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return asdict(self)
 
 
 def volume(run: Run) -> Volume:
@@ -69,18 +105,65 @@ def volume(run: Run) -> Volume:
     )
 
 
-def cost(run: Run, num_parameters: int) -> Cost:
+def cost(run: Run, num_parameters: int, flops_per_sample: int | None = None) -> Cost:
     """Return the cost of `run`, whose model has `num_parameters` parameters."""
-    return Cost(**asdict(volume(run)), parameters=num_parameters)
+    resources = run.resources
+    in_checkpoint = run.workers * (1 + optimizer_vectors(run))
+    return Cost(
+        **asdict(volume(run)),
+        parameters=num_parameters,
+        flops_per_sample=flops_per_sample,
+        gpu_hours=resources.nodes * resources.gpus_per_node * resources.minutes / 60,
+        disk_bytes=(run.checkpoint.keep * in_checkpoint + 1) * num_parameters * FLOAT32_BYTES,
+    )
 
 
-def table(costs: Iterable[Cost]) -> str:
-    """Return an aligned text, a line for each run below a line of headings."""
-    lines = [("run", "steps", "rounds", "volume %", "sent/worker", "samples")]
+def totals(costs: Iterable[Cost], of: Literal["experiment", "paper"]) -> list[Total]:
+    """Return what the runs of every experiment or paper cost together, in the order of the runs."""
+    groups: dict[str, list[Cost]] = {}
     for item in costs:
-        volume, sent = f"{item.volume_percent:.3f}", _in_bytes(item.bytes_per_worker)
-        lines.append((item.run, f"{item.steps:,}", f"{item.rounds:,}", volume, sent, f"{item.samples:,}"))
+        paper, experiment, *_ = item.run.split("/")
+        groups.setdefault(paper if of == "paper" else f"{paper}/{experiment}", []).append(item)
+    return [_total(name, group) for name, group in groups.items()]
+
+
+def _total(name: str, costs: Sequence[Cost]) -> Total:
+    known = [item.flops for item in costs if item.flops is not None]
+    return Total(
+        name,
+        runs=len(costs),
+        samples=sum(item.samples for item in costs),
+        bytes_of_all=sum(item.bytes_of_all for item in costs),
+        flops=sum(known) if len(known) == len(costs) else None,
+        gpu_hours=sum(item.gpu_hours for item in costs),
+        disk_bytes=sum(item.disk_bytes for item in costs),
+    )
+
+
+def table(costs: Sequence[Cost]) -> str:
+    """Return an aligned text, a line for each run below a line of headings."""
+    exact = ("run", "steps", "rounds", "volume %", "sent/worker", "samples")
+    lines = [(*exact, *_HEADINGS)]
+    for item in costs:
+        volume, sent = f"{item.volume_percent:.3f}", _in_units(item.bytes_per_worker, "B")
+        cells = item.run, f"{item.steps:,}", f"{item.rounds:,}", volume, sent, f"{item.samples:,}"
+        lines.append((*cells, *_sizes(item)))
     return "\n".join(aligned(lines))
+
+
+def table_of_totals(found: Sequence[Total], of: str) -> str:
+    """Return an aligned text, a line for each experiment or paper below a line of headings."""
+    lines = [(of, "runs", "samples", *_HEADINGS)]
+    lines += [(item.name, f"{item.runs:,}", f"{item.samples:,}", *_sizes(item)) for item in found]
+    return "\n".join(aligned(lines))
+
+
+_HEADINGS = ("sent by all", "computing", "GPU-h limit", "disk")
+
+
+def _sizes(item: Cost | Total) -> tuple[str, ...]:
+    flops = "-" if item.flops is None else _in_units(item.flops, "FLOP")
+    return _in_units(item.bytes_of_all, "B"), flops, f"{item.gpu_hours:,.4g}", _in_units(item.disk_bytes, "B")
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -92,10 +175,10 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _in_bytes(count: int) -> str:
-    """Return a number of bytes with a decimal unit, 1 kB = 1000 B."""
-    amount, units = float(count), iter(("B", "kB", "MB", "GB", "TB", "PB"))
-    unit = next(units)
-    while amount >= 1000 and unit != "PB":
-        amount, unit = amount / 1000, next(units)
-    return f"{amount:.4g} {unit}"
+def _in_units(count: int, unit: str) -> str:
+    """Return a count with a decimal prefix, 1 kB = 1000 B."""
+    amount, prefixes = float(count), iter(("", "k", "M", "G", "T", "P", "E", "Z"))
+    prefix = next(prefixes)
+    while amount >= 1000 and prefix != "Z":
+        amount, prefix = amount / 1000, next(prefixes)
+    return f"{amount:.4g} {prefix}{unit}"

@@ -76,8 +76,13 @@ def _vectors_of_a_round(run: Run) -> int:
     options = run.sync.options
     fields = len(options.get("average_state", ()))
     if options.get("buffers") == "average":
-        fields = 2 if run.optimizer.name == "adamw" else int(run.optimizer.options["momentum"] > 0)
+        fields = optimizer_vectors(run)
     return fields + (options.get("average") is not False)
+
+
+def optimizer_vectors(run: Run) -> int:
+    """Vectors as long as the parameters in the optimizer's state of a worker."""
+    return 2 if run.optimizer.name == "adamw" else int(run.optimizer.options["momentum"] > 0)
 
 
 def _base(run: Run, name: str) -> Exchange:

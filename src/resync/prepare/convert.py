@@ -8,7 +8,7 @@ import numpy as np
 
 from resync.config.components import Component, component, prepared_names
 from resync.config.errors import ConfigError, not_among
-from resync.prepare.properties import properties, variant_of
+from resync.prepare.properties import properties
 from resync.prepare.sources import find
 from resync.prepare.store import Images, Pixels, load_record, save
 
@@ -36,7 +36,7 @@ def prepare(of: Component, root: Path) -> dict[str, Any]:
         if not each.holds:
             raise original.error(str(each))
     origin = {
-        "variant": variant_of(of, original.source.variant),
+        "variant": of.variant_of(original.source.variant),
         "source": original.path.relative_to(root).as_posix(),
         "source_sha256": original.sha256(),
         "versions": {package: version(package) for package in ("numpy", "pillow", "torchvision")},

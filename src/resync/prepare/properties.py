@@ -33,7 +33,7 @@ def check(of: Component, root: Path) -> list[Property]:
     """The properties of the prepared data set. Raises ValueError where there is none, or it cannot be read."""
     prepared = load(of, root)
     assert of.preparation
-    variants = tuple(variant_of(of, source.variant) for source in of.preparation.sources)
+    variants = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
     return [
         Property("variant", prepared.record["variant"], variants),
         *properties(of, prepared.images),
@@ -59,12 +59,6 @@ def properties(of: Component, images: Images) -> list[Property]:
             Property(f"{split} images per class", _joined(" ", found), (_joined(" ", wanted),)),
         ]
     return result
-
-
-def variant_of(of: Component, variant: str) -> str:
-    """What results call the images: `cifar10-jpeg-q75@16` is this copy averaged to 16x16 pixels."""
-    assert of.preparation
-    return variant if of.preparation.average == 1 else f"{variant}@{of.facts['input_shape'][-1]}"
 
 
 def _joined(separator: str, numbers: Sequence[int]) -> str:

@@ -44,6 +44,9 @@ def test_cost_of_the_golden_case():
         samples=93_600 * 256,
         parameters=VIT_PARAMETERS,
         workers=16,
+        flops_per_sample=None,
+        gpu_hours=0.0,
+        disk_bytes=(2 * 16 * 3 + 1) * VIT_PARAMETERS * 4,  # two checkpoints with AdamW's two moments, and the model
     )
     assert found.volume_percent == 10.375
     assert found.bytes_per_worker == 9_711 * VIT_PARAMETERS * 4

@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from resync.config import Run
-from resync.train.loop import train_step, train_to_end
+from resync.train.loop import batches, train_step, train_to_end
 from resync.train.session import Session
 
 BASE: dict[str, Any] = {
@@ -137,8 +137,7 @@ def trained(rank: int, world_size: int, folder: Path, changes: dict[str, Any]) -
 def trained_until(rank: int, world_size: int, folder: Path, changes: dict[str, Any], steps: int) -> None:
     """Train a part of the first epoch as the loop does, save a checkpoint and stop as if killed."""
     session = make_session(folder, rank, world_size, **changes)
-    batches = session.data.batches(session.sampler, 0, 0, session.transport.local)
-    for _, (inputs, targets) in zip(range(steps), batches, strict=False):
+    for _, (inputs, targets) in zip(range(steps), batches(session), strict=False):
         train_step(session, inputs, targets)
     session.save()
 

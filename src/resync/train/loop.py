@@ -22,7 +22,7 @@ def train_to_end(session: Session) -> None:
     if sync.steps == 0:
         evaluate(session)
     while sync.steps < session.run.total_steps:
-        for inputs, targets in _batches(session):
+        for inputs, targets in batches(session):
             round_ended = train_step(session, inputs, targets)
             if _evaluation_is_due(session):
                 evaluate(session)
@@ -94,13 +94,13 @@ def consensus(session: Session) -> AbstractContextManager[nn.Module]:
     )
 
 
-def _batches(session: Session) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(session: Session) -> Iterator[tuple[Tensor, Tensor]]:
     """The rest of the current epoch for the local workers; the time to make a batch goes to the clock "data"."""
     epoch, first_step = divmod(session.sync.steps, session.run.steps_per_epoch)
-    batches = session.data.batches(session.sampler, epoch, first_step, session.transport.local)
+    made = session.data.batches(session.sampler, epoch, first_step, session.transport.local)
     while True:
         with session.clocks.measure("data"):
-            batch = next(batches, None)
+            batch = next(made, None)
             if batch is None:
                 return
             inputs, targets = batch

@@ -143,7 +143,7 @@ def _total(name: str, costs: Sequence[Cost]) -> Total:
 def table(costs: Sequence[Cost]) -> str:
     """Return an aligned text, a line for each run below a line of headings."""
     exact = ("run", "steps", "rounds", "volume %", "sent/worker", "samples")
-    lines = [(*exact, *_HEADINGS)]
+    lines: list[tuple[str, ...]] = [(*exact, *_HEADINGS)]
     for item in costs:
         volume, sent = f"{item.volume_percent:.3f}", _in_units(item.bytes_per_worker, "B")
         cells = item.run, f"{item.steps:,}", f"{item.rounds:,}", volume, sent, f"{item.samples:,}"
@@ -153,7 +153,7 @@ def table(costs: Sequence[Cost]) -> str:
 
 def table_of_totals(found: Sequence[Total], of: str) -> str:
     """Return an aligned text, a line for each experiment or paper below a line of headings."""
-    lines = [(of, "runs", "samples", *_HEADINGS)]
+    lines: list[tuple[str, ...]] = [(of, "runs", "samples", *_HEADINGS)]
     lines += [(item.name, f"{item.runs:,}", f"{item.samples:,}", *_sizes(item)) for item in found]
     return "\n".join(aligned(lines))
 

@@ -7,12 +7,15 @@ same result for every W.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from resync.clocks import Clocks
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass
@@ -145,13 +148,14 @@ class Transport:
             dist.all_reduce(values)
         return values
 
-    def broadcast(self, value: int) -> int:
+    def broadcast(self, value: Number) -> Number:
         """Rank 0's `value`, on every process; never counted."""
         if self.world_size == 1:
             return value
-        agreed = torch.tensor(value, device=self.clocks.device)
+        kind = type(value)
+        agreed = torch.tensor(value, dtype=torch.float64, device=self.clocks.device)
         dist.broadcast(agreed, src=0)
-        return int(agreed)
+        return kind(agreed.item())
 
     def barrier(self) -> None:
         """Wait until every process is here."""

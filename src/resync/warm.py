@@ -20,18 +20,23 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
+
+from resync.signals import STOP
 
 ADDRESS = "RESYNC_WARM"
 """The environment variable with the path of the process's socket."""
 
+_TRAINING = (
+    "torch._dynamo",  # torch's optimizers import it on first use
+    "torch.distributed.launcher.api",
+    "resync.train",
+    "wandb.sdk.launch.inputs.internal",  # wandb.init does
+)
 IMPORTS = {
-    "launch": (
-        "torch._dynamo",  # torch's optimizers import it on first use
-        "torch.distributed.launcher.api",
-        "resync.train",
-        "wandb.sdk.launch.inputs.internal",  # wandb.init does
-    ),
+    "launch": _TRAINING,
+    "train": _TRAINING,
     "collect": ("resync.collect",),
     "render": ("resync.render", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
     "audit": ("resync.audit",),
@@ -58,13 +63,19 @@ def run(command: list[str]) -> int:
                 server.stdin.close()
 
 
+def limited() -> bool:
+    """Whether this process belongs to a Slurm job, whose limits a fork of another process would not have."""
+    return "SLURM_JOB_ID" in os.environ
+
+
 def delegate(arguments: list[str]) -> int | None:
     """Run `resync <arguments>` in a fork of the warm process; its exit code, or None where there is no such process.
 
-    The fork has this process's working directory, environment and standard streams, and ends with this process.
+    The fork has this process's working directory, environment and standard streams, gets the signals `STOP`, and
+    ends with this process.
     """
     path = os.environ.get(ADDRESS)
-    if not path or "SLURM_JOB_ID" in os.environ or not arguments or arguments[0] not in IMPORTS:
+    if not path or limited() or not arguments or arguments[0] not in IMPORTS:
         return None
     with socket.socket(socket.AF_UNIX) as connection:
         try:
@@ -74,6 +85,13 @@ def delegate(arguments: list[str]) -> int | None:
         request = {"arguments": arguments, "directory": str(Path.cwd()), "environment": dict(os.environ)}
         socket.send_fds(connection, [b"0"], [0, 1, 2])
         connection.sendall(json.dumps(request).encode() + b"\n")
+
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            with contextlib.suppress(BrokenPipeError):  # the job has just ended
+                connection.sendall(bytes([number]))
+
+        for number in STOP:
+            signal.signal(number, pass_on)
         answer = connection.makefile().readline()
     if not answer:
         print("resync: error: the warm process ended before the job did", file=sys.stderr)
@@ -128,7 +146,7 @@ class Server:
         self.children[child] = connection
         ended = os.pidfd_open(child)
         self._watch(ended, lambda: self._answer(child, ended))
-        self._watch(connection.fileno(), lambda: self._abandon(child))
+        self._watch(connection.fileno(), lambda: self._pass_on(child))
 
     def _become(self, request: dict[str, object], streams: list[int]) -> None:
         """Turn this fork into the process that the request describes."""
@@ -154,10 +172,13 @@ class Server:
         with connection, contextlib.suppress(BrokenPipeError):
             connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
-    def _abandon(self, child: int) -> None:
-        """Whoever asked for the job is gone: so is its job."""
-        self.selector.unregister(self.children[child].fileno())
-        os.kill(child, signal.SIGTERM)
+    def _pass_on(self, child: int) -> None:
+        """Send a job the signals that its client got; with its client gone, the job is asked to end."""
+        signals = self.children[child].recv(64)
+        if not signals:
+            self.selector.unregister(self.children[child].fileno())
+        for number in signals or [signal.SIGTERM]:
+            os.kill(child, number)
 
 
 def serve(verb: Callable[[list[str]], int]) -> NoReturn:

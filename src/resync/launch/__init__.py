@@ -1,0 +1,5 @@
+"""How the processes of a run are started, stopped and started again: on this machine, or on those of a Slurm job."""
+
+from resync.launch.launch import Start, launch
+
+__all__ = ["Start", "launch"]

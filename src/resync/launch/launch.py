@@ -1,0 +1,49 @@
+"""One run from start to end, in a Slurm job or outside of one."""
+
+import os
+import signal
+from collections.abc import Callable
+
+from resync.config import Run
+from resync.launch import machine, slurm
+from resync.launch.start import Place, Resync, Start
+from resync.lock import locked
+
+_FINAL = {os.EX_OK, 2, os.EX_TEMPFAIL, 128 + signal.SIGINT}
+"""Exit codes after which a restart would end alike, or is not wanted now."""
+
+HERE = Place(hosts=("localhost",), index=0, address="127.0.0.1", port=0)
+
+
+def launch(start: Start, resync: Resync, on_node: bool) -> int:
+    """Train a run with its number of processes, spread evenly over its nodes; all but the first job for it wait.
+
+    In a Slurm job, srun starts `resync launch --on-node` on every node, and each starts its own processes. Returns
+    the exit code: 75 when the run was asked to stop and has left a checkpoint, where Slurm is told to start the job
+    again; 1 when a process failed, which has said why. Raises ConfigError for a wrong configuration, and ValueError
+    for several nodes without Slurm, before anything is started.
+    """
+    run = Run.from_file(start.config)
+    # One thread a process unless the run says otherwise: the workers are what runs in parallel.
+    os.environ["OMP_NUM_THREADS"] = str(run.threads)
+    if on_node:
+        return machine.run(run, start, slurm.place(), resync)
+    with locked(start.out):
+        if not slurm.inside():
+            if start.nodes > 1:
+                raise ValueError(f"found {start.nodes} nodes outside of a Slurm job, allowed there: 1")
+            return _restarted(run, start, lambda: machine.run(run, start, HERE, resync))
+        code = _restarted(run, start, lambda: slurm.run(run, start))
+        if code == os.EX_TEMPFAIL:
+            slurm.requeue()
+        return code
+
+
+def _restarted(run: Run, start: Start, attempt: Callable[[], int]) -> int:
+    """The exit code of the first attempt that does not fail, or of the last; each starts all processes anew."""
+    for restart in range(start.max_restarts):
+        code = attempt()
+        if code in _FINAL:
+            return code
+        print(f"resync: {run.id}: exit code {code}, restart {restart + 1} of {start.max_restarts}", flush=True)
+    return attempt()

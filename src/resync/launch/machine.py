@@ -1,0 +1,101 @@
+"""The processes of a run on one machine, by torch's launcher or by DeepSpeed's."""
+
+import base64
+import json
+import os
+import signal
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+from resync.config import Run
+from resync.launch.signals import ended, passing_on, stop_asked, terminate_children
+from resync.launch.start import Place, Resync, Start
+from resync.signals import STOP
+
+
+def run(run: Run, start: Start, place: Place, resync: Resync) -> int:
+    """Train with this machine's share of the processes; the exit code: 0, 1, 2, or 75 when asked to stop.
+
+    Raises ValueError when DeepSpeed is asked for and missing.
+    """
+    if start.launcher == "deepspeed":
+        if find_spec("deepspeed") is None:
+            raise ValueError("launcher deepspeed is not installed: pip install deepspeed")
+        return ended(_deepspeed(run, start, place), dict(os.environ), signal.SIGTERM)
+    if run.processes == 1:
+        return resync(start.training)
+    return _torchrun(run, start, place, resync)
+
+
+def _torchrun(run: Run, start: Start, place: Place, resync: Resync) -> int:
+    """As `torchrun`, but the processes are forked from one that has imported torch, where they may be."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    from resync.launch.rendezvous import BACKEND
+
+    if run.device == "cpu":
+        # Once for all processes, which are forked from here.
+        for module in ("torch._dynamo", "resync.train"):
+            import_module(module)
+    settings = LaunchConfig(
+        min_nodes=len(place.hosts),
+        max_nodes=len(place.hosts),
+        nproc_per_node=run.processes // len(place.hosts),
+        run_id=run.hash,
+        rdzv_backend=BACKEND,
+        rdzv_endpoint=f"{place.address}:{place.port}",
+        rdzv_configs={"timeout": start.timeout, "rank": place.index},
+        max_restarts=0,  # all machines start again, or none
+        start_method="fork" if run.device == "cpu" else "spawn",
+        signals_to_handle="SIGINT,SIGHUP,SIGQUIT",
+    )
+    with passing_on(terminate_children):
+        try:
+            codes = elastic_launch(settings, _process)(resync, start.training)
+            return max(codes.values())
+        except ChildFailedError as error:
+            if stop_asked():
+                return os.EX_TEMPFAIL
+            rank, failure = error.get_first_failure()
+            print(f"resync: error: {run.id}: rank {rank} ended with exit code {failure.exitcode}", file=sys.stderr)
+            return failure.exitcode if failure.exitcode == 2 else 1
+        except SignalException as stop:
+            return 128 + stop.sigval
+
+
+def _process(resync: Resync, training: list[str]) -> int:
+    """One rank. To stop when asked is no failure, for which torch would kill the others."""
+    for number in STOP:
+        signal.signal(number, signal.SIG_DFL)
+    if stop_asked():
+        return os.EX_TEMPFAIL
+    code = resync(training)
+    if code not in (os.EX_OK, os.EX_TEMPFAIL):
+        sys.exit(code)
+    return code
+
+
+def _deepspeed(run: Run, start: Start, place: Place) -> list[str]:
+    """What `deepspeed --hostfile` runs on each machine."""
+    slots = list(range(run.processes // len(place.hosts)))
+    world = json.dumps({host: slots for host in place.hosts})
+    flags = [
+        f"--world_info={base64.urlsafe_b64encode(world.encode()).decode()}",
+        f"--node_rank={place.index}",
+        f"--master_addr={place.address}",
+        f"--master_port={place.port or _free_port()}",
+        "--no_local_rank",
+        "--module",
+    ]
+    return [sys.executable, "-m", "deepspeed.launcher.launch", *flags, "resync", *start.training]
+
+
+def _free_port() -> int:
+    from socket import socket
+
+    with socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])

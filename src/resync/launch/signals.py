@@ -1,0 +1,70 @@
+"""Signals that ask a run to stop, on their way from the launcher to its processes."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from resync.signals import STOP, end_with_parent
+
+ASKED = "RESYNC_STOP"
+"""The environment variable that tells processes which start after the signal."""
+
+
+def stop_asked() -> bool:
+    """Whether the launcher of this process has received one of the signals."""
+    return ASKED in os.environ
+
+
+@contextmanager
+def passing_on(send: Callable[[], None]) -> Iterator[None]:
+    """Within the block, one of `STOP` does not end this process but calls `send`."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        os.environ[ASKED] = signal.Signals(number).name
+        send()
+
+    before = {number: signal.signal(number, handle) for number in STOP}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.environ.pop(ASKED, None)
+
+
+def terminate_children() -> None:
+    """SIGTERM to every process that multiprocessing has started from here."""
+    for child in multiprocessing.active_children():
+        child.terminate()
+
+
+def ended(command: list[str], environment: dict[str, str], stop: signal.Signals) -> int:
+    """Run `command` to its end and pass the signals on as `stop`; its exit code, 75 if it was asked to stop.
+
+    It ends with this process, however this one ends. Another signal than `stop` is not for it, but for what it starts.
+    """
+    assert threading.current_thread() is threading.main_thread()
+
+    def in_child() -> None:
+        end_with_parent(signal.SIGTERM)
+        if stop != signal.SIGUSR1:
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+    with (
+        # In a session of its own it gets signals from here alone, not also from who signals this process's group.
+        subprocess.Popen(command, env=environment, preexec_fn=in_child, start_new_session=True) as process,
+        passing_on(lambda: process.send_signal(stop)),
+    ):
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+        if code and stop_asked():
+            return os.EX_TEMPFAIL
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,47 @@
+"""The store in which the processes of a run meet: on one address of one machine.
+
+Whoever reaches torch's store can read and write it, and torch lets it listen on all interfaces of its machine, unless
+it is handed a socket.
+"""
+
+import os
+import socket
+import sys
+from datetime import timedelta
+from ipaddress import ip_address
+
+import torch.distributed as dist
+
+
+def meet(rank: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
+    """The store of all processes: rank 0 serves it, at MASTER_ADDR and MASTER_PORT. Raises RuntimeError as `serve`."""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if rank == 0:
+        return serve(address, port, world_size, timeout)
+    return dist.TCPStore(address, port, world_size, False, timeout)
+
+
+def serve(address: str, port: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
+    """A store that listens on `address` of this machine, on a free port for 0; waits until `world_size` have joined.
+
+    Raises RuntimeError where it cannot listen there, as torch does: another port may be free.
+    """
+    try:
+        listener = _bound(address, port)
+    except OSError as error:
+        raise RuntimeError(f"the processes of a run cannot meet at {address}:{port}: {error.strerror}") from error
+    port = listener.getsockname()[1]
+    return dist.TCPStore(address, port, world_size, True, timeout, master_listen_fd=listener.detach())
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+    if ip_address(place[0]).is_loopback and address not in (place[0], "localhost"):
+        # As Debian's installer does: the other machines know the name by another address.
+        print(f"resync: warning: {address} is {place[0]} on this machine: the processes of the run meet on all its "
+              "interfaces", file=sys.stderr)  # fmt: skip
+        place = ("", port)
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(place)
+    return listener

@@ -1,0 +1,42 @@
+"""The end of a job's time: signals that ask a run to stop, and where all processes stop together."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+
+from resync.signals import STOP
+from resync.transport import Transport
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; every process raises it after the same step, with a checkpoint on the disk."""
+
+
+class Interruption:
+    """Whether this process, and whether any of the run, has been asked to stop."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+
+    @classmethod
+    @contextmanager
+    def awaited(cls) -> Iterator["Interruption"]:
+        """Within the block, the signals `STOP` do not end this process but are remembered."""
+        interruption = cls()
+        before = {number: signal.signal(number, interruption._remember) for number in STOP}
+        try:
+            yield interruption
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def agreed(self, transport: Transport) -> bool:
+        """Whether any process has received a signal; the same answer on every one. Collective."""
+        asked = torch.tensor(int(self.received is not None), device=transport.clocks.device)
+        return bool(transport.sum_(asked))
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number)

@@ -1,0 +1,67 @@
+"""What the validation loss decides in the course of a training: cuts of the learning rate, and an early end."""
+
+from math import inf, isfinite
+from typing import Any
+
+import torch
+from torch.optim import SGD
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from resync.config.training import EarlyStopping, Plateau
+
+
+class Watch:
+    """Follows the validation loss of the consensus model; without settings it decides nothing.
+
+    Every process has to be shown the same losses, so that all of them cut and stop at the same evaluation.
+    """
+
+    def __init__(self, plateau: Plateau | None, early_stopping: EarlyStopping | None) -> None:
+        self._cuts = _cuts(plateau) if plateau else None
+        self._early_stopping = early_stopping
+        self._best = inf
+        self._worse = 0
+
+    @property
+    def lr_factor(self) -> float:
+        """What all cuts together have made of a learning rate of 1."""
+        return float(self._cuts.optimizer.param_groups[0]["lr"]) if self._cuts else 1.0
+
+    @property
+    def stop(self) -> bool:
+        """Whether training ends here, before its last step."""
+        return self._early_stopping is not None and self._worse >= self._early_stopping.patience
+
+    def observe(self, loss: float) -> None:
+        """Take the loss of an evaluation; one that is no number is no improvement."""
+        if self._cuts:
+            self._cuts.step(loss if isfinite(loss) else inf)
+        if self._early_stopping:
+            # Equality counts as an improvement, as in the guide's code.
+            improved = loss <= self._best - self._early_stopping.min_delta
+            self._best = loss if improved else self._best
+            self._worse = 0 if improved else self._worse + 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """What continues the watch, in plain numbers."""
+        return {
+            "cuts": self._cuts.state_dict() if self._cuts else None,
+            "lr_factor": self.lr_factor,
+            "best": self._best,
+            "worse": self._worse,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        if self._cuts:
+            self._cuts.load_state_dict(state["cuts"])
+            self._cuts.optimizer.param_groups[0]["lr"] = state["lr_factor"]
+        self._best, self._worse = state["best"], state["worse"]
+
+
+def _cuts(settings: Plateau) -> ReduceLROnPlateau:
+    """torch's scheduler on a learning rate of 1, which its own cuts turn into the factor of the schedule's."""
+    one = SGD([torch.zeros(1)], lr=1.0)
+    return ReduceLROnPlateau(
+        one, factor=settings.factor, patience=settings.patience, threshold=settings.threshold, eps=0.0
+    )

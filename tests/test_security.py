@@ -1,0 +1,69 @@
+"""No name from a configuration, no file and no variable of the environment can run or reveal anything."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from resync.config import ConfigError, load_suite
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
+    """The calls of a module, by the last part of what is called with the name before it."""
+    tree = ast.parse(path.read_text(), str(path))
+    return [(ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def test_no_text_is_run_as_code_or_by_a_shell():
+    forbidden = {"eval", "exec", "compile", "os.system", "os.popen", "pickle.load", "pickle.loads", "yaml.load"}
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}: {name}"
+        for path in SOURCES
+        for name, call in calls(path)
+        if name in forbidden or any(keyword.arg == "shell" for keyword in call.keywords)
+    ]
+    assert found == []
+
+
+def test_what_torch_loads_is_data():
+    loads = [(path, call) for path in SOURCES for name, call in calls(path) if name == "torch.load"]
+    assert len(loads) >= 2
+    for path, call in loads:
+        options = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        assert options.get("weights_only") == "True", f"{path}:{call.lineno}"
+
+
+def test_rules_quote_every_value_of_a_shell_line():
+    unquoted = []
+    for path in [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]:
+        for shell in re.findall(r"^    shell:\n((?:        .*\n)+)", path.read_text(), re.MULTILINE):
+            unquoted += [
+                f"{path.name}: {name}" for name in re.findall(r"(?<!\{)\{([^{}]+)\}", shell) if name[-2:] != ":q"
+            ]
+    assert unquoted == []
+
+
+@pytest.mark.parametrize("name", ["a b; rm -rf x", "$(touch x)", "../up", "a'b"])
+def test_a_series_with_the_name_of_a_command_is_refused(name: str, tmp_path: Path):
+    configs = ROOT / "tests/results/configs"
+    for file in configs.rglob("*.yaml"):
+        target = tmp_path / file.relative_to(configs)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = file.read_text()
+        if file.name == "vit.yaml":
+            text = text.replace("\n  h4:\n", f'\n  "{name}":\n')
+        target.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_suite(tmp_path)
+    assert any(name in line and "vit.yaml" in line for line in error.value.lines)
+
+
+def test_yaml_makes_no_objects(tmp_path: Path):
+    (tmp_path / "scales").mkdir()
+    (tmp_path / "scales/smoke.yaml").write_text("seeds: !!python/object/apply:os.getcwd []\n")
+    with pytest.raises(ConfigError, match=r"smoke\.yaml"):
+        load_suite(tmp_path)

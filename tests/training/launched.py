@@ -1,0 +1,84 @@
+"""`resync launch` in a forked process, as users start it but without another interpreter, and what it leaves."""
+
+import csv
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from pathlib import Path
+
+import psutil
+from processes import TIMEOUT
+
+from resync import cli
+
+CLOCKS = ("train_seconds", "communication_seconds", "evaluation_seconds")
+
+
+@contextmanager
+def forked(function: Callable[..., object], *arguments: object, log: Path) -> Iterator[psutil.Process]:
+    """A process that calls `function` and exits with what it returns; nothing of it outlives the block."""
+    import_module("torch._dynamo")  # once, not in every child
+    import_module("torch.distributed.launcher.api")
+    child = multiprocessing.get_context("fork").Process(target=_logged, args=(log, function, *arguments))
+    child.start()
+    process = psutil.Process(child.pid)
+    try:
+        yield process
+    finally:
+        if child.is_alive():
+            for each in [*process.children(recursive=True), process]:
+                each.kill()
+        child.join()
+
+
+def _logged(log: Path, function: Callable[..., int], *arguments: object) -> None:
+    os.setsid()  # a process group of its own, as a shell makes one for a job
+    sys.stdout = sys.stderr = log.open("a", buffering=1)
+    for stream in (1, 2):
+        os.dup2(sys.stdout.fileno(), stream)
+    sys.exit(function(*arguments))
+
+
+def launched(folder: Path, *flags: str) -> AbstractContextManager[psutil.Process]:
+    """`resync launch` of the configuration in a folder; its output goes to launch.log there."""
+    command = ["launch", "--config", str(folder / "config.yaml"), "--out", str(folder), *flags]
+    return forked(cli.main, command, log=folder / "launch.log")
+
+
+def finish(folder: Path, *flags: str) -> int:
+    """The exit code of `resync launch` that is left alone."""
+    with launched(folder, *flags) as process:
+        return code_of(process)
+
+
+def code_of(process: psutil.Process) -> int:
+    """The exit code of a process that `forked` has started, when it has ended."""
+    deadline = time.monotonic() + TIMEOUT
+    [child] = [each for each in multiprocessing.process._children if each.pid == process.pid]  # type: ignore[attr-defined]
+    child.join(deadline - time.monotonic())
+    assert child.exitcode is not None, "it did not end"
+    return child.exitcode
+
+
+def until(condition: Callable[[], object], process: psutil.Process) -> None:
+    """Wait for something that a running process brings about."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert process.status() != psutil.STATUS_ZOMBIE, "it ended too early"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints, oldest first."""
+    return sorted((folder / "checkpoint").glob("step??????????"))
+
+
+def metrics(folder: Path) -> list[dict[str, str]]:
+    """The rows of metrics.csv without what clocks say."""
+    rows = csv.DictReader((folder / "metrics.csv").open())
+    return [{name: value for name, value in row.items() if name not in CLOCKS} for row in rows]

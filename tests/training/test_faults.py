@@ -1,0 +1,237 @@
+"""Whatever happens to a run: started again, it ends like one to which nothing happened."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from launched import checkpoints, code_of, finish, forked, launched, metrics, until
+from runs import make_run
+
+from resync import lock
+from resync.cli import main
+from resync.launch import slurm
+from resync.store import serve
+from resync.train import train
+from resync.train.watchdog import Watchdog
+
+CHANGES: dict[str, Any] = {
+    "processes": 2,
+    "epochs": 12,
+    "evaluation": {"every_epochs": 4},
+    "checkpoint": {"every_rounds": 8},
+    "log": {"every_steps": 4, "wandb": "disabled"},
+    "sync": {"name": "sgp"},
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    make_run(folder, **CHANGES)
+    assert finish(folder) == 0, (folder / "launch.log").read_text()
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_run(tmp_path, **CHANGES)
+    return tmp_path
+
+
+def assert_same_results(folder: Path, undisturbed: Path) -> dict[str, Any]:
+    """The results are complete and those of the other run; nothing half-written is left. Returns the summary."""
+    summary, reference = (json.loads((each / "summary.json").read_text()) for each in (folder, undisturbed))
+    assert summary["parameters_sha256"] == reference["parameters_sha256"]
+    assert metrics(folder) == metrics(undisturbed)
+    left = {each.name for each in folder.iterdir() if not each.name.endswith((".log", ".yaml"))}
+    assert left == {"checkpoint", "metrics.csv", "model.pt", "run.lock", "steps.csv", "summary.json"}
+    assert len(checkpoints(folder)) == len(list((folder / "checkpoint").iterdir())) == 2
+    return summary
+
+
+def listening(*processes: psutil.Process) -> set[str]:
+    """The addresses on which others can reach them."""
+    connections = [each for process in processes for each in process.net_connections("tcp")]
+    found = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_ends_in_a_checkpoint_and_an_exit_code_of_its_own(number, folder, undisturbed):
+    with launched(folder) as process:
+        until(lambda: checkpoints(folder), process)
+        process.send_signal(number)
+        assert code_of(process) == os.EX_TEMPFAIL, (folder / "launch.log").read_text()
+    assert "with a checkpoint" in (folder / "launch.log").read_text()
+    assert not (folder / "summary.json").exists()
+    stopped = int(checkpoints(folder)[-1].name.removeprefix("step"))
+    assert finish(folder) == 0
+    assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
+
+
+def test_a_run_of_many_parts_ends_like_one_of_one_part(tmp_path, monkeypatch):
+    """A signal in every step: each job gets no further than one step."""
+    changes = {
+        "log": {"every_steps": 1, "wandb": "disabled"},
+        "sync": {"name": "osgp"},
+        "epochs": 1,
+        "steps_per_epoch": 10,
+    }
+    whole, parts = (make_run(tmp_path / name, **changes) for name in ("whole", "parts"))
+    assert train(whole, tmp_path / "whole")
+    beat = Watchdog.beat
+    monkeypatch.setattr(Watchdog, "beat", lambda *given: (beat(*given), os.kill(os.getpid(), signal.SIGUSR1)))
+    jobs = 1
+    while not train(parts, tmp_path / "parts"):
+        jobs += 1
+    assert jobs == parts.total_steps
+    assert assert_same_results(tmp_path / "parts", tmp_path / "whole")["resumed_from"] == list(range(1, jobs))
+
+
+def test_all_ranks_killed_start_again_by_themselves(folder, undisturbed):
+    with launched(folder, "--max-restarts", "1") as process:
+        until(lambda: checkpoints(folder), process)
+        ranks = process.children()
+        assert listening(process, *ranks) & {"0.0.0.0", "::"} == set()
+        for rank in ranks:
+            rank.kill()
+        assert code_of(process) == 0, (folder / "launch.log").read_text()
+    assert assert_same_results(folder, undisturbed)["resumed_from"]
+
+
+def test_a_stopped_rank_is_named_by_the_others_and_replaced(folder, undisturbed):
+    with launched(folder, "--max-restarts", "1", "--timeout", "20") as process:
+        until(lambda: checkpoints(folder), process)
+        process.children()[1].suspend()
+        assert code_of(process) == 0, (folder / "launch.log").read_text()
+    log = (folder / "launch.log").read_text()
+    assert "resync: rank 0 ends after step" in log
+    assert "no step for 20 s; no answer from rank 1" in log
+    assert "train_step" in log  # where it waited
+    assert assert_same_results(folder, undisturbed)["resumed_from"]
+
+
+def test_ranks_end_with_their_killed_launcher_and_the_next_job_goes_on(folder, undisturbed):
+    with launched(folder) as process:
+        until(lambda: checkpoints(folder), process)
+        ranks = process.children()
+        process.kill()
+        code_of(process)
+        deadline = time.monotonic() + 60
+        while any(rank.is_running() for rank in ranks):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    assert lock.holder(folder) is None
+    assert finish(folder) == 0
+    assert assert_same_results(folder, undisturbed)["resumed_from"]
+
+
+def test_two_jobs_for_a_run_train_it_once(folder, undisturbed):
+    """As after a killed Snakemake whose Slurm job lives on, when the next Snakemake submits the run again."""
+    with launched(folder) as first:
+        until(lambda: lock.holder(folder), first)
+        with launched(folder) as second:
+            assert lock.holder(folder)["pid"] == first.pid
+            assert code_of(first) == 0
+            assert code_of(second) == 0
+    assert "waits for the job that trains this run" in (folder / "launch.log").read_text()
+    assert assert_same_results(folder, undisturbed)["resumed_from"] == [84]
+
+
+def test_truncated_files_are_written_again(tmp_path, undisturbed):
+    """As by a file system that lost what it had promised to keep."""
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed, folder)
+    newest = checkpoints(folder)[-1]
+    for file in [*folder.glob("*.csv"), folder / "summary.json", *newest.glob("*.pt")]:
+        os.truncate(file, file.stat().st_size // 2)
+    assert finish(folder) == 0, (folder / "launch.log").read_text()
+    assert assert_same_results(folder, undisturbed)["resumed_from"] == [80]
+
+
+def test_a_hang_ends_and_says_where(tmp_path):
+    def hang() -> None:
+        with Watchdog(timeout=0.4, rank=3, world_size=1).watching():
+            time.sleep(600)
+
+    with forked(hang, log=tmp_path / "log") as process:
+        assert code_of(process) == 1
+    log = (tmp_path / "log").read_text()
+    assert "in hang" in log
+    assert "resync: rank 3 ends after step 0: no step for 0.4 s" in log
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to mount a small disk needs root")
+def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
+    """A file system with room for one checkpoint and a half of two processes; with more space the run goes on."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    pages = sum(-(-file.stat().st_size // 4096) for file in checkpoints(undisturbed)[0].iterdir())
+    size = f"size={6 * pages + 32}k"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", disk], check=True)
+    try:
+        make_run(disk, **CHANGES | {"processes": 1})
+        log = tmp_path / "log"
+        command = ["launch", "--config", str(disk / "config.yaml"), "--out", str(disk)]
+        with forked(main, command, log=log) as process:
+            assert code_of(process) == 2
+        assert "resync: error: [Errno 28] No space left on device" in log.read_text().splitlines()[-1]
+        assert checkpoints(disk)
+        subprocess.run(["mount", "-o", "remount,size=10m", disk], check=True)
+        with forked(main, command, log=log) as process:
+            assert code_of(process) == 0
+        summary = json.loads((disk / "summary.json").read_text())
+        assert summary["resumed_from"]
+        assert metrics(disk)[-1]["step"] == "84"
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": "cuda"}, "device is cuda, but torch finds no CUDA device here"),
+        ({"data": {"name": "mnist"}, "model": {"name": "mlp", "hidden": [8]}}, "RESYNC_DATA"),
+    ],
+)
+def test_a_mistake_is_one_line_before_training(changes, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("RESYNC_DATA", raising=False)
+    make_run(tmp_path, **changes)
+    assert main(["launch", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_another_step_of_a_job_uses_another_port(monkeypatch):
+    """So a port that somebody else has taken costs one attempt."""
+    answers = {"hostnames": "a07\na08\n", "node": "NodeName=a07 Arch=x86_64\n   NodeAddr=10.1.0.7 NodeHostName=a07\n"}
+    monkeypatch.setattr(slurm, "_ask", lambda *command: answers[command[2]])
+    variables = {"SLURM_JOB_ID": "4711", "SLURM_NODEID": "1", "SLURM_STEP_NODELIST": "a[07-08]"}
+    places = []
+    for step in ("0", "1"):
+        for name, value in (variables | {"SLURM_STEP_ID": step}).items():
+            monkeypatch.setenv(name, value)
+        places.append(slurm.place())
+    assert (places[0].hosts, places[0].index, places[0].address) == (("a07", "a08"), 1, "10.1.0.7")
+    assert places[0].port != places[1].port
+    assert all(20000 <= each.port < 40000 for each in places)
+
+
+def test_processes_meet_on_one_address_and_a_taken_port_is_named():
+    store = serve("127.0.0.2", 0, 1, timedelta(seconds=60))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", store.port))
+    socket.create_connection(("127.0.0.2", store.port)).close()
+    with pytest.raises(RuntimeError, match=f"cannot meet at 127.0.0.2:{store.port}: Address already in use"):
+        serve("127.0.0.2", store.port, 1, timedelta(seconds=60))

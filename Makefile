@@ -31,5 +31,7 @@ test: .venv/installed
 	else \
 		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; \
 	fi
-	@PATH="$(BIN):$$PATH" uv pip install --python $(BIN)/python -r requirements.lock -e .
+	@extra=; if pkg-config --exists opencv4 libturbojpeg; then extra='[ffcv]'; \
+	else echo 'without FFCV, which needs libopencv-dev, libturbojpeg0-dev and pkg-config (docs/data.md)'; fi 2>/dev/null; \
+	PATH="$(BIN):$$PATH" uv pip install --python $(BIN)/python -r requirements.lock -e ".$$extra"
 	@touch $@

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from PIL import Image
 from resync import data, prepare
 from resync.cli import main
 from resync.config.components import component, prepared_names
+from resync.config.preparation import Spread
 from resync.prepare.store import Images, Prepared, prepared_file, save
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
@@ -82,6 +84,16 @@ def test_the_first_declared_source_is_taken(tmp_path: Path, monkeypatch: pytest.
     write_files(root / "copy", images())
     write_cifar10(root / "cifar-10-batches-py", images(), monkeypatch)
     assert prepare.prepare(of, root)["variant"] == "official"
+
+
+def test_packing_without_ffcv_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    of, root = declare(tmp_path, [FILES], packed={}), tmp_path / "root"
+    write_files(root / "copy", images())
+    monkeypatch.setattr("resync.prepare.packed.find_spec", lambda _: None)
+    for act in (prepare.prepare, prepare.check):
+        with pytest.raises(ValueError, match=r"^data tiny: its .beton files need FFCV: pip install ffcv, "):
+            act(of, root)
+    assert left_in(root) == []
 
 
 def test_pixels_are_averaged_and_halves_rounded_up(tmp_path: Path):
@@ -231,7 +243,10 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     of, root = declare(tmp_path, [FILES]), tmp_path / "root"
     monkeypatch.delenv("RESYNC_DATA", raising=False)
     for arguments, message in (
-        (["prepare", "digits"], "data sets that are prepared: found 'digits', allowed: cifar10, cifar10_16, mnist,"),
+        (
+            ["prepare", "digits"],
+            "data sets that are prepared: found 'digits', allowed: cifar10, cifar10_16, cifar10_ffcv,",
+        ),
         (["check", "mnist"], "data mnist: RESYNC_DATA is not set, allowed: the folder of the data (docs/data.md)"),
     ):
         assert main(["data", *arguments]) == 2
@@ -250,24 +265,31 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["data", "check", "tiny"]) == 1
 
 
-@pytest.mark.parametrize("name", prepared_names())
+@pytest.mark.parametrize("name", [name for name in prepared_names() if component("data", name).preparation])
 def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, monkeypatch: pytest.MonkeyPatch):
     of = component("data", name)
     assert of.preparation
     shape, classes = tuple(of.facts["input_shape"]), of.facts["num_classes"]
     per_class = {"train": of.preparation.train_per_class, "val": of.preparation.val_per_class}
     for split, counts in per_class.items():
-        wanted = [counts] * classes if isinstance(counts, int) else counts
-        assert (len(wanted), sum(wanted)) == (classes, of.facts[f"{split}_samples"])
-    small = images(shape)
-    record = {"variant": "small", "sha256": "0"}
+        samples = of.facts[f"{split}_samples"]
+        if isinstance(counts, Spread):
+            assert counts.fewest * classes < samples < counts.most * classes
+        else:
+            wanted = [counts] * classes if isinstance(counts, int) else counts
+            assert (len(wanted), sum(wanted)) == (classes, samples)
+    small, record = images(shape), {"variant": "small", "sha256": "0"}
     monkeypatch.setattr("resync.data.prepared.data_root", lambda _: Path())
-    monkeypatch.setattr("resync.data.prepared.load", lambda *_: Prepared(small, record))
+    for load in ("load", "load_packed"):
+        monkeypatch.setattr(f"resync.data.prepared.{load}", lambda *_: Prepared(small, record))
+    monkeypatch.setattr("resync.data.streamed.data_root", lambda _: Path())
+    split = SimpleNamespace(labels=small.val_labels, pixels=lambda number: small.val_images[number].transpose(1, 2, 0))
+    stream = prepare.Stream({"train": split, "val": split}, record)
+    monkeypatch.setattr("resync.data.streamed.load_stream", lambda *_: stream)
     built = data.build(name, of.config().options)
     [(inputs, targets)] = built.validation(0, 1)
     assert (inputs.shape, inputs.dtype) == ((3, *shape), torch.float32)
     assert targets.tolist() == [0, 1, 2]
-    assert built.train_inputs.dtype == torch.uint8
     assert (built.variant, built.sha256) == ("small", "0")
 
 

@@ -14,8 +14,27 @@ class Source(Settings):
         default=None, description="data set of torchvision.datasets whose files the folder holds; null: image files"
     )
     val_labels: Text | None = Field(
-        default=None, description="table in the folder with file name and class of every validation image"
+        default=None,
+        description="table in the folder with file name and class of every validation image; where it is missing, "
+        "they lie in folders of their classes",
     )
+
+
+class Spread(Settings):
+    """How many images the classes of a data set have, where each has another number."""
+
+    fewest: PositiveInt = Field(description="images of the smallest class")
+    most: PositiveInt = Field(description="images of the largest class")
+
+
+class Packing(Settings):
+    """How FFCV stores images; by default as in the papers."""
+
+    max_side: PositiveInt = Field(
+        default=500, le=1600, description="longest side of a stored image; larger ones are shrunk"
+    )
+    jpeg_share: float = Field(default=0.5, ge=0, le=1, description="share of images stored as JPEG, the others raw")
+    jpeg_quality: PositiveInt = Field(default=90, le=100, description="quality of the stored JPEGs")
 
 
 class Preparation(Settings):
@@ -23,9 +42,43 @@ class Preparation(Settings):
 
     sources: Items[Source] = Field(min_length=1, description="places, the first one that is there is taken")
     average: PositiveInt = Field(default=1, description="side of the square of pixels whose mean is one pixel")
-    train_per_class: PositiveInt | Items[PositiveInt] = Field(
-        description="training images of every class, or of each one"
+    streaming: Packing | None = Field(
+        default=None, description="images are read from disk batch by batch, with FFCV from files packed so; null: once"
     )
-    val_per_class: PositiveInt | Items[PositiveInt] = Field(
-        description="validation images of every class, or of each one"
+    packed: Packing | None = Field(
+        default=None, description="images that are read once are packed by FFCV; null: one file of arrays"
+    )
+    train_per_class: PositiveInt | Items[PositiveInt] | Spread = Field(
+        description="training images of every class, of each one, or of the smallest and the largest"
+    )
+    val_per_class: PositiveInt | Items[PositiveInt] | Spread = Field(
+        description="validation images of every class, of each one, or of the smallest and the largest"
+    )
+
+    @property
+    def packing(self) -> Packing | None:
+        """How FFCV stores the images, if it does."""
+        return self.streaming or self.packed
+
+
+class TextFiles(Settings):
+    """A file of sentences in each language, a sentence a line; both have the same number of lines."""
+
+    source: Text = Field(description="below the folder, also inside of an archive; .gz and .sgm are understood")
+    target: Text = Field(description="the same for the language that is translated into")
+
+
+class TextPreparation(Settings):
+    """How a parallel text is made from its original files; several files of a split follow one another."""
+
+    folder: Text = Field(description="folder below the data root")
+    variant: Text = Field(description="name of this text in results")
+    train: Items[TextFiles] = Field(min_length=1, description="training pairs, and what the vocabulary is made of")
+    val: Items[TextFiles] = Field(min_length=1, description="pairs whose loss is measured")
+    test: Items[TextFiles] = Field(min_length=1, description="pairs whose translations are scored with BLEU")
+    max_ratio: float | None = Field(
+        default=None,
+        ge=1,
+        description="training pairs are left out that have an empty side, a sentence that is too long, or one that has "
+        "more than so many times the tokens of the other; null: none is, and such a sentence is an error",
     )

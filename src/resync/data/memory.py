@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from resync.data.pixels import Pixels
@@ -29,6 +27,11 @@ class InMemory:
     sha256: str
     pixels: Pixels | None = None
 
+    @property
+    def num_train(self) -> int:
+        """How many training samples there are."""
+        return len(self.train_targets)
+
     def to(self, device: torch.device) -> "InMemory":
         """A copy with every tensor on `device`."""
         tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
@@ -41,7 +44,7 @@ class InMemory:
         """
         device = self.train_targets.device
         indices = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(device)
-        draws = torch.from_numpy(self._draws(sampler, epoch, workers)[first_step:]).to(device)
+        draws = torch.from_numpy(sampler.draws(epoch, workers, self._num_draws)[first_step:]).to(device)
         for index, draw in zip(indices, draws, strict=True):
             inputs = self._training_inputs(index.flatten(), draw.flatten())
             yield inputs.unflatten(0, index.shape), self.train_targets[index]
@@ -52,29 +55,23 @@ class InMemory:
         for batch, labels in zip(inputs.split(batch_size), targets.split(batch_size), strict=True):
             yield self.pixels.normalised(batch) if self.pixels else batch, labels
 
-    def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> Tensor:
-        """Training inputs [batch_size, *input_shape] number `index` for re-estimating BatchNorm statistics.
+    def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
+        """Training inputs [batch_size, *input_shape] and targets [batch_size], number `index`, for statistics.
 
         They come from streams of their own: estimating never touches the order or the augmentation of training.
         """
+        device = self.train_inputs.device
         chosen, draws = (
-            torch.from_numpy(stream(seed, purpose, worker=index, epoch=epoch).integers(high, size=batch_size))
+            torch.from_numpy(stream(seed, purpose, worker=index, epoch=epoch).integers(high, size=batch_size)).to(
+                device
+            )
             for purpose, high in (("bn-statistics", len(self.train_inputs)), ("bn-augmentation", self._num_draws))
         )
-        return self._training_inputs(chosen.to(self.train_inputs.device), draws.to(self.train_inputs.device))
+        return self._training_inputs(chosen, draws), self.train_targets[chosen]
 
     @property
     def _num_draws(self) -> int:
         return self.pixels.num_draws if self.pixels else 1
-
-    def _draws(self, sampler: Sampler, epoch: int, workers: slice) -> NDArray[np.int64]:
-        """How each sample of an epoch is augmented, [steps, k, b]: every worker has its own stream."""
-        shape = sampler.steps, sampler.local_batch
-        columns = [
-            stream(sampler.seed, "augmentation", worker=worker, epoch=epoch).integers(self._num_draws, size=shape)
-            for worker in range(sampler.num_workers)[workers]
-        ]
-        return np.stack(columns, axis=1)
 
     def _training_inputs(self, index: Tensor, draws: Tensor) -> Tensor:
         """The training samples [n] of this index, augmented as their draws [n] say."""

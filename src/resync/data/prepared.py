@@ -7,7 +7,7 @@ import torch
 from resync.config.components import component
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
-from resync.prepare import data_root, load
+from resync.prepare import data_root, load, load_packed
 
 
 def from_prepared(name: str, mean: Sequence[float], std: Sequence[float], padding: int | None = None) -> InMemory:
@@ -16,7 +16,8 @@ def from_prepared(name: str, mean: Sequence[float], std: Sequence[float], paddin
     Raises ValueError where it has not been prepared.
     """
     of = component("data", name)
-    prepared = load(of, data_root(of))
+    assert of.preparation
+    prepared = (load_packed if of.preparation.packed else load)(of, data_root(of))
     images = prepared.images
     return InMemory(
         train_inputs=torch.from_numpy(images.train_images),

@@ -25,6 +25,16 @@ class Sampler:
     seed: int
     replacement: bool
 
+    def __post_init__(self) -> None:
+        """Refuse an epoch that the samples do not fill: ValueError."""
+        batch = self.num_workers * self.local_batch
+        needed = self.steps * batch
+        if not self.replacement and needed >= self.num_samples + batch:
+            raise ValueError(
+                f"{self.steps} steps of {self.num_workers} x {self.local_batch} samples need {needed} samples an "
+                f"epoch without replacement, the data set has {self.num_samples}"
+            )
+
     def epoch(self, epoch: int) -> NDArray[np.int64]:
         """Sample indices of an epoch, [steps, num_workers, local_batch]."""
         if self.replacement:
@@ -35,12 +45,17 @@ class Sampler:
                 for worker in range(self.num_workers)
             ]
             return np.stack(columns, axis=1)
-        batch = self.num_workers * self.local_batch
-        needed = self.steps * batch
-        if needed >= self.num_samples + batch:
-            raise ValueError(
-                f"{self.steps} steps of {self.num_workers} x {self.local_batch} samples need {needed} samples an "
-                f"epoch without replacement, the data set has {self.num_samples}"
-            )
         order = stream(self.seed, "order", epoch=epoch).permutation(self.num_samples)
         return np.resize(order, (self.steps, self.num_workers, self.local_batch))
+
+    def draws(self, epoch: int, workers: slice, high: int) -> NDArray[np.int64]:
+        """A number below `high` for each sample of an epoch, [steps, k, b]; it decides how the sample is augmented.
+
+        Every worker has its own stream.
+        """
+        shape = self.steps, self.local_batch
+        columns = [
+            stream(self.seed, "augmentation", worker=worker, epoch=epoch).integers(high, size=shape)
+            for worker in range(self.num_workers)[workers]
+        ]
+        return np.stack(columns, axis=1)

@@ -1,4 +1,7 @@
-"""Models. `models/<name>.py` defines `build(input_shape, num_classes, **options) -> nn.Module`."""
+"""Models. `models/<name>.py` defines `build(input_shape, num_classes, **options) -> nn.Module`.
+
+Where its inputs are no float32 tensors [samples, *input_shape], it also defines `example(input_shape, samples)`.
+"""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -30,10 +33,15 @@ def flops_per_sample(name: str, options: Mapping[str, Any], input_shape: Sequenc
 
     It counts products and sums of matrix products and convolutions, and nothing else; nothing is computed.
     """
+    example = getattr(import_module(f"resync.models.{name}"), "example", _images)
     with torch.device("meta"):
         model = build(name, options, input_shape, num_classes, seed=0)
         # Two samples: BatchNorm refuses one.
-        samples = torch.empty(2, *input_shape)
+        samples = example(input_shape, 2)
         with FlopCounterMode(display=False) as counter:
             model(samples).sum().backward()
     return counter.get_total_flops() // 2
+
+
+def _images(input_shape: Sequence[int], samples: int) -> torch.Tensor:
+    return torch.empty(samples, *input_shape)

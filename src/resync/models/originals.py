@@ -15,8 +15,8 @@ def load_original(model: nn.Module, file: Path) -> None:
     `phase1_common.pt` and `diffusion_common.pt` are ResNet-56 with BatchNorm and ReLU, `resnet_common_start.pt` is
     ResNet-56 with GroupNorm of 8 groups and SiLU. Groups and activation do not show in a file: choose them right.
 
-    Raises ValueError if the file is no such checkpoint, and for a tensor that the model lacks, that the file lacks, or
-    that has another shape; the model is then as it was.
+    Raises ValueError if there is no such file or it is no such checkpoint, and for a tensor that the model lacks, that
+    the file lacks, or that has another shape; the model is then as it was.
     """
     state = {_renamed(name): value for name, value in _read(file).items()}
     wanted = model.state_dict()
@@ -36,6 +36,8 @@ def load_original(model: nn.Module, file: Path) -> None:
 
 
 def _read(file: Path) -> dict[str, Tensor]:
+    if not file.is_file():
+        raise ValueError(f"{file}: no such file, allowed: a checkpoint (docs/data.md)")
     with file.open("rb") as opened:
         if not is_zipfile(opened):
             raise ValueError(f"{file}: not a file that torch.save wrote, or only a part of it")

@@ -1,7 +1,22 @@
-"""Data sets that are converted once: from the original images, wherever they come from, to one file for training."""
+"""Data sets that are converted once: from the original images or texts to one form for training."""
 
-from resync.prepare.convert import declared, prepare
-from resync.prepare.properties import check
-from resync.prepare.store import Prepared, data_root, load
+from resync.prepare.convert import check, declared, prepare
+from resync.prepare.packed import load_packed
+from resync.prepare.store import Prepared, Split, data_root, load, read
+from resync.prepare.stream import Stream, load_stream
+from resync.prepare.text import Text
 
-__all__ = ["Prepared", "check", "data_root", "declared", "load", "prepare"]
+__all__ = [
+    "Prepared",
+    "Split",
+    "Stream",
+    "Text",
+    "check",
+    "data_root",
+    "declared",
+    "load",
+    "load_packed",
+    "load_stream",
+    "prepare",
+    "read",
+]

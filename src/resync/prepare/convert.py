@@ -1,5 +1,6 @@
-"""From original images to the prepared file."""
+"""From original images and texts to the prepared file."""
 
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,17 @@ import numpy as np
 
 from resync.config.components import Component, component, prepared_names
 from resync.config.errors import ConfigError, not_among
-from resync.prepare.properties import properties
+from resync.prepare import beton
+from resync.prepare.packed import check_packed, require_ffcv, save_packed
+from resync.prepare.properties import Property, check_images, check_text, pairs, properties
+from resync.prepare.raw_text import RawText
 from resync.prepare.sources import find
-from resync.prepare.store import Images, Pixels, load_record, save
+from resync.prepare.store import Images, Pixels, load_record, save, write
+from resync.prepare.stream import check_stream, prepare_stream
+from resync.prepare.text import encode
+
+Save = Callable[[Component, Path, Images, Mapping[str, Any]], dict[str, Any]]
+"""Writes the prepared form of images, given where they come from; returns its record."""
 
 
 def declared(name: str) -> Component:
@@ -20,15 +29,43 @@ def declared(name: str) -> Component:
     return component("data", name)
 
 
-def prepare(of: Component, root: Path) -> dict[str, Any]:
+def prepare(of: Component, root: Path, loader: str | None = None) -> dict[str, Any]:
     """Make the prepared file of a data set from its first source below `root`; its record (see `Prepared`).
 
-    A data set that is prepared already is left as it is. Raises ValueError, with nothing written, where no source is
-    there, or its images are damaged or not what the declaration says.
+    A data set that is streamed is prepared for its `loader` (see `prepare_stream`). One that is prepared already is
+    left as it is. Raises ValueError, with nothing written, where no source is there, or it is damaged or not what the
+    declaration says, and where FFCV is missing that has to pack it.
     """
-    record = load_record(of, root)
-    if record is not None:
-        return record
+    if of.preparation and of.preparation.streaming:
+        return prepare_stream(of, root, loader or of.options["loader"].default)
+    _refuse(of, loader)
+    if of.text:
+        return load_record(of, root) or _prepare_text(of, root)
+    assert of.preparation
+    if of.preparation.packed:
+        require_ffcv(of)
+        return beton.load_record(of, root) or _prepare_images(of, root, save_packed)
+    return load_record(of, root) or _prepare_images(of, root, save)
+
+
+def check(of: Component, root: Path, loader: str | None = None) -> list[Property]:
+    """The properties of the prepared data set. Raises ValueError where there is none, or it cannot be read."""
+    if of.preparation and of.preparation.streaming:
+        return check_stream(of, root, loader or of.options["loader"].default)
+    _refuse(of, loader)
+    if of.text:
+        return check_text(of, root)
+    assert of.preparation
+    return check_packed(of, root) if of.preparation.packed else check_images(of, root)
+
+
+def _refuse(of: Component, loader: str | None) -> None:
+    """A data set in memory has no choice of loaders."""
+    if loader:
+        raise ValueError(f"data {of.name}: found loader {loader}, allowed: none, it is read into memory")
+
+
+def _prepare_images(of: Component, root: Path, save: Save) -> dict[str, Any]:
     assert of.preparation
     original = find(of, root)
     images = _averaged(original.read(), of.preparation.average)
@@ -42,6 +79,25 @@ def prepare(of: Component, root: Path) -> dict[str, Any]:
         "versions": {package: version(package) for package in ("numpy", "pillow", "torchvision")},
     }
     return save(of, root, images, origin)
+
+
+def _prepare_text(of: Component, root: Path) -> dict[str, Any]:
+    assert of.text
+    raw = RawText(of, root)
+    lines = raw.lines()
+    for each in pairs(of, {split: len(source) for split, (source, _) in lines.items()}):
+        if not each.holds:
+            raise ValueError(f"data {of.name}: {raw.folder}: {each}")
+    text = encode(of, lines, of.text.max_ratio)
+    origin = {
+        "variant": of.text.variant,
+        "source": of.text.folder,
+        "source_sha256": raw.sha256(),
+        "versions": {package: version(package) for package in ("numpy", "sentencepiece")},
+    }
+    facts = ("train_samples", "val_samples", "test_samples", "num_classes", "input_shape")
+    counts = {name: of.facts[name] for name in facts} | text.train_counts
+    return write(of, root, text.arrays(), origin, counts)
 
 
 def _averaged(images: Images, side: int) -> Images:

@@ -1,13 +1,17 @@
 """What a prepared data set has to be, property by property."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resync.config.components import Component
-from resync.prepare.store import Images, Pixels, file_sha256, load, prepared_file
+from resync.config.preparation import Spread
+from resync.prepare.store import Images, Split, file_sha256, load, prepared_file, read
+from resync.prepare.text import Text
 
 
 @dataclass(frozen=True)
@@ -29,36 +33,86 @@ class Property:
         return f"{self.name}: {'' if self.holds else 'found '}{self.found}{wrong}"
 
 
-def check(of: Component, root: Path) -> list[Property]:
-    """The properties of the prepared data set. Raises ValueError where there is none, or it cannot be read."""
+def check_images(of: Component, root: Path) -> list[Property]:
+    """The properties of a prepared data set in memory. Raises ValueError where there is none, or it cannot be read."""
     prepared = load(of, root)
     assert of.preparation
     variants = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
+    return _with_origin(of, root, prepared.record, variants, properties(of, prepared.images))
+
+
+def check_text(of: Component, root: Path) -> list[Property]:
+    """The properties of a prepared text. Raises ValueError where there is none, or it cannot be read."""
+    assert of.text
+    text, record = read(of, root, Text.from_arrays)
+    return _with_origin(of, root, record, (of.text.variant,), text_properties(of, text, record))
+
+
+def _with_origin(
+    of: Component, root: Path, record: Mapping[str, Any], variants: tuple[str, ...], found: list[Property]
+) -> list[Property]:
+    """What was found, between what the samples are called and the checksum of their file."""
     return [
-        Property("variant", prepared.record["variant"], variants),
-        *properties(of, prepared.images),
-        Property("sha256", file_sha256(prepared_file(of, root)), (prepared.record["sha256"],)),
+        Property("variant", record["variant"], variants),
+        *found,
+        Property("sha256", file_sha256(prepared_file(of, root)), (record["sha256"],)),
+    ]
+
+
+def pairs(of: Component, counts: Mapping[str, int]) -> list[Property]:
+    """The numbers of pairs by split, and those that the declaration says."""
+    return [
+        Property(f"{split} pairs", str(found), (str(of.facts[f"{split}_samples"]),)) for split, found in counts.items()
+    ]
+
+
+def text_properties(of: Component, text: Text, record: Mapping[str, Any]) -> list[Property]:
+    """What the declaration says of a text; of its training pairs, which are cleaned, what the record says."""
+    longest = max(sentences.lengths.max() for side in (text.source, text.target) for sentences in side.values())
+    allowed = of.facts["input_shape"][0]
+    return [
+        *pairs(of, {split: len(text.source[split].lengths) for split in ("val", "test")}),
+        *(
+            Property(name.replace("_", " "), str(found), (str(record[name]),))
+            for name, found in text.train_counts.items()
+        ),
+        Property("vocabulary", str(len(text.vocabulary)), (str(of.facts["num_classes"]),)),
+        Property("longest sentence", str(longest), (str(min(longest, allowed)),)),
     ]
 
 
 def properties(of: Component, images: Images) -> list[Property]:
     """What the declaration says of the images: counts, sizes, classes and how many images each one has."""
-    assert of.preparation
-    per_class = {"train": of.preparation.train_per_class, "val": of.preparation.val_per_class}
-    shape, classes = of.facts["input_shape"], of.facts["num_classes"]
+    shape = _joined("x", of.facts["input_shape"])
     result = []
-    for split, counts in per_class.items():
-        pixels: Pixels = getattr(images, f"{split}_images")
-        labels: Pixels = getattr(images, f"{split}_labels")
-        found = np.bincount(labels, minlength=classes).tolist()
-        wanted = [counts] * classes if isinstance(counts, int) else counts
-        result += [
-            Property(f"{split} images", str(len(pixels)), (str(of.facts[f"{split}_samples"]),)),
-            Property(f"{split} image size", _joined("x", pixels.shape[1:]), (_joined("x", shape),)),
-            Property(f"{split} classes", str(np.count_nonzero(found)), (str(classes),)),
-            Property(f"{split} images per class", _joined(" ", found), (_joined(" ", wanted),)),
-        ]
+    for split in ("train", "val"):
+        found = _joined("x", getattr(images, f"{split}_images").shape[1:])
+        result += _class_properties(of, split, getattr(images, f"{split}_labels"))
+        result.append(Property(f"{split} image size", found, (shape,)))
     return result
+
+
+def split_properties(of: Component, splits: Mapping[str, Split]) -> list[Property]:
+    """What the declaration says of images that stay on disk: counts, classes and how many images each one has."""
+    return [each for name, split in splits.items() for each in _class_properties(of, name, split.labels)]
+
+
+def _class_properties(of: Component, split: str, labels: NDArray[np.integer[Any]]) -> list[Property]:
+    """How many images a split has, of how many classes, and how many of each class."""
+    assert of.preparation
+    counts = of.preparation.train_per_class if split == "train" else of.preparation.val_per_class
+    classes = of.facts["num_classes"]
+    found = np.bincount(labels, minlength=classes).tolist()
+    if isinstance(counts, Spread):
+        per_class, wanted = f"{min(found)} to {max(found)}", f"{counts.fewest} to {counts.most}"
+    else:
+        per_class = _joined(" ", found)
+        wanted = _joined(" ", [counts] * classes if isinstance(counts, int) else counts)
+    return [
+        Property(f"{split} images", str(len(labels)), (str(of.facts[f"{split}_samples"]),)),
+        Property(f"{split} classes", str(np.count_nonzero(found)), (str(classes),)),
+        Property(f"{split} images per class", per_class, (wanted,)),
+    ]
 
 
 def _joined(separator: str, numbers: Sequence[int]) -> str:

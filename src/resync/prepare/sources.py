@@ -3,10 +3,9 @@
 import hashlib
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -38,7 +37,10 @@ class Original:
         return channels, height * self.of.preparation.average, width * self.of.preparation.average
 
     def read(self) -> Images:
-        """All images, ordered by file name. Raises ValueError for what is damaged or no such image."""
+        """All images: files in the order of classes and paths, torchvision's in its own order.
+
+        Raises ValueError for what is damaged or no such image.
+        """
         return _from_torchvision(self) if self.source.torchvision else _from_files(self)
 
     def sha256(self) -> str:
@@ -101,49 +103,63 @@ def _from_torchvision(original: Original) -> Images:
 
 def _from_files(original: Original) -> Images:
     """Read train/<class>/... and test/<class>/...; with a table of validation labels, val/... in any folder."""
-    labels = _val_labels(original)
-    found: dict[str, list[tuple[str, str, bytes]]] = {"train": [], "val": []}
-    for path, content in _files(original):
-        place = _split_and_class(original, PurePosixPath(path), labels)
-        if place:
-            split, category = place
-            found[split].append((category, path, content))
-    classes = sorted({category for category, _, _ in found["train"]})
-    if foreign := {category for category, _, _ in found["val"]} - set(classes):
-        raise original.error(f"found validation images of {min(foreign)}, which has no training images")
-    if len(classes) != (wanted := original.of.facts["num_classes"]):
-        raise original.error(f"found training images of {len(classes)} classes, allowed: {wanted}")
+    contents = dict(_files(original))
     arrays: dict[str, Pixels] = {}
-    for split, files in found.items():
-        files.sort()
-        arrays[f"{split}_images"] = _decoded(original, split, [file[1:] for file in files])
-        arrays[f"{split}_labels"] = np.array([classes.index(category) for category, _, _ in files], dtype=np.uint8)
+    for split, (paths, labels) in places(original, contents).items():
+        arrays[f"{split}_images"] = _decoded(original, split, [(path, contents[path]) for path in paths])
+        arrays[f"{split}_labels"] = np.array(labels, dtype=np.uint8)
     return Images(**arrays)
 
 
+def places(original: Original, paths: Iterable[str]) -> dict[str, tuple[list[str], list[int]]]:
+    """The image files of each split and their classes, in the order of classes and paths.
+
+    Classes are numbered in the order of their names. Raises ValueError where they are not the declared ones.
+    """
+    table = _val_labels(original)
+    found: dict[str, list[tuple[str, str]]] = {"train": [], "val": []}
+    for path in paths:
+        place = _split_and_class(original, PurePosixPath(path), table)
+        if place:
+            split, category = place
+            found[split].append((category, path))
+    numbers = {name: number for number, name in enumerate(sorted({category for category, _ in found["train"]}))}
+    if foreign := {category for category, _ in found["val"]} - set(numbers):
+        without_table = original.source.val_labels and not table
+        hint = f", and no table {original.source.val_labels}" if without_table else ""
+        raise original.error(f"found validation images of {min(foreign)}, which has no training images{hint}")
+    if len(numbers) != (wanted := original.of.facts["num_classes"]):
+        raise original.error(f"found training images of {len(numbers)} classes, allowed: {wanted}")
+    return {
+        split: ([path for _, path in sorted(files)], [numbers[category] for category, _ in sorted(files)])
+        for split, files in found.items()
+    }
+
+
 def _val_labels(original: Original) -> dict[str, str]:
-    """The class of every validation image by its file name, from the table beside the images."""
-    if not original.source.val_labels:
-        return {}
+    """The class of every validation image by its file name, from the table beside the images if there is one."""
     folder = original.path if original.path.is_dir() else original.path.parent
-    table = folder / original.source.val_labels
+    table = folder / (original.source.val_labels or "")
+    if not table.is_file():
+        return {}
     try:
         return dict(line.split("\t")[:2] for line in table.read_text().splitlines())
     except (OSError, ValueError) as error:
-        raise original.error(f"needs the classes of its validation images in {table} ({error})") from error
+        raise original.error(f"needs file name and class of every validation image in {table} ({error})") from error
 
 
-def _split_and_class(original: Original, path: PurePosixPath, labels: dict[str, str]) -> tuple[str, str] | None:
+def _split_and_class(original: Original, path: PurePosixPath, table: dict[str, str]) -> tuple[str, str] | None:
     """Where an image belongs, or None for what is beside train/ and test/, such as a licence."""
-    for folder, below in pairwise(path.parts[:-1]):
+    folders = path.parts[:-1]
+    for position, folder in enumerate(folders, start=1):
         if folder not in SPLITS:
             continue
         split = SPLITS[folder]
-        if split == "train" or not labels:
-            return split, below
-        if path.name not in labels:
+        if split == "train" or not table:
+            return (split, folders[position]) if position < len(folders) else None
+        if path.name not in table:
             raise original.error(f"{path}: has no class in {original.source.val_labels}")
-        return split, labels[path.name]
+        return split, table[path.name]
     return None
 
 

@@ -3,10 +3,10 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,6 +19,7 @@ DATA_ROOT = "RESYNC_DATA"
 """The environment variable with the folder of all data."""
 
 Pixels = NDArray[np.uint8]
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,17 @@ class Images:
     train_labels: Pixels
     val_images: Pixels
     val_labels: Pixels
+
+
+class Split(Protocol):
+    """The images of a split, which are decoded one by one."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The class of every image, [N]."""
+
+    def pixels(self, index: int) -> Pixels:
+        """The pixels of an image, [height, width, 3], as a copy. Raises ValueError for a damaged one."""
 
 
 @dataclass(frozen=True)
@@ -54,23 +66,38 @@ def data_root(of: Component) -> Path:
 
 
 def prepared_file(of: Component, root: Path) -> Path:
-    """Where the prepared images of a data set are."""
+    """Where the prepared data set is."""
     return root / "prepared" / f"{of.name}.npz"
 
 
 def save(of: Component, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the prepared file and its record, which adds to `origin` what the file is; the record.
+    """Write the prepared file of images in memory and its record (see `write`)."""
+    return write(of, root, vars(images), origin, counts(of))
+
+
+def write(
+    of: Component,
+    root: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    origin: Mapping[str, Any],
+    counted: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the prepared file with these arrays, and its record: `origin`, the file's checksum, and `counted`.
 
     The record is written last and removed first: where there is one, it is the file's.
     """
     file = prepared_file(of, root)
     file.with_suffix(".json").unlink(missing_ok=True)
     with replacing(file) as stream:
-        np.savez(stream, **vars(images))
-    counts = {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes", "input_shape")}
-    record = {"name": of.name, **origin, "file": file.name, "sha256": file_sha256(file), **counts}
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
+    record = {"name": of.name, **origin, "file": file.name, "sha256": file_sha256(file), **counted}
     write_text(file.with_suffix(".json"), json.dumps(record, indent=2) + "\n")
     return record
+
+
+def counts(of: Component) -> dict[str, Any]:
+    """What a record says of the images, all of which was checked when they were prepared."""
+    return {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes", "input_shape")}
 
 
 def load_record(of: Component, root: Path) -> dict[str, Any] | None:
@@ -83,30 +110,50 @@ def load_record(of: Component, root: Path) -> dict[str, Any] | None:
 
 
 def load(of: Component, root: Path) -> Prepared:
-    """A prepared data set. Raises ValueError where it is missing, damaged or not what its declaration says."""
-    file, record = prepared_file(of, root), load_record(of, root)
-    if record is None:
-        raise ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {of.name}")
-    images = _read(of, file)
+    """Prepared images. Raises ValueError where they are missing, damaged or not what their declaration says."""
+    images, record = read(of, root, lambda arrays: Images(**arrays))
     shape = tuple(of.facts["input_shape"])
     for split in ("train", "val"):
         found = getattr(images, f"{split}_images").shape
         if found != (wanted := (of.facts[f"{split}_samples"], *shape)):
             again = f"delete it, then: resync data prepare {of.name}"
             raise ValueError(
-                f"data {of.name}: {file}: found {split} images {list(found)}, allowed: {list(wanted)}; {again}"
+                f"data {of.name}: {prepared_file(of, root)}: found {split} images {list(found)}, "
+                f"allowed: {list(wanted)}; {again}"
             )
     return Prepared(images, record)
 
 
-def _read(of: Component, file: Path) -> Images:
-    """The arrays of the file, whose checksums are verified on the way."""
+def read_arrays(of: Component, file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Arrays of a file, whose checksums are verified on the way. Raises ValueError where it is damaged."""
     try:
         with np.load(file) as arrays:
-            return Images(**arrays)
+            return {name: arrays[name] for name in names}
+    except (BadZipFile, EOFError, KeyError, ValueError, OSError) as error:
+        raise damaged(of, file, error) from error
+
+
+def damaged(of: Component, file: Path, reason: object, others: str = "") -> ValueError:
+    """What to do about a damaged file: delete it, and what else is named, and make it again."""
+    again = f"delete it{others}, then: resync data prepare {of.name}"
+    return ValueError(f"data {of.name}: {file}: damaged ({reason}); {again}")
+
+
+def read(
+    of: Component, root: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]
+) -> tuple[Content, dict[str, Any]]:
+    """What `made_of` makes of the arrays of the prepared file, whose checksums are verified, and its record.
+
+    Raises ValueError where the file is missing or damaged.
+    """
+    file, record = prepared_file(of, root), load_record(of, root)
+    if record is None:
+        raise ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {of.name}")
+    try:
+        with np.load(file) as arrays:
+            return made_of(arrays), record
     except (BadZipFile, EOFError, KeyError, TypeError, ValueError, OSError) as error:
-        again = f"delete it, then: resync data prepare {of.name}"
-        raise ValueError(f"data {of.name}: {file}: damaged ({error}); {again}") from error
+        raise damaged(of, file, error) from error
 
 
 def file_sha256(file: Path) -> str:

@@ -1,0 +1,123 @@
+"""Image sets too large for memory: decoded and augmented ahead of time by processes beside the one that trains."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from resync.config.components import component
+from resync.data.pixels import Pixels
+from resync.data.sampling import Sampler
+from resync.data.views import View, training_view, validation_view
+from resync.prepare import Split, data_root, load_stream
+from resync.streams import stream
+
+SEEDS = 2**63 - 1
+"""Every image of an epoch draws the seed of its own augmentation below this."""
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """Training and validation images on disk, and how a model sees them.
+
+    A batch is a function of the index plan and of a seed for each of its images, so it is the same for every number
+    of processes and after an interruption. The images are decoded by as many processes as torch has threads here; on
+    one thread, in this process.
+    """
+
+    splits: Mapping[str, Split]
+    views: Mapping[str, View]
+    pixels: Pixels
+    variant: str
+    sha256: str
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def num_train(self) -> int:
+        """How many training images there are."""
+        return len(self.splits["train"].labels)
+
+    def to(self, device: torch.device) -> "Streamed":
+        """A copy that makes its batches on `device`."""
+        return replace(self, pixels=self.pixels.to(device), device=device)
+
+    def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs [k, b, C, H, W] and targets [k, b] of the slice's k workers, from `first_step` of the epoch on."""
+        indices = sampler.epoch(epoch)[first_step:, workers]
+        seeds = sampler.draws(epoch, workers, SEEDS)[first_step:]
+        requests = np.stack([indices, seeds], axis=-1).reshape(len(indices), -1, 2)
+        for inputs, targets in self._loaded("train", list(requests)):
+            yield inputs.unflatten(0, indices.shape[1:]), targets.unflatten(0, indices.shape[1:])
+
+    def validation(self, rank: int, world_size: int, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
+        """The validation images of one process, every image on exactly one process, none twice."""
+        indices = np.arange(rank, len(self.splits["val"].labels), world_size)
+        requests = np.stack([indices, np.zeros_like(indices)], axis=-1)
+        starts = range(0, len(requests), batch_size)
+        return self._loaded("val", [requests[first : first + batch_size] for first in starts])
+
+    def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
+        """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index`, for statistics.
+
+        They come from streams of their own: estimating never touches the order or the augmentation of training.
+        """
+        chosen, seeds = (
+            stream(seed, purpose, worker=index, epoch=epoch).integers(high, size=batch_size)
+            for purpose, high in (("bn-statistics", self.num_train), ("bn-augmentation", SEEDS))
+        )
+        # One batch: processes would take longer to start than this one to decode it.
+        images = _Views(self.splits["train"], self.views["train"])
+        seen, labels = zip(*(images[request] for request in np.stack([chosen, seeds], axis=-1)), strict=True)
+        inputs = self.pixels.normalised(torch.stack(seen).to(self.device))
+        return inputs, torch.tensor(labels, device=self.device)
+
+    def _loaded(self, split: str, requests: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs [n, C, H, W] and targets [n] of each batch of requests [n, 2]: index and seed of every image."""
+        threads = torch.get_num_threads()
+        loader = DataLoader(
+            _Views(self.splits[split], self.views[split]),
+            batch_sampler=requests,
+            num_workers=threads if threads > 1 else 0,
+            pin_memory=self.device.type == "cuda",
+            generator=torch.Generator(),  # it draws seeds for its processes, which nobody needs, from the default one
+        )
+        for images, labels in loader:
+            inputs, targets = (each.to(self.device, non_blocking=True) for each in (images, labels))
+            yield self.pixels.normalised(inputs), targets
+
+
+@dataclass(frozen=True)
+class _Views(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """The images of a split as a model sees them, by index and seed."""
+
+    images: Split
+    view: View
+
+    def __getitem__(self, request: NDArray[np.int64]) -> tuple[Tensor, int]:
+        index, seed = request.tolist()
+        image = torch.from_numpy(self.images.pixels(index)).permute(2, 0, 1)
+        # torchvision draws from torch's generator of the CPU; nobody else's draws may depend on it.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            return self.view(image), int(self.images.labels[index])
+
+
+def from_stream(name: str, mean: Sequence[float], std: Sequence[float], loader: str, strong: bool) -> Streamed:
+    """The streamed data set `name`, `strong`ly augmented or not (see `training_view`).
+
+    Raises ValueError where it has not been prepared for this loader.
+    """
+    of = component("data", name)
+    prepared = load_stream(of, data_root(of), loader)
+    shape = of.facts["input_shape"]
+    return Streamed(
+        splits=prepared.splits,
+        views={"train": training_view(shape[-1], strong), "val": validation_view(shape[-1])},
+        pixels=Pixels.of(mean, std, shape, padding=None),
+        variant=prepared.record["variant"],
+        sha256=prepared.record["sha256"],
+    )

@@ -1,0 +1,156 @@
+"""Parallel text, and the batches of sentence pairs that each worker draws from it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from resync.config.components import component
+from resync.data.sampling import Sampler
+from resync.prepare import Text, data_root, read
+from resync.prepare.text import Sentences
+from resync.streams import stream
+from resync.tokens import BEGIN, END, PAD
+
+Inputs = tuple[Tensor, Tensor]
+"""Sources [n, S] and decoder inputs [n, T], int64, filled up with PAD."""
+
+
+class Targets(NamedTuple):
+    """What the decoder should say, [n, T], PAD where nothing; and how many tokens a forward pass has on average.
+
+    `tokens` is the average over the worker's forward passes in the step, `tokens_of_all` that over all workers'.
+    """
+
+    ids: Tensor
+    tokens: float
+    tokens_of_all: float
+
+
+class Untranslated(NamedTuple):
+    """Sources [n, S] and the n sentences that people translated them to."""
+
+    sources: Tensor
+    references: list[str]
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """A parallel text in buckets of at most `max_tokens` tokens.
+
+    A bucket is what goes through the model at once: pairs of similar length, as many as fit when all are filled up to
+    the longest sentence. To the sampler, a sample is a bucket. `variant` names exactly this text, `sha256` is that of
+    the file that holds it. Raises ValueError where one pair alone is larger than a bucket.
+    """
+
+    text: Text
+    max_tokens: int
+    variant: str
+    sha256: str
+    device: torch.device | str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Refuse a pair that no bucket can hold."""
+        if (longest := int(self._lengths("train").max())) > self.max_tokens:
+            raise ValueError(
+                f"data {self.variant}: max_tokens is {self.max_tokens}, but the longest training sentence has {longest}"
+            )
+
+    @property
+    def num_train(self) -> int:
+        """How many buckets of training pairs there are."""
+        return len(self._train)
+
+    @property
+    def decode(self) -> Callable[[list[int]], str]:
+        """The sentence of token ids."""
+        return self.text.vocabulary.decode
+
+    def to(self, device: torch.device) -> "ParallelText":
+        """A copy that makes its batches on `device`."""
+        return replace(self, device=device)
+
+    def batches(
+        self, sampler: Sampler, epoch: int, first_step: int, workers: slice
+    ) -> Iterator[tuple[list[list[Inputs]], list[list[Targets]]]]:
+        """Training batches of the chosen workers from `first_step` of the epoch on.
+
+        Yields for each of the k workers its buckets of the step, and what their targets are. Every process knows the
+        tokens of all workers' buckets, so that gradients can be divided by their number without asking.
+        """
+        for buckets in sampler.epoch(epoch)[first_step:]:
+            tokens = self._train_tokens[buckets].mean(1)
+            made = [[self._bucket("train", self._train[bucket]) for bucket in row] for row in buckets[workers]]
+            inputs = [[inputs for inputs, _ in row] for row in made]
+            targets = [
+                [Targets(ids, float(own), float(tokens.mean())) for _, ids in row]
+                for row, own in zip(made, tokens[workers], strict=True)
+            ]
+            yield inputs, targets
+
+    def validation(self, rank: int, world_size: int) -> Iterator[tuple[Inputs, Tensor]]:
+        """The validation pairs of one process, every pair on exactly one process: inputs and targets [n, T]."""
+        for bucket in self._buckets("val")[rank::world_size]:
+            yield self._bucket("val", bucket)
+
+    def test(self, rank: int, world_size: int) -> Iterator[Untranslated]:
+        """The test pairs of one process, every pair on exactly one process."""
+        for bucket in self._buckets("test")[rank::world_size]:
+            sources = self._filled(self.text.source["test"], bucket)
+            yield Untranslated(sources, [self.text.references[index] for index in bucket])
+
+    def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Inputs, Tensor]:
+        """Inputs and targets of a bucket of training pairs, number `index`; from a stream of its own."""
+        chosen = stream(seed, "bn-statistics", worker=index, epoch=epoch).integers(len(self._train))
+        return self._bucket("train", self._train[chosen])
+
+    @cached_property
+    def _train(self) -> list[NDArray[np.int64]]:
+        return self._buckets("train")
+
+    @cached_property
+    def _train_tokens(self) -> NDArray[np.int64]:
+        """The target tokens of every training bucket."""
+        return np.array([self.text.target["train"].lengths[bucket].sum() for bucket in self._train])
+
+    def _lengths(self, split: str) -> NDArray[np.int64]:
+        """The longer side of every pair."""
+        return np.maximum(self.text.source[split].lengths, self.text.target[split].lengths)
+
+    def _buckets(self, split: str) -> list[NDArray[np.int64]]:
+        """The pairs of every bucket: sorted by length, then cut; pairs of one length are in a fixed random order."""
+        lengths = self._lengths(split)
+        order = stream(0, "buckets").permutation(len(lengths))
+        order = order[np.argsort(lengths[order], kind="stable")]
+        cuts, first = [], 0
+        for number, length in enumerate(lengths[order].tolist()):
+            if number > first and (number - first + 1) * length > self.max_tokens:
+                cuts.append(number)
+                first = number
+        return np.split(order, cuts)
+
+    def _bucket(self, split: str, pairs: NDArray[np.int64]) -> tuple[Inputs, Tensor]:
+        """Inputs and targets of these pairs: the decoder sees BEGIN and all but the last token."""
+        source, target = (self._filled(side[split], pairs) for side in (self.text.source, self.text.target))
+        shifted = torch.cat([torch.full_like(target[:, :1], BEGIN), target[:, :-1]], 1)
+        return (source, shifted.masked_fill_(shifted == END, PAD)), target
+
+    def _filled(self, sentences: Sentences, chosen: NDArray[np.int64]) -> Tensor:
+        """The chosen sentences [n, longest], int64 on the device."""
+        lengths = sentences.lengths[chosen]
+        column = np.arange(lengths.max())
+        places = sentences.starts[chosen][:, None] + column
+        filled = np.where(column < lengths[:, None], sentences.tokens.take(places, mode="clip"), PAD)
+        return torch.from_numpy(filled.astype(np.int64)).to(self.device)
+
+
+def from_prepared_text(name: str, max_tokens: int) -> ParallelText:
+    """The prepared data set `name`. Raises ValueError where it has not been prepared."""
+    of = component("data", name)
+    text, record = read(of, data_root(of), Text.from_arrays)
+    return ParallelText(text, max_tokens, record["variant"], record["sha256"])

@@ -1,0 +1,233 @@
+"""The Transformer for translation: encoder and decoder with attention, decoding with cached keys and values.
+
+Vaswani et al. 2017, "Attention is all you need", with normalisation after every residual sum; its initial weights are
+those of Ott et al. 2018, whose setting the papers on SGP and SlowMo take over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from resync.tokens import END, PAD
+
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values of all heads, [n, heads, length, dim / heads] each."""
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention with several heads over [n, length, dim]."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
+
+    def keys_values(self, memory: Tensor) -> KeysValues:
+        """What is attended to, of `memory` [n, length, dim]."""
+        return self._split(self.key(memory)), self._split(self.value(memory))
+
+    def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """The answer to every position of `x`; `mask` is true where a key may be attended to."""
+        answers = F.scaled_dot_product_attention(
+            self._split(self.query(x)), *keys_values, attn_mask=mask, is_causal=causal
+        )
+        return self.out(answers.transpose(1, 2).flatten(2))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+
+class Residual(nn.Module):
+    """norm(x + dropout(change)): what stands around each part of a layer."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, change: Tensor) -> Tensor:
+        """Add and normalise."""
+        return self.norm(x + self.dropout(change))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward net, [n, length, dim] to the same shape."""
+
+    def __init__(self, dim: int, heads: int, ffn_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.attention = Attention(dim, heads)
+        self.after_attention = Residual(dim, dropout)
+        self.ffn = nn.Sequential(nn.Linear(dim, ffn_dim), nn.ReLU(), nn.Linear(ffn_dim, dim))
+        self.after_ffn = Residual(dim, dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Apply the layer; `mask` as for `Attention`."""
+        x = self.after_attention(x, self.attention(x, self.attention.keys_values(x), mask))
+        return self.after_ffn(x, self.ffn(x))
+
+
+class DecoderLayer(EncoderLayer):
+    """The same with attention to the encoded source in between."""
+
+    def __init__(self, dim: int, heads: int, ffn_dim: int, dropout: float) -> None:
+        super().__init__(dim, heads, ffn_dim, dropout)
+        self.source_attention = Attention(dim, heads)
+        self.after_source = Residual(dim, dropout)
+
+    def forward(
+        self, x: Tensor, mask: Tensor, source: KeysValues | None = None, own: KeysValues | None = None
+    ) -> Tensor:
+        """Apply the layer to whole sentences, or to the last position whose own keys and values so far are `own`."""
+        assert source is not None
+        answers = self.attention(x, own or self.attention.keys_values(x), causal=own is None)
+        x = self.after_attention(x, answers)
+        x = self.after_source(x, self.source_attention(x, source, mask))
+        return self.after_ffn(x, self.ffn(x))
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Sentences in the course of translation: what the next token of each depends on.
+
+    `mask` [n, 1, 1, S] is true at the tokens of the source; `sources` and `own` are the keys and values of every
+    decoder layer, of the source and of the `length` tokens so far.
+    """
+
+    mask: Tensor
+    sources: tuple[KeysValues, ...]
+    own: tuple[KeysValues, ...]
+    length: int = 0
+
+    def select(self, rows: Tensor) -> "Decoding":
+        """The sentences `rows`, with repetition."""
+
+        def chosen(layers: tuple[KeysValues, ...]) -> tuple[KeysValues, ...]:
+            return tuple((keys[rows], values[rows]) for keys, values in layers)
+
+        return replace(self, mask=self.mask[rows], sources=chosen(self.sources), own=chosen(self.own))
+
+
+class Transformer(nn.Module):
+    """Logits [n, T, vocabulary] for sources [n, S] and decoder inputs [n, T]: token ids, filled up with PAD."""
+
+    positions: Tensor
+
+    def __init__(
+        self,
+        length: int,
+        vocabulary: int,
+        dim: int,
+        ffn_dim: int,
+        heads: int,
+        encoder_layers: int,
+        decoder_layers: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.embedding = nn.Embedding(vocabulary, dim, padding_idx=PAD)
+        self.register_buffer("positions", sinusoids(length, dim), persistent=False)
+        self.dropout = nn.Dropout(dropout)
+        layer = (dim, heads, ffn_dim, dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(decoder_layers))
+        self.apply(_initialise)
+
+    def forward(self, inputs: Sequence[Tensor]) -> Tensor:
+        """The logits of a batch (sources, decoder inputs)."""
+        source, target = inputs
+        mask = _mask(source)
+        memory = self.encode(source)
+        x = self._embed(target)
+        for layer in self.decoder:
+            x = layer(x, mask, layer.source_attention.keys_values(memory))
+        return self._logits(x)
+
+    def encode(self, source: Tensor) -> Tensor:
+        """The encoder's answer [n, S, dim]."""
+        x, mask = self._embed(source), _mask(source)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        return x
+
+    def start(self, source: Tensor) -> Decoding:
+        """The translation of these sources, before its first token."""
+        memory = self.encode(source)
+        return Decoding(
+            mask=_mask(source),
+            sources=tuple(layer.source_attention.keys_values(memory) for layer in self.decoder),
+            own=tuple(layer.attention.keys_values(memory[:, :0]) for layer in self.decoder),
+        )
+
+    def advance(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
+        """The logits [n, vocabulary] of the token after `tokens` [n], which follow what `state` has seen."""
+        x = self._embed(tokens[:, None], state.length)
+        own = []
+        for layer, source, (keys, values) in zip(self.decoder, state.sources, state.own, strict=True):
+            key, value = layer.attention.keys_values(x)
+            own.append((torch.cat([keys, key], 2), torch.cat([values, value], 2)))
+            x = layer(x, state.mask, source, own[-1])
+        return self._logits(x)[:, 0], replace(state, own=tuple(own), length=state.length + 1)
+
+    def _embed(self, tokens: Tensor, first: int = 0) -> Tensor:
+        """Token and position, [n, length, dim]; the positions count from `first`."""
+        places = self.positions[first : first + tokens.shape[1]]
+        return self.dropout(self.embedding(tokens) * self.dim**0.5 + places)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.embedding.weight)
+
+
+def sinusoids(length: int, dim: int, longest: float = 10_000.0) -> Tensor:
+    """Fixed positions [length, dim], half sines and half cosines of geometric wavelengths."""
+    frequencies = longest ** -(torch.arange(dim // 2) / max(1, dim // 2 - 1))
+    angles = torch.arange(length)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def _mask(source: Tensor) -> Tensor:
+    """[n, 1, 1, S], true at tokens and false where the source is filled up."""
+    return (source != PAD)[:, None, None]
+
+
+@torch.no_grad()
+def _initialise(module: nn.Module) -> None:
+    """Xavier's uniform weights, and embeddings whose sum of squares is 1; queries, keys and values share a matrix."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+        module.weight[PAD] = 0
+    elif isinstance(module, Attention):
+        # As one matrix of three times the rows.
+        for part in (module.query, module.key, module.value):
+            nn.init.xavier_uniform_(part.weight, gain=2**-0.5)
+
+
+def example(input_shape: Sequence[int], samples: int) -> tuple[Tensor, Tensor]:
+    """Inputs of `samples` pairs of the longest sentences."""
+    tokens = torch.full((samples, *input_shape), END)
+    return tokens, tokens
+
+
+def build(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    dim: int = 512,
+    ffn_dim: int = 2048,
+    heads: int = 8,
+    encoder_layers: int = 6,
+    decoder_layers: int = 6,
+    dropout: float = 0.1,
+) -> nn.Module:
+    """A Transformer for sentences of at most `input_shape` = (length,) tokens and a vocabulary of `num_classes`.
+
+    Raises ValueError when `heads` does not divide `dim`.
+    """
+    if dim % heads:
+        raise ValueError(f"model transformer: heads {heads} does not divide dim {dim}")
+    return Transformer(input_shape[0], num_classes, dim, ffn_dim, heads, encoder_layers, decoder_layers, dropout)

@@ -1,0 +1,241 @@
+"""Image sets packed by FFCV (Leclerc et al. 2023): .beton files of shrunk images, partly JPEG and partly raw pixels."""
+
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from multiprocessing import SimpleQueue, active_children
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resync.config.components import Component
+from resync.config.preparation import Packing
+from resync.files import write_text
+from resync.prepare.properties import Property
+from resync.prepare.store import Pixels, Split, counts, damaged, file_sha256, prepared_file
+
+IMAGES_IN_A_FILE = 50_000
+"""An interrupted conversion goes on with the first file that is not complete."""
+
+IMAGES_OF_A_PROCESS = 500
+"""Fewer are not worth starting a process that writes them."""
+
+RAW = 1
+"""FFCV's number for images that are stored as pixels; 0 are JPEGs."""
+
+Record = dict[str, Any]
+
+
+def record_file(of: Component, root: Path) -> Path:
+    """Where the record of the .beton files is."""
+    return prepared_file(of, root).with_suffix(".ffcv.json")
+
+
+def prepare(
+    of: Component, root: Path, origin: Mapping[str, Any], content: Mapping[str, str], splits: Mapping[str, Split]
+) -> Record:
+    """Pack the images of the splits `train` and `val`; complete files of an earlier try are kept.
+
+    `content` holds the SHA-256 of what the images are. Returns the record: `origin`, `content`, the `settings`, the
+    length and SHA-256 of every file, and `sha256`, that of what `sha256sum` prints of the files. Raises ValueError
+    for a damaged image.
+    """
+    made_from = {**content, "settings": _packing(of).model_dump(mode="json")}
+    files = {}
+    for split, images in splits.items():
+        for first in range(0, len(images.labels), IMAGES_IN_A_FILE):
+            indices = range(first, min(first + IMAGES_IN_A_FILE, len(images.labels)))
+            file = _folder(of, root) / f"{split}-{first // IMAGES_IN_A_FILE:03d}.beton"
+            files[file.name] = _packed(of, images, indices, file, made_from)
+    lines = (f"{found['sha256']}  {name}\n" for name, found in files.items())
+    record = {
+        "name": of.name,
+        **{name: origin[name] for name in ("variant", "source")},
+        **made_from,
+        "sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
+        **counts(of),
+        "versions": origin["versions"] | {"ffcv": version("ffcv")},
+        "files": files,
+    }
+    write_text(record_file(of, root), json.dumps(record, indent=2) + "\n")
+    return record
+
+
+def load_record(of: Component, root: Path, content: Mapping[str, str] = MappingProxyType({})) -> Record | None:
+    """The record of the files made from this content (see `prepare`) with the declared settings, or None."""
+    file = record_file(of, root)
+    if not file.is_file():
+        return None
+    record: Record = json.loads(file.read_text())
+    wanted = {**content, "settings": _packing(of).model_dump(mode="json")}
+    return record if wanted.items() <= record.items() else None
+
+
+def load(of: Component, root: Path, record: Mapping[str, Any]) -> dict[str, "Packed"]:
+    """The splits `train` and `val`. Raises ValueError where a file is missing or truncated."""
+    files: dict[str, list[Path]] = {"train": [], "val": []}
+    for name, known in record["files"].items():
+        file = _folder(of, root) / name
+        found = file.stat().st_size if file.is_file() else 0
+        if found != known["bytes"]:
+            raise damaged(of, file, f"found {found} bytes, allowed: {known['bytes']}", f" and {record_file(of, root)}")
+        files[name.split("-")[0]].append(file)
+    return {split: Packed(found) for split, found in files.items()}
+
+
+def properties(of: Component, root: Path, record: Mapping[str, Any]) -> list[Property]:
+    """Whether the images are as small as declared, and every file is as it was written."""
+    limit = record["settings"]["max_side"]
+    larger = {split: str(int((images.sides > limit).sum())) for split, images in load(of, root, record).items()}
+    return [
+        *(Property(f"{split} images larger than {limit} pixels", found, ("0",)) for split, found in larger.items()),
+        *(
+            Property(f"{name} sha256", file_sha256(_folder(of, root) / name), (known["sha256"],))
+            for name, known in record["files"].items()
+        ),
+    ]
+
+
+def _folder(of: Component, root: Path) -> Path:
+    return prepared_file(of, root).with_suffix(".ffcv")
+
+
+def _packing(of: Component) -> Packing:
+    assert of.preparation
+    assert of.preparation.packing
+    return of.preparation.packing
+
+
+def _packed(of: Component, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:
+    """Write one file, if it is not there, and its record beside it: length and SHA-256."""
+    beside = file.with_suffix(".json")
+    made_from = {**made_from, "images": [indices.start, indices.stop]}
+    if file.is_file() and beside.is_file():
+        known = json.loads(beside.read_text())
+        if known.pop("made_from") == made_from:
+            return known
+    beside.unlink(missing_ok=True)
+    partial = file.with_suffix(".partial")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _write(of, images, indices, partial)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+    found = {"bytes": file.stat().st_size, "sha256": file_sha256(file)}
+    write_text(beside, json.dumps(found | {"made_from": made_from}) + "\n")
+    return found
+
+
+def _write(of: Component, images: Split, indices: range, file: Path) -> None:
+    from ffcv.fields import IntField, RGBImageField
+    from ffcv.writer import DatasetWriter
+
+    settings = _packing(of)
+    image = RGBImageField(
+        write_mode="proportion",
+        max_resolution=settings.max_side,
+        compress_probability=settings.jpeg_share,
+        jpeg_quality=settings.jpeg_quality,
+    )
+    source = _Source(images, indices)
+    processes = min(len(os.sched_getaffinity(0)), 1 + len(indices) // IMAGES_OF_A_PROCESS)
+    with _failing_with_its_processes(of, source.errors):
+        writer = DatasetWriter(str(file), {"image": image, "label": IntField()}, num_workers=processes)
+        writer.from_indexed_dataset(source)
+    with file.open("rb+") as written:
+        os.fsync(written.fileno())
+
+
+class _Source:
+    """The images and labels that FFCV's writing processes ask for; they leave word of a damaged image in `errors`."""
+
+    def __init__(self, images: Split, indices: range) -> None:
+        self.images, self.indices = images, indices
+        self.errors: SimpleQueue[str] = SimpleQueue()
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> tuple[Pixels, int]:
+        number = self.indices[index]
+        try:
+            return self.images.pixels(number), int(self.images.labels[number])
+        except ValueError as error:
+            self.errors.put(str(error))
+            raise
+
+
+@contextmanager
+def _failing_with_its_processes(of: Component, errors: "SimpleQueue[str]") -> Iterator[None]:
+    """Raise ValueError when a child process fails: FFCV's writer would wait for it for ever."""
+
+    def ended(*_: object) -> None:
+        seen = None
+        with suppress(ChildProcessError):  # there is none left
+            while (child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and child.si_pid != seen:
+                if child.si_status:
+                    reason = "a writing process failed, see above" if errors.empty() else errors.get()
+                    raise ValueError(f"data {of.name}: {reason}")
+                active_children()  # collects those that ended well
+                seen = child.si_pid
+
+    before = signal.signal(signal.SIGCHLD, ended)
+    try:
+        yield
+    except BaseException:
+        for child in active_children():
+            child.kill()
+        raise
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+class Packed:
+    """The images of one split in .beton files, which stay on disk and in the operating system's cache.
+
+    FFCV's own loader is not used: its crops come from one random generator a process, so that they would depend on
+    the number of processes and on interruptions. Its reader and its JPEG decoder are.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        from ffcv.reader import Reader
+
+        readers = [Reader(str(file)) for file in files]
+        self.labels: NDArray[np.int64] = np.concatenate([reader.metadata["f1"].reshape(-1) for reader in readers])
+        self._images = np.concatenate([reader.metadata["f0"].reshape(-1) for reader in readers])
+        self._ends = np.cumsum([len(reader.metadata) for reader in readers])
+        self._memory = [np.memmap(file, mode="r") for file in files]
+        self._lengths = np.concatenate([_lengths(reader.metadata["f0"], reader.alloc_table) for reader in readers])
+
+    @property
+    def sides(self) -> NDArray[np.int64]:
+        """The longer side of every image, [N]."""
+        return np.maximum(self._images["height"], self._images["width"]).astype(np.int64)
+
+    def pixels(self, index: int) -> Pixels:
+        """The pixels of an image, uint8 [height, width, 3]."""
+        from ffcv.libffcv import imdecode
+
+        image, file = self._images[index], int(np.searchsorted(self._ends, index, "right"))
+        height, width, start = int(image["height"]), int(image["width"]), int(image["data_ptr"])
+        stored = self._memory[file][start : start + int(self._lengths[index])]
+        if image["mode"] == RAW:
+            return np.array(stored).reshape(height, width, 3)
+        decoded = np.empty((height, width, 3), dtype=np.uint8)
+        imdecode(stored, decoded, height, width, height, width, 0, 0, 1, 1, False, False)
+        return decoded
+
+
+def _lengths(images: NDArray[Any], allocated: NDArray[Any]) -> NDArray[np.int64]:
+    """How many bytes each image takes in its file, from FFCV's table of what it allocated, in any order."""
+    by_place = allocated[np.argsort(allocated["ptr"])]
+    entries = by_place[np.searchsorted(by_place["ptr"], images["data_ptr"].reshape(-1))]
+    return entries["size"].astype(np.int64)

@@ -1,0 +1,69 @@
+"""Image sets that fit in memory and are kept as FFCV's .beton files, which training reads as a whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resync.config.components import Component
+from resync.prepare import beton
+from resync.prepare.properties import Property, properties
+from resync.prepare.store import Images, Pixels, Prepared
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """A split in memory: images uint8 [N, 3, height, width] and their classes."""
+
+    images: Pixels
+    labels: NDArray[np.int64]
+
+    def pixels(self, index: int) -> Pixels:
+        return np.ascontiguousarray(self.images[index].transpose(1, 2, 0))
+
+
+def save_packed(of: Component, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the images as .beton files, and return their record (see `beton.prepare`)."""
+    splits = {
+        split: _Arrays(getattr(images, f"{split}_images"), getattr(images, f"{split}_labels").astype(np.int64))
+        for split in ("train", "val")
+    }
+    return beton.prepare(of, root, origin, {"source_sha256": origin["source_sha256"]}, splits)
+
+
+def load_packed(of: Component, root: Path) -> Prepared:
+    """The images of the .beton files. Raises ValueError where one is missing or truncated, or FFCV is not installed."""
+    require_ffcv(of)
+    record = beton.load_record(of, root)
+    if record is None:
+        missing = beton.record_file(of, root)
+        raise ValueError(f"data {of.name}: {missing} is missing; make it with: resync data prepare {of.name}")
+    arrays: dict[str, Pixels] = {}
+    for split, images in beton.load(of, root, record).items():
+        decoded = np.stack([images.pixels(index) for index in range(len(images.labels))])
+        arrays[f"{split}_images"] = np.ascontiguousarray(decoded.transpose(0, 3, 1, 2))
+        arrays[f"{split}_labels"] = images.labels.astype(np.uint8)
+    return Prepared(Images(**arrays), record)
+
+
+def check_packed(of: Component, root: Path) -> list[Property]:
+    """The properties of the images and of their files. Raises ValueError as `load_packed` does."""
+    assert of.preparation
+    prepared = load_packed(of, root)
+    variants = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
+    return [
+        Property("variant", prepared.record["variant"], variants),
+        *properties(of, prepared.images),
+        *beton.properties(of, root, prepared.record),
+    ]
+
+
+def require_ffcv(of: Component) -> None:
+    """Raise ValueError where FFCV is not installed."""
+    if find_spec("ffcv") is None:
+        how = "pip install ffcv, after the libraries that docs/data.md names"
+        raise ValueError(f"data {of.name}: its .beton files need FFCV: {how}")

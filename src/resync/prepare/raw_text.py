@@ -1,0 +1,100 @@
+"""The original files of a parallel text: lines of plain text, compressed or in archives, and the SGML of WMT."""
+
+import gzip
+import hashlib
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from resync.config.components import Component
+from resync.config.preparation import TextFiles
+from resync.prepare.store import file_sha256
+from resync.prepare.text import Lines, normalised
+
+ARCHIVES = (".tgz", ".tar.gz", ".tar")
+SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
+
+
+class RawText:
+    """The original files of the data set `of` below `root`.
+
+    Raises ValueError, one line each, where the folder or a file is missing, a file is damaged or no UTF-8, two files
+    have different numbers of lines, or a sentence is empty that nothing leaves out.
+    """
+
+    def __init__(self, of: Component, root: Path) -> None:
+        assert of.text
+        self.of = of
+        self.text = of.text
+        self.folder = root / of.text.folder
+        if not self.folder.is_dir():
+            raise self._error(f"{self.folder}: no such folder (docs/data.md)")
+        self._read: set[Path] = set()
+
+    def lines(self) -> dict[str, Lines]:
+        """The normalised sentences of every split."""
+        may_be_empty = self.text.max_ratio is not None
+        return {
+            "train": self._split(self.text.train, may_be_empty),
+            "val": self._split(self.text.val, False),
+            "test": self._split(self.text.test, False),
+        }
+
+    def sha256(self) -> str:
+        """That of what `sha256sum` prints of the files that were read, in the order of their names."""
+        lines = (f"{file_sha256(path)}  {path.relative_to(self.folder).as_posix()}\n" for path in sorted(self._read))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def _split(self, files: Iterable[TextFiles], may_be_empty: bool) -> Lines:
+        result: Lines = ([], [])
+        for pair in files:
+            names = pair.source, pair.target
+            sides = [self._sentences(name) for name in names]
+            if len(sides[0]) != len(sides[1]):
+                found = " and ".join(f"{len(side)} in {name}" for side, name in zip(sides, names, strict=True))
+                raise self._error(f"{self.folder}: found {found}, allowed: as many sentences in both")
+            for name, side, whole in zip(names, sides, result, strict=True):
+                if not may_be_empty and "" in side:
+                    raise self._error(f"{self.folder / name}: sentence {side.index('') + 1} is empty")
+                whole += side
+        return result
+
+    def _sentences(self, name: str) -> list[str]:
+        content = self._content(name)
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            number = content.count(b"\n", 0, error.start) + 1
+            raise self._error(f"{self.folder / name}: line {number} is not UTF-8") from error
+        if ".sgm" in Path(name).suffixes:
+            return [normalised(segment) for segment in SEGMENT.findall(text)]
+        # Not splitlines: it also splits at characters that occur within sentences of Common Crawl.
+        return [normalised(line) for line in text.removesuffix("\n").split("\n")]
+
+    def _content(self, name: str) -> bytes:
+        """The bytes of a file below the folder, uncompressed; a part of its path may be an archive."""
+        path = self.folder / name
+        for file in (path, *path.parents):
+            if file.is_file():
+                break
+            if file == self.folder:
+                raise self._error(f"{path}: no such file (docs/data.md)")
+        self._read.add(file)
+        try:
+            if file != path or file.name.endswith(ARCHIVES):
+                return self._member(file, path.relative_to(file).as_posix())
+            return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+            raise self._error(f"{file}: damaged or incomplete ({error})") from error
+
+    def _member(self, archive: Path, name: str) -> bytes:
+        with tarfile.open(archive) as members:
+            for member in members:
+                if member.name.removeprefix("./") == name and (file := members.extractfile(member)):
+                    return file.read()
+        raise self._error(f"{archive}: has no file {name}")
+
+    def _error(self, found: str) -> ValueError:
+        return ValueError(f"data {self.of.name}: {found}")

@@ -1,0 +1,156 @@
+"""Parallel text, from raw sentences to token ids: normalised, cleaned and cut into pieces of a joint vocabulary."""
+
+import html
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from resync.config.components import Component
+from resync.prepare.vocabulary import Vocabulary
+
+SPLITS = ("train", "val", "test")
+CHUNK = 10_000
+"""Sentences that are encoded at a time: as lists their ids take ten times the memory of an array."""
+
+VOCABULARY_SENTENCES = 4_000_000
+"""Sentences that a vocabulary is made of, evenly chosen where there are more: sentencepiece keeps all in memory."""
+
+Lines = tuple[list[str], list[str]]
+"""The sentences of a split in the source and in the target language."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences as token ids: `tokens` uint16, one sentence after the other, and their `lengths` int64 [N]."""
+
+    tokens: NDArray[np.uint16]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, progress: str) -> "Sentences":
+        """The ids of the lines."""
+        tokens, lengths = [np.empty(0, np.uint16)], [np.empty(0, np.int64)]
+        for start in tqdm(range(0, len(lines), CHUNK), desc=progress, unit=f"{CHUNK} sentences", disable=None):
+            encoded = vocabulary.encode(lines[start : start + CHUNK])
+            tokens.append(np.fromiter(chain.from_iterable(encoded), np.uint16))
+            lengths.append(np.array([len(ids) for ids in encoded]))
+        return cls(np.concatenate(tokens), np.concatenate(lengths))
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each sentence begins in `tokens`, [N]."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def keep(self, chosen: NDArray[np.bool_]) -> "Sentences":
+        """Only the chosen sentences, [N]."""
+        return Sentences(self.tokens[np.repeat(chosen, self.lengths)], self.lengths[chosen])
+
+
+@dataclass(frozen=True)
+class Text:
+    """A parallel text: the sentences of every split by language, the raw target sentences of `test`, the vocabulary.
+
+    `source` and `target` have the keys of SPLITS; sentence i of one is the translation of sentence i of the other.
+    """
+
+    source: Mapping[str, Sentences]
+    target: Mapping[str, Sentences]
+    references: tuple[str, ...]
+    vocabulary: Vocabulary
+
+    @property
+    def train_counts(self) -> dict[str, int]:
+        """How large the cleaned training text is; ends of sentences count as tokens."""
+        source, target = self.source["train"], self.target["train"]
+        tokens = {"train_source_tokens": len(source.tokens), "train_target_tokens": len(target.tokens)}
+        return {"train_pairs": len(source.lengths)} | tokens
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything as arrays, for a file."""
+        result: dict[str, NDArray[Any]] = {}
+        for side, splits in (("source", self.source), ("target", self.target)):
+            for split, sentences in splits.items():
+                result[f"{side}_{split}_tokens"] = sentences.tokens
+                result[f"{side}_{split}_lengths"] = sentences.lengths
+        return result | {
+            "references": _bytes("\n".join(self.references).encode()),
+            "model": _bytes(self.vocabulary.model),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Text":
+        """The text of what `arrays` returned. Raises KeyError where something is missing."""
+        source, target = (
+            {
+                split: Sentences(*(arrays[f"{side}_{split}_{name}"] for name in ("tokens", "lengths")))
+                for split in SPLITS
+            }
+            for side in ("source", "target")
+        )
+        references = arrays["references"].tobytes().decode().split("\n")
+        return cls(source, target, tuple(references), Vocabulary(arrays["model"].tobytes()))
+
+
+def encode(of: Component, lines: Mapping[str, Lines], max_ratio: float | None = None) -> Text:
+    """The text of the normalised lines of every split, with a vocabulary made of the training pairs.
+
+    With `max_ratio`, training pairs are left out that have an empty side, a sentence that is too long or one that is
+    more than so many times as long as the other. Raises ValueError for a sentence that is too long and stays.
+    """
+    pairs = {split: list(zip(*sides, strict=True)) for split, sides in lines.items()}
+    pairs["train"] = [pair for pair in pairs["train"] if all(pair)]
+    training = chain.from_iterable(pairs["train"])
+    try:
+        vocabulary = Vocabulary.train(_evenly(training, 2 * len(pairs["train"])), of.facts["num_classes"])
+    except ValueError as error:
+        raise ValueError(f"data {of.name}: {error}") from error
+    source, target = (
+        {
+            split: Sentences.encode([pair[side] for pair in of_split], vocabulary, f"{of.name} {split} {language}")
+            for split, of_split in pairs.items()
+        }
+        for side, language in enumerate(("source", "target"))
+    )
+    if max_ratio is not None:
+        chosen = _clean(source["train"].lengths, target["train"].lengths, of.facts["input_shape"][0], max_ratio)
+        source["train"], target["train"] = source["train"].keep(chosen), target["train"].keep(chosen)
+    for side, sentences in (("source", source), ("target", target)):
+        _refuse_too_long(of, side, sentences)
+    return Text(source, target, tuple(lines["test"][1]), vocabulary)
+
+
+def normalised(line: str) -> str:
+    """Without HTML entities (as Moses writes them), in Unicode's form C, with single spaces."""
+    return " ".join(unicodedata.normalize("NFC", html.unescape(line)).split())
+
+
+def _clean(source: NDArray[np.int64], target: NDArray[np.int64], longest: int, max_ratio: float) -> NDArray[np.bool_]:
+    """Which pairs of these lengths stay."""
+    long, short = np.maximum(source, target), np.minimum(source, target)
+    return (long <= longest) & (long <= max_ratio * short)
+
+
+def _refuse_too_long(of: Component, side: str, splits: Mapping[str, Sentences]) -> None:
+    longest = of.facts["input_shape"][0]
+    for split, sentences in splits.items():
+        if (found := int(sentences.lengths.max(initial=0))) > longest:
+            number = int(sentences.lengths.argmax()) + 1
+            message = f"{side} sentence {number} of {split} has {found} tokens, allowed: at most {longest}"
+            raise ValueError(f"data {of.name}: {message}")
+
+
+def _evenly(sentences: Iterable[str], count: int) -> Iterator[str]:
+    """At most VOCABULARY_SENTENCES of `count` sentences."""
+    every = -(-count // VOCABULARY_SENTENCES)
+    return (sentence for number, sentence in enumerate(sentences) if number % every == 0)
+
+
+def _bytes(content: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(content, np.uint8)

@@ -1,0 +1,36 @@
+"""Checkpoint averaging: the mean of the last evaluated models in the place of the last one."""
+
+import torch
+from torch import Tensor
+
+State = list[tuple[int, Tensor]]
+
+
+class LastModels:
+    """The newest `number` consensus models that were evaluated, by their step (Vaswani et al. 2017, section 6.1).
+
+    With 1, the model of a step is itself. The model before training never counts.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.models: State = []
+
+    @torch.no_grad()
+    def average_(self, row: Tensor, step: int) -> None:
+        """Note the parameters [P] of the consensus model after `step`, once, and overwrite them with the mean."""
+        if self.number == 1 or step == 0:
+            return
+        if step not in dict(self.models):
+            self.models = [*self.models, (step, row.clone())][-self.number :]
+        row.zero_()
+        for _, model in self.models:
+            row.add_(model, alpha=1 / len(self.models))
+
+    def state_dict(self) -> State:
+        """The models so far, on the CPU."""
+        return [(step, model.cpu()) for step, model in self.models]
+
+    def load_state_dict(self, state: State, device: torch.device) -> None:
+        """Go on from the models of a checkpoint."""
+        self.models = [(step, model.to(device)) for step, model in state]

@@ -1,0 +1,45 @@
+"""Mixup: training on weighted means of two samples and of their labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from resync.streams import stream
+
+
+@dataclass(frozen=True)
+class Mixup:
+    """Mixes every sample with another one of its micro-batch, all of these with one share (Zhang et al. 2018).
+
+    The other sample's share is min(z, 1 - z) with z ~ Beta(alpha, alpha), as in Gu et al. 2024 (trainer); shares and
+    partners are functions of the seed, the worker and the step.
+    """
+
+    alpha: float
+    num_classes: int
+    micro_batches: int
+    seed: int
+
+    def __call__(self, inputs: Tensor, targets: Tensor, step: int, first_worker: int) -> tuple[Tensor, Tensor]:
+        """Mixed inputs [k, b, ...] and probabilities [k, b, classes] for inputs and labels [k, b] of these workers."""
+        batches = enumerate(zip(inputs, targets, strict=True), start=first_worker)
+        mixed = [self._of(*batch, step, worker) for worker, batch in batches]
+        return torch.stack([samples for samples, _ in mixed]), torch.stack([labels for _, labels in mixed])
+
+    def _of(self, inputs: Tensor, targets: Tensor, step: int, worker: int) -> tuple[Tensor, Tensor]:
+        generator = stream(self.seed, "mixup", worker=worker, epoch=step)
+        parts = np.split(np.arange(len(targets)), self.micro_batches)
+        z = generator.beta(self.alpha, self.alpha, size=len(parts))
+        shares = np.minimum(z, 1 - z).repeat(len(parts[0])).astype(np.float32)
+        partners = np.concatenate([generator.permutation(part) for part in parts])
+        share, partner = torch.from_numpy(shares).to(inputs.device), torch.from_numpy(partners).to(inputs.device)
+        labels = F.one_hot(targets, self.num_classes).to(inputs.dtype)
+        return _mean(inputs, partner, share), _mean(labels, partner, share)
+
+
+def _mean(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
+    """`values` [b, ...] with the share [b] of those of the partners [b]."""
+    return torch.lerp(values, values[partner], share.view(-1, *(1,) * (values.ndim - 1)))

@@ -1,0 +1,112 @@
+"""What a translation model is trained for and how it is scored."""
+
+from dataclasses import dataclass
+from math import exp, inf
+
+import torch
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from resync.config.training import BeamSearch
+from resync.data.text import Inputs, ParallelText, Targets
+from resync.models.beam_search import translate
+from resync.models.transformer import Transformer
+from resync.tokens import PAD
+from resync.train.objective import Best
+
+LONGER = 50
+"""So many tokens a translation may have more than its source (Vaswani et al. 2017, section 6.1)."""
+
+LARGEST_EXPONENT = 700.0
+"""Of a float's exponential."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Cross entropy of a token, and BLEU of the test sentences where `beam_search` says how to translate them.
+
+    A worker's loss is the sum over its tokens in the step, divided by their number; with `over_all_workers`, by the
+    mean number over the workers, so that the mean of the workers' gradients is the sum over all tokens of the step
+    divided by all of them. The forward pass is under autocast to `half`, if that is given.
+    """
+
+    label_smoothing: float = 0.0
+    half: torch.dtype | None = None
+    over_all_workers: bool = False
+    beam_search: BeamSearch | None = None
+
+    @property
+    def best(self) -> Best:
+        """Loss, perplexity and BLEU, if it is computed."""
+        return {"val_loss": min, "val_perplexity": min} | ({"test_bleu": max} if self.beam_search else {})
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """SacreBLEU's signature."""
+        return {"test_bleu": str(_corpus_bleu([""], [""])[1])} if self.beam_search else {}
+
+    def loss(self, model: nn.Module, inputs: Inputs, targets: Targets) -> Tensor:
+        """The loss of a bucket; see the class for what it is divided by."""
+        logits = self.logits(model, inputs)
+        total = F.cross_entropy(
+            logits.flatten(0, 1),
+            targets.ids.flatten(),
+            ignore_index=PAD,
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
+        )
+        return total / (targets.tokens_of_all if self.over_all_workers else targets.tokens)
+
+    def logits(self, model: nn.Module, inputs: Inputs) -> Tensor:
+        """The model's answer [n, T, vocabulary] in float32."""
+        with torch.autocast(inputs[0].device.type, self.half, enabled=self.half is not None):
+            return model(inputs).float()
+
+    def sums(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> Tensor:
+        """Summed loss (without smoothing) and tokens, and with `beam_search` the statistics of BLEU."""
+        sums = next(model.parameters()).new_zeros(2, dtype=torch.float64)
+        for inputs, targets in data.validation(rank, world_size):
+            logits = self.logits(model, inputs).flatten(0, 1)
+            loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
+            sums += torch.stack([loss.double(), (targets != PAD).sum().double()])
+        return torch.cat([sums, sums.new_tensor(self._bleu_statistics(model, data, rank, world_size))])
+
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        """Validation loss (nats a token), perplexity and BLEU (0 to 100)."""
+        loss, tokens, *statistics = sums.tolist()
+        mean = loss / tokens
+        result = {"val_loss": mean, "val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf}
+        if statistics:
+            *counts, ours, theirs = (int(count) for count in statistics)
+            bleu = BLEU.compute_bleu(counts[:4], counts[4:], ours, theirs, smooth_method="exp")
+            result["test_bleu"] = bleu.score
+        return result
+
+    def _bleu_statistics(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> list[int]:
+        """This process's matching n-grams for n = 1 to 4, all n-grams, and the tokens of both sides, [10]."""
+        if not self.beam_search:
+            return []
+        translations: list[str] = []
+        references: list[str] = []
+        for sources, humans in data.test(rank, world_size):
+            translations += [data.decode(ids) for ids in self._translated(model, sources)]
+            references += humans
+        if not references:
+            return [0] * 10
+        found, _ = _corpus_bleu(translations, references)
+        return [*found.counts, *found.totals, found.sys_len, found.ref_len]
+
+    def _translated(self, model: nn.Module, sources: Tensor) -> list[list[int]]:
+        assert self.beam_search
+        assert isinstance(model, Transformer)
+        limits = ((sources != PAD).sum(1) + LONGER).clamp(max=len(model.positions))
+        with torch.autocast(sources.device.type, self.half, enabled=self.half is not None):
+            return translate(model, sources, self.beam_search.beam_size, self.beam_search.length_penalty, limits)
+
+
+def _corpus_bleu(translations: list[str], references: list[str]) -> tuple[BLEUScore, str]:
+    """BLEU by sacreBLEU's defaults (Post 2018), which tokenise as WMT does, and its signature."""
+    metric = BLEU()
+    score = metric.corpus_score(translations, [references])
+    return score, str(metric.get_signature())

@@ -1,0 +1,222 @@
+"""Images that are read from disk during training: every batch the same, however it is loaded."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from images import declare
+from photos import COUNTS, FOLDER, PER_CLASS, SMALL_RUN, batches, declared, equal, sampler, write_photos
+from PIL import Image
+from processes import run_processes
+from runs import trained, trained_until
+from torchvision.transforms.v2 import functional as F
+
+from resync import data, prepare
+from resync.config.components import Component
+from resync.data.streamed import Streamed, from_stream
+from resync.data.views import training_view, validation_view
+from resync.train.mixup import Mixup
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
+    """The data set and its prepared root; no test changes it."""
+    folder = tmp_path_factory.mktemp("stream")
+    of, root = declared(folder), folder / "root"
+    write_photos(root / "photos")
+    prepare.prepare(of, root, "torch")
+    return of, root
+
+
+@pytest.fixture
+def small(photos: tuple[Component, Path], monkeypatch: pytest.MonkeyPatch) -> Streamed:
+    """The data set as runs read it."""
+    of, root = photos
+    monkeypatch.setattr("resync.data.streamed.component", lambda *_: of)
+    monkeypatch.setattr("resync.data.streamed.data_root", lambda _: root)
+    return from_stream("tiny", [0.5] * 3, [0.25] * 3, "torch", strong=True)
+
+
+def test_a_list_of_files_is_prepared_checked_and_read(photos: tuple[Component, Path]):
+    of, root = photos
+    stream = prepare.load_stream(of, root, "torch")
+    assert all(each.holds for each in prepare.check(of, root, "torch"))
+    assert stream.record["source"] == "photos"
+    for split, number in PER_CLASS.items():
+        images = stream.splits[split]
+        assert images.labels.tolist() == np.repeat(np.arange(3), number).tolist()
+        for index in (0, 3 * number - 1):
+            label, name = divmod(index, number)
+            with Image.open(root / f"photos/{split}/n{label}/{name}.JPEG") as image:
+                assert np.array_equal(images.pixels(index), np.asarray(image))
+    assert sorted(path.name for path in (root / "prepared").iterdir() if path.is_file()) == ["tiny.json", "tiny.npz"]
+
+
+def test_validation_images_may_lie_flat_beside_a_table(photos: tuple[Component, Path], tmp_path: Path):
+    of, root = declare(
+        tmp_path, [FOLDER | {"val_labels": "val.tsv"}], streaming={}, input_shape=[3, 16, 16], **COUNTS
+    ), tmp_path / "root"  # fmt: skip
+    shutil.copytree(photos[1] / "photos", root / "photos")
+    lines = []
+    for file in sorted((root / "photos/val").glob("*/*")):
+        name = f"ILSVRC_{len(lines)}.JPEG"
+        lines.append(f"{name}\t{file.parent.name}")
+        file.rename(root / "photos/val" / name)
+    with pytest.raises(ValueError, match="photos: val images: found 0, allowed: 6"):
+        prepare.prepare(of, root, "torch")
+    (root / "photos/val.tsv").write_text("\n".join(lines))
+    prepare.prepare(of, root, "torch")
+    assert prepare.load_stream(of, root, "torch").splits["val"].labels.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, r"found none of \S+photos/train, \S+photos.tar.gz \(docs/data.md\)"),
+        ({"num_classes": 4}, r"\S+photos: found training images of 3 classes, allowed: 4"),
+        (
+            {"train_per_class": {"fewest": 7, "most": 9}},
+            r"\S+photos: train images per class: found 8 to 8, allowed: 7 to 9",
+        ),
+        ({"train_samples": 25}, r"\S+photos: train images: found 24, allowed: 25"),
+    ],
+)
+def test_wrong_folders_are_one_line_and_nothing_is_written(
+    changes: dict[str, Any], message: str, photos: tuple[Component, Path], tmp_path: Path
+):
+    of, root = declared(tmp_path, **changes), tmp_path / "root"
+    root.mkdir()
+    if changes:
+        (root / "photos").symlink_to(photos[1] / "photos")
+    with pytest.raises(ValueError, match=f"^data tiny: {message}"):
+        prepare.prepare(of, root, "torch")
+    assert not (root / "prepared").exists()
+
+
+def test_what_is_missing_is_one_line(photos: tuple[Component, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    of, root = declared(tmp_path), tmp_path / "root"
+    command = "make it with: resync data prepare --loader torch tiny$"
+    with pytest.raises(ValueError, match=rf"^data tiny: \S+prepared/tiny.npz is missing; {command}"):
+        prepare.load_stream(of, root, "torch")
+    monkeypatch.setattr("resync.prepare.stream.find_spec", lambda _: None)
+    for act in (prepare.load_stream, prepare.prepare):
+        with pytest.raises(ValueError, match=r"^data tiny: loader ffcv needs FFCV: pip install ffcv, .*auto"):
+            act(of, root, "ffcv")
+    assert not (root / "prepared").exists()
+    assert prepare.load_stream(photos[0], photos[1], "auto").record["source"] == "photos"
+
+
+def test_a_file_that_changed_is_found_by_check_and_a_damaged_one_when_it_is_read(
+    photos: tuple[Component, Path], tmp_path: Path
+):
+    of, root = declared(tmp_path), tmp_path / "root"
+    shutil.copytree(photos[1] / "photos", root / "photos")
+    prepare.prepare(of, root, "torch")
+    (root / "photos/train/n1/0.JPEG").unlink()
+    file = root / "photos/train/n0/0.JPEG"
+    file.write_bytes(file.read_bytes()[:100])
+    wrong = [str(each) for each in prepare.check(of, root, "torch") if not each.holds]
+    assert wrong == ["train files missing or changed: found 2, allowed: 0"]
+    with pytest.raises(ValueError, match=r"n0/0.JPEG: no image, or a damaged one"):
+        prepare.load_stream(of, root, "torch").splits["train"].pixels(0)
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Loading in two processes beside this one."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("threads")
+def test_processes_beside_the_training_one_load_the_same(small: Streamed):
+    beside = batches(small)
+    torch.set_num_threads(1)
+    assert equal(batches(small), beside)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_batches_depend_on_seed_epoch_and_worker_only(small: Streamed, replacement: bool):
+    plan = sampler(replacement=replacement)
+    whole = batches(small, plan=plan)
+    inputs, targets = whole[0]
+    assert (inputs.shape, inputs.dtype) == ((4, 2, 3, 16, 16), torch.float32)
+    assert torch.equal(targets, torch.from_numpy(small.splits["train"].labels[plan.epoch(1)[0]]))
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    assert equal(batches(small, plan=plan), whole)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert equal(batches(small, plan=plan, first_step=1), whole[1:])
+    assert equal(batches(small, slice(2, 4), plan=plan), [(x[2:], y[2:]) for x, y in whole])
+    assert not equal(batches(small, plan=plan, epoch=2), whole)
+    batch, labels = small.statistics_batch(7, epoch=3, index=1, batch_size=4)
+    again = small.statistics_batch(7, epoch=3, index=1, batch_size=4)
+    assert torch.equal(batch, again[0])
+    assert torch.equal(labels, again[1])
+    assert batch.shape == (4, 3, 16, 16)
+
+
+def test_validation_images_are_shared_out_and_cropped_in_the_centre(small: Streamed):
+    [(whole, targets)] = small.validation(0, 1)
+    parts = [next(small.validation(rank, 2)) for rank in (0, 1)]
+    assert targets.tolist() == [0, 0, 1, 1, 2, 2]
+    for rank, (inputs, labels) in enumerate(parts):
+        assert torch.equal(inputs, whole[rank::2])
+        assert torch.equal(labels, targets[rank::2])
+    image = torch.from_numpy(small.splits["val"].pixels(0)).permute(2, 0, 1)
+    side = round(min(image.shape[1:]) * 224 / 256)
+    top, left = ((length - side) / 2 for length in image.shape[1:])
+    crop = F.resized_crop(image, round(top), round(left), side, side, [16, 16], antialias=True)
+    torch.testing.assert_close(whole[0], (crop / 255 - 0.5) / 0.25)
+    assert torch.equal(validation_view(16)(image), crop)
+
+
+def test_a_training_view_is_a_part_at_least_8_percent_of_it_and_half_are_mirrored():
+    ramp = torch.arange(200, dtype=torch.uint8).expand(3, 100, 200)
+    torch.manual_seed(0)
+    views = torch.stack([training_view(8, strong=False)(ramp) for _ in range(300)]).float()
+    slopes = (views[..., -1] - views[..., 0]).mean(dim=(1, 2))
+    assert 0.4 < (slopes < 0).float().mean() < 0.6
+    # The narrowest part has 8 % of the area and is 4/3 as high as wide, the widest is as high as the image.
+    narrowest, widest = (0.08 * 100 * 200 * 3 / 4) ** 0.5, 100 * 4 / 3
+    assert 0.8 * narrowest < slopes.abs().min() < slopes.abs().max() < widest
+
+
+def test_mixup_mixes_pairs_of_a_micro_batch_by_one_share():
+    mixup = Mixup(alpha=0.5, num_classes=12, micro_batches=2, seed=3)
+    targets = torch.arange(12).expand(2, 12)
+    inputs = torch.nn.functional.one_hot(targets, 12).float().unflatten(-1, (3, 4))
+    mixed, labels = mixup(inputs, targets, step=5, first_worker=1)
+    assert torch.equal(mixed.flatten(2), labels)
+    torch.testing.assert_close(labels.sum(-1), torch.ones(2, 12))
+    for worker in labels:
+        for part in (slice(0, 6), slice(6, 12)):
+            assert worker[part].sum(0)[part].isclose(torch.ones(6)).all()
+            shares = 1 - worker.diagonal()[part]
+            assert shares[shares > 0].isclose(shares.max()).all()
+            assert shares.max() <= 0.5
+    alone, _ = mixup(inputs[1:], targets[1:], step=5, first_worker=2)
+    assert torch.equal(alone, mixed[1:])
+    assert not torch.equal(mixup(inputs, targets, step=6, first_worker=1)[0], mixed)
+
+
+@pytest.fixture
+def streamed_runs(small: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs read the small images instead of the declared ones."""
+    monkeypatch.setattr(data, "build", lambda *_: small)
+
+
+@pytest.mark.usefixtures("streamed_runs")
+def test_runs_agree_over_processes_and_after_an_interruption(tmp_path: Path):
+    whole = trained(0, 1, tmp_path / "whole", SMALL_RUN)
+    trained_until(0, 1, tmp_path / "parts", SMALL_RUN, 2)
+    parts = trained(0, 1, tmp_path / "parts", SMALL_RUN)
+    assert parts["resumed_from"] == [2]
+    assert np.array_equal(parts["rows"], whole["rows"])
+    rows = np.concatenate([rank["rows"] for rank in run_processes(2, trained, tmp_path / "two", SMALL_RUN)])
+    np.testing.assert_allclose(rows, whole["rows"], rtol=0, atol=1e-6)

@@ -1,0 +1,249 @@
+"""Translation: batches of sentence pairs, the model, beam search, the loss over tokens and BLEU."""
+
+from itertools import chain, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import TRANSLATION, make_session
+from torch.nn import functional as F
+
+from resync import data, models
+from resync.config.training import BeamSearch
+from resync.data.sampling import Sampler
+from resync.data.text import Targets
+from resync.models.beam_search import translate
+from resync.tokens import BEGIN, END, PAD
+from resync.train.last_models import LastModels
+from resync.train.loop import batches
+from resync.train.translation import Translation, _corpus_bleu
+from resync.workers import Workers
+
+TINY = {"dim": 16, "ffn_dim": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+
+
+@pytest.fixture(scope="module")
+def text():
+    return data.build("sentences", {"max_tokens": 64})
+
+
+def plan(text, **changes) -> Sampler:
+    settings = {"num_workers": 4, "local_batch": 2, "steps": 10, "seed": 0, "replacement": False}
+    return Sampler(num_samples=text.num_train, **settings | changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 60_915_712),
+        ({"dim": 1024, "ffn_dim": 4096, "heads": 16}, 209_911_808),
+    ],
+)
+def test_base_and_big_have_the_known_number_of_parameters(options: dict, expected: int):
+    """As fairseq's transformer_wmt_en_de and _big with one embedding of 32,768 pieces."""
+    assert models.num_parameters("transformer", options, (256,), 32_768) == expected
+
+
+def test_operations_are_those_of_the_matrix_products():
+    """Forward and twice as many backward: 2 a weight and token, and 4 * dim a pair of attended tokens and layer."""
+    length, vocabulary = 12, 40
+    found = models.flops_per_sample("transformer", TINY, (length,), vocabulary)
+    encoder, decoder = 4 * 16**2 + 2 * 16 * 32, 8 * 16**2 + 2 * 16 * 32
+    products = 2 * length * (encoder + decoder + 16 * vocabulary)
+    assert found == pytest.approx(3 * products + 3 * 3 * 4 * 16 * length**2, rel=0.1)
+
+
+def test_buckets_hold_every_pair_once_and_fit(text):
+    chosen = np.concatenate(text._train)
+    assert sorted(chosen) == list(range(400))
+    for bucket in text._train:
+        (source, decoder_input), target = text._bucket("train", bucket)
+        assert len(bucket) * max(source.shape[1], target.shape[1]) <= 64
+        assert decoder_input.shape == target.shape
+    sizes = [len(bucket) for bucket in text._train]
+    assert len(sizes) < 1.3 * sum(text._lengths("train")) / 64
+
+
+def test_targets_are_the_sentences_and_the_decoder_sees_them_one_token_later(text):
+    (source, decoder_input), target = text._bucket("train", np.array([0, 3]))
+    english, german = "They find the bicycle in the garden.", "Sie finden das Fahrrad im Garten."
+    assert text.decode(source[0].tolist()) == english
+    assert text.decode(target[0].tolist()) == german
+    for given, wanted in zip(decoder_input.tolist(), target.tolist(), strict=True):
+        length = wanted.index(END)
+        assert given[: length + 1] == [BEGIN, *wanted[:length]]
+        assert set(given[length + 1 :]) | set(wanted[length + 1 :]) <= {PAD}
+
+
+def test_workers_draw_different_buckets_whatever_the_processes(text):
+    whole = list(text.batches(plan(text), 1, 0, slice(0, 4)))
+    parts = [list(text.batches(plan(text), 1, 3, slice(first, first + 2))) for first in (0, 2)]
+    assert (len(whole), len(parts[0])) == (10, 7)
+    for (inputs, targets), *halves in zip(whole[3:], *parts, strict=True):
+        joined = [worker for half, _ in halves for worker in half]
+        assert all(
+            torch.equal(x, y)
+            for ours, theirs in zip(inputs, joined, strict=True)
+            for a, b in zip(ours, theirs, strict=True)
+            for x, y in zip(a, b, strict=True)
+        )
+        tokens = [sum(int((each.ids != PAD).sum()) for each in worker) for worker in targets]
+        assert [worker[0].tokens for worker in targets] == [count / 2 for count in tokens]
+        assert {each.tokens_of_all for worker in targets for each in worker} == {sum(tokens) / 8}
+
+
+def test_a_bucket_that_is_too_small_is_one_line():
+    with pytest.raises(
+        ValueError, match=r"^data sentences: max_tokens is 20, but the longest training sentence has \d\d$"
+    ):
+        data.build("sentences", {"max_tokens": 20})
+
+
+def test_gradients_are_divided_by_the_tokens_of_all_workers_and_micro_batches(tmp_path: Path):
+    """The mean of the workers' gradients is that of one loss over every token of the step."""
+    changes = TRANSLATION | {"model": TRANSLATION["model"] | {"dropout": 0.0}}
+    session = make_session(tmp_path, **changes)
+    inputs, targets = next(batches(session))
+    losses = session.forward_backward(inputs, targets)
+    session.sync.after_backward()
+    model = session.workers.models[0]
+    ours = session.workers.grads[0].clone()
+    session.workers.grads.zero_()
+    total = tokens = 0
+    for given, wanted in zip(chain(*inputs), chain(*targets), strict=True):
+        logits = model(given).flatten(0, 1)
+        total += F.cross_entropy(logits, wanted.ids.flatten(), ignore_index=PAD, reduction="sum", label_smoothing=0.1)
+        tokens += int((wanted.ids != PAD).sum())
+    (total / tokens).backward()
+    torch.testing.assert_close(ours, session.workers.grads[0], rtol=1e-5, atol=1e-7)
+    assert losses.mean().item() == pytest.approx((total / tokens).item(), rel=1e-5)
+
+
+def test_a_local_worker_divides_by_its_own_tokens(text):
+    [ids] = [text._bucket("train", text._train[0])[1]]
+    targets = Targets(ids, tokens=8.0, tokens_of_all=16.0)
+    model = models.build("transformer", TINY, (32,), 256, seed=0)
+    inputs = text._bucket("train", text._train[0])[0]
+    own, of_all = (Translation(over_all_workers=flag).loss(model, inputs, targets) for flag in (False, True))
+    assert own.item() == pytest.approx(2 * of_all.item())
+
+
+def toy(vocabulary: int, seed: int = 1):
+    """A model whose logits differ enough for sentences to differ in probability."""
+    model = models.build("transformer", TINY, (8,), vocabulary, seed).eval()
+    with torch.no_grad():
+        model.embedding.weight.mul_(4)
+    return model
+
+
+def log_probability(model, source: torch.Tensor, translation: tuple[int, ...]) -> float:
+    given = torch.tensor([[BEGIN, *translation[:-1]]])
+    scores = model((source[None], given)).log_softmax(-1)[0]
+    return scores[range(len(translation)), translation].sum().item()
+
+
+SOURCES = torch.tensor([[5, 4, 6, END], [6, END, PAD, PAD]])
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.5])
+def test_beam_search_with_a_wide_beam_finds_the_best_of_all_sentences(length_penalty: float):
+    model, limit = toy(vocabulary=7), 3
+    words = [token for token in range(7) if token not in (PAD, BEGIN, END)]
+    everything = [(*middle, END) for length in range(limit) for middle in product(words, repeat=length)]
+    found = translate(model, SOURCES, 80, length_penalty, torch.tensor([limit, limit]))
+    with torch.no_grad():
+        for source, translation in zip(SOURCES, found, strict=True):
+            source = source[source != PAD]
+            scores = {each: log_probability(model, source, each) / len(each) ** length_penalty for each in everything}
+            assert tuple(translation) == max(scores, key=scores.__getitem__)[:-1]
+
+
+def test_beam_search_with_one_beam_is_greedy():
+    model, limit = toy(vocabulary=30, seed=2), 7
+    expected = []
+    for source in SOURCES:
+        tokens = [BEGIN]
+        while len(tokens) <= limit and (len(tokens) == 1 or tokens[-1] != END):
+            logits = model((source[source != PAD][None], torch.tensor([tokens])))[0, -1]
+            logits[[PAD, BEGIN]] = -torch.inf
+            tokens.append(END if len(tokens) == limit else int(logits.argmax()))
+        expected.append(tokens[1:-1])
+    assert translate(model, SOURCES, 1, 0.6, torch.tensor([limit, limit])) == expected
+
+
+def test_the_model_learns_to_copy():
+    """Random sentences of 2 to 6 of 8 words; greedy translations of unseen ones have more than 99 % right tokens."""
+    generator = torch.Generator().manual_seed(0)
+
+    def sentences(count: int) -> torch.Tensor:
+        words = torch.randint(4, 12, (count, 7), generator=generator)
+        lengths = torch.randint(2, 7, (count, 1), generator=generator)
+        place = torch.arange(7)
+        return words.masked_fill(place == lengths, END).masked_fill(place > lengths, PAD)
+
+    options = TINY | {"dim": 32, "ffn_dim": 64, "heads": 4}
+    workers = Workers(models.build("transformer", options, (8,), 12, seed=0), 1)
+    optimizer = torch.optim.AdamW([workers.rows], lr=0.005, betas=(0.9, 0.98), fused=True)
+    for step in range(300):
+        source = sentences(64)
+        given = torch.cat([torch.full((64, 1), BEGIN), source[:, :-1]], 1)
+        tokens = float((source != PAD).sum())
+        workers.forward_backward([[(source, given)]], [[Targets(source, tokens, tokens)]], Translation().loss)
+        optimizer.param_groups[0]["lr"] = 0.01 * min(1, (step + 1) / 20) * (1 - step / 300)
+        optimizer.step()
+    source = sentences(200)
+    found = translate(workers.models[0].eval(), source, 1, 0.0, torch.full((200,), 8))
+    wanted = [[token for token in row if token not in (PAD, END)] for row in source.tolist()]
+    right = sum(a == b for ours, theirs in zip(found, wanted, strict=True) for a, b in zip(ours, theirs, strict=False))
+    assert right / sum(map(len, wanted)) > 0.99
+
+
+def test_bleu_adds_up_over_processes(text):
+    model = models.build("transformer", TINY, (32,), 256, seed=0).eval()
+    objective = Translation(beam_search=BeamSearch(beam_size=2))
+    alone = objective.sums(model, text, 0, 1)
+    parts = [objective.sums(model, text, rank, 3) for rank in range(3)]
+    torch.testing.assert_close(sum(parts), alone)
+    translations, references = [], []
+    for sources, humans in text.test(0, 1):
+        translations += [text.decode(ids) for ids in objective._translated(model, sources)]
+        references += humans
+    assert len(references) == 40
+    assert objective.metrics(alone)["test_bleu"] == pytest.approx(_corpus_bleu(translations, references)[0].score)
+    assert objective.signatures["test_bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    perfect = alone.clone()
+    perfect[2:] = torch.tensor([9, 8, 7, 6, 9, 8, 7, 6, 9, 9])
+    assert objective.metrics(perfect)["test_bleu"] == pytest.approx(100)
+    assert set(objective.metrics(alone)) == set(objective.best)
+
+
+def test_dropout_is_a_function_of_seed_worker_and_step(tmp_path: Path):
+    session = make_session(tmp_path, **TRANSLATION)
+    inputs, targets = next(batches(session))
+    same = [inputs[0]] * 4, [targets[0]] * 4
+    first, again = (session.forward_backward(*same) for _ in range(2))
+    assert torch.equal(first, again)
+    assert len(set(first.tolist())) == 4
+    session.sync.steps += 1
+    assert not torch.equal(session.forward_backward(*same), first)
+
+
+def test_an_epoch_of_more_buckets_than_there_are_is_refused_before_training(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"^70 steps of 4 x 2 samples need 560 samples .* the data set has 1\d\d$"):
+        make_session(tmp_path, **TRANSLATION | {"steps_per_epoch": 70})
+
+
+def test_the_last_models_are_averaged_each_once():
+    last = LastModels(2)
+    found = []
+    for step in (0, 3, 3, 6, 9):
+        row = torch.full((2,), float(step))
+        last.average_(row, step)
+        found.append(row.tolist()[0])
+    assert found == [0, 3, 3, 4.5, 7.5]
+    again = LastModels(2)
+    again.load_state_dict(last.state_dict(), torch.device("cpu"))
+    row = torch.full((2,), 12.0)
+    again.average_(row, 12)
+    assert row.tolist() == [10.5, 10.5]

@@ -1,7 +1,7 @@
 """The audit: published values and claims beside what the results on disk say, and whether runs did as planned."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -22,7 +22,7 @@ from resync.audit.rows import (
     sentence,
     verdict_fields,
 )
-from resync.audit.values import HARDWARE_BOUND, measured, unfinished
+from resync.audit.values import BEFOREHAND, HARDWARE_BOUND, known_beforehand, measured, unfinished
 from resync.audit.verdicts import FAILURES, Target, Verdict
 from resync.collect import CollectError, RunState, state_of
 from resync.config import Run, Suite
@@ -45,19 +45,23 @@ METRICS = {
     "val_loss": Metric(better=-1),
     "best_val_top1": Metric(better=1, default=0.3),
     "best_train_loss": Metric(better=-1),
+    "best_val_loss": Metric(better=-1),
+    "test_bleu": Metric(better=1),
+    "best_test_bleu": Metric(better=1),
     "hours": Metric(better=-1),
     "communication_hours": Metric(better=-1),
     "seconds_per_step": Metric(better=-1),
 }
-"""Metrics that only a training can measure; volume_percent follows from the schedule."""
+"""Metrics that only a training can measure; the others follow from the configuration."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The rows and claims of an audit at one scale; `results` is where the runs lie."""
+    """The rows and claims of an audit at one scale; `results` is where the runs lie, `papers` are titles by id."""
 
     scale: str
     results: Path
+    papers: dict[str, str]
     rows: tuple[Row, ...]
     claims: tuple[ClaimRow, ...]
 
@@ -76,12 +80,30 @@ class Audit:
         """The whole audit in a few sentences."""
         return sentence(self.rows, self.claims)
 
-    def write(self, directory: Path, formats: Sequence[str] = ("json", "md", "html")) -> list[Path]:
-        """Write `audit.<format>` into `directory`; return the paths."""
-        files = {directory / f"audit.{name}": page.WRITERS[name] for name in formats}
-        for file, writer in files.items():
-            write_text(file, writer(self, directory))
+    def of(self, paper: str) -> "Audit":
+        """The part of one paper."""
+        rows = tuple(row for row in self.rows if row.paper == paper)
+        claims = tuple(claim for claim in self.claims if claim.paper == paper)
+        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims)
+
+    def write(self, directory: Path) -> list[Path]:
+        """Write `audit.json`, `.md` and `.html` into `directory`; return the paths.
+
+        Of several papers each one's part is written to a folder of its own too, unless it is there already: to a
+        workflow a file that is written again is another one.
+        """
+        files = {directory / f"audit.{suffix}": writer(self, directory) for suffix, writer in page.WRITERS.items()}
+        for file, text in files.items():
+            write_text(file, text)
+        for paper in self.papers if len(self.papers) > 1 else ():
+            self.of(paper)._write_where_changed(directory / paper)
         return list(files)
+
+    def _write_where_changed(self, directory: Path) -> None:
+        for suffix, writer in page.WRITERS.items():
+            file, text = directory / f"audit.{suffix}", writer(self, directory)
+            if not file.exists() or file.read_text(encoding="utf-8") != text:
+                write_text(file, text)
 
 
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
@@ -92,7 +114,8 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
     """
     rows: list[Row] = []
     claims: list[ClaimRow] = []
-    for paper in suite.papers if papers is None else papers:
+    names = list(suite.papers if papers is None else papers)
+    for paper in names:
         states = [_state(run, results) for run in suite.runs(paper, scale)]
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
         for value in suite.papers[paper].published:
@@ -101,10 +124,11 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
                 rows.append(_measured_row(suite, paper, value, series, scale))
             else:
                 rows.append(_planned_row(suite, paper, value))
-        rows += [_rounds_row(group) for group in groups.values()]
+        # A run that may stop early has no planned number of rounds.
+        rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
         declared = suite.papers[paper]
         claims += [claim_row(declared, claim, groups, scale) for claim in declared.claims]
-    return Audit(scale, results, tuple(rows), tuple(claims))
+    return Audit(scale, results, {name: suite.papers[name].title for name in names}, tuple(rows), tuple(claims))
 
 
 def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[RunState], scale: str) -> Row:
@@ -148,24 +172,26 @@ def _other_images(states: list[RunState]) -> str:
 
 
 def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> Row:
-    """A value that follows from the declared schedule: computed for the published scale, whatever was run."""
+    """A value that follows from the configuration: computed for the published scale, whatever was run."""
     runs = suite.runs(paper, value.scale, value.experiment, value.series)
-    computed = getattr(volume(runs[0]), value.metric) if runs else math.nan
+    evidence, problem = known_beforehand(runs, value.metric)
     target = Target(value.value or 0.0, declared=value.tolerance)
     tolerance = verdicts.planned_tolerance(target)
     if not runs:
         verdict = Verdict("not comparable", f"the series is not declared at {value.scale} scale")
+    elif problem:
+        verdict = Verdict("not comparable", problem)
     elif value.value is None:
         verdict = Verdict("unverified source", "no published value is known: to be filled")
     else:
-        verdict = verdicts.planned(computed, target)
+        verdict = verdicts.planned(evidence.mean, target)
         if value.status == "unverified":
             verdict = Verdict("unverified source", f"{verdict.reason}; not certain: {value.source}")
-    text = f"{number(computed, 3)} (from the schedule)" if runs else "none"
+    text = f"{number(evidence.mean, 3)} ({BEFOREHAND})" if evidence.n else "none"
     return Row(
         **_names(suite, paper, value),
-        ours=Ours(text, value.scale, mean=computed if runs else None),
-        difference=_difference(computed, value.value),
+        ours=Ours(text, value.scale, mean=evidence.mean if evidence.n else None),
+        difference=_difference(evidence.mean, value.value),
         **verdict_fields(verdict, tolerance if value.value is not None else None),
         provenance={"schedule": [run.hash for run in runs[:1]]},
     )
@@ -191,7 +217,7 @@ def _rounds_row(states: list[RunState]) -> Row:
         reference=Reference(f"{expected:,}", expected, "planned", "schedule and period rule", run.scale),
         ours=ours_of(evidence, run.scale, states, decimals=0),
         difference=_difference(evidence.mean, expected),
-        **verdict_fields(verdict or Verdict("reproduced", f"all {evidence.n} runs did the planned rounds")),
+        **verdict_fields(verdict or Verdict("reproduced", "every run did the planned rounds")),
         provenance=provenance(states),
     )  # fmt: skip
 

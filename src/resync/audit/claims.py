@@ -12,13 +12,12 @@ from functools import cached_property
 from resync.audit import effects
 from resync.audit.effects import Effect
 from resync.audit.rows import ClaimRow, Ours, Side, ours_of, provenance
-from resync.audit.values import HARDWARE_BOUND, measured, unfinished
+from resync.audit.values import BEFOREHAND, HARDWARE_BOUND, known_beforehand, measured, unfinished
 from resync.audit.verdicts import Verdict
 from resync.collect import RunState
 from resync.config.claim import Claim
 from resync.config.paper import Paper
 from resync.evidence import Evidence, number, signed
-from resync.plan import volume
 
 LEAST_SEEDS = 2
 _TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
@@ -33,12 +32,21 @@ class _Series:
     states: list[RunState]
     claim: Claim
 
-    @cached_property
+    @property
     def evidence(self) -> Evidence:
-        """The values that are compared: of the finished seeds, or the one of the schedule."""
+        """The values that are compared: of the finished seeds, or the one of the configuration."""
+        return self._found[0]
+
+    @property
+    def problem(self) -> str:
+        """Why there are no values of the metric; empty if there is no reason."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[Evidence, str]:
         if self.claim.test == "exact":
-            return Evidence.of(getattr(volume(state.run), self.claim.metric) for state in self.states[:1])
-        return measured(self.states, self.claim.metric)[0]
+            return known_beforehand((state.run for state in self.states), self.claim.metric)
+        return measured(self.states, self.claim.metric)
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -56,16 +64,14 @@ class _Series:
         """The evidence as rows show it."""
         if self.claim.test != "exact":
             return ours_of(self.evidence, scale, self.states)
-        text = f"{number(self.evidence.mean, 3)} (from the schedule)" if self.states else "none"
+        text = f"{number(self.evidence.mean, 3)} ({BEFOREHAND})" if self.evidence.n else "none"
         return Ours(text, scale, mean=self.evidence.mean)
 
 
 def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[RunState]], scale: str) -> ClaimRow:
     """The verdict on a claim at a scale; `groups` holds the states of the runs by (experiment, series)."""
-    labels = paper.experiments[claim.experiment].labels
-    series = {
-        name: _Series(name, labels[name], groups.get((claim.experiment, name), []), claim) for name in claim.series
-    }
+    labels = {name: _label(paper, *claim.where(name)) for name in claim.series}
+    series = {name: _Series(name, label, groups.get(claim.where(name), []), claim) for name, label in labels.items()}
     verdict = next(_obstacles(claim, list(series.values()), scale), None)
     found: tuple[Effect, ...] = ()
     if verdict is None:
@@ -82,17 +88,22 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
     )  # fmt: skip
 
 
+def _label(paper: Paper, experiment: str, series: str) -> str:
+    return paper.experiments[experiment].labels[series]
+
+
 def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verdict]:
     """Why there is nothing to compare, the gravest reason first."""
     if scale not in claim.scales:
         allowed = ", ".join(claim.scales)
         yield Verdict("not comparable", f"means something at scale {allowed}, these runs are of {scale} scale")
     if claim.test == "exact":
+        yield from (Verdict("not comparable", one.problem) for one in series if one.problem)
         return
     yield from _unfinished(claim, series)
     for one in series:
-        if problem := measured(one.states, claim.metric)[1]:
-            yield Verdict("not comparable", problem)
+        if one.problem:
+            yield Verdict("not comparable", one.problem)
         bad = [seed for seed, value in one.by_seed.items() if not Evidence.of([value]).finite]
         if bad:
             yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is no finite number")
@@ -149,7 +160,7 @@ def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, s
     """The verdict on numbers without spread; the smallest step of an order decides."""
     step = min(found, key=lambda effect: effect.difference)
     word = "holds" if step.difference >= claim.at_least - effects.ROUNDING else "fails"
-    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, from the schedule")
+    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {BEFOREHAND}")
 
 
 def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:

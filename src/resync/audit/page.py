@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from resync.audit.rows import ClaimRow, Ours, Row, counts, sentence
 from resync.audit.verdicts import FAILURES, VERDICTS
+from resync.collect import COLUMNS
 from resync.evidence import number
 from resync.pages import fill
 
 if TYPE_CHECKING:
     from resync.audit.audit import Audit
 
-_TEMPLATE = Path(__file__).with_name("page.html.j2")
+_PAGE, _OVERVIEW = (Path(__file__).with_name(f"{name}.html.j2") for name in ("page", "overview"))
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
 
 
@@ -56,20 +57,26 @@ def to_markdown(audit: Audit, directory: Path) -> str:
 
 
 def to_html(audit: Audit, directory: Path) -> str:
-    """One page that works offline, on a phone, on paper, and without colour."""
+    """A page that works offline, on a phone, on paper, and without colour.
+
+    Of one paper it is the whole audit, of several an overview that links to the papers' pages in folders beside it.
+    """
     base = os.path.relpath(audit.results, directory)
+    whole = len(audit.papers) == 1
+    shown = audit.lines if whole else [line for line in audit.lines if line.verdict in FAILURES]
     papers = [
         {
             "id": paper,
-            "sentence": sentence(rows, claims),
-            "rows": [_html_row(row, base) for row in rows],
-            "claims": [_html_claim(claim, base) for claim in claims],
+            "title": audit.papers[paper],
+            "href": f"{paper}/audit.html",
+            "counts": counts(rows),
+            "claim_counts": counts(claims),
         }
         for paper, rows, claims in _by_paper(audit)
     ]
     return fill(
-        _TEMPLATE,
-        title="Audit: published and reproduced",
+        _PAGE if whole else _OVERVIEW,
+        title=f"Audit: {next(iter(audit.papers.values()))}" if whole else "Audit: published and reproduced",
         scale=audit.scale,
         sentence=audit.sentence,
         note=_note(audit),
@@ -77,6 +84,8 @@ def to_html(audit: Audit, directory: Path) -> str:
         claim_counts=counts(audit.claims),
         verdicts=VERDICTS,
         papers=papers,
+        rows=[_html_row(line, base) for line in shown if isinstance(line, Row)],
+        claims=[_html_claim(line, base) for line in shown if isinstance(line, ClaimRow)],
     )
 
 
@@ -137,6 +146,7 @@ def _ours(ours: Ours) -> str:
 def _html_row(row: Row, base: str) -> dict[str, Any]:
     """A row as the template shows it: with its provenance and a strip of the seeds."""
     return asdict(row) | _html_provenance(row, base) | {
+        "quantity": _quantity(row),
         "difference_text": _signed(row.difference),
         "strip": _strip(row),
     }  # fmt: skip
@@ -144,7 +154,13 @@ def _html_row(row: Row, base: str) -> dict[str, Any]:
 
 def _html_claim(claim: ClaimRow, base: str) -> dict[str, Any]:
     """A claim as the template shows it."""
-    return asdict(claim) | _html_provenance(claim, base)
+    return asdict(claim) | _html_provenance(claim, base) | {"quantity": _quantity(claim)}
+
+
+def _quantity(line: Row | ClaimRow) -> str:
+    """`Validation top-1 accuracy, %`."""
+    title = COLUMNS[line.metric].title if line.metric in COLUMNS else line.metric
+    return title if line.unit == title.lower() else f"{title}, {line.unit}"
 
 
 def _html_provenance(row: Row | ClaimRow, base: str) -> dict[str, Any]:

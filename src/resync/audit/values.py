@@ -1,9 +1,12 @@
-"""The values of a series: what its finished seeds measured, in the units of published values and claims."""
+"""The values of a series: measured by its finished seeds or known beforehand, in the units of published values."""
 
 from collections.abc import Iterable
 
 from resync.collect import CollectError, RunState
+from resync.config import Run
 from resync.evidence import Evidence
+from resync.plan import volume
+from resync.plan.averaging import averaging_error
 
 HARDWARE_BOUND = (
     "hours",
@@ -15,6 +18,9 @@ HARDWARE_BOUND = (
 )
 """Metrics that say as much about the machine as about the method."""
 
+BEFOREHAND = "from the configuration"
+"""Where a value comes from that no run is needed for."""
+
 
 def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
     """The finished seeds' values in the order of the seeds; none and the reason if they do not have the metric."""
@@ -23,6 +29,18 @@ def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
         return Evidence.of(result.final(metric) for result in results), ""
     except CollectError as error:
         return Evidence(()), str(error)
+
+
+def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[Evidence, str]:
+    """What the configuration decides, which is the same for all seeds; none and the reason if it does not."""
+    try:
+        return Evidence.of(_from_configuration(run, metric) for run in list(runs)[:1]), ""
+    except ValueError as error:
+        return Evidence(()), str(error)
+
+
+def _from_configuration(run: Run, metric: str) -> float:
+    return averaging_error(run) if metric == "averaging_error" else float(getattr(volume(run), metric))
 
 
 def unfinished(states: list[RunState]) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from resync.config.schedule import (
     ConstantSchedule,
     CosineSchedule,
     CosineStepSchedule,
+    InverseSqrtSchedule,
     LinearSchedule,
     StepSchedule,
 )
@@ -36,6 +37,8 @@ def lr_of(run: Run) -> Schedule:
         case CosineStepSchedule():
             falling = (chosen.max_lr, chosen.min_lr, *span)
             return schedules.cosine_step(*falling, warmup_start=chosen.warmup_start, base=chosen.base)
+        case InverseSqrtSchedule():
+            return schedules.inverse_sqrt(chosen.max_lr, *span, warmup_start=chosen.warmup_start or 0.0)
         case _:
             assert_never(chosen)
 

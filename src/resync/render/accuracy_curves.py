@@ -1,11 +1,11 @@
-"""Validation accuracy against epochs and against training time: what a method costs in each."""
+"""Validation accuracy or loss against epochs or steps and against training time: what a method costs in each."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from resync.collect import RunResult
+from resync.collect import COLUMNS, RunResult
 from resync.render.item import ItemData, require_results
 from resync.render.lines import (
     Coordinate,
@@ -25,9 +25,10 @@ from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
 class Panels:
     """The numbers of both panels."""
 
-    by_epoch: list[Line]
+    by_progress: list[Line]
     by_time: list[Line]
     time_unit: str
+    progress_label: str
     metric_label: str
     limits: tuple[float, float]
     setting: str
@@ -45,24 +46,25 @@ def prepare(data: ItemData) -> Panels:
     def lines(x: Coordinate) -> list[Line]:
         return [mean_over_seeds(series, x, lambda run: run.curve(metric), band) for series in data.series]
 
-    by_epoch = lines(lambda run: run.metrics["epoch"])
+    by_progress = lines(lambda run: run.metrics[data.options["by"]])
     return Panels(
-        by_epoch=by_epoch,
+        by_progress=by_progress,
         by_time=lines(lambda run: _training_seconds(run) / seconds),
         time_unit=unit,
+        progress_label=COLUMNS[data.options["by"]].title,
         metric_label=axis_label(metric),
-        limits=limits(by_epoch, data.options["cut"]),
+        limits=limits(by_progress, data.options["cut"]),
         setting=f"{setting(data)} · time without evaluation",
     )
 
 
 def draw(panels: Panels) -> Figure:
-    """Two panels that share the accuracy axis."""
+    """Two panels that share the axis of the metric."""
     figure = new_figure(DOUBLE_COLUMN, 2.5)
     left, right = figure.subplots(1, 2, sharey=True)
-    draw_lines(left, panels.by_epoch)
+    draw_lines(left, panels.by_progress)
     draw_lines(right, panels.by_time)
-    left.set(xlabel="Epoch", ylabel=panels.metric_label)
+    left.set(xlabel=panels.progress_label, ylabel=panels.metric_label)
     left.set_ylim(panels.limits)
     right.set_xlabel(f"Training time ({panels.time_unit})")
     for axes in (left, right):

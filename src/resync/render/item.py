@@ -10,7 +10,7 @@ from typing import Any
 from resync.collect import CollectError, RunResult, RunState, state_of
 from resync.config import Run, Suite
 from resync.config.paper import Item, PublishedValue, most_certain
-from resync.evidence import as_published
+from resync.evidence import Evidence, as_published
 from resync.files import write_bytes
 from resync.render import style
 from resync.render.table import Table
@@ -35,6 +35,10 @@ class Series:
     def results(self, status: str) -> list[RunResult]:
         """The results of the runs with this status, in the order of the seeds."""
         return [state.result for state in self.states if state.status == status and state.result]
+
+    def evidence(self, metric: str) -> Evidence:
+        """The finished seeds' values of a metric. Raises CollectError if a run does not have it."""
+        return Evidence.of(result.final(metric) for result in self.results("finished"))
 
     @property
     def note(self) -> str:
@@ -83,9 +87,41 @@ class ItemData:
         """How many seeds the series have: `3 seeds`."""
         return _counted({len(series.states) for series in self.series}, "seed")
 
+    @property
+    def table_title(self) -> str:
+        """The title of a table of results, which says where they are not of the published scale."""
+        return self.item.title if self.scale == "paper" else f"{self.item.title}: {self.scale}-scale stand-in"
+
+    @property
+    def table_note(self) -> str:
+        """What stands below a table of results beside published values."""
+        return f"{self.setting} · mean ± standard deviation of {self.seeds} · published: at paper scale"
+
     def published_value(self, series: Series, metric: str) -> PublishedValue | None:
         """The most certain published value of a series and metric, of this item where two are equally so."""
         return most_certain(self.published, *series.name, metric, self.item.id)
+
+    def record(self, series: Series, metrics: Iterable[str]) -> dict[str, Any]:
+        """A row of a table's CSV: how many seeds there are, and each metric beside its published value."""
+        experiment, name = series.name
+        record: dict[str, Any] = {
+            "experiment": experiment,
+            "series": name,
+            "label": series.label,
+            "scale": self.scale,
+            "finished": len(series.results("finished")),
+            "diverged": len(series.results("diverged")),
+            "declared": len(series.states),
+        }
+        for metric in metrics:
+            ours, published = series.evidence(metric), self.published_value(series, metric)
+            record |= {
+                f"{metric}_mean": ours.mean if ours.n else None,
+                f"{metric}_std": ours.std if ours.n > 1 else None,
+                f"published_{metric}": published.value if published else None,
+                f"published_{metric}_status": published.status if published else None,
+            }
+        return record
 
 
 def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figures: Path) -> list[Path]:

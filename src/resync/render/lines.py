@@ -36,12 +36,14 @@ class Line:
 def mean_over_seeds(series: Series, x: Coordinate, y: Coordinate, band: str) -> Line:
     """The curve of a series, point by point the mean over its finished seeds, with a band from two seeds on.
 
-    A NaN at one seed leaves a gap. Raises CollectError if seeds were evaluated at different steps.
+    A NaN at one seed leaves a gap; where seeds stopped early, the curve ends with the first of them. Raises
+    CollectError if seeds were evaluated at different steps.
     """
     finished = series.results("finished")
-    if len({tuple(result.metrics["step"]) for result in finished}) > 1:
+    common = min((len(result.metrics) for result in finished), default=0)
+    if len({tuple(result.metrics["step"][:common]) for result in finished}) > 1:
         raise CollectError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
-    xs, ys = (_stack(map(coordinate, finished)) for coordinate in (x, y))
+    xs, ys = (_stack(coordinate(result) for result in finished) for coordinate in (x, y))
     low, high = _band(ys, band)
     diverged = tuple(
         (np.asarray(x(result), dtype=float), np.asarray(y(result), dtype=float))
@@ -112,9 +114,10 @@ def footnote(figure: Figure, text: str) -> None:
 
 
 def _stack(curves: Iterable[ArrayLike]) -> Floats:
-    """Curves of all seeds as [seeds, points]; [1, 0] without seeds, whose mean is an empty curve."""
+    """Curves of all seeds as [seeds, points], as long as the shortest; [1, 0] without seeds: an empty mean."""
     rows = [np.asarray(curve, dtype=float) for curve in curves]
-    return np.stack(rows) if rows else np.empty((1, 0))
+    common = min(map(len, rows), default=0)
+    return np.stack([row[:common] for row in rows]) if rows else np.empty((1, 0))
 
 
 def _band(ys: Floats, band: str) -> tuple[Floats, Floats]:

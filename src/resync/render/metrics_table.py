@@ -1,10 +1,8 @@
 """A table of any metrics that papers publish: a row a method, and for each metric ours beside the published value."""
 
 import math
-from typing import Any
 
 from resync.collect import COLUMNS
-from resync.evidence import Evidence
 from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.table import Heading, Table
 
@@ -22,11 +20,11 @@ def prepare(data: ItemData) -> Table:
         column = COLUMNS[metric]
         headings += [Heading(column.title, column.unit)] + [Heading("Published", column.unit)] * published
     return Table(
-        title=data.item.title if data.scale == "paper" else f"{data.item.title}: {data.scale}-scale stand-in",
+        title=data.table_title,
         headings=tuple(headings),
         rows=tuple(_cells(data, series, columns) for series in data.series),
-        records=tuple(_record(data, series, data.options["metrics"]) for series in data.series),
-        note=f"{data.setting} · mean ± standard deviation of {data.seeds} · published: at paper scale",
+        records=tuple(data.record(series, data.options["metrics"]) for series in data.series),
+        note=data.table_note,
     )
 
 
@@ -38,7 +36,7 @@ def _cells(data: ItemData, series: Series, columns: list[tuple[str, bool]]) -> t
     """The label, and for each metric ours and the published value; what is not as declared stands in the first."""
     cells = [series.label]
     for metric, published in columns:
-        ours = _evidence(series, metric)
+        ours = series.evidence(metric)
         note = series.note if len(cells) == 1 else ""
         cells.append(", ".join(filter(None, (ours.text(_decimals(ours.mean)), note))) or NONE)
         cells += [published_cell(data.published_value(series, metric))] * published
@@ -50,29 +48,3 @@ def _decimals(value: float) -> int:
     if not math.isfinite(value) or value == 0:
         return MIN_DECIMALS
     return max(MIN_DECIMALS, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(value))))
-
-
-def _record(data: ItemData, series: Series, metrics: tuple[str, ...]) -> dict[str, Any]:
-    experiment, name = series.name
-    record: dict[str, Any] = {
-        "experiment": experiment,
-        "series": name,
-        "label": series.label,
-        "scale": data.scale,
-        "finished": len(series.results("finished")),
-        "diverged": len(series.results("diverged")),
-        "declared": len(series.states),
-    }
-    for metric in metrics:
-        ours, published = _evidence(series, metric), data.published_value(series, metric)
-        record |= {
-            f"{metric}_mean": ours.mean if ours.n else None,
-            f"{metric}_std": ours.std if ours.n > 1 else None,
-            f"published_{metric}": published.value if published else None,
-            f"published_{metric}_status": published.status if published else None,
-        }
-    return record
-
-
-def _evidence(series: Series, metric: str) -> Evidence:
-    return Evidence.of(result.final(metric) for result in series.results("finished"))

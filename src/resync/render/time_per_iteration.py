@@ -208,11 +208,15 @@ def _marker(style: Style, status: str) -> dict[str, Any]:
 
 def _legend(figure: Figure, panels: Panels) -> None:
     """The algorithms, then what the fill of a point says."""
-    curves = panels.waiting
-    handles = [Line2D([], [], **style_of_algorithm(curve.algorithm).line) for curve in curves]
-    labels = [NAMES[curve.algorithm] for curve in curves]
+    modelled = [curve.algorithm for curve in panels.waiting]
+    points = [point for panel in panels.panels for point in panel.points]
+    handles, labels = [], []
+    for algorithm in dict.fromkeys([*modelled, *(point.algorithm for point in points)]):
+        line = style_of_algorithm(algorithm).line | ({} if algorithm in modelled else {"linestyle": ""})
+        handles.append(Line2D([], [], **line))
+        labels.append(NAMES[algorithm])
     grey = Style(GREY, "o", (0, ()))
-    for status in dict.fromkeys(_shown_as(point.status) for panel in panels.panels for point in panel.points):
+    for status in dict.fromkeys(_shown_as(point.status) for point in points):
         handles.append(Line2D([], [], **_marker(grey, status)))
         labels.append(status if status == "measured" else f"published, {status}")
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))

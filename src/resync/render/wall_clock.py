@@ -98,10 +98,9 @@ def _own_cells(ours: Series | None, size: float) -> tuple[str, ...]:
     """Total and communication, in units of `size` seconds, of the finished seeds."""
     if ours is None:
         return NONE, NONE
-    results = ours.results("finished")
     clocks = (
-        Evidence.of(result.final("hours") * SECONDS_PER_HOUR / size for result in results),
-        Evidence.of(result.final("communication_seconds") / size for result in results),
+        Evidence.of(seconds / size for seconds in _seconds(ours)),
+        Evidence.of(seconds / size for seconds in ours.evidence("communication_seconds").values),
     )
     measured = (f"{clock.text()}, measured" if clock.n else "" for clock in clocks)
     total, communication = measured
@@ -110,9 +109,8 @@ def _own_cells(ours: Series | None, size: float) -> tuple[str, ...]:
 
 def _record(row: _Row, model: Calibration) -> dict[str, Any]:
     run, load = row.run, row.load
-    results = row.ours.results("finished") if row.ours else []
     hours = {
-        f"here_{metric}_mean": Evidence.of(result.final(metric) for result in results)
+        f"here_{metric}_mean": row.ours.evidence(metric) if row.ours else Evidence(())
         for metric in ("hours", "communication_hours")
     }
     return {
@@ -130,7 +128,7 @@ def _record(row: _Row, model: Calibration) -> dict[str, Any]:
         "model_communication_hours": None if load is None else model.communication(load),
         "model_communication_hours_rounding": None if load is None else model.communication_rounding(load),
         "model_relative_error": _error(row, model),
-        "finished": len(results),
+        "finished": len(row.ours.results("finished")) if row.ours else 0,
         **{name: evidence.mean if evidence.n else None for name, evidence in hours.items()},
     }
 
@@ -151,8 +149,7 @@ def _error(row: _Row, model: Calibration) -> float | None:
 
 
 def _seconds(ours: Series | None) -> list[float]:
-    results = ours.results("finished") if ours else []
-    return [result.final("hours") * SECONDS_PER_HOUR for result in results]
+    return [float(result.training_seconds.iloc[-1]) for result in ours.results("finished")] if ours else []
 
 
 def _note(model: Calibration, rows: Iterable[_Row]) -> str:

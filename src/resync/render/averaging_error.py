@@ -1,0 +1,52 @@
+"""How fast the graphs of gossip average, without training: the paper's analysis of its choice of the graph."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from resync.plan.averaging import averaging_errors, mixes_of
+from resync.render.item import ItemData
+from resync.render.lines import Line, draw_lines, footnote, legend
+from resync.render.style import COLUMN, GREY, new_figure
+
+
+@dataclass(frozen=True)
+class Errors:
+    """A line a series, and (mixes, value, colour) of each published value."""
+
+    lines: list[Line]
+    published: list[tuple[int, float, str]]
+    setting: str
+
+
+def prepare(data: ItemData) -> Errors:
+    """The errors of every series until twice the mixes that the exponential graph needs."""
+    lines, published = [], []
+    for series in data.series:
+        run = series.states[0].run
+        needed = mixes_of(run.workers)
+        errors = averaging_errors(run, 2 * needed)
+        lines.append(Line(series.label, series.style, np.arange(len(errors), dtype=float), errors, errors, errors))
+        value = data.published_value(series, "averaging_error")
+        if value and value.value is not None:
+            published.append((needed, value.value, series.style.color))
+    note = " · rings: published" if published else ""
+    return Errors(lines, published, f"{data.setting} · computed{note}")
+
+
+def draw(errors: Errors) -> Figure:
+    """One panel; published values are rings in the colour of their line."""
+    figure = new_figure(COLUMN, 2.6)
+    axes = figure.subplots()
+    draw_lines(axes, errors.lines)
+    for mixes, value, color in errors.published:
+        axes.plot(mixes, value, "o", markersize=9, markerfacecolor="none", markeredgecolor=color, zorder=4)
+        axes.axvline(mixes, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="Mixes", ylabel=r"Averaging error $\lambda_2(P^\top P)$", ylim=(-0.03, 1.03))
+    axes.set_xlim(left=0)
+    legend(figure, axes, columns=2)
+    footnote(figure, errors.setting)
+    return figure

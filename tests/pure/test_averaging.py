@@ -1,0 +1,56 @@
+"""How fast gossip averages, against gossip itself."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_plan import a_run
+
+from resync import gossip
+from resync.plan.averaging import DRAWS, averaging_error, averaging_errors
+from resync.topology import TOPOLOGIES
+
+REGULAR = [name for name, topology in TOPOLOGIES.items() if topology.regular]
+
+
+def mixing_run(topology, workers, **options):
+    return a_run(workers=workers, batch_size=8 * workers, sync={"name": "sgp", "topology": topology, **options})
+
+
+def deviation(values):
+    """Summed squared distance from the mean."""
+    return ((values - values.mean(axis=0)) ** 2).sum()
+
+
+@given(st.sampled_from(REGULAR), st.integers(1, 8), st.integers(0, 100))
+def test_no_values_stay_further_apart_than_the_error_and_some_stay_as_far(name, half, seed):
+    workers, mixes = 2 * half, 6
+    errors = averaging_errors(mixing_run(name, workers), mixes)
+    values = gossip.average(np.random.default_rng(seed).normal(size=(workers, 3)), name, mixes).values
+    for k in range(mixes + 1):
+        assert deviation(values[k]) <= errors[k] * deviation(values[0]) + 1e-12
+    # What P^T P does to its second eigenvector; the columns of `product` are the vectors of an identity, mixed.
+    product = gossip.average(np.eye(workers), name, mixes).values[mixes]
+    worst = np.linalg.svd(product)[2][1]
+    assert deviation((product @ worst)[:, None]) == pytest.approx(errors[mixes], abs=1e-9)
+
+
+@pytest.mark.parametrize("power", range(1, 7))
+def test_the_exponential_graph_averages_in_log2_n_mixes(power):
+    errors = averaging_errors(mixing_run("exponential", 2**power), power)
+    assert errors[-1] == pytest.approx(0, abs=1e-12)
+    assert errors[-2] > 0.1
+
+
+def test_a_random_graph_has_the_mean_over_draws():
+    values = np.random.default_rng(0).normal(size=(16, 64))
+    left = [deviation(gossip.average(values, "random", 4, seed=seed).values[4]) for seed in range(DRAWS)]
+    assert 0 < np.mean(left) / deviation(values) < averaging_error(mixing_run("random", 16)) < 1
+
+
+@pytest.mark.parametrize("options", [{"topology": "exponential", "peers": [[0, 0], [10, 1]]}, {"workers": 1}])
+def test_there_is_an_error_only_where_workers_mix_by_one_topology(options):
+    with pytest.raises(ValueError, match="has no mixes of one topology"):
+        averaging_error(mixing_run(**{"topology": "exponential", "workers": 4} | options))
+    with pytest.raises(ValueError, match=r"vit_b16_b4096.*sync local of 16 workers has no mixes of one topology"):
+        averaging_error(a_run())

@@ -46,6 +46,14 @@ localrules:
     report,
     run_config,
     report_words,
+    # seconds each: on a cluster, a place in the queue costs more
+    write_plan,
+    collect,
+    figure,
+    table,
+    audit_paper,
+    write_audit,
+    write_report,
 
 
 rule all:

@@ -59,15 +59,14 @@ def test_plan_has_the_published_schedule_exactly(capsys: pytest.CaptureFixture[s
     assert plans["qsr/resnet152_b4096/qsr_h2/seed0"]["rounds"] == 24_792
 
 
-def test_plan_sums_over_papers(capsys: pytest.CaptureFixture[str]):
+def test_plan_sums_over_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--json", "--by", "paper"]) == 0
     [paper] = json.loads(capsys.readouterr().out)
-    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--json"]) == 0
-    runs = json.loads(capsys.readouterr().out)
+    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--write", str(tmp_path / "plan")]) == 0
+    runs = json.loads((tmp_path / "plan.json").read_text())
     assert (paper["name"], paper["runs"]) == ("qsr", len(runs))
     assert paper["flops"] == sum(run["flops"] for run in runs) > 0
-    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr"]) == 0
-    by_run, by_experiment, by_paper = capsys.readouterr().out.split("\n\n")
+    by_run, by_experiment, by_paper = (tmp_path / "plan.md").read_text().split("\n\n")
     assert len(by_run.splitlines()) == 1 + len(runs)
     assert by_experiment.splitlines()[0].split()[0] == "experiment"
     assert by_paper.splitlines()[1].split()[0] == "qsr"

@@ -19,7 +19,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = [
     {"__init__", "__main__"},
     {"cli", "attach"},
-    {"launch", "warm", "theory"},
+    {"launch", "warm", "theory", "status"},
     {"report", "render", "audit", "importer"},
     {"collect"},
     {"evidence", "wandb_log", "pages"},
@@ -32,13 +32,13 @@ LAYERS = [
     {"gossip"},
     {"mixing", "periods"},
     {"topology", "schedules"},
-    {"config"},
-    {"files", "streams"},
+    {"config", "lock"},
+    {"files", "streams", "signals", "store", "tokens"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-WITHOUT_TORCH = {"config", "plan", "collect", "render", "audit", "report", "files", "streams"} | {
+WITHOUT_TORCH = {"config", "plan", "collect", "render", "audit", "report", "files", "streams", "tokens"} | {
     "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli", "warm", "theory",
-    "importer",
+    "importer", "lock", "signals", "status",
 }  # fmt: skip
 
 

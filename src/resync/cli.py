@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from resync.config import ConfigError, Run, Suite, load_suite
-from resync.config.run import SCALES
+from resync.config.run import SCALES, Resources
+from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb; returns the exit code: 0, 1 for a check that failed, 2 for a mistake of the user."""
+    """Run one verb; returns the exit code.
+
+    0; 1 for a check or process that failed; 2 for a mistake of the user; 75 (EX_TEMPFAIL) for a run that was asked to
+    stop and continues when it is started again.
+    """
     options = _parser().parse_args(arguments)
     try:
         return options.verb(options) or 0
@@ -66,15 +73,21 @@ def _plan(options: argparse.Namespace) -> None:
     from resync.models import flops_per_sample, num_parameters
     from resync.plan import cost, table, table_of_totals, totals
 
-    suite, size, flops = _suite_of(options), _of_model(num_parameters), _of_model(flops_per_sample)
+    suite, size, flops_of_input = _suite_of(options), _of_model(num_parameters), _of_model(flops_per_sample)
+
+    def flops(run: Run) -> int:
+        return round(flops_of_input(run) * run.inputs_per_sample)
+
     papers = [options.paper] if options.paper else list(suite.papers)
     costs = [cost(run, size(run), flops(run)) for paper in papers for run in suite.runs(paper, options.scale)]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
-    if options.json:
-        shown = costs if options.by == "run" else sums[options.by]
-        print(json.dumps([item.as_dict() for item in shown], indent=2))
+    entries = json.dumps([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])], indent=2)
+    text = "\n\n".join([table(costs), *(table_of_totals(found, of) for of, found in sums.items())])
+    if options.write:
+        write_text(Path(f"{options.write}.json"), entries + "\n")
+        write_text(Path(f"{options.write}.md"), text + "\n")
     else:
-        print(table(costs), *(table_of_totals(found, of) for of, found in sums.items()), sep="\n\n")
+        print(entries if options.json else text)
 
 
 def _time(options: argparse.Namespace) -> None:
@@ -127,25 +140,27 @@ def _data(options: argparse.Namespace) -> int:
     of = declared(options.dataset)
     root = data_root(of)
     if options.action == "prepare":
-        print(json.dumps(prepare(of, root), indent=2))
+        print(json.dumps(prepare(of, root, options.loader), indent=2))
         return 0
-    properties = check(of, root)
+    properties = check(of, root, options.loader)
     for each in properties:
         print(f"{of.name}: {each}")
     return 0 if all(each.holds for each in properties) else 1
 
 
-def _train(options: argparse.Namespace) -> None:
+def _train(options: argparse.Namespace) -> int:
     run = Run.from_file(options.config)
     from resync.train import train
 
-    train(run, options.out)
+    return os.EX_OK if train(run, options.out, options.timeout) else os.EX_TEMPFAIL
 
 
 def _launch(options: argparse.Namespace) -> int:
-    from resync.launch import launch
+    from resync.launch import Start, launch
 
-    return launch(options.config, options.out, options.nodes, main)
+    where = {"nodes": options.nodes, "cpus": options.cpus}
+    how = {"launcher": options.launcher, "max_restarts": options.max_restarts, "timeout": options.timeout}
+    return launch(Start(options.config, options.out, **where, **how), main, options.on_node)
 
 
 def _theory(options: argparse.Namespace) -> None:
@@ -180,15 +195,20 @@ def _render(options: argparse.Namespace) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from resync.audit import audit
 
-    suite, directory = _suite_of(options), options.results / options.scale
-    if options.paper:
-        result = audit(suite, options.scale, options.results, papers=[options.paper])
-        result.write(directory / options.paper, formats=["json"])
-    else:
-        result = audit(suite, options.scale, options.results)
-        result.write(directory)
+    papers = [options.paper] if options.paper else None
+    result = audit(_suite_of(options), options.scale, options.results, papers)
+    result.write(options.results / options.scale / (options.paper or ""))
     print(result.sentence)
     return 1 if options.check and result.failed else 0
+
+
+def _status(options: argparse.Namespace) -> None:
+    from resync.status import status, table
+
+    suite = _suite_of(options)
+    papers = [options.paper] if options.paper else list(suite.papers)
+    found = [status(run, options.results) for paper in papers for run in suite.runs(paper, options.scale)]
+    print(json.dumps([asdict(each) for each in found], indent=2) if options.json else table(found))
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -224,16 +244,21 @@ def _parser() -> argparse.ArgumentParser:
 
     verb("validate", _validate, "check every configuration file", "--configs")
     verb("expand", _expand, "list the runs of a paper", "--configs", "--paper", "--scale", "--json")
-    plan_flags = ("--configs", "--paper?", "--scale", "--json", "--by")
+    plan_flags = ("--configs", "--paper?", "--scale", "--json", "--by", "--write")
     verb("plan", _plan, "what runs cost: rounds, bytes, operations, GPU-hours, disk; no training", *plan_flags)
     machine = ("--network", "--inside", "--all-reduce", "--compute", "--delay", "--workers")
     timed = ("--configs", "--paper", "--scale", "--json", *machine)
     verb("time", _time, "how long runs take on a network, and where the time goes; no training", *timed)
     verb("schema", _schema, "write the JSON Schemas of the configuration files", "--directory", "--check")
-    verb("data", _data, "convert a data set to the file that training reads, or check that file", "action", "dataset")
-    verb("train", _train, "train one run in this process (or in torchrun's)", "--config", "--out")
-    verb("launch", _launch, "train one run with its processes", "--config", "--out", "--nodes")
+    made = "convert a data set to the form that training reads, or check that form"
+    verb("data", _data, made, "--loader", "action", "dataset")
+    trained = ("--config", "--out", "--timeout")
+    verb("train", _train, "train one run in this process (or in torchrun's)", *trained)
+    started = ("--nodes", "--cpus", "--launcher", "--max-restarts", "--on-node")
+    verb("launch", _launch, "train one run with its processes, here or in a Slurm job", *trained, *started)
     where = ("--configs", "--results")
+    asked = (*where, "--paper?", "--scale", "--json")
+    verb("status", _status, "how far the runs of a scale are, and why some failed", *asked)
     verb("collect", _collect, "gather a paper's results in one table", *where, "--paper", "--scale")
     drawn = (*where, "--figures")
     verb("render", _render, "draw one figure or table", *drawn, "--paper", "--scale", "--item")
@@ -272,12 +297,39 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "default": "run",
         "help": "what an entry of the JSON is about; the text has all three (default: %(default)s)",
     },
+    "--write": {
+        "type": Path,
+        "metavar": "STEM",
+        "help": "write STEM.json and STEM.md instead of printing one of them",
+    },
     "--check": {"action": "store_true", "help": "exit with 1 if something fails"},
     "--config": {"type": Path, "required": True, "help": "the run's run.yaml"},
     "--out": {"type": Path, "required": True, "help": "folder for the run's results"},
     "--nodes": {"type": int, "default": 1, "help": "machines of the Slurm job (default: %(default)s)"},
+    "--cpus": {"type": int, "default": 1, "help": "CPU cores on each of them (default: %(default)s)"},
+    "--launcher": {
+        "choices": ("torchrun", "deepspeed"),
+        "default": "torchrun",
+        "help": "what starts the processes of a machine (default: %(default)s)",
+    },
+    "--max-restarts": {
+        "type": int,
+        "default": 0,
+        "help": "times that all processes are started again after one failed (default: %(default)s)",
+    },
+    "--timeout": {
+        "type": int,
+        "default": Resources().timeout_seconds,
+        "metavar": "SECONDS",
+        "help": "a process without a completed step for so long ends (default: %(default)s)",
+    },
+    "--on-node": {"action": "store_true", "help": "only this machine's processes: a task of `launch` in a Slurm job"},
     "command": {"nargs": argparse.REMAINDER, "help": "the command and its arguments"},
     "action": {"choices": ("prepare", "check"), "help": "prepare prints the record of the file as JSON"},
+    "--loader": {
+        "choices": ("auto", "ffcv", "torch"),
+        "help": "for images that are read from disk: prepare or check what this loader reads (default: the data set's)",
+    },
     "dataset": {"help": "name of the data set; its original images are below the folder RESYNC_DATA"},
     "--network": {"choices": tuple(LINKS), "required": True, "help": "link between nodes"},
     "--inside": {"choices": tuple(LINKS), "default": "pcie_3_x16", "help": "inside a node (default: %(default)s)"},

@@ -41,8 +41,19 @@ COLUMNS: dict[str, Column] = {
     "h": Column("Period H", "steps", "local steps of the round that the step is in"),
     "lr": Column("Learning rate", "1", "learning rate of the step"),
     "train_loss": Column("Training loss", "nats", "mean over the workers since the row before"),
-    "val_loss": Column("Validation loss", "nats", "of the consensus model", _METRICS, required=False),
+    "val_loss": Column("Validation loss", "nats", "of the consensus model, of text a token", _METRICS, required=False),
     "val_top1": Column("Validation top-1 accuracy", "%", "of the consensus model", _METRICS, required=False),
+    "val_perplexity": Column("Validation perplexity", "1", "exp(val_loss) of a token", _METRICS, required=False),
+    "test_bleu": Column(
+        "Test score", "BLEU", "0 to 100, of the consensus model's translations", _METRICS, required=False
+    ),
+    "sharpness": Column(
+        "Sharpness",
+        "nats",
+        "trace of the Hessian of the training loss at the consensus model, estimated",
+        _METRICS,
+        required=False,
+    ),
     "bytes_sent": Column("Bytes sent", "bytes", "by one worker: in metrics.csv since step 0, in steps.csv in the step"),
     "volume_percent": Column("Communication volume", "%", "so far, of an all-reduce in every step", _METRICS),
     "train_seconds": Column("Training clock", "s", "since step 0: data, forward, backward, optimizer", _METRICS),
@@ -67,6 +78,10 @@ COLUMNS: dict[str, Column] = {
     "best_val_top1": Column(
         "Best validation top-1 accuracy", "%", "largest of all evaluations", _SUMMARY, required=False
     ),
+    "best_val_perplexity": Column(
+        "Best validation perplexity", "1", "smallest of all evaluations", _SUMMARY, required=False
+    ),
+    "best_test_bleu": Column("Best test score", "BLEU", "largest of all evaluations", _SUMMARY, required=False),
     "wall_seconds": Column("Wall time", "s", "of the run, start-up included", _SUMMARY),
     "steps": Column("Steps", "steps", "local steps of the run", _SUMMARY),
     "rounds": Column("Rounds", "rounds", "of the run", _SUMMARY),

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+_SUFFIX = ".tmp"
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that becomes `path` at the end of the block, after fsync: a reader sees the old file or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -23,6 +25,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def clear_leftovers(directory: Path) -> None:
+    """Delete what processes that were killed within `replacing` have left in `directory`, where nobody writes now."""
+    for leftover in directory.glob(f".*{_SUFFIX}"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -43,7 +43,7 @@ def average(
         iterations: number of mixes, numbered from 0.
         peers: ranks that one rank sends to in one mix.
         weights: initial push-sum weights, [world_size], all > 0; 1 if left out.
-        seed: chooses the draws of topology `random`.
+        seed: chooses the draws of a random topology.
 
     Raises:
         ValueError: a wrong shape or a value out of range; else as for resync.topology.out_peers.

@@ -28,7 +28,7 @@ def matrix(
         peers: ranks that one rank sends to in one mix.
         shares: what a rank keeps and sends, as [p + 1] for all ranks or [world_size, p + 1]: first the share
             that it keeps, then those of its out-peers in their order, with sum 1. Left out: 1 / (p + 1) each.
-        seed: chooses the draws of topology `random`.
+        seed: chooses the draws of a random topology.
 
     Raises:
         ValueError: shares of a wrong shape, below 0 or with another sum than 1; else as for `out_peers`.

@@ -2,12 +2,13 @@
 
 Each function here returns a schedule: a picklable callable from the step about to be taken (0-based) to its
 learning rate, always a Python float, because numpy scalars would end up in checkpoints and break their
-weights-only loading. After `total_steps` a schedule stays at its last value.
+weights-only loading. After `total_steps` a schedule stays at its last value; only `inverse_sqrt` falls on.
 
 Two forms of linear warm-up exist in the papers, and both are kept exactly:
 
-* `linear` and `cosine` (original code of Gu et al. 2024): start + t * (max - start) / warmup_steps. Step 0
-  uses the start value itself, and the peak is first used by step `warmup_steps`.
+* `linear`, `cosine` (original code of Gu et al. 2024) and `inverse_sqrt` (Ott et al. 2018):
+  start + t * (max - start) / warmup_steps. Step 0 uses the start value itself, and the peak is first used by step
+  `warmup_steps`.
 * `step` and `constant` (original code of Assran et al. 2019, without its staircase of 100 iterations):
   start + (max - start) * (t + 1) / warmup_steps. No step uses the start value, and the last step of the
   warm-up already uses the peak.
@@ -104,6 +105,30 @@ def cosine_step(
         raise ValueError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
     smooth = cosine(max_lr, min_lr, total_steps, warmup_steps, warmup_start)
     return partial(_rounded_lr, smooth=smooth, warmup_steps=warmup_steps, base=float(base))
+
+
+def inverse_sqrt(max_lr: float, total_steps: int, warmup_steps: int, warmup_start: float = 0.0) -> Schedule:
+    """`max_lr` * sqrt(`warmup_steps` / step) after the warm-up (Vaswani et al. 2017, section 5.3; Ott et al. 2018).
+
+    Args:
+        max_lr: peak, first used by step `warmup_steps`.
+        total_steps: steps of the whole training, which only bound the warm-up.
+        warmup_steps: steps of the linear warm-up, at least 1.
+        warmup_start: learning rate of step 0.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+    _check_range(max_lr, total_steps, warmup_steps, warmup_start)
+    if not warmup_steps:
+        raise ValueError("warmup_steps is 0, expected at least 1: the decay counts in it")
+    return partial(_inverse_sqrt_lr, max_lr=float(max_lr), warmup_steps=warmup_steps, warmup_start=float(warmup_start))
+
+
+def _inverse_sqrt_lr(step: int, *, max_lr: float, warmup_steps: int, warmup_start: float) -> float:
+    if step < warmup_steps:
+        return float(warmup_start + step * (max_lr - warmup_start) / warmup_steps)
+    return max_lr * math.sqrt(warmup_steps / step)
 
 
 def _rounded_lr(step: int, *, smooth: Schedule, warmup_steps: int, base: float) -> float:

@@ -14,13 +14,15 @@ j = 0..p-1. Names, numbers and books are those of the version of May 2019 of the
 | 4      | ring                  | +1, -1; static: always the first p entries                             |
 | 5      | exponential           | j * (p + 1)^i for i = 0, 1, ... and j = 1..p; with one peer 1, 2, 4... |
 | none   | complete              | +1, +2, +3, ...; static: always the whole book                         |
+| none   | cycle                 | the same, p entries after the other                                    |
 | none   | random                | the same; every rank draws p entries, anew in every mix                |
+| none   | random_exponential    | that of `exponential`, drawn from in the same way                      |
 
 The paper's "directed exponential graph", which cycles through 1, 2, 4, ... hops, is `exponential` with one
 peer.
 
 On the bipartite graphs even (passive) and odd (active) ranks form pairs: every rank receives from exactly the
-ranks that it sends to. All topologies but `random` are regular: every rank receives as much as it sends.
+ranks that it sends to. All topologies but the random ones are regular: every rank receives as much as it sends.
 """
 
 import random
@@ -61,7 +63,7 @@ def out_peers(topology: str | int, rank: int, world_size: int, k: int, peers: in
         world_size: number of workers.
         k: mix number, 0-based.
         peers: ranks that one rank sends to in one mix; `complete` takes its default or world_size - 1.
-        seed: chooses the draws of `random`; the other topologies have nothing to draw.
+        seed: chooses the draws of the random topologies; the others have nothing to draw.
 
     Raises:
         ValueError: no such topology, a number out of range, more peers than the book has, or an odd number
@@ -198,5 +200,10 @@ _NUMBERED = (
     Topology("ring", _neighbours, pick="first"),
     Topology("exponential", _exponential),
 )
-_UNNUMBERED = (Topology("complete", _all, pick="all"), Topology("random", _all, pick="random"))
+_UNNUMBERED = (
+    Topology("complete", _all, pick="all"),
+    Topology("cycle", _all),
+    Topology("random", _all, pick="random"),
+    Topology("random_exponential", _exponential, pick="random"),
+)
 TOPOLOGIES = {topology.name: topology for topology in _NUMBERED + _UNNUMBERED}

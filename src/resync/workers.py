@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+Loss = Callable[[nn.Module, Any, Any], Tensor]
 
 
 class Workers:
@@ -24,6 +24,7 @@ class Workers:
     update as one tensor. Frozen parameters stay outside. Buffers (BatchNorm statistics) belong to each model.
     An algorithm may put an engine's own in the place of `forwards` (`forwards[i]` computes the loss: `models[i]`, or a
     module around it), `backpropagate` (the backward pass) and `incomplete` (its context where micro-batches follow).
+    `before_gradient(i)` is called before every gradient of worker i is taken.
     `attached` says that the training loop is the caller's own (see `attach`).
 
     Raises ValueError for a model without trainable parameters or with more than one dtype.
@@ -41,6 +42,7 @@ class Workers:
         self.forwards: list[nn.Module] = list(self.models)
         self.incomplete: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.backpropagate: Callable[[Tensor], object] = Tensor.backward
+        self.before_gradient: Callable[[int], object] = lambda index: None
         self.attached = False
         self.rows = nn.Parameter(torch.empty(num_local, num_parameters, dtype=first.dtype, device=first.device))
         self.grads = torch.zeros_like(self.rows)
@@ -63,6 +65,10 @@ class Workers:
         for parameter in _trainable(model):
             parameter.grad = None
         return workers
+
+    def compile(self, mode: str) -> None:
+        """Let torch.compile translate the forward and backward pass of every worker; evaluation stays as it is."""
+        self.forwards = [torch.compile(forward, mode=mode) for forward in self.forwards]
 
     def pack_gradients(self) -> Tensor:
         """The gradients of an attached model as [1, P]; zeros where a parameter has none."""
@@ -102,7 +108,7 @@ class Workers:
         return chosen
 
     def forward_backward(
-        self, inputs: Sequence[Tensor], targets: Sequence[Tensor], loss: Loss, micro_batches: int = 1
+        self, inputs: Sequence[Any], targets: Sequence[Any], loss: Loss, micro_batches: int = 1
     ) -> Tensor:
         """Fill `grads` with each worker's gradient on its own batch and return the losses [k]."""
         self.grads.zero_()
@@ -110,14 +116,16 @@ class Workers:
         return torch.stack([self.backward(index, *batch, loss, micro_batches) for index, batch in batches])
 
     def backward(
-        self, index: int, inputs: Tensor, targets: Tensor, loss: Loss, micro_batches: int = 1, scale: float = 1.0
+        self, index: int, inputs: Any, targets: Any, loss: Loss, micro_batches: int = 1, scale: float = 1.0
     ) -> Tensor:
-        """Add the gradient of `scale` times local worker `index`'s mean loss on inputs [b, ...] to its row of `grads`.
+        """Add the gradient of `scale` times local worker `index`'s mean loss to its row of `grads`.
 
-        The batch goes through the model in `micro_batches` equal parts. Returns the loss, without the scale.
+        Inputs and targets are tensors [b, ...], which go through the model in `micro_batches` equal parts, or lists of
+        so many parts. Returns the loss, without the scale.
         """
-        total = inputs.new_zeros((), dtype=self.rows.dtype)
-        parts = zip(inputs.chunk(micro_batches), targets.chunk(micro_batches), strict=True)
+        self.before_gradient(index)
+        total = torch.zeros_like(self.rows[0, 0])
+        parts = zip(_parts(inputs, micro_batches), _parts(targets, micro_batches), strict=True)
         forward = self.forwards[index]
         for number, (x, y) in enumerate(parts, start=1):
             complete = number == micro_batches
@@ -146,6 +154,11 @@ class Workers:
             for model, saved in zip(self.models, state["buffers"], strict=True):
                 for name, buffer in model.named_buffers():
                     buffer.copy_(saved[name])
+
+
+def _parts(samples: Any, number: int) -> Sequence[Any]:
+    """Equal parts of a tensor [b, ...]; a list has its parts already."""
+    return samples.chunk(number) if isinstance(samples, Tensor) else samples
 
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:

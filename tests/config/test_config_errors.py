@@ -40,9 +40,9 @@ SMOKE = "configs/scales/smoke.yaml"
 
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
 SETTINGS = (
-    "data, model, start_from, workers, processes, batch_size, sampling, epochs, steps_per_epoch, micro_batch_size, "
-    "loss, clip_norm, optimizer, schedule, sync, evaluation, checkpoint, log, precision, loss_scale, device, threads, "
-    "seeds, resources"
+    "data, model, start_from, start_checkpoint, workers, processes, batch_size, sampling, epochs, steps_per_epoch, "
+    "micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, evaluation, checkpoint, "
+    "log, precision, loss_scale, memory_format, compile, device, threads, seeds, resources"
 )
 
 
@@ -122,7 +122,7 @@ VALUES = [
 
 NAMES = [
     case("schedule", VIT, "name: cosine", "name: cosin",
-         "9: base.schedule.name: found 'cosin', allowed: constant, cosine, cosine_step, linear, step; "
+         "9: base.schedule.name: found 'cosin', allowed: constant, cosine, cosine_step, inverse_sqrt, linear, step; "
          "did you mean 'cosine'?"),
     case("rule", VIT, "rule: constant", "rule: const",
          "16: series.h4.sync.period.rule: found 'const', allowed: constant, phases, power; did you mean 'constant'?"),
@@ -131,7 +131,7 @@ NAMES = [
          "did you mean 'allreduce'?"),
     case("no component", VIT, "name: net, ", "", "4: base.model.name: missing, allowed: net"),
     case("no schedule", VIT, "name: cosine, ", "",
-         "9: base.schedule.name: missing, allowed: constant, cosine, cosine_step, linear, step"),
+         "9: base.schedule.name: missing, allowed: constant, cosine, cosine_step, inverse_sqrt, linear, step"),
     case("number for a component", VIT, "name: toy", "name: 3", "3: base.data.name: found 3, allowed: toy"),
     case("series of an overlay", VIT, "      qsr: {", "      qrs: {",
          "25: scales.smoke.series.qrs: found 'qrs', allowed: parallel, h4, qsr; did you mean 'qsr'?"),
@@ -166,7 +166,8 @@ NAMES = [
          "11: [0].scale: qsr does not exist at scale mini, allowed: smoke, paper"),
     case("metric of a value", PUBLISHED, "val_top1", "val_top5",
          "5: [0].metric: found 'val_top5', allowed: val_top1, val_loss, best_val_top1, best_train_loss, "
-         "volume_percent, hours, communication_hours, seconds_per_step; did you mean 'val_top1'?"),
+         "best_val_loss, test_bleu, best_test_bleu, volume_percent, averaging_error, hours, communication_hours, "
+         "seconds_per_step; did you mean 'val_top1'?"),
     case("status of a value", PUBLISHED, "verified", "verifed",
          "10: [0].status: found 'verifed', allowed: verified, secondary, derived, unverified, missing; "
          "did you mean 'verified'?"),
@@ -176,6 +177,10 @@ CLAIMED = [
     case("experiment of a claim", CLAIMS, "experiment: vit\n  better", "experiment: vti\n  better",
          "3: [0].experiment: found 'vti', allowed: vit; did you mean 'vit'?"),
     case("series of a claim", CLAIMS, "than: parallel", "than: paralel",
+         "5: [0].than: found 'paralel', allowed: parallel, h4, qsr; did you mean 'parallel'?"),
+    case("experiment of a claimed series", CLAIMS, "than: parallel", "than: vti/parallel",
+         "5: [0].than: found 'vti', allowed: vit; did you mean 'vit'?"),
+    case("series of a claimed experiment", CLAIMS, "than: parallel", "than: vit/paralel",
          "5: [0].than: found 'paralel', allowed: parallel, h4, qsr; did you mean 'parallel'?"),
     case("series of an order", CLAIMS, "[qsr, h4, parallel]", "[qsr, h5, paralel]",
          "16: [1].order[1]: found 'h5', allowed: parallel, h4, qsr",
@@ -187,8 +192,9 @@ CLAIMED = [
          "21: [1].scales: parallel does not exist at scale mini, allowed: smoke, paper"),
     case("metric of a claim", CLAIMS, "val_top1", "val_top",
          "6: [0].metric: found 'val_top', allowed: val_top1, val_loss, best_val_top1, best_train_loss, "
-         "volume_percent, hours, communication_hours, seconds_per_step, rounds, train_loss, best_val_loss, "
-         "train_seconds, communication_seconds, wall_seconds; did you mean 'val_top1'?"),
+         "best_val_loss, test_bleu, best_test_bleu, volume_percent, averaging_error, hours, communication_hours, "
+         "seconds_per_step, rounds, train_loss, sharpness, train_seconds, communication_seconds, wall_seconds; "
+         "did you mean 'val_top1'?"),
     case("test of a claim", CLAIMS, "test: welch", "test: welsh",
          "9: [0].test: found 'welsh', allowed: welch, paired, exact; did you mean 'welch'?"),
     case("exact test of seeds", CLAIMS, "test: welch", "test: exact",
@@ -201,8 +207,8 @@ CLAIMED = [
          "10: [0].confidence: found 95, allowed: number > 0.5 and < 1"),
     case("better without than", CLAIMS, "  than: parallel\n", "",
          "1: [0]: found better, allowed: better and than, or order"),
-    case("series against itself", CLAIMS, "than: parallel", "than: qsr",
-         "5: [0].than: found a series twice, allowed: different ones of qsr"),
+    case("series against itself", CLAIMS, "than: parallel", "than: vit/qsr",
+         "5: [0].than: found a series twice, allowed: different ones of qsr, vit/qsr"),
     case("claim twice", CLAIMS, "id: volumes", "id: qsr_wins",
          "13: [1].id: found 'qsr_wins' again, allowed: a name of its own"),
 ]  # fmt: skip
@@ -217,6 +223,11 @@ TOGETHER = [
          "7: base.micro_batch_size: found 3, allowed: a divisor of a worker's batch, batch_size / workers = 2"),
     case("loss scale without fp16", VIT, "epochs: 5", "epochs: 5\n  loss_scale: {retries: 3}",
          "8: base.loss_scale: found with precision fp32, allowed: null, or with precision fp16"),
+    case("plateau and a period that follows the lr", VIT, "epochs: 5", "epochs: 5\n  plateau: {patience: 3}",
+         "8: base.plateau: found with the period rule power, allowed: null, because the period follows from a learning "
+         "rate that is known before the training"),
+    case("two starts", VIT, "epochs: 5", "epochs: 5\n  start_from: vit/qsr/seed0\n  start_checkpoint: common.pt",
+         "9: base.start_checkpoint: found beside start_from vit/qsr/seed0, allowed: one of the two"),
     case("batch size and data", VIT, "batch_size: 8", "batch_size: 128",
          "6: base.batch_size: found 128, allowed: at most 64, the training samples of toy"),
     case("nodes and processes", VIT, "nodes: 2", "nodes: 3",

@@ -34,9 +34,24 @@ BASE: dict[str, Any] = {
 
 CNN_WITH_BATCH_NORM = {
     "model": {"name": "cnn", "norm": "batch"},
-    "evaluation": {"bn_batches": 3},
+    "evaluation": {"bn_batches": 3, "sharpness_batches": 3},
     "sync": {"name": "local", "period": {"rule": "constant", "h": 2}},
 }
+# Two buckets of sentence pairs a worker and step, in passes of their own. The bias of an attention's keys has no
+# gradient but rounding errors, which Adam would blow up with a smaller eps.
+TRANSLATION = {
+    "data": {"name": "sentences", "max_tokens": 64},
+    "model": {
+        "name": "transformer", "dim": 8, "ffn_dim": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1,
+        "dropout": 0.2,
+    },
+    "batch_size": 8,
+    "micro_batch_size": 1,
+    "loss": {"label_smoothing": 0.1},
+    "optimizer": {"name": "adamw", "beta2": 0.98, "eps": 1e-4},
+    "schedule": {"name": "inverse_sqrt", "max_lr": 0.01, "warmup_steps": 4},
+    "evaluation": {"every_epochs": 2},
+}  # fmt: skip
 # The outer step divides by the learning rate and multiplies by a later one: a warm-up would multiply rounding by 100.
 STEADY = {"schedule": {"name": "constant", "lr": 0.05}}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -107,6 +122,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
     },
     "batch_norm": CNN_WITH_BATCH_NORM,
+    "translation": TRANSLATION,
+    "translation_sgp": TRANSLATION
+    | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}}},
 }
 """Every algorithm that exists, as changes of BASE."""
 

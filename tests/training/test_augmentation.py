@@ -11,7 +11,7 @@ from runs import CNN_WITH_BATCH_NORM, make_session, trained, trained_until
 from torch.nn import functional as F
 
 from resync import data
-from resync.data import InMemory
+from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler
 
@@ -81,9 +81,9 @@ def test_pixels_depend_on_seed_worker_and_epoch_alone():
 
 def test_statistics_are_estimated_on_augmented_images_and_validation_is_on_whole_ones():
     dataset = small()
-    batch = dataset.statistics_batch(7, epoch=3, index=1, batch_size=64)
-    assert torch.equal(batch, dataset.statistics_batch(7, epoch=3, index=1, batch_size=64))
-    assert not torch.equal(batch, dataset.statistics_batch(7, epoch=3, index=2, batch_size=64))
+    batch, _ = dataset.statistics_batch(7, epoch=3, index=1, batch_size=64)
+    assert torch.equal(batch, dataset.statistics_batch(7, epoch=3, index=1, batch_size=64)[0])
+    assert not torch.equal(batch, dataset.statistics_batch(7, epoch=3, index=2, batch_size=64)[0])
     assert len(batch.unique(dim=0)) > 10
     [(whole, _)] = dataset.validation(0, 1)
     assert torch.equal(whole, dataset.val_inputs.float())

@@ -12,7 +12,7 @@ from torch import nn
 from resync import optim
 from resync.config.training import LossScale
 from resync.train.label_noise import LabelNoise
-from resync.train.loop import train_step
+from resync.train.loop import train_step, train_to_end
 from resync.train.loss_scale import LossScales
 from resync.train.losses import Diverged
 from resync.train.objective import Classification
@@ -166,3 +166,33 @@ def test_a_worker_whose_loss_is_nan_stops_an_fp16_run_of_all(tmp_path: Path):
     train_step(session, *next(session.data.batches(session.sampler, 0, 0, session.transport.local)))
     with pytest.raises(Diverged, match="not finite at step 1 on worker 1"):
         session.losses.check(session.transport)
+
+
+CNN = {"model": {"name": "cnn", "widths": [4, 8], "norm": "group", "groups": 2}}
+
+
+@pytest.mark.parametrize("option", [{"memory_format": "channels_last"}, {"compile": "default"}])
+def test_options_for_speed_leave_the_result_alone(
+    tmp_path: Path, option: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    compiled = []
+
+    def traced(module: nn.Module, mode: str) -> nn.Module:
+        """Everything that torch.compile does but the translation to C++, which takes minutes."""
+        compiled.append(mode)
+        return torch_compile(module, backend="aot_eager")
+
+    torch_compile = torch.compile
+    monkeypatch.setattr(torch, "compile", traced)
+    changes = CNN | LOCAL | {"epochs": 1, "steps_per_epoch": 4, "schedule": {"name": "constant", "lr": 0.1}}
+    plain, fast = (make_session(tmp_path / name, **changes | more) for name, more in (("a", {}), ("b", option)))
+    for session in (plain, fast):
+        train_to_end(session)
+    for model, other in zip(plain.workers.models, fast.workers.models, strict=True):
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-4, atol=1e-5, msg=name)
+    assert compiled == [option["compile"]] * 4 if "compile" in option else not compiled
+    if "memory_format" in option:
+        weights = [value for value in fast.workers.models[0].parameters() if value.dim() == 4 and value.shape[1] > 1]
+        assert weights
+        assert all(value.is_contiguous(memory_format=torch.channels_last) for value in weights)

@@ -5,6 +5,7 @@ import math
 import os
 import socket
 import threading
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pandas as pd
@@ -18,21 +19,34 @@ from resync.collect import read_run
 from resync.plan import cost
 from resync.train import train
 
+KEY = "5ec2e7" * 6 + "cafe"
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run of QSR with BatchNorm, logged to Weights & Biases offline."""
     folder = tmp_path_factory.mktemp("finished")
     changes = VARIANTS["batch_norm"] | {"sync": VARIANTS["qsr"]["sync"], "log": {"every_steps": 5}}
-    train(make_run(folder, **changes), folder)
+    run = make_run(folder, **changes)
+    with pytest.MonkeyPatch.context() as patch, (folder / "train.log").open("w") as log:
+        patch.setenv("WANDB_API_KEY", KEY)
+        with redirect_stdout(log), redirect_stderr(log):
+            train(run, folder)
     return folder
 
 
 def test_results_are_complete_and_nothing_else_is_left(finished: Path):
     names = {path.name for path in finished.iterdir()}
     assert names == {
-        "config.yaml", "run.yaml", "metrics.csv", "steps.csv", "summary.json", "checkpoint", "model.pt", "wandb",
+        "config.yaml", "run.yaml", "run.lock", "metrics.csv", "steps.csv", "summary.json",
+        "checkpoint", "model.pt", "train.log", "wandb",
     }  # fmt: skip
+
+
+def test_the_key_of_weights_and_biases_is_in_no_file(finished: Path):
+    files = [path for path in finished.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".wandb" for path in files)
+    assert [path for path in files if KEY.encode() in path.read_bytes()] == []
 
 
 def test_metrics_have_a_row_per_evaluation_and_steps_a_row_per_sample(finished: Path):

@@ -34,8 +34,8 @@ def test_continued_run_has_the_same_bits(name: str, tmp_path: Path):
     assert np.array_equal(parts["rows"], whole["rows"])
     assert (parts["rounds"], parts["bytes_sent"]) == (whole["rounds"], whole["bytes_sent"])
     for ours, reference in zip(parts["log"]["metrics.csv"], whole["log"]["metrics.csv"][1:], strict=True):
-        for metric in ("step", "round", "h", "lr", "train_loss", "val_loss", "val_top1", "bytes_sent"):
-            assert ours[metric] == reference[metric], metric
+        for metric in reference:
+            assert "seconds" in metric or ours[metric] == reference[metric], metric
 
 
 def test_run_continues_on_another_number_of_processes(tmp_path: Path):

@@ -1,6 +1,7 @@
 """A run that starts from the averaged model of another one."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from runs import make_run, make_session
 from torch.nn.utils import parameters_to_vector
 
+from resync import models
 from resync.config import Run
 from resync.train import train
 
@@ -59,3 +61,17 @@ def test_a_start_that_does_not_fit_is_one_line(paper, summary, changes, expected
 def test_a_start_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"start_from first/sgd/seed0: .*first/sgd/seed0/summary\.json does not exist"):
         second(tmp_path, start_hash="0" * 16)
+
+
+def test_all_workers_start_from_a_published_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    options = {"depth": 8, "norm": "group"}
+    monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
+    changes = {"model": {"name": "cifar_resnet", **options}, "start_checkpoint": "common.pt"}
+    with pytest.raises(ValueError, match=r"common\.pt: no such file"):
+        make_session(tmp_path / "small/one/seed3", **changes)
+    net = models.build("cifar_resnet", options, (1, 8, 8), 10, seed=1)
+    torch.save(
+        {re.sub(r"norm(\d)", r"bn\1", name): value for name, value in net.state_dict().items()}, tmp_path / "common.pt"
+    )
+    session = make_session(tmp_path / "small/one/seed3", **changes)
+    assert torch.equal(session.workers.rows.data, parameters_to_vector(net.parameters()).expand(4, -1))

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = "Snakefile", "environment.yml", "paper_configs", "src", "workflow"
+PAPERS = "qsr", "ddp_tricks"  # two of them: a plan takes time for each
+SOURCES = "Snakefile", "environment.yml", "src", "workflow", *(f"paper_configs/{name}" for name in ("scales", *PAPERS))
 
 FAKE_RESYNC = """
 import sys
@@ -27,7 +28,7 @@ stems = {
     "render": f"figures/{scale}/{given.get('--paper')}/{given.get('--item')}.[pdf png md tex csv]",
     "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json md html]",
     "report": f"results/{scale}/report.[html]",
-    "plan": f"results/{scale}/plan.[]",
+    "plan": f"results/{scale}/plan.[json md]",
 }
 stem, endings = stems[step].rstrip("]").split("[")
 for ending in endings.split():
@@ -43,12 +44,14 @@ class Job(NamedTuple):
 
 
 class SnakemakeServer:
-    """Snakemake, imported once and forked for every call: its import takes longer than all that it does here."""
+    """Snakemake, imported once with its plug-ins and forked for every call: that takes longer than what it does."""
 
     SOURCE = """
 import os, sys
-from snakemake.cli import main
+import smart_open
+from snakemake.cli import get_argument_parser, main
 
+get_argument_parser()
 for line in sys.stdin:
     directory, output, *arguments = line.rstrip("\\n").split("\\t")
     if (child := os.fork()) == 0:
@@ -64,7 +67,8 @@ for line in sys.stdin:
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", self.SOURCE]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
     def run(self, directory: Path, arguments: list[str], output: Path) -> int:
         """The exit code of `snakemake <arguments>` in a directory; what it prints goes to a file."""
@@ -87,6 +91,7 @@ class Workflow:
         self.directory = directory
         for name in names:
             copy = shutil.copytree if (source / name).is_dir() else shutil.copy2
+            (directory / name).parent.mkdir(exist_ok=True)
             copy(source / name, directory / name)
 
     def attempt(self, *arguments: str) -> tuple[int, str]:

@@ -50,7 +50,8 @@ def test_a_changed_claim_is_judged_again_and_nothing_trains(finished):
     pages = {
         f"results/smoke/{name}" for name in ("audit.json", "audit.md", "audit.html", "report.html", "report.sha256")
     }
-    assert made(finished.jobs()) == pages | {"results/smoke/qsr/audit.json"}
+    page = {f"results/smoke/qsr/audit.{suffix}" for suffix in ("json", "md", "html")}
+    assert made(finished.jobs()) == pages | page
 
 
 def test_an_imported_run_is_not_trained(workflow):
@@ -67,7 +68,7 @@ def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
     jobs = finished.jobs()
     assert trained(jobs) == {"vit_b16_b4096/qsr_h4"}
     assert {ITEM, "results/smoke/qsr/collected.csv", "results/smoke/audit.html"} <= made(jobs)
-    assert not any("/sgp/" in name for name in made(jobs))
+    assert not any("/ddp_tricks/" in name for name in made(jobs))
 
 
 def test_a_deleted_run_is_made_again(finished):
@@ -91,13 +92,20 @@ def test_the_run_that_another_one_starts_from_is_trained_first(workflow):
     assert f"results/smoke/qsr/{start}/summary.json" in made(jobs)
 
 
-def test_data_are_converted_once_before_the_runs_that_read_them(workflow):
+@pytest.mark.parametrize(
+    ("data", "record"),
+    [
+        ("name: mnist_14", "results/data/mnist_14.json"),
+        ("name: tiny_imagenet_20_224, loader: torch", "results/data/tiny_imagenet_20_224.torch.json"),
+    ],
+)
+def test_data_are_converted_once_before_the_runs_that_read_them(workflow, data, record):
     """Without RESYNC_DATA: a plan needs no data, and the record of the converted file has a relative name."""
-    workflow.edit(EXPERIMENT, "data: {name: digits}", "data: {name: mnist_14}")
+    workflow.edit(EXPERIMENT, "data: {name: digits}", f"data: {{{data}}}")
     jobs = workflow.jobs("qsr")
-    assert [job.fields["output"] for job in jobs if job.rule == "prepare"] == ["results/data/mnist_14.json"]
+    assert [job.fields["output"] for job in jobs if job.rule == "prepare"] == [record]
     inputs = {job.fields["input"] for job in jobs if job.rule == "train" and "vit_b16_b4096" in job.fields["wildcards"]}
-    assert all("results/data/mnist_14.json" in listed for listed in inputs)
+    assert all(record in listed for listed in inputs)
     others = [job for job in jobs if job.rule == "train" and "vit_b16_b4096" not in job.fields["wildcards"]]
     assert others
     assert not any("results/data" in job.fields["input"] for job in others)

@@ -11,7 +11,7 @@ rule audit_paper:
         collected="results/{scale}/{paper}/collected.parquet",
         code=code("audit", "pages"),
     output:
-        "results/{scale}/{paper}/audit.json",
+        multiext("results/{scale}/{paper}/audit", ".json", ".md", ".html"),
     log:
         "results/{scale}/{paper}/audit.log",
     conda:
@@ -19,7 +19,7 @@ rule audit_paper:
     params:
         text=audited,
     shell:
-        "python -m resync audit --paper {wildcards.paper} --scale {wildcards.scale} > {log} 2>&1"
+        "python -m resync audit --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
 
 rule write_audit:
@@ -35,4 +35,4 @@ rule write_audit:
     conda:
         "../../environment.yml"
     shell:
-        "python -m resync audit --scale {wildcards.scale} > {log} 2>&1"
+        "python -m resync audit --scale {wildcards.scale:q} > {log:q} 2>&1"

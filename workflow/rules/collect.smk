@@ -14,4 +14,4 @@ rule collect:
     params:
         labels=lambda wildcards: [run.label for run in runs(wildcards.paper, wildcards.scale).values()],
     shell:
-        "python -m resync collect --paper {wildcards.paper} --scale {wildcards.scale} > {log} 2>&1"
+        "python -m resync collect --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"

@@ -51,7 +51,8 @@ def run_of(wildcards):
 def data_files(wildcards):
     """The record of the data set that a run reads, if it has to be converted first."""
     data = run_of(wildcards).data
-    return f"results/data/{data.name}.json" if data.component.preparation else []
+    loader = f".{data.loader}" if "loader" in data.options else ""
+    return f"results/data/{data.name}{loader}.json" if data.component.is_prepared else []
 
 
 def start_files(wildcards):
@@ -66,8 +67,8 @@ def gpus_per_node(wildcards):
     return f"gpu:{gpus}" if gpus else None
 
 
-def srun_tasks(wildcards):
-    """Over several nodes, the number of srun tasks: one torchrun a node."""
+def srun_nodes(wildcards):
+    """Over several nodes, their number, and that of srun tasks: one torchrun a node. Runs of one node can be packed."""
     nodes = run_of(wildcards).resources.nodes
     return nodes if nodes > 1 else None
 

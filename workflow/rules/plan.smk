@@ -17,5 +17,4 @@ rule write_plan:
     params:
         runs=lambda wildcards: [run.hash for run in all_runs(wildcards.scale)],
     shell:
-        "(python -m resync plan --scale {wildcards.scale} --json > {output.json}"
-        " && python -m resync plan --scale {wildcards.scale} > {output.md}) 2> {log}"
+        "python -m resync plan --scale {wildcards.scale:q} --write results/{wildcards.scale:q}/plan > {log:q} 2>&1"

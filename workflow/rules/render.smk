@@ -16,8 +16,8 @@ rule figure:
     params:
         text=item_text,
     shell:
-        "python -m resync render --paper {wildcards.paper} --scale {wildcards.scale} --item {wildcards.item}"
-        " > {log} 2>&1"
+        "python -m resync render --paper {wildcards.paper:q} --scale {wildcards.scale:q} --item {wildcards.item:q}"
+        " > {log:q} 2>&1"
 
 
 use rule figure as table with:

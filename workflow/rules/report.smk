@@ -18,7 +18,7 @@ rule report_words:
     params:
         hash=words_hash,
     shell:
-        "printf %s {params.hash} > {output} 2> {log}"
+        "printf %s {params.hash:q} > {output:q} 2> {log:q}"
 
 
 # The page links to the pictures, so they only have to be there: it shows a figure that is drawn again as it is.
@@ -39,4 +39,4 @@ rule write_report:
     conda:
         "../../environment.yml"
     shell:
-        "python -m resync report --scale {wildcards.scale} > {log} 2>&1"
+        "python -m resync report --scale {wildcards.scale:q} > {log:q} 2>&1"

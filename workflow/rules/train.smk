@@ -11,12 +11,12 @@ rule run_config:
     params:
         text=lambda wildcards: run_of(wildcards).to_yaml(),
     shell:
-        "printf %s {params.text:q} > {output} 2> {log}"
+        "printf %s {params.text:q} > {output:q} 2> {log:q}"
 
 
 # checkpoint/ and wandb/ beside the outputs are undeclared on purpose: Snakemake would delete them before a
 # second attempt, which continues from the checkpoint. World size and nodes come from run.yaml and the run's
-# resources alone; `--resources` may clip what the scheduler gives.
+# resources alone; `--resources` may clip what the scheduler gives. `exec`: a signal to the shell is one to the run.
 rule train:
     input:
         config=f"{RUN}/run.yaml",
@@ -33,15 +33,20 @@ rule train:
         "../../environment.yml"
     threads: lambda wildcards: run_of(wildcards).resources.cpus
     resources:
-        nodes=lambda wildcards: run_of(wildcards).resources.nodes,
+        machines=lambda wildcards: run_of(wildcards).resources.nodes,
+        nodes=srun_nodes,
         gres=gpus_per_node,
-        tasks=srun_tasks,
-        mpi=lambda wildcards: "srun" if srun_tasks(wildcards) else None,
+        tasks=srun_nodes,
+        mpi=lambda wildcards: "srun" if srun_nodes(wildcards) else None,
         tasks_per_gpu=0,
         mem_mb=lambda wildcards: run_of(wildcards).resources.memory_mb,
         runtime=lambda wildcards: run_of(wildcards).resources.minutes,
+        launcher=lambda wildcards: run_of(wildcards).resources.launcher,
+        max_restarts=lambda wildcards: run_of(wildcards).resources.max_restarts,
+        timeout_seconds=lambda wildcards: run_of(wildcards).resources.timeout_seconds,
     params:
         directory=subpath(input.config, parent=True),
     shell:
-        "python -m resync launch --config {input.config} --out {params.directory} --nodes {resources.nodes}"
-        " > {log} 2>&1"
+        "exec python -m resync launch --config {input.config:q} --out {params.directory:q} --nodes {resources.machines:q}"
+        " --cpus {threads:q} --launcher {resources.launcher:q} --max-restarts {resources.max_restarts:q}"
+        " --timeout {resources.timeout_seconds:q} > {log:q} 2>&1"

@@ -10,14 +10,13 @@ from resync.config.paper import METRICS as PUBLISHED_METRICS
 from resync.config.run import Scale
 from resync.config.settings import Check, Id, Items, Settings, Text
 
-EXACT = ("volume_percent", "rounds")
-"""Metrics that follow from the schedule: they have no spread, and no run is needed to know them."""
+EXACT = ("volume_percent", "rounds", "averaging_error")
+"""Metrics that follow from the configuration: they have no spread, and no run is needed to know them."""
 
 METRICS = PUBLISHED_METRICS | {
     "rounds": "rounds",
     "train_loss": "nats",
-    "best_val_top1": "%",
-    "best_val_loss": "nats",
+    "sharpness": "nats",
     "train_seconds": "s",
     "communication_seconds": "s",
     "wall_seconds": "s",
@@ -25,15 +24,20 @@ METRICS = PUBLISHED_METRICS | {
 """What a claim may compare, with its unit: published metrics, and what every run's summary.json offers."""
 
 
+SeriesName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*(/[a-z0-9][a-z0-9_]*)?$")]
+
+
 class Claim(Settings):
     """One claim: a series better than another one, or several series in an order, by at least so much."""
 
     id: Id = Field(description="name of the claim within its paper")
     statement: Text = Field(description="the claim in one sentence")
-    experiment: Id = Field(description="experiment whose series are compared")
-    better: Id | None = Field(default=None, description="series that should be better; together with than")
-    than: Id | None = Field(default=None, description="series that it should be better than")
-    order: Items[Id] | None = Field(
+    experiment: Id = Field(
+        description="experiment whose series are compared; one of another experiment is `experiment/series`"
+    )
+    better: SeriesName | None = Field(default=None, description="series that should be better; together with than")
+    than: SeriesName | None = Field(default=None, description="series that it should be better than")
+    order: Items[SeriesName] | None = Field(
         default=None,
         min_length=3,
         description="instead of better and than: series from the best to the worst, each better than the next",
@@ -46,7 +50,7 @@ class Claim(Settings):
     )
     test: Literal["welch", "paired", "exact"] = Field(
         description="welch: one-sided Welch test over the seeds of both series; paired: one-sided t test of the "
-        "differences at common seeds; exact: numbers of the schedule, without spread "
+        "differences at common seeds; exact: numbers of the configuration, without spread "
         f"({', '.join(EXACT)} and no other metric)"
     )
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(
@@ -68,6 +72,11 @@ class Claim(Settings):
         """The series from the best to the worst."""
         return self.order or tuple(series for series in (self.better, self.than) if series)
 
+    def where(self, series: str) -> tuple[str, str]:
+        """The experiment of one of its series, and the series' name there."""
+        experiment, _, name = series.rpartition("/")
+        return experiment or self.experiment, name
+
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The comparisons: (better, worse), one of them or one a step of the order."""
@@ -78,7 +87,7 @@ class Claim(Settings):
         given = {key for key in ("better", "than", "order") if getattr(self, key) is not None}
         if given not in ({"better", "than"}, {"order"}):
             yield (), f"found {' and '.join(sorted(given)) or 'neither'}, allowed: better and than, or order"
-        elif len(set(self.series)) < len(self.series):
+        elif len({self.where(series) for series in self.series}) < len(self.series):
             key = "order" if self.order else "than"
             yield (key,), f"found a series twice, allowed: different ones of {', '.join(dict.fromkeys(self.series))}"
         if (self.test == "exact") != (self.metric in EXACT):

@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 from resync.config.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
 from resync.config.loader import load
 from resync.config.options import Option
-from resync.config.preparation import Preparation
+from resync.config.preparation import Preparation, TextPreparation
 from resync.config.settings import PACKAGE, Check, Id, Settings, Text, checks_failed, reading_of
 from resync.config.tree import Node
 from resync.config.validation import validate
@@ -62,6 +62,7 @@ class _ComponentFile(Settings):
     facts: dict[str, Any] = Field(default={})
     traffic: Traffic | None = None
     prepare: Preparation | None = None
+    prepare_text: TextPreparation | None = None
 
     def checks(self) -> Iterator[Check]:
         """Options do not hide the component's name, and the traffic refers to an option that exists."""
@@ -89,6 +90,12 @@ class Component:
     traffic: Traffic | None
     file: Path
     preparation: Preparation | None = None
+    text: TextPreparation | None = None
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether a data set is converted to a file of its own before training."""
+        return bool(self.preparation or self.text)
 
     def variant_of(self, images: str) -> str:
         """What results call these images after conversion: `cifar10-jpeg-q75@16` is that copy averaged to 16x16."""
@@ -97,7 +104,9 @@ class Component:
 
     @property
     def published_variant(self) -> str | None:
-        """What results call the images that papers use, the first source; None for data that are not converted."""
+        """What results call the data that papers use, of images the first source; None for data not converted."""
+        if self.text:
+            return self.text.variant
         return self.variant_of(self.preparation.sources[0].variant) if self.preparation else None
 
     @cached_property
@@ -146,7 +155,7 @@ def component(room: str, name: str, package: Path = PACKAGE) -> Component:
 
 def prepared_names(package: Path = PACKAGE) -> list[str]:
     """The names of the data sets that are converted to a file of their own before training, sorted."""
-    return [name for name in names("data", package) if component("data", name, package).preparation]
+    return [name for name in names("data", package) if component("data", name, package).is_prepared]
 
 
 @cache
@@ -166,7 +175,7 @@ def _component(room: str, name: str, package: Path) -> Component:
     assert declared is not None
     if room == "data":
         raise_if_any(_missing_counts(declared.facts, node))
-    parts = declared.options, declared.facts, declared.traffic, file, declared.prepare
+    parts = declared.options, declared.facts, declared.traffic, file, declared.prepare, declared.prepare_text
     result = Component(room, name, declared.description, *parts)
     raise_if_any(_wrong_defaults(result, node))
     return result

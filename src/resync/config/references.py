@@ -35,8 +35,8 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
     for value, node in entries:
         if value.item is not None and known.items is not None and value.item not in known.items:
             collector.note([node.entries["item"].problem(not_among(value.item, known.items))])
-        named = {value.series: node.entries["series"]}
-        collector.note(_dangling(value.experiment, named, [value.scale], node, known))
+        named, place = {value.series: node.entries["series"]}, node.entries["experiment"]
+        collector.note(_dangling(value.experiment, place, named, [value.scale], node, known))
     return tuple(value for value, _ in entries)
 
 
@@ -45,8 +45,10 @@ def read_claims(file: Path, known: Known, collector: Collector) -> tuple[Claim, 
     entries = _read(ClaimsFile, file, collector)
     for claim, node in entries:
         listed = node.entries["order"].value if claim.order else [node.entries["better"], node.entries["than"]]
-        named = dict(zip(claim.series, listed, strict=True))
-        collector.note(_dangling(claim.experiment, named, claim.scales, node, known))
+        for series, place in zip(claim.series, listed, strict=True):
+            experiment, name = claim.where(series)
+            at = place if "/" in series else node.entries["experiment"]
+            collector.note(_dangling(experiment, at, {name: place}, claim.scales, node, known))
     return tuple(claim for claim, _ in entries)
 
 
@@ -65,11 +67,11 @@ def _read(model: type[RootModel[tuple[_Entry, ...]]], file: Path, collector: Col
 
 
 def _dangling(
-    name: str, series: Mapping[str, Node], scales: Iterable[str], entry: Node, known: Known
+    name: str, place: Node, series: Mapping[str, Node], scales: Iterable[str], entry: Node, known: Known
 ) -> Iterator[Problem]:
     """An experiment or series that does not exist, or not at the scales where the entry needs it."""
     if name not in known.experiments:
-        yield entry.entries["experiment"].problem(not_among(name, known.experiments))
+        yield place.problem(not_among(name, known.experiments))
         return
     experiment = known.experiments[name]
     if experiment is None:

@@ -28,7 +28,14 @@ class Resources(Settings):
     gpus_per_node: Count = Field(default=0, description="GPUs on each machine")
     cpus: PositiveInt = Field(default=1, description="CPU cores on each machine")
     memory_mb: PositiveInt = Field(default=4000, description="main memory on each machine, in megabytes")
-    minutes: PositiveInt = Field(default=60, description="wall-clock limit")
+    minutes: PositiveInt = Field(default=60, description="wall-clock limit; a run that needs more continues")
+    launcher: Literal["torchrun", "deepspeed"] = Field(default="torchrun", description="what starts the processes")
+    max_restarts: Count = Field(
+        default=1, description="times that all processes are started again within a job after one of them failed"
+    )
+    timeout_seconds: PositiveInt = Field(
+        default=900, description="seconds without a completed step after which a process ends and says where it hung"
+    )
 
 
 class _Names(Settings):

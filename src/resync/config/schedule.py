@@ -94,7 +94,19 @@ class CosineStepSchedule(_FallingSchedule):
     base: float = Field(default=2.0, gt=1, description="the lr is a power of this number")
 
 
+class InverseSqrtSchedule(WarmedSchedule):
+    """max_lr * sqrt(warm-up steps / step) after the warm-up (Vaswani et al. 2017)."""
+
+    name: Literal["inverse_sqrt"]
+
+    def checks(self) -> Iterator[Check]:
+        """There is a warm-up: the decay counts in its length."""
+        yield from super().checks()
+        if not (self.warmup_steps or self.warmup_epochs):
+            yield ("warmup_steps",), "found no warm-up, allowed: warmup_steps or warmup_epochs > 0"
+
+
 Schedule = Annotated[
-    ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule | CosineStepSchedule,
+    ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule | CosineStepSchedule | InverseSqrtSchedule,
     Field(discriminator="name"),
 ]

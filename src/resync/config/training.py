@@ -6,10 +6,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.config.components import ComponentConfig, FromRoom
-from resync.config.errors import KeyPath
+from resync.config.errors import KeyPath, show
 from resync.config.period import phase_checks
 from resync.config.schedule import Schedule, StepSchedule
-from resync.config.settings import Check, Count, PositiveInt, PositiveNumber, Settings, checks_failed, reading_of
+from resync.config.settings import (
+    Check,
+    Count,
+    NonNegativeNumber,
+    PositiveInt,
+    PositiveNumber,
+    Settings,
+    checks_failed,
+    reading_of,
+)
 
 
 class Loss(Settings):
@@ -18,6 +27,10 @@ class Loss(Settings):
     label_smoothing: float = Field(default=0.0, ge=0, lt=1, description="mass moved from the label to all classes")
     label_noise: float | None = Field(
         default=None, gt=0, lt=1, description="probability that a training label is drawn anew among the other classes"
+    )
+    mixup: PositiveNumber | None = Field(
+        default=None,
+        description="parameter of the Beta distribution that mixes the images of a micro-batch (Mixup); null: no Mixup",
     )
 
 
@@ -31,6 +44,36 @@ class LossScale(Settings):
     retries: PositiveInt = Field(default=50, description="repeated gradients after which the run counts as diverged")
 
 
+class Plateau(Settings):
+    """Cuts of the learning rate where the validation loss no longer falls (torch's ReduceLROnPlateau).
+
+    They multiply what the schedule says. Evaluations before the end of the warm-up do not count.
+    """
+
+    factor: float = Field(default=0.1, gt=0, lt=1, description="factor of a cut")
+    patience: Count = Field(default=10, description="evaluations in a row without improvement; the next one cuts")
+    threshold: float = Field(default=1e-4, ge=0, lt=1, description="smallest relative improvement that counts")
+
+
+class EarlyStopping(Settings):
+    """An end before the last epoch. Evaluations before the end of the warm-up do not count."""
+
+    patience: PositiveInt = Field(
+        default=50, description="evaluations in a row with a higher validation loss than the best, after which it ends"
+    )
+    min_delta: NonNegativeNumber = Field(default=0.0, description="smallest improvement that counts, in nats")
+
+
+class BeamSearch(Settings):
+    """How a translation is searched for."""
+
+    beam_size: PositiveInt = Field(default=4, description="beginnings of a sentence that go on; 1 is greedy decoding")
+    length_penalty: NonNegativeNumber = Field(
+        default=0.6,
+        description="exponent of the length by which a log probability is divided; 0 favours short sentences",
+    )
+
+
 class Evaluation(Settings):
     """When and how the consensus model is evaluated."""
 
@@ -38,6 +81,16 @@ class Evaluation(Settings):
     bn_batches: Count = Field(
         default=0,
         description="training batches that estimate the BatchNorm statistics anew before an evaluation",
+    )
+    sharpness_batches: PositiveInt | None = Field(
+        default=None,
+        description="training batches that estimate the trace of the Hessian of the training loss; null: it is unknown",
+    )
+    average_last: PositiveInt | None = Field(
+        default=None, description="newest evaluated models whose average is evaluated, and kept; null: the last one"
+    )
+    beam_search: BeamSearch | None = Field(
+        default=None, description="how the test sentences are translated, for BLEU; null: they are not"
     )
 
 
@@ -66,16 +119,24 @@ class RunSettings(Settings):
         description="run of the same paper and scale whose averaged model is the start, experiment/series/seed<k>; "
         "null: initial weights of the seed",
     )
+    start_checkpoint: str | None = Field(
+        default=None,
+        min_length=1,
+        description="checkpoint of the original Local SGD code whose model is the start, a file below RESYNC_DATA; "
+        "null: none",
+    )
     workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
     processes: PositiveInt = Field(default=1, description="number of processes W that host workers; divides workers")
-    batch_size: PositiveInt = Field(description="samples in a step over all workers; a multiple of workers")
+    batch_size: PositiveInt = Field(
+        description="samples in a step over all workers, of text buckets of sentence pairs; a multiple of workers"
+    )
     sampling: Literal["without_replacement", "with_replacement"] = Field(
         default="without_replacement", description="how a worker's stream draws the samples of an epoch"
     )
     epochs: PositiveInt = Field(description="length of the training")
     steps_per_epoch: PositiveInt = Field(
         default=None,  # type: ignore[assignment]  # replaced by _steps_from_data
-        description="steps in an epoch; null: floor(training samples / batch_size)",
+        description="steps in an epoch; null: floor(training samples / batch_size), not for text",
         json_schema_extra={"type": ["integer", "null"], "default": None},
     )
     micro_batch_size: PositiveInt | None = Field(
@@ -90,6 +151,12 @@ class RunSettings(Settings):
         description="inner optimizer; its lr is in schedule"
     )
     schedule: Schedule = Field(description="learning rate as a function of the step")
+    plateau: Plateau | None = Field(
+        default=None, description="cuts of the learning rate where the validation loss stays; null: none"
+    )
+    early_stopping: EarlyStopping | None = Field(
+        default=None, description="end of the training where the validation loss stays; null: the last epoch"
+    )
     sync: Annotated[ComponentConfig, FromRoom("sync")] = Field(description="synchronisation algorithm")
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
     checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
@@ -99,6 +166,12 @@ class RunSettings(Settings):
         description="number format of matrix products: tf32 on GPUs, bf16 and fp16 by autocast; parameters stay fp32",
     )
     loss_scale: LossScale | None = Field(default=None, description="scale of the loss in fp16; null: the defaults")
+    memory_format: Literal["channels_last"] | None = Field(
+        default=None, description="how images lie in memory inside the model; null: channels first"
+    )
+    compile: Literal["default", "reduce-overhead", "max-autotune"] | None = Field(
+        default=None, description="mode of torch.compile for forward and backward passes; null: not compiled"
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda where there is one")
     threads: PositiveInt = Field(default=1, description="CPU threads of a process")
 
@@ -122,12 +195,23 @@ class RunSettings(Settings):
             return value
         if not isinstance(data, ComponentConfig) or batch_size is None:
             return 1  # a stand-in: data or batch_size have an error of their own
+        if data.component.facts.get("task") == "translation":
+            if reading_of(info).partial:
+                return 1
+            allowed = f"integer >= 1, because a sample of {data.name} is a bucket of sentence pairs"
+            raise checks_failed("steps_per_epoch", [((), f"found null, allowed: {allowed}")])
         return max(1, data.component.facts["train_samples"] // batch_size)
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """Facts on the data set, such as train_samples and num_classes."""
         return self.data.component.facts
+
+    @property
+    def inputs_per_sample(self) -> float:
+        """The model's largest inputs that a sample stands for: 1, of text as many as have the tokens of a bucket."""
+        tokens = self.data.options.get("max_tokens")
+        return 1 if tokens is None else tokens / self.facts["input_shape"][0]
 
     @property
     def local_batch_size(self) -> int:
@@ -163,10 +247,38 @@ class RunSettings(Settings):
         elif self.micro_batch_size and self.local_batch_size % self.micro_batch_size:
             allowed = f"a divisor of a worker's batch, batch_size / workers = {self.local_batch_size}"
             yield ("micro_batch_size",), f"found {self.micro_batch_size}, allowed: {allowed}"
+        if self.evaluation.sharpness_batches and self.precision in ("bf16", "fp16"):
+            allowed = "null, or precision fp32 or tf32, which second derivatives need"
+            yield ("evaluation", "sharpness_batches"), f"found with precision {self.precision}, allowed: {allowed}"
         if self.loss_scale and self.precision != "fp16":
             yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
+        if self.start_from and self.start_checkpoint:
+            yield ("start_checkpoint",), f"found beside start_from {self.start_from}, allowed: one of the two"
+        if self.plateau and getattr(self.sync.options.get("period"), "rule", None) == "power":
+            allowed = "null, because the period follows from a learning rate that is known before the training"
+            yield ("plateau",), f"found with the period rule power, allowed: {allowed}"
         yield from self._schedule_checks()
         yield from self._component_checks()
+        yield from self._task_checks()
+
+    def _task_checks(self) -> Iterator[Check]:
+        """Model and settings are for the task of the data set."""
+        task, of_model = (part.component.facts.get("task", "classification") for part in (self.data, self.model))
+        if of_model != task:
+            yield ("model", "name"), f"found {self.model.name} for {of_model}, allowed: a model for {task}"
+        if task == "translation" and self.forward_batch_size != 1:
+            found = f"{show(self.micro_batch_size)} with {self.local_batch_size} buckets a worker"
+            yield ("micro_batch_size",), f"found {found}, allowed: 1, a bucket of sentence pairs in a forward pass"
+        if task == "translation" and self.loss.label_noise:
+            yield ("loss", "label_noise"), f"found {self.loss.label_noise:g}, allowed for translation: null"
+        if task == "translation" and self.loss.mixup:
+            yield ("loss", "mixup"), f"found {self.loss.mixup:g}, allowed for translation: null"
+        if task == "translation" and self.memory_format:
+            yield ("memory_format",), f"found {self.memory_format}, allowed for translation: null"
+        if task == "translation" and self.evaluation.sharpness_batches:
+            yield ("evaluation", "sharpness_batches"), f"has no effect in {task}, allowed: null"
+        if task != "translation" and self.evaluation.beam_search:
+            yield ("evaluation", "beam_search"), f"has no effect in {task}, allowed: null"
 
     def _schedule_checks(self) -> Iterator[Check]:
         if self.warmup_steps >= self.total_steps:
@@ -209,8 +321,13 @@ class RunSettings(Settings):
         if engine == "deepspeed" and self.processes != self.workers:
             found = f"{self.workers} workers on {self.processes} processes"
             yield ("sync", "engine"), f"found deepspeed with {found}, allowed: torch, or one worker a process"
+        if engine == "deepspeed" and self.compile:
+            yield ("compile",), f"found {self.compile}, allowed with sync engine deepspeed: null"
         if engine == "deepspeed" and self.optimizer.options.get("decay") == "matrices":
             yield ("optimizer", "decay"), "found matrices, allowed with sync engine deepspeed: all"
+        if engine == "deepspeed" and self.evaluation.average_last:
+            found = f"found {self.evaluation.average_last}"
+            yield ("evaluation", "average_last"), f"{found}, allowed with sync engine deepspeed: null"
         if engine == "deepspeed" and self.precision not in ("fp32", "tf32"):
             yield ("precision",), f"found {self.precision}, allowed with sync engine deepspeed: fp32, tf32"
 

@@ -18,7 +18,7 @@ from resync.files import write_text
 from resync.importer.log import Log, LogError, Origin, Row
 
 _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.pt")
-_BEST = {"val_top1": max, "val_loss": min}
+_BEST = {"train_loss": min, "val_loss": min, "val_top1": max, "val_perplexity": min, "test_bleu": max}
 
 
 def refuse_to_overwrite(directory: Path) -> None:
@@ -71,7 +71,7 @@ def _diverged_at(log: Log) -> int | None:
 def _summary(run: Run, log: Log, diverged: int | None) -> dict[str, Any]:
     """The entries of summary.json; see resync.train.run for those of a run of our own."""
     last = log.metrics[-1]
-    finals = [name for name in last if name == "train_loss" or name.startswith("val_")]
+    finals = [name for name in last if name == "train_loss" or name in _BEST]
     columns = {name: [row[name] for row in log.metrics if math.isfinite(row.get(name, math.nan))] for name in _BEST}
     return {
         "status": "finished" if diverged is None else "diverged",

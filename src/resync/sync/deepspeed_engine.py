@@ -20,6 +20,8 @@ class DeepSpeed(Algorithm):
     Raises ValueError where a process hosts more than one worker, or where DeepSpeed is not installed.
     """
 
+    averages_gradients = True
+
     def __init__(self, training: Training, zero_stage: int) -> None:
         super().__init__(training)
         if self.workers.num_local != 1:

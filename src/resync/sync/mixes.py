@@ -39,7 +39,7 @@ class Mix:
 def mix_at(
     topology: str | int, num_workers: int, k: int, peers: int, shares: tuple[float, ...] | None, seed: int
 ) -> Mix:
-    """Mix number `k`; the books of all topologies but `random` repeat, and so do their mixes."""
+    """Mix number `k`; the books of all topologies but the random ones repeat, and so do their mixes."""
     if resolve(topology).pick != "random":
         k %= max(1, len(book(topology, 0, num_workers, peers)))
         seed = 0

@@ -7,17 +7,19 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resync.data import InMemory
+from resync.data import Dataset
 from resync.sync import Algorithm
-from resync.train.objective import Classification
+from resync.train.last_models import LastModels
+from resync.train.objective import Objective
 from resync.transport import Transport
 
 
 @contextmanager
 def consensus_model(
     sync: Algorithm,
-    objective: Classification,
-    data: InMemory,
+    last: LastModels,
+    objective: Objective,
+    data: Dataset,
     transport: Transport,
     seed: int,
     bn_batches: int,
@@ -25,11 +27,13 @@ def consensus_model(
 ) -> Iterator[nn.Module]:
     """The averaged model in evaluation mode, its BatchNorm statistics estimated for it; undone afterwards.
 
+    It is the average of the workers, and then that with the `last` evaluated models, if there are to be any.
     The statistics of the workers belong to their own parameters and would cost the average several points
     (Gu et al. 2023). They are the mean over `bn_batches` batches of `local_batch` training samples, shared out over
     the processes; which batches does not depend on their number.
     """
     with sync.consensus() as model:
+        last.average_(sync.rows[0], sync.steps)
         layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
         saved = [(layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()}) for layer in layers]
         try:
@@ -49,8 +53,8 @@ def consensus_model(
 def _estimate(
     model: nn.Module,
     layers: list[_BatchNorm],
-    objective: Classification,
-    data: InMemory,
+    objective: Objective,
+    data: Dataset,
     transport: Transport,
     seed: int,
     step: int,
@@ -63,7 +67,8 @@ def _estimate(
     mine = range(transport.rank, bn_batches, transport.world_size)
     model.train()
     for index in mine:
-        objective.logits(model, data.statistics_batch(seed, step, index, local_batch))
+        inputs, _ = data.statistics_batch(seed, step, index, local_batch)
+        objective.logits(model, inputs)
     for layer in layers:
         for buffer in (layer.running_mean, layer.running_var):
             assert buffer is not None
@@ -71,9 +76,6 @@ def _estimate(
 
 
 @torch.no_grad()
-def score(model: nn.Module, objective: Classification, data: InMemory, transport: Transport) -> dict[str, float]:
+def score(model: nn.Module, objective: Objective, data: Dataset, transport: Transport) -> dict[str, float]:
     """Validation metrics of `model`, every sample counted once over all processes."""
-    sums = torch.zeros(3, dtype=torch.float64, device=data.val_inputs.device)
-    for inputs, targets in data.validation(transport.rank, transport.world_size):
-        sums += objective.sums(model, inputs, targets)
-    return objective.metrics(transport.sum_(sums))
+    return objective.metrics(transport.sum_(objective.sums(model, data, transport.rank, transport.world_size)))

@@ -39,10 +39,9 @@ class RunLog:
         self._append(METRICS, row)
         if self._wandb:
             self._wandb.log(dict(row), step=int(row["step"]))
-        text = (
-            f"epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
-            f"train loss {row['train_loss']:.4f} val loss {row['val_loss']:.4f} top-1 {row['val_top1']:.2f} %"
-        )
+        shown = ("train_loss", *(name for name in row if name.startswith(("val_", "test_"))))
+        text = f"epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
+        text += " ".join(f"{name} {row[name]:.4f}" for name in shown)
         if self._bar is None:
             print(f"{self.name}: {text}", flush=True)
         else:

@@ -1,27 +1,30 @@
 """The training loop: it knows no algorithm, task or logger by name."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from math import isfinite
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from resync.train.evaluate import consensus_model, score
 from resync.train.losses import Diverged
 from resync.train.session import Session
+from resync.train.sharpness import sharpness
 
 Totals = dict[str, float]
 
 
-def train_to_end(session: Session) -> None:
-    """Train from the session's step to the run's last one, with evaluations and checkpoints.
+def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None) -> None:
+    """Train from the session's step to the run's last one, or an early end, with evaluations and checkpoints.
 
-    Raises Diverged at the first check that finds a loss that is no number.
+    Calls `after_step` when everything of a step is done. Raises Diverged at the first check that finds a loss that is
+    no number.
     """
     sync = session.sync
     if sync.steps == 0:
         evaluate(session)
-    while sync.steps < session.run.total_steps:
+    while not session.has_ended():
         for inputs, targets in batches(session):
             round_ended = train_step(session, inputs, targets)
             if _evaluation_is_due(session):
@@ -29,9 +32,12 @@ def train_to_end(session: Session) -> None:
             if _checkpoint_is_due(session, round_ended):
                 session.losses.check(session.transport)
                 session.save()
+            after_step()
+            if session.has_ended():
+                break
 
 
-def train_step(session: Session, inputs: Tensor, targets: Tensor) -> bool:
+def train_step(session: Session, inputs: Any, targets: Any) -> bool:
     """One step of every local worker; True when it ended a round."""
     clocks, sync = session.clocks, session.sync
     step = sync.steps + 1
@@ -62,7 +68,7 @@ def evaluate(session: Session) -> None:
     session.losses.check(session.transport)
     train_loss = session.losses.take_mean(session.transport)
     with session.clocks.measure("evaluation"), consensus(session) as model:
-        metrics = score(model, session.objective, session.data, session.transport)
+        metrics = score(model, session.objective, session.data, session.transport) | _sharpness(session, model)
     totals = _totals(session)
     row = {
         **_position(session, session.lr(max(0, sync.steps - 1))),
@@ -78,6 +84,17 @@ def evaluate(session: Session) -> None:
         session.log.evaluation(row)
     if not all(map(isfinite, metrics.values())):
         raise Diverged(sync.steps, worker=None)
+    if sync.steps > session.run.warmup_steps:
+        session.watch.observe(session.transport.broadcast(metrics["val_loss"]))
+
+
+def _sharpness(session: Session, model: nn.Module) -> dict[str, float]:
+    """The sharpness at the consensus model, if the run measures it."""
+    run = session.run
+    if not run.evaluation.sharpness_batches:
+        return {}
+    of = session.objective, session.data, session.transport, run.seed, session.sync.steps
+    return {"sharpness": sharpness(model, *of, run.evaluation.sharpness_batches, run.forward_batch_size)}
 
 
 def consensus(session: Session) -> AbstractContextManager[nn.Module]:
@@ -85,6 +102,7 @@ def consensus(session: Session) -> AbstractContextManager[nn.Module]:
     run = session.run
     return consensus_model(
         session.sync,
+        session.last_models,
         session.objective,
         session.data,
         session.transport,
@@ -94,7 +112,7 @@ def consensus(session: Session) -> AbstractContextManager[nn.Module]:
     )
 
 
-def batches(session: Session) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(session: Session) -> Iterator[tuple[Any, Any]]:
     """The rest of the current epoch for the local workers; the time to make a batch goes to the clock "data"."""
     epoch, first_step = divmod(session.sync.steps, session.run.steps_per_epoch)
     made = session.data.batches(session.sampler, epoch, first_step, session.transport.local)
@@ -106,6 +124,8 @@ def batches(session: Session) -> Iterator[tuple[Tensor, Tensor]]:
             inputs, targets = batch
             if session.label_noise:
                 targets = session.label_noise(targets, session.sync.steps, session.transport.local.start)
+            if session.mixup:
+                inputs, targets = session.mixup(inputs, targets, session.sync.steps, session.transport.local.start)
         yield inputs, targets
 
 
@@ -116,7 +136,7 @@ def _evaluation_is_due(session: Session) -> bool:
 
 def _checkpoint_is_due(session: Session, round_ended: bool) -> bool:
     at_round = round_ended and session.sync.rounds % session.run.checkpoint.every_rounds == 0
-    return at_round or session.sync.steps == session.run.total_steps
+    return at_round or session.has_ended()
 
 
 def _position(session: Session, lr: float) -> dict[str, float | int]:

@@ -1,5 +1,8 @@
 """Loss scaling for fp16 that never skips a step."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -21,7 +24,7 @@ class LossScales:
         self.good_steps = torch.zeros(num_local, dtype=torch.int64)
 
     def forward_backward(
-        self, workers: Workers, inputs: Tensor, targets: Tensor, loss: Loss, micro_batches: int
+        self, workers: Workers, inputs: Sequence[Any], targets: Sequence[Any], loss: Loss, micro_batches: int
     ) -> Tensor:
         """As Workers.forward_backward; a loss is NaN where no scale gave a finite gradient."""
         batches = enumerate(zip(inputs, targets, strict=True))
@@ -36,7 +39,7 @@ class LossScales:
         self.scales[index], self.good_steps[index] = state
 
     def _gradient(
-        self, workers: Workers, index: int, inputs: Tensor, targets: Tensor, loss: Loss, micro_batches: int
+        self, workers: Workers, index: int, inputs: Any, targets: Any, loss: Loss, micro_batches: int
     ) -> Tensor:
         gradient = workers.grads[index]
         for _ in range(1 + self.settings.retries):

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("resync", "torch", "torchvision", "numpy", "scikit-learn", "wandb")
+PACKAGES = ("resync", "torch", "torchvision", "numpy", "scikit-learn", "sentencepiece", "sacrebleu", "wandb")
 
 
 def now() -> str:

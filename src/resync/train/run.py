@@ -1,8 +1,9 @@
 """One run from its configuration to its results."""
 
 import os
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from math import isfinite
 from pathlib import Path
@@ -12,47 +13,81 @@ import torch
 import torch.distributed as dist
 
 from resync.config import Run
+from resync.config.run import Resources
 from resync.files import write_text
+from resync.lock import locked
+from resync.signals import end_with_parent
+from resync.store import meet
 from resync.train import provenance
 from resync.train.checkpoint import parameters_sha256, save_model
+from resync.train.interrupt import Interrupted, Interruption
 from resync.train.log import METRICS
 from resync.train.loop import consensus, train_to_end
 from resync.train.losses import Diverged
+from resync.train.objective import Best
 from resync.train.session import Session
+from resync.train.watchdog import Watchdog, roll_call_store
 
-PROCESS_TIMEOUT = timedelta(minutes=5)
-"""A process that waits longer than this for another one gives up."""
+TIMEOUT_SECONDS = Resources().timeout_seconds
 
 
-def train(run: Run, out: Path) -> None:
+def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     """Train `run` and write its results to `out` (see the design of a run's folder in README.md).
 
     Every process of the run calls this; torchrun's variables say which one it is. A run that finds its own
-    checkpoint in `out` continues from it. A run that diverges ends with results that say so.
+    checkpoint in `out` continues from it. A run that diverges ends with results that say so. A process that completes
+    no step for `timeout` seconds ends.
 
+    Returns False when SIGTERM or SIGUSR1 asked it to stop: it has left a checkpoint, and no results.
     Raises ValueError when the model, the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
     for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
         products.allow_tf32 = run.precision == "tf32"
-    with _process_group(run) as (rank, world_size, device):
-        started = provenance.now()
-        if rank == 0:
-            write_text(out / "run.yaml", run.to_yaml())
-        session = Session.build(run, out, device, rank, world_size)
-        try:
-            session.resume()
-            diverged = _train(session)
-            session.sync.close()
-            _publish(session, out, started, diverged)
-        finally:
-            if session.log:
-                session.log.close()
+    with Interruption.awaited() as interruption, _process_group(run, timeout) as (rank, world_size, device):
+        store = roll_call_store(timeout) if world_size > 1 else None
+        watchdog = Watchdog(timeout, rank, world_size, store)
+        with watchdog.watching(), locked(out) if rank == 0 else nullcontext():
+            return _train_and_publish(run, out, (device, rank, world_size), interruption, watchdog)
 
 
-def _train(session: Session) -> Diverged | None:
+def _train_and_publish(
+    run: Run, out: Path, place: tuple[torch.device, int, int], interruption: Interruption, watchdog: Watchdog
+) -> bool:
+    started = provenance.now()
+    session = Session.build(run, out, *place)
+    if session.log:
+        write_text(out / "run.yaml", run.to_yaml())
     try:
-        train_to_end(session)
+        session.resume()
+        diverged = _train(session, interruption, watchdog)
+        session.sync.close()
+        _publish(session, out, started, diverged)
+    except Interrupted as stop:
+        session.sync.close()
+        if session.log:
+            print(f"{run.id}: {stop}", flush=True)
+        return False
+    finally:
+        if session.log:
+            session.log.close()
+    return True
+
+
+def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> Diverged | None:
+    every, last = session.run.log.every_steps, session.run.total_steps
+
+    def after_step() -> None:
+        steps = session.sync.steps
+        watchdog.beat(steps)
+        # The processes have met in such a step anyhow, to log it.
+        if steps % every == 0 and steps < last and interruption.agreed(session.transport):
+            session.save()
+            name = interruption.received.name if interruption.received else "a signal to another process"
+            raise Interrupted(f"{name}: stops after step {steps} of {last} with a checkpoint")
+
+    try:
+        train_to_end(session, after_step)
     except Diverged as stop:
         if session.log:
             print(f"{session.run.id}: {stop}; the run ends here as diverged", flush=True)
@@ -75,9 +110,10 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
     run, transport, rows = session.run, session.transport, session.log.rows[METRICS]
     ended = provenance.now()
     wall = (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+    choices: Best = {"train_loss": min, **session.objective.best}
     best = {
         name: choose((row[name] for row in rows if isfinite(row[name])), default=None)
-        for name, choose in ({"train_loss": min} | session.objective.best).items()
+        for name, choose in choices.items()
     }
     return {
         "status": "diverged" if diverged else "finished",
@@ -87,6 +123,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "config_hash": run.hash,
         "data": {"name": run.data.name, "variant": session.data.variant, "sha256": session.data.sha256},
         "steps": session.sync.steps,
+        "stopped_early": session.watch.stop,
         "rounds": session.sync.rounds,
         "volume_percent": _number(session.volume_percent),
         "bytes_sent": transport.bytes_sent,
@@ -94,6 +131,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "parameters": session.workers.num_parameters,
         "final": {name: _number(rows[-1][name]) for name in best},
         "best": best,
+        "signatures": session.objective.signatures,
         "seconds": {
             "train": rows[-1]["train_seconds"],
             "communication": rows[-1]["communication_seconds"],
@@ -118,7 +156,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
 
 
 @contextmanager
-def _process_group(run: Run) -> Iterator[tuple[int, int, torch.device]]:
+def _process_group(run: Run, timeout: float) -> Iterator[tuple[int, int, torch.device]]:
     """Join the processes that torchrun started: rank, number of processes, and this one's device."""
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     device = _device(run)
@@ -126,7 +164,13 @@ def _process_group(run: Run) -> Iterator[tuple[int, int, torch.device]]:
         yield rank, world_size, device
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=PROCESS_TIMEOUT)
+    # Without its launcher it would go on beside its successor.
+    end_with_parent(signal.SIGKILL)
+    # The watchdog comes first, also on a busy machine, and says more.
+    limit = timedelta(seconds=2 * timeout + 120)
+    # torchrun has a store; without one, torch would make it listen on all interfaces.
+    store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
+    dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
     try:
         yield rank, world_size, device
     finally:

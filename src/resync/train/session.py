@@ -5,25 +5,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from resync import data, models, optim, sync
 from resync.clocks import Clocks
 from resync.config import Run
 from resync.config.training import LossScale
-from resync.data import InMemory
+from resync.data import Dataset
 from resync.data.sampling import Sampler
+from resync.models.originals import load_original
 from resync.plan import lr_of, period_of, phases_of
+from resync.prepare import data_root
 from resync.schedules import Schedule
+from resync.streams import stream_seed
 from resync.sync import Algorithm, Training
 from resync.train.checkpoint import Checkpoints, State, owned
 from resync.train.label_noise import LabelNoise
+from resync.train.last_models import LastModels
 from resync.train.log import RunLog
 from resync.train.loss_scale import LossScales
 from resync.train.losses import Losses
-from resync.train.objective import Classification
+from resync.train.mixup import Mixup
+from resync.train.objective import Classification, Objective
 from resync.train.start import load_start
+from resync.train.watch import Watch
 from resync.transport import Transport
 from resync.workers import Workers
 
@@ -38,16 +44,19 @@ class Session:
     run: Run
     clocks: Clocks
     transport: Transport
-    data: InMemory
+    data: Dataset
     sampler: Sampler
     workers: Workers
     optimizer: Optimizer
     sync: Algorithm
-    lr: Schedule
-    objective: Classification
+    schedule: Schedule
+    watch: Watch
+    objective: Objective
     label_noise: LabelNoise | None
+    mixup: Mixup | None
     loss_scales: LossScales | None
     losses: Losses
+    last_models: LastModels
     checkpoints: Checkpoints
     log: RunLog | None
     resumed_from: list[int] = field(default_factory=list)
@@ -60,18 +69,27 @@ class Session:
         dataset = data.build(run.data.name, run.data.options).to(device)
         shape, classes = run.facts["input_shape"], run.facts["num_classes"]
         model = models.build(run.model.name, run.model.options, shape, classes, run.seed).to(device)
+        if run.memory_format:
+            model = model.to(memory_format=getattr(torch, run.memory_format))
         if run.start_from:
             load_start(model, run, out)
+        if run.start_checkpoint:
+            load_original(model, data_root(run.data.component) / run.start_checkpoint)
         workers = Workers(model, transport.num_local)
         optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers)
         training = Training(workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, run.clip_norm)
+        algorithm = sync.build(run.sync.name, _sync_options(run), training)
+        if run.compile:
+            workers.compile(run.compile)
+        if any(isinstance(layer, nn.Dropout) and layer.p for layer in model.modules()):
+            workers.before_gradient = lambda index: _seed_dropout(run, transport.local.start + index, algorithm.steps)
         return cls(
             run=run,
             clocks=clocks,
             transport=transport,
             data=dataset,
             sampler=Sampler(
-                num_samples=len(dataset.train_targets),
+                num_samples=dataset.num_train,
                 num_workers=run.workers,
                 local_batch=run.local_batch_size,
                 steps=run.steps_per_epoch,
@@ -80,18 +98,29 @@ class Session:
             ),
             workers=workers,
             optimizer=optimizer,
-            sync=sync.build(run.sync.name, _sync_options(run), training),
-            lr=lr_of(run),
-            objective=Classification(run.loss.label_smoothing, HALF.get(run.precision)),
+            sync=algorithm,
+            schedule=lr_of(run),
+            watch=Watch(run.plateau, run.early_stopping),
+            objective=_objective(run, algorithm),
             label_noise=LabelNoise(run.loss.label_noise, classes, run.seed) if run.loss.label_noise else None,
+            mixup=Mixup(run.loss.mixup, classes, run.micro_batches, run.seed) if run.loss.mixup else None,
             loss_scales=_loss_scales(run, transport.num_local),
             losses=Losses(transport.num_local, device),
+            last_models=LastModels(run.evaluation.average_last or 1),
             checkpoints=Checkpoints(out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint.keep, transport),
             log=RunLog(out, run) if rank == 0 else None,
         )
 
-    def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Fill the local workers' gradients on inputs [k, b, ...] and targets [k, b]; their losses [k]."""
+    def lr(self, step: int) -> float:
+        """The learning rate of the step about to be taken (0-based)."""
+        return self.schedule(step) * self.watch.lr_factor
+
+    def has_ended(self) -> bool:
+        """Whether there is no step left to take."""
+        return self.sync.steps >= self.run.total_steps or self.watch.stop
+
+    def forward_backward(self, inputs: Any, targets: Any) -> Tensor:
+        """Fill the local workers' gradients on a batch of `Dataset.batches`; their losses [k]."""
         loss, micro_batches = self.objective.loss, self.run.micro_batches
         if self.loss_scales:
             return self.loss_scales.forward_backward(self.workers, inputs, targets, loss, micro_batches)
@@ -115,6 +144,8 @@ class Session:
             "sync": algorithm,
             "clocks": self.clocks.state_dict(),
             "loss_count": self.losses.count,
+            "watch": self.watch.state_dict(),
+            "last_models": self.last_models.state_dict(),
             "bytes": [self.transport.bytes_of_all, self.transport.wire_bytes],
             "log": self.log.state_dict() if self.log else None,
             "resumed_from": self.resumed_from,
@@ -132,6 +163,8 @@ class Session:
         self.sync.load_state_dict(shared["sync"] | {"workers": own})
         self.clocks.load_state_dict(shared["clocks"])
         self.losses.count = shared["loss_count"]
+        self.watch.load_state_dict(shared["watch"])
+        self.last_models.load_state_dict(shared["last_models"], self.workers.rows.device)
         self.transport.bytes_of_all, self.transport.wire_bytes = shared["bytes"]
         self.resumed_from = [*shared["resumed_from"], self.sync.steps]
         if self.log:
@@ -166,6 +199,22 @@ class Session:
                 self.loss_scales.load_worker_state(index, state["loss_scale"])
             for name, buffer in self.workers.models[index].named_buffers():
                 buffer.copy_(state["buffers"][name])
+
+
+def _objective(run: Run, algorithm: Algorithm) -> Objective:
+    """The objective of the data set's task."""
+    smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
+    if run.facts.get("task") == "translation":
+        # SacreBLEU takes time to import, and nothing else needs it.
+        from resync.train.translation import Translation
+
+        return Translation(smoothing, half, algorithm.averages_gradients, run.evaluation.beam_search)
+    return Classification(smoothing, half)
+
+
+def _seed_dropout(run: Run, worker: int, step: int) -> None:
+    """Let what a worker drops in a step depend on nothing else: not on the processes, a repetition or a resumption."""
+    torch.manual_seed(stream_seed(run.seed, "dropout", worker=worker, epoch=step))
 
 
 def _loss_scales(run: Run, num_local: int) -> LossScales | None:

@@ -29,7 +29,7 @@ def ours(name: str, loader: str) -> Callable[[], object]:
 
 
 def ffcvs(name: str) -> Callable[[], object]:
-    """The same by FFCV's loader, without normalisation."""
+    """The same by FFCV's loader; normalised as ours, which on a GPU costs neither anything here."""
     of = component("data", name)
     file = prepared_file(of, data_root(of)).with_suffix(".ffcv") / "train-000.beton"
     size = of.facts["input_shape"][1:]
@@ -38,9 +38,12 @@ def ffcvs(name: str) -> Callable[[], object]:
         str(file), BATCH, num_workers=1, order=OrderOption.RANDOM, pipelines={"image": pipeline}, batches_ahead=1
     )
 
+    pixels = data.build(name, {"augmentation": "standard", "loader": "ffcv"}).pixels
+
     def batches() -> Iterator[object]:
         while True:
-            yield from loader
+            for images, _ in loader:
+                yield pixels.normalised(images)
 
     made = batches()
     return lambda: next(made)

@@ -50,7 +50,7 @@ def scan(original: Original) -> Listing:
     """List the image files of a folder. Raises ValueError where they are not what the declaration says."""
     if not original.path.is_dir():
         folder = original.root / original.source.folder
-        raise original.error(f"an archive, allowed: a folder; unpack it in {folder} (docs/data.md)")
+        raise original.error(f"an archive, allowed: a folder; unpack it so that there is {folder}/train (docs/data.md)")
     paths = (path.relative_to(original.path).as_posix() for path in _files(original.path))
     listing = {split: _described(original, split, *found) for split, found in places(original, paths).items()}
     for each in split_properties(original.of, listing):

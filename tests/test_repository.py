@@ -22,7 +22,7 @@ LAYERS = [
     {"launch", "warm", "theory", "status"},
     {"report", "render", "audit", "importer"},
     {"collect"},
-    {"evidence", "wandb_log", "pages"},
+    {"evidence", "pages"},
     {"train"},
     {"sync", "optim"},
     {"workers"},
@@ -33,7 +33,7 @@ LAYERS = [
     {"mixing", "periods"},
     {"topology", "schedules"},
     {"config", "lock"},
-    {"files", "streams", "signals", "store", "tokens"},
+    {"files", "streams", "signals", "store", "tokens", "wandb_log"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {"config", "plan", "collect", "render", "audit", "report", "files", "streams", "tokens"} | {

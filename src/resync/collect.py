@@ -222,7 +222,8 @@ def compare_with_wandb(result: RunResult, required: bool = True) -> None:
         rows = [{str(key): value for key, value in row.items()} for row in result.metrics.to_dict("records")]
         wandb_log.compare(result.directory, rows, result.summary.get("resumed_from") or [], required)
     except wandb_log.WandbLogError as error:
-        raise CollectError(str(error)) from None
+        remedy = f"without {result.directory / 'summary.json'} the run is finished again from its last checkpoint"
+        raise CollectError(f"{error}; {remedy}") from None
 
 
 def _why_stale(run: Run, result: RunResult) -> str:

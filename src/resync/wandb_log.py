@@ -8,7 +8,7 @@ directly: the same records in some hundredths of a second, where importing wandb
 import json
 import math
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -32,7 +32,7 @@ class History:
     complete: bool
 
 
-def compare(directory: Path, rows: Sequence[dict[str, float]], resumed_from: Sequence[int], required: bool) -> None:
+def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: Sequence[int], required: bool) -> None:
     """Compare the rows of metrics.csv with the run's wandb logs, value by value; what is absent is NaN.
 
     A log whose writer was killed may lack steps before the last one that the run was resumed from. Raises
@@ -51,7 +51,8 @@ def compare(directory: Path, rows: Sequence[dict[str, float]], resumed_from: Seq
         if step in history.rows:
             _compare_row(f"{name}: step {step}", recorded[step], history.rows[step])
         elif history.complete or step > max(resumed_from, default=-1):
-            raise WandbLogError(f"{name}: step {step} is in metrics.csv only")
+            cut = "" if history.complete else "; a wandb log has no end, as on a full disk"
+            raise WandbLogError(f"{name}: step {step} is in metrics.csv only{cut}")
 
 
 def logs(directory: Path) -> list[Path]:
@@ -73,7 +74,7 @@ def read_history(directory: Path) -> History:
     return History(rows, complete)
 
 
-def _compare_row(name: str, recorded: dict[str, float], logged: dict[str, float]) -> None:
+def _compare_row(name: str, recorded: Mapping[str, float], logged: Mapping[str, float]) -> None:
     for metric in sorted(recorded.keys() | logged.keys()):
         ours, theirs = recorded.get(metric, math.nan), logged.get(metric, math.nan)
         both_nan = math.isnan(ours) and math.isnan(theirs)

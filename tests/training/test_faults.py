@@ -16,8 +16,9 @@ import pytest
 from launched import checkpoints, code_of, finish, forked, launched, metrics, until
 from runs import make_run
 
-from resync import lock
+from resync import lock, wandb_log
 from resync.cli import main
+from resync.collect import CollectError, compare_with_wandb, read_run
 from resync.launch import slurm
 from resync.store import serve
 from resync.train import train
@@ -31,6 +32,7 @@ CHANGES: dict[str, Any] = {
     "log": {"every_steps": 4, "wandb": "disabled"},
     "sync": {"name": "sgp"},
 }
+WITH_WANDB = {"log": {"every_steps": 4, "wandb": "offline"}}
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +197,38 @@ def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
         assert metrics(disk)[-1]["step"] == "84"
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to mount a small disk needs root")
+def test_a_full_disk_of_wandb_is_named_and_costs_nothing(tmp_path, undisturbed):
+    disk = tmp_path / "wandb"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", disk], check=True)
+    try:
+        make_run(tmp_path, **CHANGES | WITH_WANDB)
+        assert finish(tmp_path) == 2
+        log = (tmp_path / "launch.log").read_text()
+        assert "step 0 is in metrics.csv only; a wandb log has no end" in log
+        assert not (tmp_path / "summary.json").exists()
+        subprocess.run(["mount", "-o", "remount,size=10m", disk], check=True)
+        assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
+        compare_with_wandb(read_run(tmp_path))
+        assert metrics(tmp_path) == metrics(undisturbed)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)  # a program of wandb outlives the run by moments
+
+
+def test_a_truncated_wandb_log_is_named_and_the_run_finished_again(tmp_path, undisturbed):
+    make_run(tmp_path, **CHANGES | WITH_WANDB)
+    assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
+    [log] = wandb_log.logs(tmp_path)
+    os.truncate(log, log.stat().st_size // 4)
+    with pytest.raises(CollectError, match=r"without .*summary\.json the run is finished again"):
+        compare_with_wandb(read_run(tmp_path))
+    (tmp_path / "summary.json").unlink()
+    assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
+    compare_with_wandb(read_run(tmp_path))
+    assert metrics(tmp_path) == metrics(undisturbed)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from resync import wandb_log
 from resync.config import Run
 from resync.files import write_text
 
@@ -57,7 +58,13 @@ class RunLog:
             self._bar.update(steps - self._bar.n)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Publish the CSV files, then the summary: a run with a summary has everything."""
+        """Publish the CSV files, then the summary: a run with a summary has everything.
+
+        Raises ValueError where Weights & Biases has lost rows, as on a full disk; the run can go on.
+        """
+        if self._wandb:
+            self._end_wandb()
+            wandb_log.compare(self.directory, self.rows[METRICS], summary["resumed_from"], required=True)
         for name, rows in self.rows.items():
             write_text(self.directory / name, _csv(rows))
         write_text(self.directory / SUMMARY, json.dumps(summary, indent=2) + "\n")
@@ -68,8 +75,7 @@ class RunLog:
         """End the progress bar and the Weights & Biases run, whether the run has finished or not."""
         if self._bar is not None:
             self._bar.close()
-        if self._wandb:
-            self._wandb.finish()
+        self._end_wandb()
 
     def state_dict(self) -> dict[str, list[Row]]:
         """All rows so far."""
@@ -80,6 +86,11 @@ class RunLog:
         self.rows = state
         for name, rows in state.items():
             write_text(_partial(self.directory, name), _csv(rows))
+
+    def _end_wandb(self) -> None:
+        if self._wandb:
+            self._wandb.finish()
+            self._wandb = None
 
     def _append(self, name: str, row: Row) -> None:
         first = not self.rows[name]

@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
         return options.verb(options) or 0
     except ConfigError as error:
         lines = list(error.lines)
+    except ConnectionError as error:
+        print(f"resync: error: {error}", file=sys.stderr)
+        return 1
     except (ValueError, OSError) as error:
         lines = [str(error)]
     except KeyboardInterrupt:

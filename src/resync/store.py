@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 
 def meet(rank: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
-    """The store of all processes: rank 0 serves it, at MASTER_ADDR and MASTER_PORT. Raises RuntimeError as `serve`."""
+    """The store of all processes: rank 0 serves it, at MASTER_ADDR and MASTER_PORT. Raises as `serve` does."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if rank == 0:
         return serve(address, port, world_size, timeout)
@@ -24,12 +24,12 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
 def serve(address: str, port: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
     """A store that listens on `address` of this machine, on a free port for 0; waits until `world_size` have joined.
 
-    Raises RuntimeError where it cannot listen there, as torch does: another port may be free.
+    Raises ConnectionError where it cannot listen there: another port may be free.
     """
     try:
         listener = _bound(address, port)
     except OSError as error:
-        raise RuntimeError(f"the processes of a run cannot meet at {address}:{port}: {error.strerror}") from error
+        raise ConnectionError(f"the processes of a run cannot meet at {address}:{port}: {error.strerror}") from error
     port = listener.getsockname()[1]
     return dist.TCPStore(address, port, world_size, True, timeout, master_listen_fd=listener.detach())
 

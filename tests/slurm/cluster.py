@@ -10,14 +10,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
-INSTALL = "apt-get install slurmctld slurmd slurm-client munge"
+ACCOUNTING = ("slurmdbd", "mariadbd")
+INSTALL = "apt-get install slurmctld slurmd slurm-client munge slurmdbd mariadb-server"
 NODES = 4
-CLIENTS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
+CLIENTS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo", "sacct", "sacctmgr")
+MUNGE_FILES = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
 
 CONF = """\
 ClusterName=virtual
@@ -52,15 +54,42 @@ BatchStartTimeout=120
 SlurmdTimeout=30
 InactiveLimit=0
 SchedulerParameters=sched_interval=2,batch_sched_delay=0,sched_min_interval=100000
+{accounting}
 {nodes}
 PartitionName=main Default=YES Nodes=ALL MaxTime=INFINITE State=UP
 """
 
+WITH_ACCOUNTING = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+AccountingStoragePass={folder}/munge.socket
+AccountingStoreFlags=job_comment
+JobAcctGatherType=jobacct_gather/none
+"""
+DBD_CONF = """\
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database_port}
+StorageUser=root
+PidFile={folder}/slurmdbd.pid
+LogFile={folder}/slurmdbd.log
+"""
 
-def missing() -> list[str]:
+
+def missing(programs: Iterable[str] = PROGRAMS) -> list[str]:
     """The programs that are not installed."""
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    return [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    return [name for name in programs if shutil.which(name, path=_path()) is None]
+
+
+def _path() -> str:
+    return f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
 class Cluster:
@@ -88,26 +117,33 @@ class Cluster:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Cluster]:
-    """A cluster of `NODES` nodes with `folder` for its files; nothing of it outlives the block."""
+def running(folder: Path, accounting: bool = False) -> Iterator[Cluster]:
+    """A cluster of `NODES` nodes with `folder` for its files, with a database of its jobs if there is `accounting`.
+
+    Nothing of it outlives the block.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
-    _write_files(folder)
+    controller, dbd, database, *nodes = _free_ports(3 + NODES)
+    _write_files(folder, controller, nodes, _write_accounting(folder, dbd, database) if accounting else "")
+    daemons: dict[str, subprocess.Popen[bytes]] = {}
+    cluster = Cluster(folder, daemons)
     with ExitStack() as stack:
-        daemons = {}
-        commands = {
-            "munged": ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket",
-                       f"--key-file={folder}/munge.key", f"--pid-file={folder}/munged.pid",
-                       f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed"],
-            "slurmctld": ["slurmctld", "-D", "-c", "-f", f"{folder}/slurm.conf"],
-            **{f"n{index}": _slurmd(folder, f"n{index}") for index in range(NODES)},
-        }  # fmt: skip
-        for name, command in commands.items():
+
+        def start(name: str, command: list[str], ready: Callable[[], object] = lambda: True) -> None:
             daemons[name] = _started(command, folder / f"{name}.out")
             stack.callback(_end, daemons, name)
-            if name == "munged":
-                _wait_for(folder / "munge.socket", daemons[name])
-        cluster = Cluster(folder, daemons)
+            _wait_until(ready, daemons[name])
+
+        munge = [f"--{file}={folder}/munge.{end}" for file, end in MUNGE_FILES.items()]
+        start("munged", ["munged", "--foreground", "--force", *munge], (folder / "munge.socket").exists)
+        if accounting:
+            start("mariadbd", _mariadbd(folder, database), lambda: _answers(database))
+            start("slurmdbd", ["slurmdbd", "-D"], lambda: _answers(dbd))
+            cluster.ask("sacctmgr", "--immediate", "add", "cluster", "virtual")
+        start("slurmctld", ["slurmctld", "-D", "-c", "-f", f"{folder}/slurm.conf"])
+        for name in (f"n{index}" for index in range(NODES)):
+            start(name, _slurmd(folder, name))
         stack.callback(_cancel_all, cluster)
         cluster.until(lambda: _idle(cluster) == NODES, seconds=120)
         yield cluster
@@ -123,13 +159,30 @@ def _slurmd(folder: Path, name: str) -> list[str]:
     return ["slurmd", "-D", "-N", name, "-f", f"{folder}/slurm.conf"]
 
 
-def _write_files(folder: Path) -> None:
-    host, ports = socket.gethostname().split(".")[0], _free_ports(NODES + 1)
+def _mariadbd(folder: Path, port: int) -> list[str]:
+    data = folder / "mysql"
+    subprocess.run(["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}"], check=True,
+                   capture_output=True)  # fmt: skip
+    return ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={folder}/mysql.socket",
+            "--bind-address=127.0.0.1", f"--port={port}", "--skip-grant-tables"]  # fmt: skip
+
+
+def _write_accounting(folder: Path, dbd_port: int, database_port: int) -> str:
+    """Write slurmdbd.conf; returns what slurm.conf says of it."""
+    path = folder / "slurmdbd.conf"
+    path.write_text(DBD_CONF.format(host=_host(), folder=folder, port=dbd_port, database_port=database_port))
+    path.chmod(0o600)
+    return WITH_ACCOUNTING.format(folder=folder, port=dbd_port)
+
+
+def _write_files(folder: Path, controller_port: int, node_ports: list[int], accounting: str) -> None:
+    host = _host()
     nodes = "\n".join(
         f"NodeName=n{index} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=16000 State=UNKNOWN"
-        for index, port in enumerate(ports[1:])
+        for index, port in enumerate(node_ports)
     )
-    (folder / "slurm.conf").write_text(CONF.format(host=host, folder=folder, controller_port=ports[0], nodes=nodes))
+    conf = CONF.format(host=host, folder=folder, controller_port=controller_port, nodes=nodes, accounting=accounting)
+    (folder / "slurm.conf").write_text(conf)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(64))
     key.chmod(0o400)
@@ -160,17 +213,27 @@ def _end(daemons: dict[str, subprocess.Popen[bytes]], name: str) -> None:
 
 
 def _started(command: list[str], output: Path) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    # slurmdbd has no flag for its configuration: it looks for it beside slurm.conf.
+    environment = os.environ | {"PATH": _path(), "SLURM_CONF": str(output.with_name("slurm.conf"))}
     with output.open("ab") as file:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment)
 
 
-def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+def _wait_until(ready: Callable[[], object], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 60
-    while not path.exists():
+    while not ready():
         assert process.poll() is None, f"{process.args} ended"
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _host() -> str:
+    return socket.gethostname().split(".")[0]
 
 
 def _idle(cluster: Cluster) -> int:

@@ -75,9 +75,8 @@ def write_clients(source: Path) -> None:
 
 
 @contextmanager
-def process(folder: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The environment in which the clients below `folder` / src are forked from one process."""
-    path = folder / "socket"
+def process(path: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment in which the clients below src are forked from one process that listens on the socket `path`."""
     environment = environment | {"PYTHONPATH": "src", "OMP_NUM_THREADS": "1", warm.ADDRESS: str(path)}
     receiver, sender = multiprocessing.Pipe(duplex=False)
     server = multiprocessing.get_context("fork").Process(target=_serve, args=(path, environment, receiver, sender))

@@ -20,6 +20,7 @@ from resync import lock, wandb_log
 from resync.cli import main
 from resync.collect import CollectError, compare_with_wandb, read_run
 from resync.launch import slurm
+from resync.launch.start import Place
 from resync.store import serve
 from resync.train import train
 from resync.train.watchdog import Watchdog
@@ -267,5 +268,16 @@ def test_processes_meet_on_one_address_and_a_taken_port_is_named():
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", store.port))
     socket.create_connection(("127.0.0.2", store.port)).close()
-    with pytest.raises(RuntimeError, match=f"cannot meet at 127.0.0.2:{store.port}: Address already in use"):
+    with pytest.raises(ConnectionError, match=f"cannot meet at 127.0.0.2:{store.port}: Address already in use"):
         serve("127.0.0.2", store.port, 1, timedelta(seconds=60))
+
+
+def test_a_taken_port_is_one_line_and_worth_another_attempt(folder, monkeypatch):
+    store = serve("127.0.0.2", 0, 1, timedelta(seconds=60))
+    monkeypatch.setattr(slurm, "place", lambda: Place(("a07",), 0, "127.0.0.2", store.port))
+    log = folder / "launch.log"
+    command = ["launch", "--config", str(folder / "config.yaml"), "--out", str(folder), "--on-node"]
+    with forked(main, command, log=log) as process:
+        assert code_of(process) == 1
+    expected = f"resync: error: the processes of a run cannot meet at 127.0.0.2:{store.port}: Address already in use"
+    assert log.read_text().splitlines() == [expected]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import forked
 import pytest
-from cluster import INSTALL, Cluster, missing, running, start_node
+from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 
 from resync import lock
@@ -63,7 +63,7 @@ series:
   small:
     label: small
 scales:
-  smoke: {{seeds: [0, 1, 2, 3]}}
+  smoke: {{seeds: [0, 1, 2, 3, 4]}}
 """
 PAPER = """\
 title: {}
@@ -151,7 +151,7 @@ def environment(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Watchdog, "beat", wait_in_stages)
         patch.setattr(Interruption, "_remember", remember_and_say)
-        with forked.process(folder, cluster.environment) as environment:
+        with forked.process(cluster.folder / "socket", cluster.environment) as environment:
             yield environment
 
 
@@ -294,3 +294,19 @@ def test_runs_of_a_series_share_a_job(flags, seeds, number, cpus, cluster, folde
     [[shared], [same]] = [set(re.findall(rf"\b{number}=(\d+)", text)) for text in shown]
     assert shared == same
     assert all(f"NumCPUs={cpus} " in text for text in shown)
+
+
+@pytest.mark.skipif(bool(missing(ACCOUNTING)), reason=f"no {', '.join(missing(ACCOUNTING))}: {INSTALL}")
+def test_a_cluster_with_accounting_is_asked_by_sacct(tmp_path, folder):
+    run = RUN.format("packed", "small", 4)
+    with (
+        running(tmp_path, accounting=True) as cluster,
+        forked.process(tmp_path / "socket", cluster.environment) as environment,
+    ):
+        flags = ["--slurm-status-command", "sacct"]
+        with snakemake(folder, environment, f"{run}/summary.json", *flags) as process:
+            assert process.wait(600) == 0
+        job = json.loads((folder / run / "run.lock").read_text())["slurm_job"]
+        shown = cluster.ask("sacct", "--noheader", "--allocations", f"--jobs={job}", "--format=State,Comment%80")
+        assert shown.split() == ["COMPLETED", "rule_train_wildcards_smoke_packed_nodes_small_4"]
+    assert summary(folder / run)["seed"] == 4

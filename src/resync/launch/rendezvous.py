@@ -22,7 +22,7 @@ class OneAddress(StaticTCPRendezvous):
         return BACKEND
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """The store, which all processes will use, and this machine's place. Raises RuntimeError as `serve` does."""
+        """The store, which all processes will use, and this machine's place. Raises ConnectionError as `serve` does."""
         if self.rank == 0 and self._store is None:
             store = serve(self.master_addr, self.master_port, self.world_size, self.timeout)
             self._store, self.master_port = store, store.port

@@ -95,7 +95,8 @@ class ItemData:
     @property
     def table_note(self) -> str:
         """What stands below a table of results beside published values."""
-        return f"{self.setting} · mean ± standard deviation of {self.seeds} · published: at paper scale"
+        values = self.seeds if self.seeds == "1 seed" else f"mean ± standard deviation of {self.seeds}"
+        return f"{self.setting} · {values} · published: at paper scale"
 
     def published_value(self, series: Series, metric: str) -> PublishedValue | None:
         """The most certain published value of a series and metric, of this item where two are equally so."""

@@ -157,9 +157,9 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 
 def axis_label(metric: str) -> str:
-    """`Validation top-1 accuracy (%)`."""
+    """`Validation top-1 accuracy (%)`, or `Learning rate`, which is a plain number."""
     column = COLUMNS[metric]
-    return f"{column.title} ({column.unit})"
+    return column.title if column.unit == "1" else f"{column.title} ({column.unit})"
 
 
 def look() -> AbstractContextManager[None]:

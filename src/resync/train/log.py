@@ -89,7 +89,10 @@ class RunLog:
 
     def _end_wandb(self) -> None:
         if self._wandb:
+            import wandb
+
             self._wandb.finish()
+            wandb.teardown()  # its program may still write; at exit nobody waits for it in a forked process
             self._wandb = None
 
     def _append(self, name: str, row: Row) -> None:

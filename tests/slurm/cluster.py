@@ -25,6 +25,8 @@ CONF = """\
 ClusterName=virtual
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
+# Ports of runs follow from job numbers: beside another cluster on this machine, other numbers.
+FirstJobId={controller_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge

@@ -220,7 +220,7 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
     cluster, folder, environment, undisturbed, stages
 ):
     """One run with DeepSpeed is left alone. One with torchrun is requeued, cancelled, and loses two Snakemakes."""
-    run, wide = folder / RUN.format("wide", "torchrun", 0), "results/smoke/wide/collected.csv"
+    run = folder / RUN.format("wide", "torchrun", 0)
     target = f"{RUN.format('wide', 'torchrun', 0)}/summary.json"
     with snakemake(folder, environment, target) as first:
         job = stages.reached(7)
@@ -247,11 +247,12 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
         second.kill()
     with snakemake(folder, environment, "--unlock") as unlock:
         assert unlock.wait(300) == 0
-    with snakemake(folder, environment, wide) as third:
+    with snakemake(folder, environment, "wide") as third:
         cluster.until(lambda: "waits for the job" in said(run), seconds=600)
         assert lock.holder(run)["slurm_job"] == job
         stages.go_on(37)
         assert third.wait(900) == 0
+    assert (folder / "results/smoke/wide/audit.html").exists()
     assert assert_complete(run, undisturbed)["resumed_from"] == [10, 20, 30, 40]
     deepspeed = assert_complete(folder / RUN.format("wide", "deepspeed", 0), undisturbed)
     assert (deepspeed["launch"]["world_size"], deepspeed["resumed_from"]) == (2, [])

@@ -28,10 +28,9 @@ def one_of(names):
 
 
 def one_item_of(group):
-    """The same for `figures` or `tables`, each within its own paper."""
-    return "|".join(
-        f"(?<=/{paper.id}/){item}" for paper in SUITE.papers.values() for item in getattr(paper, group)
-    )
+    """The same for `figures` or `tables`, each within its own paper; where none are declared, nothing matches."""
+    items = [f"(?<=/{paper.id}/){item}" for paper in SUITE.papers.values() for item in getattr(paper, group)]
+    return "|".join(items or ["(?!)"])
 
 
 @cache

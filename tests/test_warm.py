@@ -102,6 +102,17 @@ def test_resync_warm_has_the_exit_code_of_its_command_and_leaves_nothing(tmp_pat
     assert not Path(seen.read_text().strip()).parent.exists()
 
 
+def test_a_command_cleans_up_after_ctrl_c(tmp_path):
+    """As Snakemake takes its lock away: not in a moment."""
+    script = f"trap 'sleep 1; touch {tmp_path}/cleaned; exit 5' INT; touch {tmp_path}/started; sleep 600 & wait"
+    command = [sys.executable, "-m", "resync", "warm", "bash", "-c", script]
+    process = subprocess.Popen(command, start_new_session=True)
+    until((tmp_path / "started").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(120) == 5
+    assert (tmp_path / "cleaned").exists()
+
+
 def test_a_real_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path, monkeypatch):
     monkeypatch.delenv(warm.ADDRESS, raising=False)
     verb = [sys.executable, "-m", "resync", "report", "--configs", str(tmp_path / "nowhere")]

@@ -56,11 +56,20 @@ def run(command: list[str]) -> int:
             try:
                 while not path.exists() and server.poll() is None:
                     time.sleep(0.01)
-                return subprocess.run(command, env=os.environ | {ADDRESS: str(path)}, check=False).returncode
+                return _code_of(subprocess.Popen(command, env=os.environ | {ADDRESS: str(path)}))
             finally:
                 # The end of its input is the end of the server and its jobs, even when this process was killed.
                 assert server.stdin
                 server.stdin.close()
+
+
+def _code_of(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a process, which has time to clean up after a Ctrl-C that reaches this one as well."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def limited() -> bool:

@@ -5,8 +5,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
+from processes import run_processes
 
 from resync.config import Run
 from resync.train.loop import batches, train_step, train_to_end
@@ -170,3 +172,14 @@ def outcome(session: Session) -> dict[str, Any]:
         "rounds": session.sync.rounds,
         "resumed_from": session.resumed_from,
     }
+
+
+def assert_runs_agree(folder: Path, changes: dict[str, Any], stop: int) -> None:
+    """A run that continues after `stop` steps has the bits of one that was left alone; two processes its values."""
+    whole = trained(0, 1, folder / "whole", changes)
+    trained_until(0, 1, folder / "parts", changes, stop)
+    parts = trained(0, 1, folder / "parts", changes)
+    assert parts["resumed_from"] == [stop]
+    assert np.array_equal(parts["rows"], whole["rows"])
+    rows = np.concatenate([rank["rows"] for rank in run_processes(2, trained, folder / "two", changes)])
+    np.testing.assert_allclose(rows, whole["rows"], rtol=0, atol=1e-6)

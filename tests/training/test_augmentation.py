@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from processes import run_processes
-from runs import CNN_WITH_BATCH_NORM, make_session, trained, trained_until
+from runs import CNN_WITH_BATCH_NORM, assert_runs_agree, make_session, trained_until
 from torch.nn import functional as F
 
 from resync import data
@@ -104,14 +102,7 @@ def augmented(monkeypatch: pytest.MonkeyPatch) -> InMemory:
 
 
 def test_runs_on_augmented_images_agree_over_processes_and_after_an_interruption(augmented: InMemory, tmp_path: Path):
-    changes = CNN_WITH_BATCH_NORM
-    whole = trained(0, 1, tmp_path / "whole", changes)
-    trained_until(0, 1, tmp_path / "parts", changes, 5)
-    parts = trained(0, 1, tmp_path / "parts", changes)
-    assert parts["resumed_from"] == [5]
-    assert np.array_equal(parts["rows"], whole["rows"])
-    rows = np.concatenate([rank["rows"] for rank in run_processes(2, trained, tmp_path / "two", changes)])
-    np.testing.assert_allclose(rows, whole["rows"], rtol=0, atol=1e-6)
+    assert_runs_agree(tmp_path, CNN_WITH_BATCH_NORM, stop=5)
 
 
 def test_a_checkpoint_of_other_data_is_not_taken(augmented: InMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -174,15 +176,23 @@ def test_a_hang_ends_and_says_where(tmp_path):
     assert "resync: rank 3 ends after step 0: no step for 0.4 s" in log
 
 
+@contextmanager
+def small_disk(folder: Path, kilobytes: int) -> Iterator[Callable[[], object]]:
+    """A file system of its own in `folder`; calling what the block gets makes space."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder], check=True)
+    try:
+        yield lambda: subprocess.run(["mount", "-o", "remount,size=10m", folder], check=True)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="to mount a small disk needs root")
 def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
     """A file system with room for one checkpoint and a half of two processes; with more space the run goes on."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
     pages = sum(-(-file.stat().st_size // 4096) for file in checkpoints(undisturbed)[0].iterdir())
-    size = f"size={6 * pages + 32}k"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", disk], check=True)
-    try:
+    disk = tmp_path / "disk"
+    with small_disk(disk, 6 * pages + 32) as grow:
         make_run(disk, **CHANGES | {"processes": 1})
         log = tmp_path / "log"
         command = ["launch", "--config", str(disk / "config.yaml"), "--out", str(disk)]
@@ -190,33 +200,26 @@ def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
             assert code_of(process) == 2
         assert "resync: error: [Errno 28] No space left on device" in log.read_text().splitlines()[-1]
         assert checkpoints(disk)
-        subprocess.run(["mount", "-o", "remount,size=10m", disk], check=True)
+        grow()
         with forked(main, command, log=log) as process:
             assert code_of(process) == 0
         summary = json.loads((disk / "summary.json").read_text())
         assert summary["resumed_from"]
         assert metrics(disk)[-1]["step"] == "84"
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to mount a small disk needs root")
 def test_a_full_disk_of_wandb_is_named_and_costs_nothing(tmp_path, undisturbed):
-    disk = tmp_path / "wandb"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", disk], check=True)
-    try:
+    with small_disk(tmp_path / "wandb", 8) as grow:
         make_run(tmp_path, **CHANGES | WITH_WANDB)
         assert finish(tmp_path) == 2
         log = (tmp_path / "launch.log").read_text()
         assert "step 0 is in metrics.csv only; a wandb log has no end" in log
         assert not (tmp_path / "summary.json").exists()
-        subprocess.run(["mount", "-o", "remount,size=10m", disk], check=True)
+        grow()
         assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
         compare_with_wandb(read_run(tmp_path))
         assert metrics(tmp_path) == metrics(undisturbed)
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 def test_a_truncated_wandb_log_is_named_and_the_run_finished_again(tmp_path, undisturbed):

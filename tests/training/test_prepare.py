@@ -89,7 +89,7 @@ def test_the_first_declared_source_is_taken(tmp_path: Path, monkeypatch: pytest.
 def test_packing_without_ffcv_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     of, root = declare(tmp_path, [FILES], packed={}), tmp_path / "root"
     write_files(root / "copy", images())
-    monkeypatch.setattr("resync.prepare.packed.find_spec", lambda _: None)
+    monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
     for act in (prepare.prepare, prepare.check):
         with pytest.raises(ValueError, match=r"^data tiny: its .beton files need FFCV: pip install ffcv, "):
             act(of, root)

@@ -11,8 +11,7 @@ import torch
 from images import declare
 from photos import COUNTS, FOLDER, PER_CLASS, SMALL_RUN, batches, declared, equal, sampler, write_photos
 from PIL import Image
-from processes import run_processes
-from runs import trained, trained_until
+from runs import assert_runs_agree
 from torchvision.transforms.v2 import functional as F
 
 from resync import data, prepare
@@ -102,7 +101,7 @@ def test_what_is_missing_is_one_line(photos: tuple[Component, Path], tmp_path: P
     command = "make it with: resync data prepare --loader torch tiny$"
     with pytest.raises(ValueError, match=rf"^data tiny: \S+prepared/tiny.npz is missing; {command}"):
         prepare.load_stream(of, root, "torch")
-    monkeypatch.setattr("resync.prepare.stream.find_spec", lambda _: None)
+    monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
     for act in (prepare.load_stream, prepare.prepare):
         with pytest.raises(ValueError, match=r"^data tiny: loader ffcv needs FFCV: pip install ffcv, .*auto"):
             act(of, root, "ffcv")
@@ -213,10 +212,4 @@ def streamed_runs(small: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("streamed_runs")
 def test_runs_agree_over_processes_and_after_an_interruption(tmp_path: Path):
-    whole = trained(0, 1, tmp_path / "whole", SMALL_RUN)
-    trained_until(0, 1, tmp_path / "parts", SMALL_RUN, 2)
-    parts = trained(0, 1, tmp_path / "parts", SMALL_RUN)
-    assert parts["resumed_from"] == [2]
-    assert np.array_equal(parts["rows"], whole["rows"])
-    rows = np.concatenate([rank["rows"] for rank in run_processes(2, trained, tmp_path / "two", SMALL_RUN)])
-    np.testing.assert_allclose(rows, whole["rows"], rtol=0, atol=1e-6)
+    assert_runs_agree(tmp_path, SMALL_RUN, stop=2)

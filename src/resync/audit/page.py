@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resync.audit.rows import ClaimRow, Ours, Row, counts, sentence
+from resync.audit.rows import ClaimRow, Ours, Row, counts
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.collect import COLUMNS
 from resync.evidence import number
@@ -41,16 +41,16 @@ def to_json(audit: Audit, directory: Path) -> str:
 def to_markdown(audit: Audit, directory: Path) -> str:
     """A few sentences, then two tables a paper: its numbers and its claims."""
     lines = [f"# Audit, {audit.scale} scale", "", audit.sentence, ""]
-    for paper, rows, claims in _by_paper(audit):
-        lines += [f"## {paper}", "", sentence(rows, claims), ""]
+    for paper, part in _parts(audit):
+        lines += [f"## {paper}", "", part.sentence, ""]
         lines += ["| what | metric | published | ours | difference | verdict | reason |"]
         lines += ["| :-- | :-- | :-- | :-- | --: | :-- | :-- |"]
-        lines += [_markdown_row(row) for row in rows]
+        lines += [_markdown_row(row) for row in part.rows]
         lines += [""]
-        if claims:
+        if part.claims:
             lines += ["### Claims", "", "| claim | metric | ours, from the best | verdict | reason |"]
             lines += ["| :-- | :-- | :-- | :-- | :-- |"]
-            lines += [_markdown_claim(claim) for claim in claims]
+            lines += [_markdown_claim(claim) for claim in part.claims]
             lines += [""]
     lines += [f"{sign} {word}: {meaning}  " for word, (sign, meaning) in VERDICTS.items()]
     return "\n".join(lines) + "\n"
@@ -69,10 +69,10 @@ def to_html(audit: Audit, directory: Path) -> str:
             "id": paper,
             "title": audit.papers[paper],
             "href": f"{paper}/audit.html",
-            "counts": counts(rows),
-            "claim_counts": counts(claims),
+            "counts": counts(part.rows),
+            "claim_counts": counts(part.claims),
         }
-        for paper, rows, claims in _by_paper(audit)
+        for paper, part in _parts(audit)
     ]
     return fill(
         _PAGE if whole else _OVERVIEW,
@@ -92,11 +92,9 @@ def to_html(audit: Audit, directory: Path) -> str:
 WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_markdown, "html": to_html}
 
 
-def _by_paper(audit: Audit) -> list[tuple[str, list[Row], list[ClaimRow]]]:
-    return [
-        (paper, [row for row in audit.rows if row.paper == paper], [row for row in audit.claims if row.paper == paper])
-        for paper in dict.fromkeys(line.paper for line in audit.lines)
-    ]
+def _parts(audit: Audit) -> list[tuple[str, Audit]]:
+    """The papers of which there is something to say."""
+    return [(paper, audit.of(paper)) for paper in dict.fromkeys(line.paper for line in audit.lines)]
 
 
 def _note(audit: Audit) -> str:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from resync.data.pixels import Pixels
-from resync.data.sampling import Sampler
-from resync.streams import stream
+from resync.data.sampling import Sampler, statistics_draws
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,10 @@ class InMemory:
             yield self.pixels.normalised(batch) if self.pixels else batch, labels
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Training inputs [batch_size, *input_shape] and targets [batch_size], number `index`, for statistics.
-
-        They come from streams of their own: estimating never touches the order or the augmentation of training.
-        """
-        device = self.train_inputs.device
-        chosen, draws = (
-            torch.from_numpy(stream(seed, purpose, worker=index, epoch=epoch).integers(high, size=batch_size)).to(
-                device
-            )
-            for purpose, high in (("bn-statistics", len(self.train_inputs)), ("bn-augmentation", self._num_draws))
-        )
+        """Training inputs [batch_size, *input_shape] and targets [batch_size], number `index` of `statistics_draws`."""
+        high = self.num_train, self._num_draws
+        drawn = statistics_draws(seed, epoch, index, batch_size, high)
+        chosen, draws = (torch.from_numpy(each).to(self.train_inputs.device) for each in drawn)
         return self._training_inputs(chosen, draws), self.train_targets[chosen]
 
     @property

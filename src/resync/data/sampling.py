@@ -59,3 +59,12 @@ class Sampler:
             for worker in range(self.num_workers)[workers]
         ]
         return np.stack(columns, axis=1)
+
+
+def statistics_draws(seed: int, epoch: int, index: int, size: int, high: tuple[int, int]) -> list[NDArray[np.int64]]:
+    """Of batch number `index` for statistics: `size` samples below high[0], and their augmentation below high[1].
+
+    They come from streams of their own: estimating never touches the order or the augmentation of training.
+    """
+    purposes = zip(("bn-statistics", "bn-augmentation"), high, strict=True)
+    return [stream(seed, purpose, worker=index, epoch=epoch).integers(limit, size=size) for purpose, limit in purposes]

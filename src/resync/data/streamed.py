@@ -11,10 +11,9 @@ from torch.utils.data import DataLoader
 
 from resync.config.components import component
 from resync.data.pixels import Pixels
-from resync.data.sampling import Sampler
+from resync.data.sampling import Sampler, statistics_draws
 from resync.data.views import View, training_view, validation_view
 from resync.prepare import Split, data_root, load_stream
-from resync.streams import stream
 
 SEEDS = 2**63 - 1
 """Every image of an epoch draws the seed of its own augmentation below this."""
@@ -61,17 +60,11 @@ class Streamed:
         return self._loaded("val", [requests[first : first + batch_size] for first in starts])
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index`, for statistics.
-
-        They come from streams of their own: estimating never touches the order or the augmentation of training.
-        """
-        chosen, seeds = (
-            stream(seed, purpose, worker=index, epoch=epoch).integers(high, size=batch_size)
-            for purpose, high in (("bn-statistics", self.num_train), ("bn-augmentation", SEEDS))
-        )
+        """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index` of `statistics_draws`."""
+        drawn = statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS))
         # One batch: processes would take longer to start than this one to decode it.
         images = _Views(self.splits["train"], self.views["train"])
-        seen, labels = zip(*(images[request] for request in np.stack([chosen, seeds], axis=-1)), strict=True)
+        seen, labels = zip(*(images[request] for request in np.stack(drawn, axis=-1)), strict=True)
         inputs = self.pixels.normalised(torch.stack(seen).to(self.device))
         return inputs, torch.tensor(labels, device=self.device)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from resync.signals import STOP, end_with_parent
+from resync.signals import end_with_parent, handled
 
 ASKED = "RESYNC_STOP"
 """The environment variable that tells processes which start after the signal."""
@@ -28,13 +28,11 @@ def passing_on(send: Callable[[], None]) -> Iterator[None]:
         os.environ[ASKED] = signal.Signals(number).name
         send()
 
-    before = {number: signal.signal(number, handle) for number in STOP}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.environ.pop(ASKED, None)
+    with handled(handle):
+        try:
+            yield
+        finally:
+            os.environ.pop(ASKED, None)
 
 
 def terminate_children() -> None:

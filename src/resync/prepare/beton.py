@@ -1,12 +1,12 @@
 """Image sets packed by FFCV (Leclerc et al. 2023): .beton files of shrunk images, partly JPEG and partly raw pixels."""
 
-import hashlib
 import json
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from multiprocessing import SimpleQueue, active_children
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from resync.config.components import Component
 from resync.config.preparation import Packing
 from resync.files import write_text
 from resync.prepare.properties import Property
-from resync.prepare.store import Pixels, Split, counts, damaged, file_sha256, prepared_file
+from resync.prepare.store import Pixels, Split, counts, damaged, file_sha256, prepared_file, sums_sha256
 
 IMAGES_IN_A_FILE = 50_000
 """An interrupted conversion goes on with the first file that is not complete."""
@@ -31,6 +31,18 @@ RAW = 1
 """FFCV's number for images that are stored as pixels; 0 are JPEGs."""
 
 Record = dict[str, Any]
+
+
+def installed() -> bool:
+    """Whether FFCV is installed, which reads and writes .beton files."""
+    return find_spec("ffcv") is not None
+
+
+def require_ffcv(of: Component, wanted: str, otherwise: str = "") -> None:
+    """Raise ValueError where FFCV is not installed: `wanted` it, and what else would do."""
+    if not installed():
+        how = "pip install ffcv, after the libraries that docs/data.md names"
+        raise ValueError(f"data {of.name}: {wanted} FFCV: {how}{otherwise}")
 
 
 def record_file(of: Component, root: Path) -> Path:
@@ -54,12 +66,11 @@ def prepare(
             indices = range(first, min(first + IMAGES_IN_A_FILE, len(images.labels)))
             file = _folder(of, root) / f"{split}-{first // IMAGES_IN_A_FILE:03d}.beton"
             files[file.name] = _packed(of, images, indices, file, made_from)
-    lines = (f"{found['sha256']}  {name}\n" for name, found in files.items())
     record = {
         "name": of.name,
         **{name: origin[name] for name in ("variant", "source")},
         **made_from,
-        "sha256": hashlib.sha256("".join(lines).encode()).hexdigest(),
+        "sha256": sums_sha256((found["sha256"], name) for name, found in files.items()),
         **counts(of),
         "versions": origin["versions"] | {"ffcv": version("ffcv")},
         "files": files,

@@ -10,7 +10,7 @@ import numpy as np
 from resync.config.components import Component, component, prepared_names
 from resync.config.errors import ConfigError, not_among
 from resync.prepare import beton
-from resync.prepare.packed import check_packed, require_ffcv, save_packed
+from resync.prepare.packed import check_packed, require_packer, save_packed
 from resync.prepare.properties import Property, check_images, check_text, pairs, properties
 from resync.prepare.raw_text import RawText
 from resync.prepare.sources import find
@@ -43,7 +43,7 @@ def prepare(of: Component, root: Path, loader: str | None = None) -> dict[str, A
         return load_record(of, root) or _prepare_text(of, root)
     assert of.preparation
     if of.preparation.packed:
-        require_ffcv(of)
+        require_packer(of)
         return beton.load_record(of, root) or _prepare_images(of, root, save_packed)
     return load_record(of, root) or _prepare_images(of, root, save)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 
 from resync.config.components import Component
 from resync.prepare import beton
-from resync.prepare.properties import Property, properties
-from resync.prepare.store import Images, Pixels, Prepared
+from resync.prepare.properties import Property, properties, variant
+from resync.prepare.store import Images, Pixels, Prepared, missing
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,10 @@ def save_packed(of: Component, root: Path, images: Images, origin: Mapping[str, 
 
 def load_packed(of: Component, root: Path) -> Prepared:
     """The images of the .beton files. Raises ValueError where one is missing or truncated, or FFCV is not installed."""
-    require_ffcv(of)
+    require_packer(of)
     record = beton.load_record(of, root)
     if record is None:
-        missing = beton.record_file(of, root)
-        raise ValueError(f"data {of.name}: {missing} is missing; make it with: resync data prepare {of.name}")
+        raise missing(of, beton.record_file(of, root))
     arrays: dict[str, Pixels] = {}
     for split, images in beton.load(of, root, record).items():
         decoded = np.stack([images.pixels(index) for index in range(len(images.labels))])
@@ -52,18 +50,14 @@ def load_packed(of: Component, root: Path) -> Prepared:
 
 def check_packed(of: Component, root: Path) -> list[Property]:
     """The properties of the images and of their files. Raises ValueError as `load_packed` does."""
-    assert of.preparation
     prepared = load_packed(of, root)
-    variants = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
     return [
-        Property("variant", prepared.record["variant"], variants),
+        variant(of, prepared.record),
         *properties(of, prepared.images),
         *beton.properties(of, root, prepared.record),
     ]
 
 
-def require_ffcv(of: Component) -> None:
+def require_packer(of: Component) -> None:
     """Raise ValueError where FFCV is not installed."""
-    if find_spec("ffcv") is None:
-        how = "pip install ffcv, after the libraries that docs/data.md names"
-        raise ValueError(f"data {of.name}: its .beton files need FFCV: {how}")
+    beton.require_ffcv(of, "its .beton files need")

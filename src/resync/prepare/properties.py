@@ -36,24 +36,28 @@ class Property:
 def check_images(of: Component, root: Path) -> list[Property]:
     """The properties of a prepared data set in memory. Raises ValueError where there is none, or it cannot be read."""
     prepared = load(of, root)
-    assert of.preparation
-    variants = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
-    return _with_origin(of, root, prepared.record, variants, properties(of, prepared.images))
+    return _with_origin(of, root, prepared.record, properties(of, prepared.images))
 
 
 def check_text(of: Component, root: Path) -> list[Property]:
     """The properties of a prepared text. Raises ValueError where there is none, or it cannot be read."""
-    assert of.text
     text, record = read(of, root, Text.from_arrays)
-    return _with_origin(of, root, record, (of.text.variant,), text_properties(of, text, record))
+    return _with_origin(of, root, record, text_properties(of, text, record))
 
 
-def _with_origin(
-    of: Component, root: Path, record: Mapping[str, Any], variants: tuple[str, ...], found: list[Property]
-) -> list[Property]:
+def variant(of: Component, record: Mapping[str, Any]) -> Property:
+    """What the samples are called: as those of one of the declared sources."""
+    if of.text:
+        return Property("variant", record["variant"], (of.text.variant,))
+    assert of.preparation
+    allowed = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
+    return Property("variant", record["variant"], allowed)
+
+
+def _with_origin(of: Component, root: Path, record: Mapping[str, Any], found: list[Property]) -> list[Property]:
     """What was found, between what the samples are called and the checksum of their file."""
     return [
-        Property("variant", record["variant"], variants),
+        variant(of, record),
         *found,
         Property("sha256", file_sha256(prepared_file(of, root)), (record["sha256"],)),
     ]

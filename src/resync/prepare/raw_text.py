@@ -1,7 +1,6 @@
 """The original files of a parallel text: lines of plain text, compressed or in archives, and the SGML of WMT."""
 
 import gzip
-import hashlib
 import re
 import tarfile
 import zlib
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from resync.config.components import Component
 from resync.config.preparation import TextFiles
-from resync.prepare.store import file_sha256
+from resync.prepare.store import file_sha256, sums_sha256
 from resync.prepare.text import Lines, normalised
 
 ARCHIVES = (".tgz", ".tar.gz", ".tar")
@@ -44,8 +43,8 @@ class RawText:
 
     def sha256(self) -> str:
         """That of what `sha256sum` prints of the files that were read, in the order of their names."""
-        lines = (f"{file_sha256(path)}  {path.relative_to(self.folder).as_posix()}\n" for path in sorted(self._read))
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+        files = sorted(self._read)
+        return sums_sha256((file_sha256(path), path.relative_to(self.folder).as_posix()) for path in files)
 
     def _split(self, files: Iterable[TextFiles], may_be_empty: bool) -> Lines:
         result: Lines = ([], [])

@@ -1,6 +1,5 @@
 """Original images, as people keep them: torchvision's folders, folders of image files, and archives of these."""
 
-import hashlib
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.config.preparation import Source
-from resync.prepare.store import Images, Pixels, file_sha256
+from resync.prepare.store import Images, Pixels, file_sha256, sums_sha256
 
 SPLITS = {"train": "train", "test": "val", "val": "val"}
 """The folders of image files and what they are here."""
@@ -48,8 +47,7 @@ class Original:
         if self.path.is_file():
             return file_sha256(self.path)
         files = sorted(path for path in self.path.rglob("*") if path.is_file())
-        lines = (f"{file_sha256(path)}  {path.relative_to(self.path).as_posix()}\n" for path in files)
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+        return sums_sha256((file_sha256(path), path.relative_to(self.path).as_posix()) for path in files)
 
     def error(self, found: str) -> ValueError:
         """What is wrong with these images."""

@@ -126,11 +126,12 @@ def load(of: Component, root: Path) -> Prepared:
 
 def read_arrays(of: Component, file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Arrays of a file, whose checksums are verified on the way. Raises ValueError where it is damaged."""
-    try:
-        with np.load(file) as arrays:
-            return {name: arrays[name] for name in names}
-    except (BadZipFile, EOFError, KeyError, ValueError, OSError) as error:
-        raise damaged(of, file, error) from error
+    return _made(of, file, lambda arrays: {name: arrays[name] for name in names})
+
+
+def missing(of: Component, file: Path, flags: str = "") -> ValueError:
+    """What to do about a missing file: make it, with these flags of the command."""
+    return ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {flags}{of.name}")
 
 
 def damaged(of: Component, file: Path, reason: object, others: str = "") -> ValueError:
@@ -148,12 +149,21 @@ def read(
     """
     file, record = prepared_file(of, root), load_record(of, root)
     if record is None:
-        raise ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {of.name}")
+        raise missing(of, file)
+    return _made(of, file, made_of), record
+
+
+def _made(of: Component, file: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]) -> Content:
     try:
         with np.load(file) as arrays:
-            return made_of(arrays), record
+            return made_of(arrays)
     except (BadZipFile, EOFError, KeyError, TypeError, ValueError, OSError) as error:
         raise damaged(of, file, error) from error
+
+
+def sums_sha256(sums: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 of what `sha256sum` prints of files, given the SHA-256 and the name of each."""
+    return hashlib.sha256("".join(f"{sha256}  {name}\n" for sha256, name in sums).encode()).hexdigest()
 
 
 def file_sha256(file: Path) -> str:

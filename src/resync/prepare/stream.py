@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from resync.config.components import Component
 from resync.prepare import beton
 from resync.prepare.listing import Listing, arrays_of, load_listing, scan, unchanged
-from resync.prepare.properties import Property, split_properties
+from resync.prepare.properties import Property, split_properties, variant
 from resync.prepare.sources import find
-from resync.prepare.store import Split, counts, file_sha256, load_record, prepared_file, write
+from resync.prepare.store import Split, counts, file_sha256, load_record, missing, prepared_file, write
 
 
 @dataclass(frozen=True)
@@ -25,12 +24,10 @@ class Stream:
 
 def chosen(of: Component, loader: str) -> str:
     """The loader `ffcv` or `torch` that is meant. Raises ValueError where it is `ffcv` and FFCV is not installed."""
-    installed = find_spec("ffcv") is not None
     if loader == "auto":
-        return "ffcv" if installed else "torch"
-    if loader == "ffcv" and not installed:
-        how = "pip install ffcv, after the libraries that docs/data.md names"
-        raise ValueError(f"data {of.name}: loader ffcv needs FFCV: {how}; or allow another one with loader: auto")
+        return "ffcv" if beton.installed() else "torch"
+    if loader == "ffcv":
+        beton.require_ffcv(of, "loader ffcv needs", "; or allow another one with loader: auto")
     return loader
 
 
@@ -53,23 +50,19 @@ def load_stream(of: Component, root: Path, loader: str) -> Stream:
     loader = chosen(of, loader)
     listed = load_record(of, root)
     if listed is None:
-        file = prepared_file(of, root)
-        raise ValueError(f"data {of.name}: {file} is missing; make it with: {_command(of, loader)}")
+        raise missing(of, prepared_file(of, root), f"--loader {loader} ")
     if loader == "torch":
         return Stream(_listing(of, root, listed), listed)
     record = beton.load_record(of, root, _content(listed))
     if record is None:
-        missing = beton.record_file(of, root)
-        raise ValueError(f"data {of.name}: {missing} is missing; make it with: {_command(of, loader)}")
+        raise missing(of, beton.record_file(of, root), f"--loader {loader} ")
     return Stream(beton.load(of, root, record), record)
 
 
 def check_stream(of: Component, root: Path, loader: str) -> list[Property]:
     """The properties of what a loader reads. Raises ValueError as `load_stream` does."""
-    assert of.preparation
     stream = load_stream(of, root, loader)
-    variants = tuple(source.variant for source in of.preparation.sources)
-    found = [Property("variant", stream.record["variant"], variants), *split_properties(of, stream.splits)]
+    found = [variant(of, stream.record), *split_properties(of, stream.splits)]
     if chosen(of, loader) == "ffcv":
         return [*found, *beton.properties(of, root, stream.record)]
     sha256 = Property("sha256", file_sha256(prepared_file(of, root)), (stream.record["sha256"],))
@@ -94,7 +87,3 @@ def _listing(of: Component, root: Path, listed: Mapping[str, Any]) -> Listing:
 def _content(listed: Mapping[str, Any]) -> dict[str, str]:
     """What .beton files are made from: the list, by its SHA-256."""
     return {"listing": listed["sha256"]}
-
-
-def _command(of: Component, loader: str) -> str:
-    return f"resync data prepare --loader {loader} {of.name}"

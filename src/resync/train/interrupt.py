@@ -7,7 +7,7 @@ from types import FrameType
 
 import torch
 
-from resync.signals import STOP
+from resync.signals import handled
 from resync.transport import Transport
 
 
@@ -26,12 +26,8 @@ class Interruption:
     def awaited(cls) -> Iterator["Interruption"]:
         """Within the block, the signals `STOP` do not end this process but are remembered."""
         interruption = cls()
-        before = {number: signal.signal(number, interruption._remember) for number in STOP}
-        try:
+        with handled(interruption._remember):
             yield interruption
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def agreed(self, transport: Transport) -> bool:
         """Whether any process has received a signal; the same answer on every one. Collective."""

@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from resync import warm
 from resync.config import load_suite
+from resync.processes import warm
 
 TIMED = """
 import subprocess, sys, time

@@ -19,26 +19,22 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = [
     {"__init__", "__main__"},
     {"cli", "attach"},
-    {"launch", "warm", "theory", "status"},
+    {"launch"},
     {"report", "render", "audit", "importer"},
-    {"collect"},
-    {"evidence", "pages"},
-    {"train"},
+    {"train", "pages"},
     {"sync", "optim"},
-    {"workers"},
-    {"transport"},
-    {"data", "models", "clocks"},
-    {"plan", "prepare"},
-    {"gossip"},
-    {"mixing", "periods"},
-    {"topology", "schedules"},
-    {"config", "lock"},
-    {"files", "streams", "signals", "store", "tokens", "wandb_log"},
+    {"engine"},
+    {"data", "models"},
+    {"plan", "prepare", "results"},
+    {"config"},
+    {"formulas", "processes"},
+    {"settings"},
+    {"files", "streams"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-WITHOUT_TORCH = {"config", "plan", "collect", "render", "audit", "report", "files", "streams", "tokens"} | {
-    "gossip", "mixing", "periods", "schedules", "topology", "evidence", "wandb_log", "pages", "cli", "warm", "theory",
-    "importer", "lock", "signals", "status",
+WITHOUT_TORCH = {
+    "files", "streams", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit", "report",
+    "importer", "cli",
 }  # fmt: skip
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resync import warm
+from resync.processes import warm
 
 SERVER = """
 import os, sys, time
-from resync import warm
+from resync.processes import warm
 
 def verb(arguments):
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:])
@@ -31,7 +31,7 @@ warm.serve(verb)
 """
 CLIENT = """
 import sys
-from resync import warm
+from resync.processes import warm
 
 warm.IMPORTS = {"verb": ()}
 sys.exit(warm.delegate(sys.argv[1:]))

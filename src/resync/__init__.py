@@ -1,15 +1,25 @@
 """resync: papers on how often, and with whom, data-parallel workers synchronise, regenerated and audited.
 
-The pure functions are modules of this package: `resync.schedules`, `resync.periods`, `resync.topology`,
-`resync.mixing` and `resync.gossip`. The algorithms for a training loop of your own are `resync.AllReduce`,
+The pure functions are `resync.schedules`, `resync.periods`, `resync.topology`, `resync.mixing` and `resync.gossip`
+(they live in `resync.formulas`). The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
 `resync.DiLoCo` and `resync.Lookahead`. All are imported on first use, and torch only with an algorithm.
 """
 
+import sys
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
-_MODULES = ("gossip", "mixing", "periods", "schedules", "topology")
+_FORMULAS = {
+    "gossip": "averaging",
+    "mixing": "mixing",
+    "periods": "periods",
+    "schedules": "schedules",
+    "topology": "topology",
+}
 _ALGORITHMS = (
     "ADPSGD",
     "AllReduce",
@@ -24,13 +34,32 @@ _ALGORITHMS = (
 )
 
 
+class _Formulas(MetaPathFinder, Loader):
+    """Lets `import resync.periods` be `resync.formulas.periods`: the same module, not a copy."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        package, _, module = name.partition(".")
+        return ModuleSpec(name, self) if package == __name__ and module in _FORMULAS else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(f"{__name__}.formulas.{_FORMULAS[spec.name.partition('.')[2]]}")
+        self._own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._own_spec  # the import system has put the alias in its place
+
+
+sys.meta_path.append(_Formulas())
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"resync.{name}")
+    if name in _FORMULAS:
+        return import_module(f"{__name__}.{name}")
     if name in _ALGORITHMS:
-        return getattr(import_module("resync.attach"), name)
-    raise AttributeError(f"module 'resync' has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.attach"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES, *_ALGORITHMS])
+    return sorted([*globals(), *_FORMULAS, *_ALGORITHMS])

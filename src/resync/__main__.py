@@ -2,7 +2,7 @@
 
 import sys
 
-from resync import warm
+from resync.processes import warm
 
 code = warm.delegate(sys.argv[1:])
 if code is None:

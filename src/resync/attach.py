@@ -21,11 +21,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync import sync
-from resync.clocks import Clocks
-from resync.periods import Constant, Period, PowerRule
+from resync.engine.clocks import Clocks
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
+from resync.formulas.periods import Constant, Period, PowerRule
 from resync.sync.mixes import PeerPhases
-from resync.transport import Transport
-from resync.workers import Workers
 
 
 class Synchronised:
@@ -139,7 +139,7 @@ def LocalSGD(
     warmup_steps: int = 0,
     average_state: Sequence[str] = (),
 ) -> Synchronised:
-    """Parameters averaged every `h` steps, or by any rule of resync.periods (see resync.sync.local)."""
+    """Parameters averaged every `h` steps, or by any rule of resync.formulas.periods (see resync.sync.local)."""
     return Synchronised(
         "local",
         model,
@@ -182,11 +182,13 @@ def SGP(
     *,
     topology: str | int = "exponential",
     peers: int | PeerPhases = 1,
-    shares: Sequence[float] | None = None,
+    mixing_weights: Sequence[float] | None = None,
     seed: int = 0,
 ) -> Synchronised:
     """Synchronous push-sum gossip after every step (see resync.sync.sgp)."""
-    return Synchronised("sgp", model, optimizer, seed=seed, topology=topology, peers=peers, shares=shares)
+    return Synchronised(
+        "sgp", model, optimizer, seed=seed, topology=topology, peers=peers, mixing_weights=mixing_weights
+    )
 
 
 def OSGP(
@@ -195,13 +197,13 @@ def OSGP(
     *,
     topology: str | int = "exponential",
     peers: int | PeerPhases = 1,
-    shares: Sequence[float] | None = None,
+    mixing_weights: Sequence[float] | None = None,
     staleness: int = 0,
     biased: bool = False,
     seed: int = 0,
 ) -> Synchronised:
     """Push-sum gossip that overlaps with the gradient (see resync.sync.osgp)."""
-    options: dict[str, Any] = {"topology": topology, "peers": peers, "shares": shares}
+    options: dict[str, Any] = {"topology": topology, "peers": peers, "mixing_weights": mixing_weights}
     options |= {"staleness": staleness, "biased": biased}
     return Synchronised("osgp", model, optimizer, seed=seed, **options)
 

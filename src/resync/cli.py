@@ -167,20 +167,20 @@ def _launch(options: argparse.Namespace) -> int:
 
 
 def _theory(options: argparse.Namespace) -> None:
-    from resync.theory import draw_theory
+    from resync.render.slow_sde import draw_theory
 
     for path in draw_theory(options.figures):
         print(path)
 
 
 def _warm(options: argparse.Namespace) -> int:
-    from resync import warm
+    from resync.processes import warm
 
     return warm.run(options.command)
 
 
 def _collect(options: argparse.Namespace) -> None:
-    from resync import collect
+    from resync.results import collect
 
     suite = _suite_of(options)
     frame = collect.collect(suite.runs(options.paper, options.scale), options.results)
@@ -206,7 +206,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> None:
-    from resync.status import status, table
+    from resync.results.status import status, table
 
     suite = _suite_of(options)
     papers = [options.paper] if options.paper else list(suite.papers)

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from resync.config import ConfigError, collector, load_suite
-from resync.config.loader import load, parse
+from resync.config import ConfigError, load_suite
+from resync.settings import problems
+from resync.settings.loader import load, parse
 
 VIT = "configs/qsr/experiments/vit.yaml"
 PAPER = "configs/qsr/paper.yaml"
@@ -463,7 +464,7 @@ def lines_of_load(workspace):
 def test_no_value_anywhere_ends_in_a_traceback(workspace, monkeypatch, file):
     originals = {str(path): load(path) for path in workspace.configs.rglob("*.yaml")}
     content = dict(originals)
-    monkeypatch.setattr(collector, "load", lambda path: content[str(path)])
+    monkeypatch.setattr(problems, "load", lambda path: content[str(path)])
     for path in paths(originals[file]):
         for text in ("null", "wrong", "[[1]]", "{a: {b: 1}}"):
             content[file] = replaced(originals[file], path, parse(text, file).value)

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from resync.config import load_suite, schema
-from resync.config.loader import load
+from resync.settings.loader import load
 
 REPOSITORY = Path(__file__).parents[2]
 SCHEMAS = REPOSITORY / "workflow" / "schemas"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resync.config.loader import dump, load, parse
-from resync.config.tree import Node, merge
+from resync.settings.loader import dump, load, parse
+from resync.settings.tree import Node, merge
 
 SCALARS = {
     "1": 1,

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_plan import a_run
 
-from resync import gossip
+from resync.formulas import averaging
+from resync.formulas.topology import TOPOLOGIES
 from resync.plan.averaging import DRAWS, averaging_error, averaging_errors
-from resync.topology import TOPOLOGIES
 
 REGULAR = [name for name, topology in TOPOLOGIES.items() if topology.regular]
 
@@ -26,11 +26,11 @@ def deviation(values):
 def test_no_values_stay_further_apart_than_the_error_and_some_stay_as_far(name, half, seed):
     workers, mixes = 2 * half, 6
     errors = averaging_errors(mixing_run(name, workers), mixes)
-    values = gossip.average(np.random.default_rng(seed).normal(size=(workers, 3)), name, mixes).values
+    values = averaging.average(np.random.default_rng(seed).normal(size=(workers, 3)), name, mixes).values
     for k in range(mixes + 1):
         assert deviation(values[k]) <= errors[k] * deviation(values[0]) + 1e-12
     # What P^T P does to its second eigenvector; the columns of `product` are the vectors of an identity, mixed.
-    product = gossip.average(np.eye(workers), name, mixes).values[mixes]
+    product = averaging.average(np.eye(workers), name, mixes).values[mixes]
     worst = np.linalg.svd(product)[2][1]
     assert deviation((product @ worst)[:, None]) == pytest.approx(errors[mixes], abs=1e-9)
 
@@ -44,7 +44,7 @@ def test_the_exponential_graph_averages_in_log2_n_mixes(power):
 
 def test_a_random_graph_has_the_mean_over_draws():
     values = np.random.default_rng(0).normal(size=(16, 64))
-    left = [deviation(gossip.average(values, "random", 4, seed=seed).values[4]) for seed in range(DRAWS)]
+    left = [deviation(averaging.average(values, "random", 4, seed=seed).values[4]) for seed in range(DRAWS)]
     assert 0 < np.mean(left) / deviation(values) < averaging_error(mixing_run("random", 16)) < 1
 
 

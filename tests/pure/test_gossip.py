@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync import gossip, mixing, topology
+from resync.formulas import averaging, mixing, topology
 
 TRACES = json.loads((Path(__file__).parents[1] / "data" / "sgp_traces_n4.json").read_text())
 AVERAGING = TRACES["averaging_paper_era"] + TRACES["averaging_2023"]
@@ -19,11 +19,11 @@ BIPARTITE = ["bipartite_exponential", "bipartite_linear"]
 def graphs(draw, names=tuple(topology.TOPOLOGIES)):
     """A topology, a number of workers and a number of peers that go together."""
     name = draw(st.sampled_from(names))
-    world_size = draw(st.integers(1, 32)) * 2 if name in BIPARTITE else draw(st.integers(2, 64))
-    # The book of `exponential` grows with peers and always has enough of them below world_size.
-    most = world_size - 1 if name == "exponential" else len(topology.book(name, 0, world_size))
+    num_workers = draw(st.integers(1, 32)) * 2 if name in BIPARTITE else draw(st.integers(2, 64))
+    # The peer list of `exponential` grows with peers and always has enough of them below num_workers.
+    most = num_workers - 1 if name == "exponential" else len(topology.peer_list(name, 0, num_workers))
     peers = 1 if name == "complete" else draw(st.integers(1, min(most, 5)))
-    return name, world_size, peers
+    return name, num_workers, peers
 
 
 mixes = st.integers(0, 200)
@@ -32,8 +32,8 @@ mixes = st.integers(0, 200)
 @pytest.mark.parametrize("trace", AVERAGING, ids=lambda t: f"{t['gossiper']}-{t['graph_type']}")
 def test_recorded_averaging_is_reproduced(trace):
     number, n = trace["graph_type"], trace["world_size"]
-    assert [topology.book(number, r, n) for r in range(n)] == trace["phone_book"]
-    result = gossip.average(
+    assert [topology.peer_list(number, r, n) for r in range(n)] == trace["phone_book"]
+    result = averaging.average(
         trace["initial"]["value"], number, len(trace["iterations"]), weights=trace["initial"]["weight"]
     )
     for k, recorded in enumerate(trace["iterations"]):
@@ -44,17 +44,17 @@ def test_recorded_averaging_is_reproduced(trace):
 
 
 def test_anchor_of_the_fact_sheet():
-    result = gossip.average([[0], [1], [2], [3]], "exponential", 2)
+    result = averaging.average([[0], [1], [2], [3]], "exponential", 2)
     np.testing.assert_array_equal(result.values[:, :, 0], [[0, 1, 2, 3], [1.5, 0.5, 1.5, 2.5], [1.5] * 4])
 
 
 @pytest.mark.parametrize(
-    ("name", "world_size", "peers", "expected"),
+    ("name", "num_workers", "peers", "expected"),
     [
         (5, 8, 1, [1, 2, 4]),
         (5, 9, 2, [1, 2, 3, 6]),
         (5, 244, 2, [1, 2, 3, 6, 9, 18, 27, 54, 81, 162, 243]),  # log_3(243) is 5; 2 * 243 is 242 modulo 244
-        (5, 6, 2, [1, 2, 3]),  # 2 * 3 would be the rank itself
+        (5, 6, 2, [1, 2, 3]),  # 2 * 3 would be the worker itself
         (0, 4, 1, [1, 3, 2]),
         (0, 3, 1, [1, 2]),
         (2, 5, 1, [1, 4, 3, 2]),
@@ -64,16 +64,16 @@ def test_anchor_of_the_fact_sheet():
         ("complete", 4, 1, [1, 2, 3]),
     ],
 )
-def test_books(name, world_size, peers, expected):
-    found = topology.book(name, 0, world_size, peers)
+def test_peer_lists(name, num_workers, peers, expected):
+    found = topology.peer_list(name, 0, num_workers, peers)
     assert found[: len(expected)] == expected
-    assert len(found) == len(set(found)) == (12 if world_size == 244 else len(expected))
+    assert len(found) == len(set(found)) == (12 if num_workers == 244 else len(expected))
 
 
-def test_bipartite_books_of_eight_workers():
-    assert topology.book("bipartite_exponential", 1, 8) == [2, 0, 4, 6]  # +5 and -5 repeat -3 and +3
-    assert topology.book("bipartite_exponential", 0, 8) == [7, 1, 5, 3]
-    assert topology.book("bipartite_linear", 1, 8) == [2, 0, 4, 6]
+def test_bipartite_peer_lists_of_eight_workers():
+    assert topology.peer_list("bipartite_exponential", 1, 8) == [2, 0, 4, 6]  # +5 and -5 repeat -3 and +3
+    assert topology.peer_list("bipartite_exponential", 0, 8) == [7, 1, 5, 3]
+    assert topology.peer_list("bipartite_linear", 1, 8) == [2, 0, 4, 6]
 
 
 def test_two_peers_take_turns_in_pairs():
@@ -82,14 +82,14 @@ def test_two_peers_take_turns_in_pairs():
 
 
 @given(graphs(), mixes, st.integers(0, 3))
-def test_in_peers_are_the_ranks_that_send(graph, k, seed):
+def test_in_peers_are_the_workers_that_send(graph, k, seed):
     name, n, peers = graph
     out = [topology.out_peers(name, r, n, k, peers, seed) for r in range(n)]
-    for rank, receivers in enumerate(out):
+    for worker, receivers in enumerate(out):
         assert len(receivers) == (n - 1 if name == "complete" else peers)
         assert len(set(receivers)) == len(receivers)
-        assert rank not in receivers
-        assert topology.in_peers(name, rank, n, k, peers, seed) == [s for s in range(n) if rank in out[s]]
+        assert worker not in receivers
+        assert topology.in_peers(name, worker, n, k, peers, seed) == [s for s in range(n) if worker in out[s]]
 
 
 @given(graphs(), mixes, st.integers(0, 3))
@@ -117,7 +117,7 @@ def test_averaging_conserves_sums(graph, iterations, seed):
     name, n, peers = graph
     random = np.random.default_rng(seed)
     values, weights = random.normal(size=(n, 3)), random.uniform(0.5, 2, size=n)
-    result = gossip.average(values, name, iterations, peers, weights)
+    result = averaging.average(values, name, iterations, peers, weights)
     assert result.values.shape == result.debiased.shape == (iterations + 1, n, 3)
     assert result.weights.shape == (iterations + 1, n)
     total, total_weight = result.values.sum(axis=1), result.weights.sum(axis=1)
@@ -136,7 +136,7 @@ def test_sums_are_conserved_when_the_number_of_peers_changes(n, schedule):
 @pytest.mark.parametrize("log_n", range(7))
 def test_exponential_reaches_consensus_after_log2_n_mixes(log_n):
     values = np.random.default_rng(0).normal(size=(2**log_n, 3))
-    result = gossip.average(values, "exponential", log_n)
+    result = averaging.average(values, "exponential", log_n)
     np.testing.assert_allclose(result.values[-1] - values.mean(axis=0), 0, atol=1e-14)
 
 
@@ -153,33 +153,33 @@ def test_random_peers_follow_the_seed_and_the_debiased_values_find_the_mean():
     assert draws(0) == draws(0) != draws(1)
     assert topology.out_peers("random", 0, 16, 0, 2) != topology.out_peers("random", 0, 16, 1, 2)
     values = np.random.default_rng(0).normal(size=(16, 2))
-    result = gossip.average(values, "random", 100, seed=3)
+    result = averaging.average(values, "random", 100, seed=3)
     assert not np.allclose(result.weights[-1], 1)
     np.testing.assert_allclose(result.debiased[-1] - values.mean(axis=0), 0, atol=1e-10)
 
 
 def test_custom_shares():
-    mix = mixing.matrix("ring", 4, 0, peers=2, shares=[0.5, 0.3, 0.2])
+    mix = mixing.matrix("ring", 4, 0, peers=2, mixing_weights=[0.5, 0.3, 0.2])
     np.testing.assert_array_equal(mix[:, 0], [0.5, 0.3, 0, 0.2])
     assert mixing.is_doubly_stochastic(mix)
     own = [[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
-    mix = mixing.matrix("ring", 4, 0, shares=own)
+    mix = mixing.matrix("ring", 4, 0, mixing_weights=own)
     np.testing.assert_array_equal(mix[:, 0], [0.9, 0.1, 0, 0])
     assert not mixing.is_doubly_stochastic(mix)
 
 
-@pytest.mark.parametrize("shares", [[0.5, 0.4], [1.5, -0.5], [1.0], [[0.5, 0.5]] * 3, [np.nan, 1]])
-def test_shares_that_lose_something_are_errors(shares):
-    with pytest.raises(ValueError, match="shares"):
-        mixing.matrix("ring", 4, 0, shares=shares)
+@pytest.mark.parametrize("mixing_weights", [[0.5, 0.4], [1.5, -0.5], [1.0], [[0.5, 0.5]] * 3, [np.nan, 1]])
+def test_shares_that_lose_something_are_errors(mixing_weights):
+    with pytest.raises(ValueError, match="mixing_weights"):
+        mixing.matrix("ring", 4, 0, mixing_weights=mixing_weights)
 
 
 @pytest.mark.parametrize("name", [*topology.TOPOLOGIES, *range(6)])
 def test_one_worker_talks_to_nobody(name):
-    assert topology.book(name, 0, 1) == []
+    assert topology.peer_list(name, 0, 1) == []
     assert topology.out_peers(name, 0, 1, 5) == topology.in_peers(name, 0, 1, 5) == []
     np.testing.assert_array_equal(mixing.matrix(name, 1, 5, peers=2), [[1.0]])
-    np.testing.assert_array_equal(gossip.average([[7.0]], name, 3).values, np.full((4, 1, 1), 7.0))
+    np.testing.assert_array_equal(averaging.average([[7.0]], name, 3).values, np.full((4, 1, 1), 7.0))
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ def test_one_worker_talks_to_nobody(name):
         (("random", 0, 8, 0, 8), "has 7 peers"),
         (("complete", 0, 8, 0, 3), "always uses all 7 peers"),
         (("exponential", 0, 8, 0, 0), "peers is 0"),
-        (("exponential", 8, 8, 0), "rank is 8, expected 0..7"),
-        (("exponential", -1, 8, 0), "rank is -1"),
-        (("exponential", 0, 0, 0), "world_size is 0"),
+        (("exponential", 8, 8, 0), "worker is 8, expected 0..7"),
+        (("exponential", -1, 8, 0), "worker is -1"),
+        (("exponential", 0, 0, 0), "num_workers is 0"),
         (("exponential", 0, 8, -1), "mix number is -1"),
         (("exponentail", 0, 8, 0), "no topology 'exponentail': expected a number 0-5 or symm"),
         ((6, 0, 8, 0), "no topology 6"),
@@ -219,4 +219,4 @@ def test_invalid_requests_are_errors(arguments, message):
 )
 def test_invalid_averaging_is_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
-        gossip.average(*arguments)
+        averaging.average(*arguments)

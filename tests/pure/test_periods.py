@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.periods import Constant, Phases, PowerRule, round_length, rounds
-from resync.schedules import constant, cosine, linear
+from resync.formulas.periods import Constant, Phases, PowerRule, round_length, rounds
+from resync.formulas.schedules import constant, cosine, linear
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resync.config import Run, load_suite
-from resync.periods import Constant, PowerRule
+from resync.formulas.periods import Constant, PowerRule
 from resync.plan import Cost, cost, lr_of, period_of, table, table_of_totals, totals
 
 VIT_PARAMETERS = 86_000_000

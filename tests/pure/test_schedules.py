@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from resync import schedules
+from resync.formulas import schedules
 
 
 def test_cosine_follows_the_formula_at_every_step():

@@ -5,8 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from resync.theory import draw_theory
-from resync.theory.toy import diffuse, predict, psi, simulate
+from resync.formulas.slow_sde import diffuse, predict, psi, simulate
+from resync.render.slow_sde import draw_theory
 
 END = np.array([0.0, 4.0])
 
@@ -42,7 +42,7 @@ def test_diffusion_does_not_depend_on_the_period():
 
 
 def test_the_figure_and_its_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr("resync.theory.figure.ETA", 0.08)
+    monkeypatch.setattr("resync.render.slow_sde.ETA", 0.08)
     paths = draw_theory(tmp_path)
     assert sorted(path.suffix for path in paths) == [".csv", ".pdf", ".png"]
     with (tmp_path / "theory/slow_sde.csv").open() as file:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from resync.config import Run
-from resync.periods import rounds
+from resync.formulas.periods import rounds
 from resync.plan import Cost, cost, lr_of, period_of
 
 PARAMETERS = 4810

@@ -13,9 +13,9 @@ from resync.audit.claims import claim_row
 from resync.audit.rows import ClaimRow
 from resync.audit.values import known_beforehand
 from resync.cli import main
-from resync.collect import COLUMNS, RunResult, RunState, read_run
 from resync.config import Run, Suite
 from resync.config.claim import EXACT, METRICS, Claim
+from resync.results.collect import COLUMNS, RunResult, RunState, read_run
 
 Top1 = dict[str, list[float]]
 FAR = {"qsr": [97.4, 97.5, 97.6], "h4": [96.4, 96.5, 96.6], "parallel": [97.1, 97.2, 97.3]}

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import synthetic
 
-from resync.collect import COLUMNS, CollectError, MissingRun, collect, read_run, state_of, write
 from resync.config import Run, Suite
+from resync.results.collect import COLUMNS, CollectError, MissingRun, collect, read_run, state_of, write
 
 
 def edit(file: Path, old: str, new: str, count: int = 1) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from resync.audit.effects import RESAMPLES, SEED, interval, paired, welch
-from resync.evidence import Evidence
+from resync.results.evidence import Evidence
 
 seeds = st.lists(st.floats(70, 90), min_size=2, max_size=6, unique_by=lambda value: round(value, 3))
 margins = st.floats(-2, 2)

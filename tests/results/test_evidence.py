@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.evidence import Evidence, as_published, decimals_of, notation, number
+from resync.results.evidence import Evidence, as_published, decimals_of, notation, number
 
 numbers = st.floats(-1e6, 1e6)
 

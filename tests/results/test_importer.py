@@ -12,13 +12,13 @@ import pytest
 
 from resync.audit import audit
 from resync.cli import main
-from resync.collect import RunResult, collect, read_run, state_of
 from resync.config import ConfigError, Run, Suite
 from resync.importer import import_log
 from resync.importer.log import LogError
 from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy
 from resync.render.item import load
 from resync.report import report
+from resync.results.collect import RunResult, collect, read_run, state_of
 
 SGP = "toy/vit/sgp/seed0"
 QSR = "toy/vit/qsr/seed0"

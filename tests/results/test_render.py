@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import synthetic
 
-from resync.collect import CollectError, read_run
 from resync.config import Run, Suite
 from resync.config.components import component, names
 from resync.render import (
@@ -26,6 +25,7 @@ from resync.render.item import load
 from resync.render.lines import mean_over_seeds
 from resync.render.style import distinct, style_of
 from resync.render.table import Heading, Table
+from resync.results.collect import CollectError, read_run
 
 
 def drop(results: Path, *runs: Run) -> None:

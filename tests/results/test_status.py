@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from resync.lock import locked
-from resync.status import status, table
+from resync.processes.lock import locked
+from resync.results.status import status, table
 
 STEPS = "step,epoch,data_seconds,compute_seconds,communication_seconds\n"
 

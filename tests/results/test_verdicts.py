@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from resync.audit.verdicts import FAILURES, VERDICTS, Target, Verdict, compare, half_width, planned
-from resync.evidence import Evidence
+from resync.results.evidence import Evidence
 
 EXACT = Target(80.0, better=1, declared=0.3)
 SPREAD = Target(80.0, std=0.05, n=3, better=1, default=0.3)

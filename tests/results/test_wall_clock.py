@@ -8,12 +8,12 @@ from statistics import mean, stdev
 
 import pytest
 
-from resync.collect import RunResult, state_of
 from resync.config import Suite, load_suite
 from resync.config.paper import PublishedValue
 from resync.plan.network import LINKS
 from resync.render import render, time_per_iteration, wall_clock
 from resync.render.item import ItemData, load
+from resync.results.collect import RunResult, state_of
 
 
 @pytest.fixture(scope="module")

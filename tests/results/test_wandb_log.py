@@ -5,9 +5,9 @@ import pytest
 import synthetic
 from synthetic import put_log
 
-from resync.collect import CollectError, collect, compare_with_wandb, read_run
 from resync.config import Run, Suite
-from resync.wandb_log import read_history
+from resync.results.collect import CollectError, collect, compare_with_wandb, read_run
+from resync.results.wandb_log import read_history
 
 
 @pytest.fixture

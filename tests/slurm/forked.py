@@ -19,7 +19,8 @@ from pathlib import Path
 
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from resync import cli, warm
+from resync import cli
+from resync.processes import warm
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 VERBS = {
@@ -37,7 +38,7 @@ VERBS = {
 }
 CLIENT = """\
 import sys
-from resync import warm
+from resync.processes import warm
 
 warm.IMPORTS, warm.STOP, warm.limited = {verbs}, {signals}, lambda: False
 sys.exit(warm.delegate([*{program}, *sys.argv[1:]]))

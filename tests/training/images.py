@@ -14,7 +14,7 @@ from PIL import Image
 from torchvision.datasets import CIFAR10
 
 from resync.config.components import Component, component
-from resync.prepare.store import Images
+from resync.prepare.prepared_file import Images
 
 CLASSES = "ant", "bee", "cat"
 PER_CLASS = {"train": [1, 2, 3], "test": [1, 1, 1]}

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from resync import sync
-from resync.clocks import Clocks
+from resync.engine.clocks import Clocks
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
 from resync.sync import Algorithm
-from resync.transport import Transport
-from resync.workers import Workers
 
 
 class Point(nn.Module):

@@ -78,8 +78,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sampling": "with_replacement",
     },
     "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}},
-    "sgp_hybrid": {"sync": {"name": "sgp", "peers": [[0, 0], [0.5, 2], [1, 1]], "shares": None}},
-    "sgp_own_shares": {"sync": {"name": "sgp", "topology": "linear", "shares": [0.7, 0.3]}},
+    "sgp_hybrid": {"sync": {"name": "sgp", "peers": [[0, 0], [0.5, 2], [1, 1]], "mixing_weights": None}},
+    "sgp_own_mixing_weights": {"sync": {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]}},
     "osgp": {"sync": {"name": "osgp"}},
     "osgp_stale_two_peers": {"sync": {"name": "osgp", "peers": [[0, 2], [1, 1]], "staleness": 2}},
     "osgp_biased_adamw": {

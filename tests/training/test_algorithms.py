@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quadratic import Problem
 
-from resync import topology
-from resync.periods import Constant
+from resync.formulas import topology
+from resync.formulas.periods import Constant
 
 TRACES = json.loads((Path(__file__).parents[1] / "data/sgp_traces_n4.json").read_text())["training_2023"]
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
@@ -64,7 +64,7 @@ def gossips(draw):
     name = draw(st.sampled_from(sorted(topology.TOPOLOGIES)))
     if topology.resolve(name).bipartite:
         size += size % 2
-    most = len(topology.book(name, 0, size)) if name != "exponential" else size - 1
+    most = len(topology.peer_list(name, 0, size)) if name != "exponential" else size - 1
     numbers = st.just(size - 1) if name == "complete" else st.integers(1, min(3, most))
     phases = [(0, draw(numbers)), (draw(st.integers(1, 4)), draw(numbers)), (draw(st.integers(5, 8)), 0)]
     method = draw(st.sampled_from(["sgp", "osgp"]))
@@ -88,7 +88,7 @@ def test_nothing_is_lost_in_mixing(gossip, seed):
     np.testing.assert_allclose(problem.rows, np.tile(values.mean(0), (size, 1)), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("options", [{"topology": "random"}, {"topology": "linear", "shares": [0.6, 0.4]}])
+@pytest.mark.parametrize("options", [{"topology": "random"}, {"topology": "linear", "mixing_weights": [0.6, 0.4]}])
 def test_debiased_parameters_reach_the_average(options):
     problem = Problem("sgp", CENTRES, START, **options)
     problem.scatter(CENTRES)

@@ -16,7 +16,7 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
 
 import resync
-from resync.periods import Constant, PowerRule
+from resync.formulas.periods import Constant, PowerRule
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]

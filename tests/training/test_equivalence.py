@@ -14,7 +14,7 @@ from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from resync.config.components import names
-from resync.config.settings import PACKAGE
+from resync.settings.base import PACKAGE
 from resync.train.loop import train_to_end
 
 TOLERANCE = {"rtol": 0, "atol": 1e-6}

@@ -18,12 +18,13 @@ import pytest
 from launched import checkpoints, code_of, finish, forked, launched, metrics, until
 from runs import make_run
 
-from resync import lock, wandb_log
 from resync.cli import main
-from resync.collect import CollectError, compare_with_wandb, read_run
 from resync.launch import slurm
 from resync.launch.start import Place
-from resync.store import serve
+from resync.processes import lock
+from resync.processes.store import serve
+from resync.results import wandb_log
+from resync.results.collect import CollectError, compare_with_wandb, read_run
 from resync.train import train
 from resync.train.watchdog import Watchdog
 

@@ -11,12 +11,12 @@ from torch import nn
 
 from resync import optim
 from resync.config.training import LossScale
+from resync.engine.workers import Workers
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import train_step, train_to_end
 from resync.train.loss_scale import LossScales
 from resync.train.losses import Diverged
 from resync.train.objective import Classification
-from resync.workers import Workers
 
 ONE_STEP = {"epochs": 1, "steps_per_epoch": 1, "schedule": {"name": "constant", "lr": 0.1}}
 LOCAL = {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}}

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from resync import models
 from resync.config.components import component, names
+from resync.engine.workers import Workers
 from resync.models.cifar_resnet import Block
-from resync.workers import Workers
 
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
 GROUP_SILU = {"norm": "group", "activation": "silu"}

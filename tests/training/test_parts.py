@@ -9,13 +9,13 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from resync import data, models
-from resync.clocks import Clocks
 from resync.config import load_suite
 from resync.data.sampling import Sampler
-from resync.topology import in_peers
+from resync.engine.clocks import Clocks
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
+from resync.formulas.topology import in_peers
 from resync.train.losses import Diverged, Losses
-from resync.transport import Transport
-from resync.workers import Workers
 
 CPU = torch.device("cpu")
 

@@ -16,7 +16,7 @@ from resync import data, prepare
 from resync.cli import main
 from resync.config.components import component, prepared_names
 from resync.config.preparation import Spread
-from resync.prepare.store import Images, Prepared, prepared_file, save
+from resync.prepare.prepared_file import Images, Prepared, prepared_file, save
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
 FILES = {"folder": "copy", "variant": "copy-q75"}

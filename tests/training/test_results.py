@@ -15,8 +15,8 @@ import torch.distributed as dist
 from processes import run_processes
 from runs import VARIANTS, make_run
 
-from resync.collect import read_run
 from resync.plan import cost
+from resync.results.collect import read_run
 from resync.train import train
 
 KEY = "5ec2e7" * 6 + "cafe"

@@ -18,7 +18,7 @@ import torch
 from processes import TIMEOUT, run_processes
 from runs import VARIANTS, make_run, make_session, trained, trained_until
 
-from resync import warm
+from resync.processes import warm
 
 CHECKPOINT_STEP = 5
 

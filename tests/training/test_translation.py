@@ -13,12 +13,12 @@ from resync import data, models
 from resync.config.training import BeamSearch
 from resync.data.sampling import Sampler
 from resync.data.text import Targets
+from resync.engine.workers import Workers
 from resync.models.beam_search import translate
-from resync.tokens import BEGIN, END, PAD
+from resync.prepare.tokens import BEGIN, END, PAD
 from resync.train.last_models import LastModels
 from resync.train.loop import batches
 from resync.train.translation import Translation, _corpus_bleu
-from resync.workers import Workers
 
 TINY = {"dim": 16, "ffn_dim": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
 

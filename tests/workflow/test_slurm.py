@@ -17,8 +17,8 @@ import pytest
 from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 
-from resync import lock
 from resync.config import load_suite
+from resync.processes import lock
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog
 

@@ -4,7 +4,7 @@
 rule collect:
     input:
         runs=lambda wildcards: run_files(runs(wildcards.paper, wildcards.scale).values()),
-        code=["src/resync/collect.py", "src/resync/wandb_log.py"],
+        code=["src/resync/results/collect.py", "src/resync/results/wandb_log.py"],
     output:
         multiext("results/{scale}/{paper}/collected", ".parquet", ".csv"),
     log:

@@ -24,12 +24,12 @@ from resync.audit.rows import (
 )
 from resync.audit.values import BEFOREHAND, HARDWARE_BOUND, known_beforehand, measured, unfinished
 from resync.audit.verdicts import FAILURES, Target, Verdict
-from resync.collect import CollectError, RunState, state_of
 from resync.config import Run, Suite
 from resync.config.paper import PublishedValue
-from resync.evidence import Evidence, number
 from resync.files import write_text
 from resync.plan import volume
+from resync.results.collect import CollectError, RunState, state_of
+from resync.results.evidence import Evidence, number
 
 
 @dataclass(frozen=True)

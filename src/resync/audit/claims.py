@@ -14,10 +14,10 @@ from resync.audit.effects import Effect
 from resync.audit.rows import ClaimRow, Ours, Side, ours_of, provenance
 from resync.audit.values import BEFOREHAND, HARDWARE_BOUND, known_beforehand, measured, unfinished
 from resync.audit.verdicts import Verdict
-from resync.collect import RunState
 from resync.config.claim import Claim
 from resync.config.paper import Paper
-from resync.evidence import Evidence, number, signed
+from resync.results.collect import RunState
+from resync.results.evidence import Evidence, number, signed
 
 LEAST_SEEDS = 2
 _TESTS = {"welch": "Welch's test", "paired": "the paired t test"}

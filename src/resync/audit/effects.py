@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr
 
-from resync.evidence import Evidence
+from resync.results.evidence import Evidence
 
 RESAMPLES = 9999
 SEED = 0

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from resync.audit.rows import ClaimRow, Ours, Row, counts
 from resync.audit.verdicts import FAILURES, VERDICTS
-from resync.collect import COLUMNS
-from resync.evidence import number
 from resync.pages import fill
+from resync.results.collect import COLUMNS
+from resync.results.evidence import number
 
 if TYPE_CHECKING:
     from resync.audit.audit import Audit

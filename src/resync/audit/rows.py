@@ -7,9 +7,9 @@ from typing import Any
 
 from resync.audit.effects import Effect
 from resync.audit.verdicts import VERDICTS, Tolerance, Verdict
-from resync.collect import RunState
 from resync.config.paper import PublishedValue
-from resync.evidence import Evidence, as_published
+from resync.results.collect import RunState
+from resync.results.evidence import Evidence, as_published
 
 PUBLISHED, ROUNDS = "published", "rounds as planned"
 """The kinds of rows."""

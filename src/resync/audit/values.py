@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from resync.collect import CollectError, RunState
 from resync.config import Run
-from resync.evidence import Evidence
 from resync.plan import volume
 from resync.plan.averaging import averaging_error
+from resync.results.collect import CollectError, RunState
+from resync.results.evidence import Evidence
 
 HARDWARE_BOUND = (
     "hours",

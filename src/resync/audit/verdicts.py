@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from scipy.special import stdtrit
 
 from resync.audit.effects import welch_error
-from resync.evidence import Evidence, decimals_of, number, signed
+from resync.results.evidence import Evidence, decimals_of, number, signed
 
 VERDICTS = {
     "reproduced": ("✓", "agrees with the published value within its tolerance"),

@@ -8,7 +8,7 @@ from pydantic import Field, RootModel
 
 from resync.config.paper import METRICS as PUBLISHED_METRICS
 from resync.config.run import Scale
-from resync.config.settings import Check, Id, Items, Settings, Text
+from resync.settings.base import Check, Id, Items, Settings, Text
 
 EXACT = ("volume_percent", "rounds", "averaging_error")
 """Metrics that follow from the configuration: they have no spread, and no run is needed to know them."""

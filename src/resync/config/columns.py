@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import Field, RootModel
 
-from resync.config.collector import Collector
-from resync.config.errors import Problem, not_among
-from resync.config.settings import PACKAGE, Settings, Text
-from resync.config.tree import Node
+from resync.settings.base import PACKAGE, Settings, Text
+from resync.settings.errors import Problem, not_among
+from resync.settings.problems import Collector
+from resync.settings.tree import Node
 
 CONVERSIONS: dict[str, dict[str, tuple[float, float]]] = {
     "%": {"fraction": (100, 0), "error %": (-1, 100), "error fraction": (-100, 100)},

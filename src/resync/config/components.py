@@ -23,13 +23,13 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from resync.config.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
-from resync.config.loader import load
 from resync.config.options import Option
 from resync.config.preparation import Preparation, TextPreparation
-from resync.config.settings import PACKAGE, Check, Id, Settings, Text, checks_failed, reading_of
-from resync.config.tree import Node
-from resync.config.validation import validate
+from resync.settings.base import PACKAGE, Check, Id, Settings, Text, checks_failed, reading_of
+from resync.settings.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
+from resync.settings.loader import load
+from resync.settings.tree import Node
+from resync.settings.validation import validate
 
 ROOMS = ("data", "models", "optim", "sync", "render")
 

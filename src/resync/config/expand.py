@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
-from resync.config.collector import Collector
-from resync.config.errors import Problem, not_among
 from resync.config.paper import Experiment, ExperimentFile
 from resync.config.run import SCALES, Run, SeriesLayer
-from resync.config.settings import is_id
-from resync.config.tree import Node, merge, without
+from resync.settings.base import is_id
+from resync.settings.errors import Problem, not_among
+from resync.settings.problems import Collector
+from resync.settings.tree import Node, merge, without
 
 _Found = dict[Problem, list[tuple[str, str]]]
 """The (series, scale) pairs that have a problem."""

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from resync.config.collector import Collector
-from resync.config.errors import Problem, not_among
 from resync.config.expand import expand
 from resync.config.paper import Experiment, Paper, PaperFile
 from resync.config.references import Known, read_claims, read_published
 from resync.config.run import SCALES, Layer, Run
-from resync.config.settings import is_id
 from resync.config.starts import with_starts
-from resync.config.tree import Node
+from resync.settings.base import is_id
+from resync.settings.errors import Problem, not_among
+from resync.settings.problems import Collector
+from resync.settings.tree import Node
 
 _Experiments = dict[str, Experiment | None]
 """Experiments by name; None for a file that cannot be read, so that references to it are not errors too."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from resync.config.period import Peers, Period
-from resync.config.settings import Check, Items, Settings, Text
+from resync.settings.base import Check, Items, Settings, Text
 
 _NAMED_TYPES: dict[str, Any] = {"peers": Peers, "period": Period}
 _PLAIN_TYPES: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "string": str}

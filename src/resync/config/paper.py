@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, RootModel, ValidationInfo, field_validator
 
 from resync.config.components import component, names
-from resync.config.errors import not_among, show
 from resync.config.run import Layer, Scale, SeriesLayer
-from resync.config.settings import (
+from resync.settings.base import (
     Check,
     Id,
     Items,
@@ -20,6 +19,7 @@ from resync.config.settings import (
     checks_failed,
     reading_of,
 )
+from resync.settings.errors import not_among, show
 
 if TYPE_CHECKING:
     from resync.config.claim import Claim

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
 
-from resync.config.errors import show
-from resync.config.settings import (
+from resync.settings.base import (
     Check,
     Count,
     Items,
@@ -17,6 +16,7 @@ from resync.config.settings import (
     ascending,
     checks_failed,
 )
+from resync.settings.errors import show
 
 
 class ConstantPeriod(Settings):

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from resync.config.settings import Items, PositiveInt, Settings, Text
+from resync.settings.base import Items, PositiveInt, Settings, Text
 
 
 class Source(Settings):

@@ -8,10 +8,10 @@ from typing import TypeVar
 from pydantic import RootModel
 
 from resync.config.claim import Claim, ClaimsFile
-from resync.config.collector import Collector
-from resync.config.errors import Problem, not_among
 from resync.config.paper import Experiment, PublishedFile, PublishedValue
-from resync.config.tree import Node
+from resync.settings.errors import Problem, not_among
+from resync.settings.problems import Collector
+from resync.settings.tree import Node
 
 _Entry = TypeVar("_Entry", PublishedValue, Claim)
 

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
-from resync.config.errors import raise_if_any
-from resync.config.loader import dump, load
-from resync.config.settings import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
 from resync.config.training import RunSettings
-from resync.config.validation import validate
+from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
+from resync.settings.errors import raise_if_any
+from resync.settings.loader import dump, load
+from resync.settings.validation import validate
 
 SCALES = ("smoke", "mini", "paper")
 Scale = Literal["smoke", "mini", "paper"]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from resync.config.settings import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings, ascending
+from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings, ascending
 
 Decay = Annotated[tuple[PositiveNumber, PositiveNumber], Field(strict=False)]
 """From this epoch on (0-based), the lr is multiplied by this factor."""

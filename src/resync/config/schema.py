@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from resync.config.claim import ClaimsFile
 from resync.config.columns import ColumnMap
 from resync.config.components import component, names
-from resync.config.describe import Schema, schema_of
 from resync.config.paper import ExperimentFile, PaperFile, PublishedFile
 from resync.config.run import Layer, Run
-from resync.config.settings import PACKAGE
 from resync.files import write_text
+from resync.settings.base import PACKAGE
+from resync.settings.describe import Schema, schema_of
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

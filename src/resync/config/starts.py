@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from resync.config.errors import not_among
 from resync.config.run import Run
+from resync.settings.errors import not_among
 
 
 def with_starts(runs: list[Run]) -> tuple[list[Run], list[str]]:

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from resync.config.collector import Collector
-from resync.config.errors import ConfigError, not_among
 from resync.config.folder import paper_folders, read_paper, read_scales
 from resync.config.paper import Paper
 from resync.config.run import SCALES, Run
-from resync.config.settings import PACKAGE
+from resync.settings.base import PACKAGE
+from resync.settings.errors import ConfigError, not_among
+from resync.settings.problems import Collector
 
 
 @dataclass(frozen=True)

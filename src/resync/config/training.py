@@ -6,10 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.config.components import ComponentConfig, FromRoom
-from resync.config.errors import KeyPath, show
 from resync.config.period import phase_checks
 from resync.config.schedule import Schedule, StepSchedule
-from resync.config.settings import (
+from resync.settings.base import (
     Check,
     Count,
     NonNegativeNumber,
@@ -19,6 +18,7 @@ from resync.config.settings import (
     checks_failed,
     reading_of,
 )
+from resync.settings.errors import KeyPath, show
 
 
 class Loss(Settings):

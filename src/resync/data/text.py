@@ -14,8 +14,8 @@ from resync.config.components import component
 from resync.data.sampling import Sampler
 from resync.prepare import Text, data_root, read
 from resync.prepare.text import Sentences
+from resync.prepare.tokens import BEGIN, END, PAD
 from resync.streams import stream
-from resync.tokens import BEGIN, END, PAD
 
 Inputs = tuple[Tensor, Tensor]
 """Sources [n, S] and decoder inputs [n, T], int64, filled up with PAD."""

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from resync.collect import COLUMNS
 from resync.config import Run, Suite
 from resync.config.columns import Source, load_columns
-from resync.config.errors import suggestion
 from resync.importer import sgp, wandb_runs
 from resync.importer.log import Log, LogError, Origin, read_bytes
 from resync.importer.results import refuse_to_overwrite, write
 from resync.importer.table import read_csv, translate
+from resync.results.collect import COLUMNS
+from resync.settings.errors import suggestion
 
 
 def import_log(

@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from resync.collect import COLUMNS
 from resync.config import Run
 from resync.files import write_text
 from resync.importer.log import Log, LogError, Origin, Row
+from resync.results.collect import COLUMNS
 
 _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.pt")
 _BEST = {"train_loss": min, "val_loss": min, "val_top1": max, "val_perplexity": min, "test_bleu": max}

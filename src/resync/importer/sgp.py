@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from resync.config import Run
-from resync.config.errors import suggestion
 from resync.importer.log import Log, LogError, Row, read_text, to_count, to_number
+from resync.settings.errors import suggestion
 
 UNTIMED_STEPS = 10
 """The first steps of an epoch, whose times the original does not measure."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resync.collect import COLUMNS
 from resync.config import Run
 from resync.config.columns import Source
-from resync.config.errors import suggestion
 from resync.importer.log import Log, LogError, Row, read_text, to_count, to_number
+from resync.results.collect import COLUMNS
+from resync.settings.errors import suggestion
 
 CUMULATIVE = ("bytes_sent", "communication_seconds")
 """Columns that count since step 0 in metrics.csv, and within one step in steps.csv: logs give the former."""

@@ -9,9 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from resync.config import Run
-from resync.launch.signals import ended, passing_on, stop_asked, terminate_children
 from resync.launch.start import Place, Resync, Start
-from resync.signals import STOP
+from resync.launch.stopping import ended, passing_on, stop_asked, terminate_children
+from resync.processes.signals import STOP
 
 
 def run(run: Run, start: Start, place: Place, resync: Resync) -> int:

@@ -10,8 +10,8 @@ import subprocess
 import sys
 
 from resync.config import Run
-from resync.launch.signals import ended
 from resync.launch.start import Place, Start
+from resync.launch.stopping import ended
 
 JOB = "SLURM_JOB_ID"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from resync.workers import Workers
+from resync.engine.workers import Workers
 
 
 def build(name: str, options: Mapping[str, Any], workers: Workers) -> Optimizer:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.config import Run
-from resync.mixing import matrix
-from resync.topology import resolve
+from resync.formulas.mixing import matrix
+from resync.formulas.topology import resolve
 
 DRAWS = 64
 """Over so many draws the error of a random topology is averaged."""
@@ -27,8 +27,8 @@ def averaging_errors(run: Run, mixes: int) -> NDArray[np.float64]:
     if topology is None or not isinstance(peers, int) or run.workers == 1:
         raise ValueError(f"{run.id}: sync {run.sync.name} of {run.workers} workers has no mixes of one topology")
     draws = range(1 if resolve(topology).regular else DRAWS)
-    shares = options.get("shares")
-    return np.mean([_errors(topology, run.workers, peers, shares, mixes, seed) for seed in draws], axis=0)
+    mixing_weights = options.get("mixing_weights")
+    return np.mean([_errors(topology, run.workers, peers, mixing_weights, mixes, seed) for seed in draws], axis=0)
 
 
 def averaging_error(run: Run) -> float:
@@ -42,10 +42,10 @@ def mixes_of(workers: int) -> int:
 
 
 def _errors(
-    topology: str, workers: int, peers: int, shares: list[float] | None, mixes: int, seed: int
+    topology: str, workers: int, peers: int, mixing_weights: list[float] | None, mixes: int, seed: int
 ) -> NDArray[np.float64]:
     product, errors = np.eye(workers), [1.0]
     for k in range(mixes):
-        product = matrix(topology, workers, k, peers, shares=shares, seed=seed) @ product
+        product = matrix(topology, workers, k, peers, mixing_weights=mixing_weights, seed=seed) @ product
         errors.append(float(np.linalg.svd(product, compute_uv=False)[1] ** 2))
     return np.array(errors)

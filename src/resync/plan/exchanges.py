@@ -8,7 +8,7 @@ from typing import Literal
 
 from resync.config import Run
 from resync.config.components import Traffic, component
-from resync.periods import rounds
+from resync.formulas.periods import rounds
 from resync.plan.translate import lr_of, period_of, phases_of
 
 

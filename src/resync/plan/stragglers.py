@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.topology import out_peers, resolve
+from resync.formulas.topology import out_peers, resolve
 
 _REPLICA_WORKERS = 1024
 _UNMEASURED, _MEASURED = 64, 192

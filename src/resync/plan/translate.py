@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import TypeVar, assert_never
 
-from resync import schedules
 from resync.config import Run
 from resync.config.period import ConstantPeriod, PhasesPeriod
 from resync.config.schedule import (
@@ -14,8 +13,9 @@ from resync.config.schedule import (
     LinearSchedule,
     StepSchedule,
 )
-from resync.periods import Constant, Period, Phases, PowerRule
-from resync.schedules import Schedule
+from resync.formulas import schedules
+from resync.formulas.periods import Constant, Period, Phases, PowerRule
+from resync.formulas.schedules import Schedule
 
 T = TypeVar("T")
 

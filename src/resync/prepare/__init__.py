@@ -2,7 +2,7 @@
 
 from resync.prepare.convert import check, declared, prepare
 from resync.prepare.packed import load_packed
-from resync.prepare.store import Prepared, Split, data_root, load, read
+from resync.prepare.prepared_file import Prepared, Split, data_root, load, read
 from resync.prepare.stream import Stream, load_stream
 from resync.prepare.text import Text
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from resync.config.components import Component
 from resync.config.preparation import Packing
 from resync.files import write_text
+from resync.prepare.prepared_file import Pixels, Split, counts, damaged, file_sha256, prepared_file, sums_sha256
 from resync.prepare.properties import Property
-from resync.prepare.store import Pixels, Split, counts, damaged, file_sha256, prepared_file, sums_sha256
 
 IMAGES_IN_A_FILE = 50_000
 """An interrupted conversion goes on with the first file that is not complete."""

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from resync.config.components import Component, component, prepared_names
-from resync.config.errors import ConfigError, not_among
 from resync.prepare import beton
 from resync.prepare.packed import check_packed, require_packer, save_packed
+from resync.prepare.prepared_file import Images, Pixels, load_record, save, write
 from resync.prepare.properties import Property, check_images, check_text, pairs, properties
 from resync.prepare.raw_text import RawText
 from resync.prepare.sources import find
-from resync.prepare.store import Images, Pixels, load_record, save, write
 from resync.prepare.stream import check_stream, prepare_stream
 from resync.prepare.text import encode
+from resync.settings.errors import ConfigError, not_among
 
 Save = Callable[[Component, Path, Images, Mapping[str, Any]], dict[str, Any]]
 """Writes the prepared form of images, given where they come from; returns its record."""

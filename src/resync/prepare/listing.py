@@ -14,9 +14,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from resync.config.components import Component
+from resync.prepare.prepared_file import Pixels, read_arrays
 from resync.prepare.properties import Property, split_properties
 from resync.prepare.sources import Original, places
-from resync.prepare.store import Pixels, read_arrays
 
 FIELDS = "paths", "labels", "bytes", "heights", "widths"
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from resync.config.components import Component
 from resync.prepare import beton
+from resync.prepare.prepared_file import Images, Pixels, Prepared, missing
 from resync.prepare.properties import Property, properties, variant
-from resync.prepare.store import Images, Pixels, Prepared, missing
 
 
 @dataclass(frozen=True)

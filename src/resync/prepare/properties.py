@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resync.config.components import Component
 from resync.config.preparation import Spread
-from resync.prepare.store import Images, Split, file_sha256, load, prepared_file, read
+from resync.prepare.prepared_file import Images, Split, file_sha256, load, prepared_file, read
 from resync.prepare.text import Text
 
 

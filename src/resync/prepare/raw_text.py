@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resync.config.components import Component
 from resync.config.preparation import TextFiles
-from resync.prepare.store import file_sha256, sums_sha256
+from resync.prepare.prepared_file import file_sha256, sums_sha256
 from resync.prepare.text import Lines, normalised
 
 ARCHIVES = (".tgz", ".tar.gz", ".tar")

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.config.preparation import Source
-from resync.prepare.store import Images, Pixels, file_sha256, sums_sha256
+from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 
 SPLITS = {"train": "train", "test": "val", "val": "val"}
 """The folders of image files and what they are here."""

@@ -9,9 +9,9 @@ from typing import Any
 from resync.config.components import Component
 from resync.prepare import beton
 from resync.prepare.listing import Listing, arrays_of, load_listing, scan, unchanged
+from resync.prepare.prepared_file import Split, counts, file_sha256, load_record, missing, prepared_file, write
 from resync.prepare.properties import Property, split_properties, variant
 from resync.prepare.sources import find
-from resync.prepare.store import Split, counts, file_sha256, load_record, missing, prepared_file, write
 
 
 @dataclass(frozen=True)

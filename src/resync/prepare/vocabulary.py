@@ -5,7 +5,7 @@ from io import BytesIO
 
 import sentencepiece
 
-from resync.tokens import BEGIN, END, PAD, UNKNOWN
+from resync.prepare.tokens import BEGIN, END, PAD, UNKNOWN
 
 
 class Vocabulary:

@@ -2,10 +2,10 @@
 
 import math
 
-from resync.collect import COLUMNS
-from resync.evidence import notation
 from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.table import Heading, Table
+from resync.results.collect import COLUMNS
+from resync.results.evidence import notation
 
 
 def prepare(data: ItemData) -> Table:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from resync.collect import COLUMNS, RunResult
 from resync.render.item import ItemData, require_results
 from resync.render.lines import (
     Coordinate,
@@ -19,6 +18,7 @@ from resync.render.lines import (
     setting,
 )
 from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
+from resync.results.collect import COLUMNS, RunResult
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from resync.collect import CollectError, RunResult, RunState, state_of
 from resync.config import Run, Suite
 from resync.config.paper import Item, PublishedValue, most_certain
-from resync.evidence import Evidence, as_published
 from resync.files import write_bytes
 from resync.render import style
 from resync.render.table import Table
+from resync.results.collect import CollectError, RunResult, RunState, state_of
+from resync.results.evidence import Evidence, as_published
 
 NONE = "\N{EN DASH}"
 """A cell without anything to say."""

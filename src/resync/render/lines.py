@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from resync.collect import CollectError, RunResult
 from resync.render.item import ItemData, Series
 from resync.render.style import GREY, Style
+from resync.results.collect import CollectError, RunResult
 
 Floats = NDArray[np.float64]
 Coordinate = Callable[[RunResult], ArrayLike]

@@ -2,9 +2,9 @@
 
 import math
 
-from resync.collect import COLUMNS
 from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.table import Heading, Table
+from resync.results.collect import COLUMNS
 
 MIN_DECIMALS, SIGNIFICANT_DIGITS = 2, 3
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
-from resync.periods import rounds
+from resync.formulas.periods import rounds
 from resync.plan import lr_of, period_of, volume
 from resync.render.item import ItemData, Series
 from resync.render.lines import Floats, Line, footnote, legend

@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from resync.collect import COLUMNS
 from resync.config import Run
+from resync.results.collect import COLUMNS
 
 COLUMN, DOUBLE_COLUMN = 3.3, 6.8
 """Widths in inches of one and of two columns of a paper."""

@@ -6,13 +6,13 @@ from typing import Any
 
 from resync.config import Run
 from resync.config.paper import CERTAINTY, SECONDS_PER_HOUR, PublishedValue, most_certain
-from resync.evidence import Evidence, decimals_of, number
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import certainty
 from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.style import time_unit
 from resync.render.table import Heading, Table
+from resync.results.evidence import Evidence, decimals_of, number
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resync.collect import CollectError, RunState, state_of
 from resync.config import Run, Suite
 from resync.config.paper import Item, Paper
 from resync.files import write_text
 from resync.pages import fill
+from resync.results.collect import CollectError, RunState, state_of
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 

@@ -19,7 +19,7 @@ class ADPSGD(Algorithm):
 
         every worker, forever and at its own speed:
             take a gradient at its copy z_r of x_r;   x_r = optimizer(x_r, gradient)
-            active (odd) workers: x_r = x_s = (x_r + x_s) / 2 with the next partner s of their book
+            active (odd) workers: x_r = x_s = (x_r + x_s) / 2 with the next partner s of their peer list
             z_r = x_r
 
     One step of the training loop is one unit of time. A worker whose gradient is not finished in this unit takes no

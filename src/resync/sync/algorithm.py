@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from resync.transport import Transport
-from resync.workers import Workers
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from resync import mixing
+from resync.formulas import mixing
+from resync.formulas.topology import peer_list
 from resync.sync.algorithm import Training
 from resync.sync.mixes import PeerPhases
 from resync.sync.sgp import SGP
-from resync.topology import book
 
 
 class DPSGD(SGP):
@@ -26,7 +26,7 @@ class DPSGD(SGP):
         super().__init__(training, topology=topology, peers=peers)
         size = self.transport.num_workers
         for number in (number for _, number in self.phases if number):
-            for k in range(len(book(topology, 0, size, number))):
+            for k in range(len(peer_list(topology, 0, size, number))):
                 matrix = mixing.matrix(topology, size, k, number)
                 if not (np.array_equal(matrix, matrix.T) and mixing.is_doubly_stochastic(matrix)):
                     raise ValueError(

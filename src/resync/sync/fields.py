@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from resync.transport import Transport
-from resync.workers import Workers
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
 
 
 def average_fields(workers: Workers, optimizer: Optimizer, transport: Transport, names: Sequence[str]) -> None:

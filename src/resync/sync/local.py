@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from resync.periods import Period
+from resync.formulas.periods import Period
 from resync.sync.algorithm import Training
 from resync.sync.fields import average_fields
 from resync.sync.rounds import Rounds

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from resync.engine.transport import Exchange
 from resync.sync.algorithm import Training
 from resync.sync.mixes import Mix, PeerPhases
 from resync.sync.sgp import Gossip, add_messages
-from resync.transport import Exchange
 
 _SENT = ("sent_rows", "sent_weights")
 
@@ -20,7 +20,7 @@ class OSGP(Gossip):
     In iteration k:
 
         x_r, w_r += the message sent in iteration k - 1 - tau, if there is one
-        send shares of (x_r, w_r) to the out-peers and keep the rest
+        send mixing_weights of (x_r, w_r) to the out-peers and keep the rest
         x_r = optimizer(x_r, g_r(z_r)),   z_r = x_r / w_r
 
     The full step goes to the numerator x. At most one message of a worker is on its way: with staleness bound tau > 0
@@ -35,11 +35,11 @@ class OSGP(Gossip):
         *,
         topology: str | int = "exponential",
         peers: int | PeerPhases = 1,
-        shares: Sequence[float] | None = None,
+        mixing_weights: Sequence[float] | None = None,
         staleness: int = 0,
         biased: bool = False,
     ) -> None:
-        super().__init__(training, topology=topology, peers=peers, shares=shares)
+        super().__init__(training, topology=topology, peers=peers, mixing_weights=mixing_weights)
         if staleness < 0:
             raise ValueError(f"staleness is {staleness}, expected >= 0")
         self.staleness = staleness
@@ -80,8 +80,8 @@ class OSGP(Gossip):
     def _take(self) -> None:
         mix = self._last_mix()
         for state, exchange in zip(self.states, self.on_the_way, strict=True):
-            _, shares = mix.local(self.transport.local, state)
-            add_messages(state, exchange.wait(), shares)
+            _, mixing_weights = mix.local(self.transport.local, state)
+            add_messages(state, exchange.wait(), mixing_weights)
         self.on_the_way = []
         self.age = 0
 

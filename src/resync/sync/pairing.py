@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from resync.formulas.topology import peer_list
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.pairs import check_bipartite, partner
-from resync.topology import book
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
 """Tags of the messages of one average: who asks, the row of the one who asks, the row of the one who answers."""
@@ -100,7 +100,7 @@ class AsynchronousPairs(Algorithm):
             self._send(mine, other, _ROW)
             theirs = self._receive(torch.empty_like(mine), other, _ANSWER)
             self._move(mine, theirs)
-        for other in book(self.topology, self.rank, size):
+        for other in peer_list(self.topology, self.rank, size):
             self._send(torch.tensor([_END]), other, _ASK)
 
     def _wait_for_a_step(self) -> bool:
@@ -110,7 +110,7 @@ class AsynchronousPairs(Algorithm):
 
     def _answer(self) -> None:
         """The thread of a passive worker: answers whoever asks, until all who may ask have ended."""
-        waiting = len(book(self.topology, self.rank, self.transport.num_workers))
+        waiting = len(peer_list(self.topology, self.rank, self.transport.num_workers))
         while waiting:
             ask = torch.empty(1, dtype=torch.int64)
             other = dist.recv(ask, group=self._group, tag=_ASK)

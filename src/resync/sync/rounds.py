@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from resync.periods import Period, round_length
+from resync.formulas.periods import Period, round_length
 from resync.sync.algorithm import Algorithm, Training
 
 
 class Rounds(Algorithm):
-    """Counts local steps; H of a round is that of its first step's learning rate (see resync.periods)."""
+    """Counts local steps; H of a round is that of its first step's learning rate (see resync.formulas.periods)."""
 
     def __init__(self, training: Training, period: Period) -> None:
         super().__init__(training)

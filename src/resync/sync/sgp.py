@@ -20,7 +20,7 @@ class Gossip(Algorithm):
     average over all workers after every step. At a change mixes are counted anew and everything that depends on the
     number is chosen anew with it, so the sums of x and w stay what they were.
 
-    Raises ValueError for a topology, number of peers or shares that do not fit the number of workers.
+    Raises ValueError for a topology, number of peers or mixing weights that do not fit the number of workers.
     """
 
     def __init__(
@@ -29,19 +29,19 @@ class Gossip(Algorithm):
         *,
         topology: str | int = "exponential",
         peers: int | PeerPhases = 1,
-        shares: Sequence[float] | None = None,
+        mixing_weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__(training)
         self.topology = topology
         self.phases = _checked([(0, peers)] if isinstance(peers, int) else peers)
-        self.shares = None if shares is None else tuple(shares)
+        self.mixing_weights = None if mixing_weights is None else tuple(mixing_weights)
         self.mixes = 0
         self.debiased = False
         self.num_peers = self.phases[0][1]
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
         # Evaluated now also so that what cannot work fails before the training.
         self.keeps_weights = all(
-            keeps_weights(topology, self.transport.num_workers, number, self.shares)
+            keeps_weights(topology, self.transport.num_workers, number, self.mixing_weights)
             for _, number in self.phases
             if number
         )
@@ -82,7 +82,7 @@ class Gossip(Algorithm):
 
     def _last_mix(self) -> Mix:
         number = self.mixes - 1
-        return mix_at(self.topology, self.transport.num_workers, number, self.num_peers, self.shares, self.seed)
+        return mix_at(self.topology, self.transport.num_workers, number, self.num_peers, self.mixing_weights, self.seed)
 
     def _average(self) -> None:
         """The mix of a phase without topology."""
@@ -125,8 +125,8 @@ class SGP(Gossip):
         y_r = optimizer(x_r, g_r(z_r));   x_r = sum over s of M[r, s] y_s;   w_r likewise;   z_r = x_r / w_r
 
     M is the mixing matrix of this step's topology. Every worker sends its row to its out-peers, which change from mix
-    to mix. Where M is doubly stochastic, as on every regular topology with uniform shares, all weights stay 1 and
-    none is sent.
+    to mix. Where M is doubly stochastic, as on every regular topology with uniform weights, all push-sum weights stay 1
+    and none is sent.
     """
 
     def after_step(self, lr: float) -> bool:
@@ -141,13 +141,13 @@ class SGP(Gossip):
     def _mix(self, mix: Mix) -> None:
         for state in self.states:
             received = self.transport.exchange(state, mix.senders)
-            kept, shares = mix.local(self.transport.local, state)
-            add_messages(state.mul_(kept), received, shares)
+            kept, mixing_weights = mix.local(self.transport.local, state)
+            add_messages(state.mul_(kept), received, mixing_weights)
 
 
-def add_messages(state: Tensor, messages: Tensor, shares: Tensor) -> None:
-    """Add shares [p, k, 1] * messages [p, k, P] to `state` [k, P], slot after slot."""
-    for message, share in zip(messages, shares, strict=True):
+def add_messages(state: Tensor, messages: Tensor, mixing_weights: Tensor) -> None:
+    """Add mixing_weights [p, k, 1] * messages [p, k, P] to `state` [k, P], slot after slot."""
+    for message, share in zip(messages, mixing_weights, strict=True):
         state.addcmul_(message, share)
 
 

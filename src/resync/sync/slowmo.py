@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from resync.periods import Period
+from resync.formulas.periods import Period
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.allreduce import AllReduce
 from resync.sync.fields import average_fields, moments, reset_state

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from resync.engine.transport import Transport
 from resync.files import write_bytes, write_text
-from resync.transport import Transport
 
 State = dict[str, Any]
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from types import FrameType
 
 import torch
 
-from resync.signals import handled
-from resync.transport import Transport
+from resync.engine.transport import Transport
+from resync.processes.signals import handled
 
 
 class Interrupted(Exception):

@@ -10,9 +10,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from resync import wandb_log
 from resync.config import Run
 from resync.files import write_text
+from resync.results import wandb_log
 
 Row = Mapping[str, float | int]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from resync.config.training import LossScale
-from resync.workers import Loss, Workers
+from resync.engine.workers import Loss, Workers
 
 
 class LossScales:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from resync.transport import Transport
+from resync.engine.transport import Transport
 
 
 class Diverged(Exception):

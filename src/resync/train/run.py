@@ -15,9 +15,9 @@ import torch.distributed as dist
 from resync.config import Run
 from resync.config.run import Resources
 from resync.files import write_text
-from resync.lock import locked
-from resync.signals import end_with_parent
-from resync.store import meet
+from resync.processes.lock import locked
+from resync.processes.signals import end_with_parent
+from resync.processes.store import meet
 from resync.train import provenance
 from resync.train.checkpoint import parameters_sha256, save_model
 from resync.train.interrupt import Interrupted, Interruption

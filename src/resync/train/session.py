@@ -9,15 +9,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from resync import data, models, optim, sync
-from resync.clocks import Clocks
 from resync.config import Run
 from resync.config.training import LossScale
 from resync.data import Dataset
 from resync.data.sampling import Sampler
+from resync.engine.clocks import Clocks
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
+from resync.formulas.schedules import Schedule
 from resync.models.originals import load_original
 from resync.plan import lr_of, period_of, phases_of
 from resync.prepare import data_root
-from resync.schedules import Schedule
 from resync.streams import stream_seed
 from resync.sync import Algorithm, Training
 from resync.train.checkpoint import Checkpoints, State, owned
@@ -28,10 +30,8 @@ from resync.train.loss_scale import LossScales
 from resync.train.losses import Losses
 from resync.train.mixup import Mixup
 from resync.train.objective import Classification, Objective
+from resync.train.plateau import Watch
 from resync.train.start import load_start
-from resync.train.watch import Watch
-from resync.transport import Transport
-from resync.workers import Workers
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The precisions that are reached by autocast."""

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from resync.data import Dataset
+from resync.engine.transport import Transport
 from resync.streams import stream
 from resync.train.objective import Objective
-from resync.transport import Transport
 
 
 def sharpness(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, ValidationInfo, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from resync.config.errors import KeyPath
+from resync.settings.errors import KeyPath
 
 PACKAGE = Path(__file__).parent.parent
 """The folder of the rooms in which components are looked for."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from resync.signals import STOP
+from resync.processes.signals import STOP
 
 ADDRESS = "RESYNC_WARM"
 """The environment variable with the path of the process's socket."""
@@ -37,7 +37,7 @@ _TRAINING = (
 IMPORTS = {
     "launch": _TRAINING,
     "train": _TRAINING,
-    "collect": ("resync.collect",),
+    "collect": ("resync.results.collect",),
     "render": ("resync.render", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
     "audit": ("resync.audit",),
     "report": ("resync.report",),

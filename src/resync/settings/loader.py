@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from resync.config.errors import ConfigError, KeyPath, Problem, raise_if_any, show
-from resync.config.tree import Node
+from resync.settings.errors import ConfigError, KeyPath, Problem, raise_if_any, show
+from resync.settings.tree import Node
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = [

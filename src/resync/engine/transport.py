@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from resync.clocks import Clocks
+from resync.engine.clocks import Clocks
 
 Number = TypeVar("Number", int, float)
 

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from resync.config.errors import KeyPath, show
+from resync.settings.errors import KeyPath, show
 
 Schema = dict[str, Any]
 

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from resync.files import write_bytes
+from resync.formulas.slow_sde import Floats, diffuse, predict, simulate
 from resync.render import style
-from resync.theory.toy import Floats, diffuse, predict, simulate
 
 PERIODS = [1, 10, 50, 200]
 WORKERS = [2, 8]

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from resync.config.errors import ConfigError, Problem
-from resync.config.loader import load
-from resync.config.tree import Node
-from resync.config.validation import validate, validate_layer
+from resync.settings.errors import ConfigError, Problem
+from resync.settings.loader import load
+from resync.settings.tree import Node
+from resync.settings.validation import validate, validate_layer
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

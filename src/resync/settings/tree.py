@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from resync.config.errors import KeyPath, Problem, dotted
+from resync.settings.errors import KeyPath, Problem, dotted
 
 CHOICES = ("name", "rule")
 """Keys that choose what a mapping is about: options of one choice mean nothing to another."""

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from resync.config.describe import Schema, at, choices, chosen, describe, key_schema, schema_of
-from resync.config.errors import ConfigError, KeyPath, Problem, closest, no_choice, show, suggestion
-from resync.config.settings import PACKAGE, Reading, Settings
-from resync.config.tree import Node
+from resync.settings.base import PACKAGE, Reading, Settings
+from resync.settings.describe import Schema, at, choices, chosen, describe, key_schema, schema_of
+from resync.settings.errors import ConfigError, KeyPath, Problem, closest, no_choice, show, suggestion
+from resync.settings.tree import Node
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

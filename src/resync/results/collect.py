@@ -15,10 +15,10 @@ from typing import Any
 
 import pandas as pd
 
-from resync import wandb_log
 from resync.config import ConfigError, Run
 from resync.config.paper import SECONDS_PER_HOUR
 from resync.files import write_bytes, write_text
+from resync.results import wandb_log
 
 _BOTH, _METRICS, _STEPS, _SUMMARY = ("metrics", "steps"), ("metrics",), ("steps",), ("summary",)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from resync.config import Run
-from resync.lock import holder
+from resync.processes.lock import holder
 
 State = Literal["done", "diverged", "stale", "running", "stopped", "failed", "queued"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from resync.config import Run
 from resync.launch import machine, slurm
 from resync.launch.start import Place, Resync, Start
-from resync.lock import locked
+from resync.processes.lock import locked
 
 _FINAL = {os.EX_OK, 2, os.EX_TEMPFAIL, 128 + signal.SIGINT}
 """Exit codes after which a restart would end alike, or is not wanted now."""

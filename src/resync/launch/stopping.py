@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from resync.signals import end_with_parent, handled
+from resync.processes.signals import end_with_parent, handled
 
 ASKED = "RESYNC_STOP"
 """The environment variable that tells processes which start after the signal."""

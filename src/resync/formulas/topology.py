@@ -1,0 +1,209 @@
+"""Who sends to whom in which mix: pure functions that every worker evaluates itself; nothing is negotiated.
+
+Every worker has a peer list, an ordered list of peers without repeats. At mix number k (0-based, counted since the
+start or since `peers` was last changed) a topology with p peers picks the entries (j + k * p) mod len(peer list),
+j = 0..p-1. Names, numbers and peer lists are those of the version of May 2019 of the original code (Assran et al.
+2019), whose graphs produced the published results; 4 and 5 exist in the version of 2023 only.
+
+| number | name                  | peer list of worker r, as offsets modulo the number of workers              |
+|--------|-----------------------|------------------------------------------------------------------------|
+| 0      | symmetric_exponential | +1, -1, +2, -2, +4, -4, ...                                            |
+| 1      | bipartite_exponential | +1, -1, +3, -3, +5, -5, ... (1 + 2^i); even workers take opposite signs |
+| 2      | linear                | +1, -1, +3, -3, +5, -5, ... (odd numbers)                              |
+| 3      | bipartite_linear      | the same; even workers take opposite signs                              |
+| 4      | ring                  | +1, -1; static: always the first p entries                             |
+| 5      | exponential           | j * (p + 1)^i for i = 0, 1, ... and j = 1..p; with one peer 1, 2, 4... |
+| none   | complete              | +1, +2, +3, ...; static: always the whole peer list                         |
+| none   | cycle                 | the same, p entries after the other                                    |
+| none   | random                | the same; every worker draws p entries, again in every mix             |
+| none   | random_exponential    | that of `exponential`, drawn from in the same way                      |
+
+The paper's "directed exponential graph", which cycles through 1, 2, 4, ... hops, is `exponential` with one
+peer.
+
+On the bipartite graphs even (passive) and odd (active) workers form pairs: every worker receives from exactly the
+workers that it sends to. All topologies but the random ones are regular: every worker receives as much as it sends.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Topology:
+    """How a topology builds its peer lists and picks from them.
+
+    Attributes:
+        name: what it is called in configurations.
+        offsets: (num_workers, peers) -> offsets in order, before repeats and the worker itself are dropped.
+        pick: the entries of the peer list that one mix uses: the next p, the first p, all, or p random ones.
+        bipartite: even workers take the offsets with opposite sign, so that workers exchange in pairs.
+    """
+
+    name: str
+    offsets: Callable[[int, int], Iterable[int]]
+    pick: Literal["next", "first", "all", "random"] = "next"
+    bipartite: bool = False
+
+    @property
+    def regular(self) -> bool:
+        """Whether every worker receives as much as it sends, so that uniform mixing keeps all weights at 1."""
+        return self.pick != "random"
+
+
+def out_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
+    """Return the workers that `worker` sends to in mix number `k`, in the order of its peer list; none for one worker.
+
+    Args:
+        topology: name or number, see the table of this module.
+        worker: the sender, 0..num_workers-1.
+        num_workers: number of workers.
+        k: mix number, 0-based.
+        peers: workers that one worker sends to in one mix; `complete` takes its default or num_workers - 1.
+        seed: chooses the draws of the random topologies; the others have nothing to draw.
+
+    Raises:
+        ValueError: no such topology, a number out of range, more peers than the peer list has, or an odd number
+            of workers on a bipartite graph.
+    """
+    chosen = resolve(topology)
+    _check_workers(worker, num_workers, k)
+    offsets = _peer_offsets(chosen, num_workers, peers)
+    picks: Iterable[int]
+    if chosen.pick == "all" or num_workers == 1:
+        picks = range(len(offsets))
+    elif chosen.pick == "first":
+        picks = range(peers)
+    elif chosen.pick == "random":
+        picks = _draws(num_workers, len(offsets), peers, k, seed)[worker]
+    else:
+        picks = [(j + k * peers) % len(offsets) for j in range(peers)]
+    return [_reach(chosen, worker, offsets[i], num_workers) for i in picks]
+
+
+def in_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
+    """Return the workers that have `worker` among their `out_peers`, ascending; arguments and errors as there."""
+    chosen = resolve(topology)
+    receivers = out_peers(topology, worker, num_workers, k, peers, seed)
+    if not chosen.regular:
+        senders = (other for other in range(num_workers) if other != worker)
+        return [s for s in senders if worker in out_peers(topology, s, num_workers, k, peers, seed)]
+    if chosen.bipartite:
+        return sorted(receivers)
+    # All workers use the same offsets, so the senders lie opposite to the receivers.
+    return sorted((2 * worker - receiver) % num_workers for receiver in receivers)
+
+
+def peer_list(topology: str | int, worker: int, num_workers: int, peers: int = 1) -> list[int]:
+    """Return all workers that `worker` ever sends to, in order; arguments and errors as for `out_peers`."""
+    chosen = resolve(topology)
+    _check_workers(worker, num_workers, k=0)
+    return [_reach(chosen, worker, offset, num_workers) for offset in _peer_offsets(chosen, num_workers, peers)]
+
+
+def resolve(topology: str | int) -> Topology:
+    """Return the topology of this name or number, or raise a ValueError that lists them."""
+    if isinstance(topology, int) and not isinstance(topology, bool) and 0 <= topology < len(_NUMBERED):
+        return _NUMBERED[topology]
+    if isinstance(topology, str) and topology in TOPOLOGIES:
+        return TOPOLOGIES[topology]
+    expected = f"a number 0-{len(_NUMBERED) - 1} or {', '.join(TOPOLOGIES)}"
+    raise ValueError(f"no topology {topology!r}: expected {expected}")
+
+
+def _reach(topology: Topology, worker: int, offset: int, num_workers: int) -> int:
+    backwards = topology.bipartite and worker % 2 == 0
+    return (worker - offset if backwards else worker + offset) % num_workers
+
+
+@lru_cache(maxsize=64)
+def _draws(num_workers: int, size: int, peers: int, k: int, seed: int) -> tuple[tuple[int, ...], ...]:
+    """Return `peers` positions in a peer list of `size` for every worker."""
+    # A text seed is hashed by a fixed function, so all processes and machines draw the same.
+    draw = random.Random(f"{seed}/{k}")
+    return tuple(tuple(draw.sample(range(size), peers)) for _ in range(num_workers))
+
+
+@lru_cache(maxsize=256)
+def _peer_offsets(topology: Topology, num_workers: int, peers: int) -> tuple[int, ...]:
+    if peers < 1:
+        raise ValueError(f"peers is {peers}, expected >= 1")
+    if num_workers == 1:
+        return ()
+    where = f"topology {topology.name} with {num_workers} workers"
+    if topology.bipartite and num_workers % 2:
+        raise ValueError(f"{where}: expected an even number of workers, it pairs even with odd workers")
+    offsets = (offset % num_workers for offset in topology.offsets(num_workers, peers))
+    unique = tuple(dict.fromkeys(offset for offset in offsets if offset != 0))
+    if topology.pick == "all" and peers not in (1, len(unique)):
+        raise ValueError(f"{where} always uses all {len(unique)} peers: found peers = {peers}, leave it out")
+    if peers > len(unique):
+        raise ValueError(f"{where} has {len(unique)} peers for a worker, found peers = {peers}")
+    return unique
+
+
+def _check_workers(worker: int, num_workers: int, k: int) -> None:
+    if num_workers < 1:
+        raise ValueError(f"num_workers is {num_workers}, expected >= 1")
+    if not 0 <= worker < num_workers:
+        raise ValueError(f"worker is {worker}, expected 0..{num_workers - 1}")
+    if k < 0:
+        raise ValueError(f"the mix number is {k}, expected >= 0")
+
+
+def _powers(base: int, num_workers: int) -> Iterator[int]:
+    # Integers, because a floating-point log loses a level at exact powers (log_3 243 gives 4).
+    power = 1
+    while power < num_workers:
+        yield power
+        power *= base
+
+
+def _both_ways(offsets: Iterable[int]) -> Iterator[int]:
+    for offset in offsets:
+        yield offset
+        yield -offset
+
+
+def _symmetric_exponential(num_workers: int, peers: int) -> Iterator[int]:
+    return _both_ways(_powers(2, num_workers))
+
+
+def _bipartite_exponential(num_workers: int, peers: int) -> Iterator[int]:
+    return _both_ways(1 if power == 1 else 1 + power for power in _powers(2, num_workers))
+
+
+def _odd(num_workers: int, peers: int) -> Iterator[int]:
+    return _both_ways(range(1, num_workers, 2))
+
+
+def _neighbours(num_workers: int, peers: int) -> Iterator[int]:
+    return _both_ways([1])
+
+
+def _exponential(num_workers: int, peers: int) -> Iterator[int]:
+    return (j * power for power in _powers(peers + 1, num_workers) for j in range(1, peers + 1))
+
+
+def _all(num_workers: int, peers: int) -> Iterable[int]:
+    return range(1, num_workers)
+
+
+_NUMBERED = (
+    Topology("symmetric_exponential", _symmetric_exponential),
+    Topology("bipartite_exponential", _bipartite_exponential, bipartite=True),
+    Topology("linear", _odd),
+    Topology("bipartite_linear", _odd, bipartite=True),
+    Topology("ring", _neighbours, pick="first"),
+    Topology("exponential", _exponential),
+)
+_UNNUMBERED = (
+    Topology("complete", _all, pick="all"),
+    Topology("cycle", _all),
+    Topology("random", _all, pick="random"),
+    Topology("random_exponential", _exponential, pick="random"),
+)
+TOPOLOGIES = {topology.name: topology for topology in _NUMBERED + _UNNUMBERED}

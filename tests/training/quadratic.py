@@ -58,7 +58,7 @@ class Problem:
     def gradients(self) -> np.ndarray:
         """`before_forward`, then the gradient of every worker, [K, d]."""
         self.sync.before_forward()
-        self.workers.forward_backward(self.centres, self.centres, lambda model, target, _: model(target))
+        self.engine.gradients(self.centres, self.centres)
         return self.workers.grads.numpy().copy()
 
     def update(self, still: bool = False) -> bool:
@@ -66,8 +66,9 @@ class Problem:
         self.sync.after_backward()
         if still:
             self.workers.grads.zero_()
-        self.optimizer.step()
-        return self.sync.after_step(self.optimizer.param_groups[0]["lr"])
+        lr = self.optimizer.param_groups[0]["lr"]
+        self.engine.step(lr)
+        return self.sync.after_step(lr)
 
     def step(self, still: bool = False) -> bool:
         """One step; True when it ended a round."""

@@ -11,8 +11,10 @@ import yaml
 from processes import run_processes
 
 from resync.config import Run
+from resync.train.build import build
 from resync.train.loop import batches, train_step, train_to_end
 from resync.train.session import Session
+from resync.train.state import resume, save
 
 BASE: dict[str, Any] = {
     "paper": "test",
@@ -143,13 +145,13 @@ def make_session(folder: Path, rank: int = 0, world_size: int = 1, **changes: An
     """A session of such a run that writes to `folder`."""
     run = make_run(folder / f"config{rank}-{os.getpid()}", **changes)
     folder.mkdir(parents=True, exist_ok=True)
-    return Session.build(run, folder, torch.device("cpu"), rank, world_size)
+    return build(run, folder, torch.device("cpu"), rank, world_size)
 
 
 def trained(rank: int, world_size: int, folder: Path, changes: dict[str, Any]) -> dict[str, Any]:
     """Train to the end: the local rows, what rank 0 logged, and the counts."""
     session = make_session(folder, rank, world_size, **changes)
-    session.resume()
+    resume(session)
     train_to_end(session)
     return outcome(session)
 
@@ -159,7 +161,7 @@ def trained_until(rank: int, world_size: int, folder: Path, changes: dict[str, A
     session = make_session(folder, rank, world_size, **changes)
     for _, (inputs, targets) in zip(range(steps), batches(session), strict=False):
         train_step(session, inputs, targets)
-    session.save()
+    save(session)
 
 
 def outcome(session: Session) -> dict[str, Any]:

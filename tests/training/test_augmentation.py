@@ -12,6 +12,7 @@ from resync import data
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler
+from resync.train.state import resume
 
 MEAN, STD = (0.5, 0.25), (0.2, 0.1)
 
@@ -110,6 +111,6 @@ def test_a_checkpoint_of_other_data_is_not_taken(augmented: InMemory, tmp_path: 
     other = InMemory(**vars(augmented) | {"sha256": "1"})
     monkeypatch.setattr(data, "build", lambda *_: other)
     session = make_session(tmp_path)
-    session.resume()
+    resume(session)
     assert session.resumed_from == []
     assert not list((tmp_path / "checkpoint").iterdir())

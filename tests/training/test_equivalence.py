@@ -147,7 +147,7 @@ def test_sgp_is_the_papers_recursion(tmp_path: Path):
     batches = session.data.batches(session.sampler, 0, 0, session.transport.local)
     for step, (inputs, targets) in zip(range(4), batches, strict=False):
         session.workers.rows.data.copy_(torch.from_numpy(x))
-        session.workers.forward_backward(inputs, targets, session.objective.loss)
+        session.engine.gradients(inputs, targets)
         y = x - session.lr(step) * session.workers.grads.numpy()
         x = (y + np.roll(y, 1 if step % 2 == 0 else 2, axis=0)) / 2
     expected = x

@@ -11,10 +11,11 @@ from torch import nn
 
 from resync import optim
 from resync.config.training import LossScale
+from resync.engine.engine import Engine
+from resync.engine.loss_scale import LossScales
 from resync.engine.workers import Workers
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import train_step, train_to_end
-from resync.train.loss_scale import LossScales
 from resync.train.losses import Diverged
 from resync.train.objective import Classification
 
@@ -24,7 +25,7 @@ LOCAL = {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}}
 
 def test_label_noise_keeps_a_share_and_draws_the_rest_from_the_other_classes():
     targets = torch.arange(10).repeat(2, 5_000)
-    noisy = LabelNoise(0.3, 10, seed=1)(targets, step=7, first_worker=0)
+    _, noisy = LabelNoise(0.3, 10, seed=1)(targets, targets, step=7, first_worker=0)
     kept = (noisy == targets).double().mean().item()
     assert kept == pytest.approx(0.7, abs=0.01)
     offsets = torch.bincount(((noisy - targets) % 10)[noisy != targets], minlength=10)
@@ -34,10 +35,13 @@ def test_label_noise_keeps_a_share_and_draws_the_rest_from_the_other_classes():
 
 def test_label_noise_is_a_function_of_seed_worker_and_step():
     targets = torch.zeros(4, 1_000, dtype=torch.int64)
-    noise = LabelNoise(0.5, 10, seed=1)
+
+    def noise(targets: torch.Tensor, step: int, first_worker: int, seed: int = 1) -> torch.Tensor:
+        return LabelNoise(0.5, 10, seed)(targets, targets, step, first_worker)[1]
+
     all_workers = noise(targets, 3, 0)
     assert torch.equal(noise(targets[2:], 3, 2), all_workers[2:])
-    for other in (noise(targets, 4, 0), LabelNoise(0.5, 10, seed=2)(targets, 3, 0), all_workers.roll(1, 0)):
+    for other in (noise(targets, 4, 0), noise(targets, 3, 0, seed=2), all_workers.roll(1, 0)):
         assert not torch.equal(other, all_workers)
 
 
@@ -81,19 +85,20 @@ def test_only_matrices_decay_as_with_two_parameter_groups_of_torch(name: str):
     options = {"weight_decay": 0.1, "decay": "matrices"} | ({"momentum": 0.9} if name == "sgd" else {})
     workers = Workers(model, 2)
     ours = optim.build(name, options, workers)
+    engine = Engine(workers, ours, Classification().loss)
     matrices = [reference[0].weight, reference[3].weight]
     others = [reference[3].bias, *reference[1].parameters()]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     theirs = torch.optim.SGD(groups, momentum=0.9) if name == "sgd" else torch.optim.AdamW(groups)
     for _ in range(3):
         images, labels = torch.randn(5, 1, 4, 4), torch.randint(3, (5,))
-        workers.forward_backward([images] * 2, [labels] * 2, Classification().loss)
+        engine.gradients([images] * 2, [labels] * 2)
         theirs.zero_grad()
         nn.functional.cross_entropy(reference(images), labels).backward()
-        for optimizer in (ours, theirs):
-            for group in optimizer.param_groups:
-                group["lr"] = 0.1
-            optimizer.step()
+        for group in theirs.param_groups:
+            group["lr"] = 0.1
+        theirs.step()
+        engine.step(lr=0.1)
     expected = nn.utils.parameters_to_vector(reference.parameters()).expand(2, -1)
     torch.testing.assert_close(workers.rows.data, expected, rtol=0, atol=1e-6)
 
@@ -135,8 +140,10 @@ def forward(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> to
 def take(scales: LossScales, limit: float, steps: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     """Losses [1] and gradient [1, 3] after some steps on ones, whose gradient without scale is one."""
     workers = Workers(Overflowing(limit), 1)
+    optimizer = torch.optim.SGD([workers.rows], lr=0.1)
+    engine = Engine(workers, optimizer, forward, micro_batches=2, loss_scales=scales)
     for _ in range(steps):
-        losses = scales.forward_backward(workers, torch.ones(1, 4, 3), torch.ones(1, 4), forward, 2)
+        losses = engine.gradients(torch.ones(1, 4, 3), torch.ones(1, 4))
     return losses, workers.grads
 
 

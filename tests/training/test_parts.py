@@ -12,6 +12,7 @@ from resync import data, models
 from resync.config import load_suite
 from resync.data.sampling import Sampler
 from resync.engine.clocks import Clocks
+from resync.engine.engine import Engine
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.topology import in_peers
@@ -39,11 +40,15 @@ def squared(model, inputs, targets):
     return ((model(inputs) - targets) ** 2).mean()
 
 
+def engine_of(workers: Workers) -> Engine:
+    return Engine(workers, torch.optim.SGD([workers.rows], lr=0.1), squared)
+
+
 def test_parameters_and_gradients_are_views_into_rows():
     workers = Workers(Tied(), 2)
     assert workers.num_parameters == 9 + 2
     inputs = torch.randn(2, 5, 3)
-    losses = workers.forward_backward(inputs, torch.zeros(2, 5, 3), squared)
+    losses = engine_of(workers).gradients(inputs, torch.zeros(2, 5, 3))
     for index, model in enumerate(workers.models):
         assert model.first.weight.data_ptr() == workers.rows[index, 2:].data_ptr() == model.second.weight.data_ptr()
         assert torch.equal(model.first.weight.grad.flatten(), workers.grads[index, 2:])
@@ -58,9 +63,9 @@ def test_parameters_and_gradients_are_views_into_rows():
 def test_gradients_of_a_step_do_not_add_to_those_of_the_one_before():
     workers = Workers(nn.Linear(3, 1), 1)
     batch = torch.ones(1, 4, 3), torch.zeros(1, 4, 1)
-    workers.forward_backward(*batch, squared)
+    engine_of(workers).gradients(*batch)
     once = workers.grads.clone()
-    workers.forward_backward(*batch, squared)
+    engine_of(workers).gradients(*batch)
     assert torch.equal(workers.grads, once)
 
 

@@ -112,10 +112,10 @@ def test_a_device_that_is_not_there_is_one_clear_error(tmp_path: Path):
 
 
 def test_processes_that_do_not_divide_the_workers_are_one_clear_error(tmp_path, monkeypatch):
-    from resync.train.session import Session
+    from resync.train.build import build
 
     with pytest.raises(ValueError, match="4 workers cannot be spread evenly over 3 processes"):
-        Session.build(make_run(tmp_path), tmp_path, torch.device("cpu"), 0, 3)
+        build(make_run(tmp_path), tmp_path, torch.device("cpu"), 0, 3)
 
 
 def _train_asynchronously(rank: int, world_size: int, folder: Path, port: int) -> int:

@@ -19,6 +19,7 @@ from processes import TIMEOUT, run_processes
 from runs import VARIANTS, make_run, make_session, trained, trained_until
 
 from resync.processes import warm
+from resync.train.state import resume
 
 CHECKPOINT_STEP = 5
 
@@ -52,7 +53,7 @@ def test_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, 
     newest = max((tmp_path / "checkpoint").iterdir())
     (newest / "shared.pt").write_bytes(b"half a file")
     session = make_session(tmp_path, checkpoint={"every_rounds": 3})
-    session.resume()
+    resume(session)
     assert session.resumed_from[-1] < 14
     assert newest.name in caplog.text
     assert "damaged (shared.pt)" in caplog.text
@@ -61,7 +62,7 @@ def test_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, 
 def test_checkpoint_of_another_configuration_is_not_taken(tmp_path: Path):
     trained(0, 1, tmp_path, {})
     session = make_session(tmp_path, seed=4)
-    session.resume()
+    resume(session)
     assert session.resumed_from == []
     assert session.sync.steps == 0
     assert not list((tmp_path / "checkpoint").iterdir())
@@ -71,7 +72,7 @@ def test_half_written_checkpoint_is_not_taken(tmp_path: Path):
     trained_until(0, 1, tmp_path, {}, CHECKPOINT_STEP)
     (tmp_path / "checkpoint" / "step0000000005").rename(tmp_path / "checkpoint" / "step0000000005.partial")
     session = make_session(tmp_path)
-    session.resume()
+    resume(session)
     assert session.resumed_from == []
 
 

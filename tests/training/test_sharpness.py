@@ -11,7 +11,7 @@ from torch.func import functional_call, hessian
 
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
-from resync.train.loop import consensus
+from resync.train.evaluate import consensus
 from resync.train.objective import Classification
 from resync.train.sharpness import _curvature, sharpness
 

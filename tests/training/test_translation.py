@@ -13,10 +13,11 @@ from resync import data, models
 from resync.config.training import BeamSearch
 from resync.data.sampling import Sampler
 from resync.data.text import Targets
+from resync.engine.engine import Engine
 from resync.engine.workers import Workers
 from resync.models.beam_search import translate
 from resync.prepare.tokens import BEGIN, END, PAD
-from resync.train.last_models import LastModels
+from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.loop import batches
 from resync.train.translation import Translation, _corpus_bleu
 
@@ -185,13 +186,13 @@ def test_the_model_learns_to_copy():
     options = TINY | {"dim": 32, "ffn_dim": 64, "heads": 4}
     workers = Workers(models.build("transformer", options, (8,), 12, seed=0), 1)
     optimizer = torch.optim.AdamW([workers.rows], lr=0.005, betas=(0.9, 0.98), fused=True)
+    engine = Engine(workers, optimizer, Translation().loss)
     for step in range(300):
         source = sentences(64)
         given = torch.cat([torch.full((64, 1), BEGIN), source[:, :-1]], 1)
         tokens = float((source != PAD).sum())
-        workers.forward_backward([[(source, given)]], [[Targets(source, tokens, tokens)]], Translation().loss)
-        optimizer.param_groups[0]["lr"] = 0.01 * min(1, (step + 1) / 20) * (1 - step / 300)
-        optimizer.step()
+        engine.gradients([[(source, given)]], [[Targets(source, tokens, tokens)]])
+        engine.step(0.01 * min(1, (step + 1) / 20) * (1 - step / 300))
     source = sentences(200)
     found = translate(workers.models[0].eval(), source, 1, 0.0, torch.full((200,), 8))
     wanted = [[token for token in row if token not in (PAD, END)] for row in source.tolist()]
@@ -234,15 +235,15 @@ def test_an_epoch_of_more_buckets_than_there_are_is_refused_before_training(tmp_
         make_session(tmp_path, **TRANSLATION | {"steps_per_epoch": 70})
 
 
-def test_the_last_models_are_averaged_each_once():
-    last = LastModels(2)
+def test_the_checkpoint_average_are_averaged_each_once():
+    last = CheckpointAverage(2)
     found = []
     for step in (0, 3, 3, 6, 9):
         row = torch.full((2,), float(step))
         last.average_(row, step)
         found.append(row.tolist()[0])
     assert found == [0, 3, 3, 4.5, 7.5]
-    again = LastModels(2)
+    again = CheckpointAverage(2)
     again.load_state_dict(last.state_dict(), torch.device("cpu"))
     row = torch.full((2,), 12.0)
     again.average_(row, 12)

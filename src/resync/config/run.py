@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
-from resync.config.training import RunSettings
+from resync.config.training import Execution, RunSettings
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
 from resync.settings.errors import raise_if_any
 from resync.settings.loader import dump, load
@@ -94,8 +94,9 @@ class Run(RunSettings, _Names):
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits that change exactly when the content of `run.yaml` changes."""
-        canonical = json.dumps(self._content(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """16 hex digits that change exactly when something changes that decides the result: all but `Execution`."""
+        deciding = {name: value for name, value in self._content().items() if name not in Execution.model_fields}
+        canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:

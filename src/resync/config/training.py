@@ -1,4 +1,4 @@
-"""The settings of one training: everything that decides its result, except its names and seed."""
+"""The settings of one training: what decides its result, except its names and seed, and how it is carried out."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -108,8 +108,44 @@ class Log(Settings):
     wandb: Literal["offline", "online", "disabled"] = Field(default="offline", description="Weights & Biases mode")
 
 
-class RunSettings(Settings):
-    """Everything that decides the result of a run, except its name and seed."""
+class EngineSettings(Settings):
+    """What takes gradients and steps. Engines differ in rounding only."""
+
+    name: Literal["auto", "serial", "ddp", "deepspeed"] = Field(
+        default="auto",
+        description="serial: one worker of a process after the other; ddp: torch's DistributedDataParallel, which "
+        "averages gradients during the backward pass, with one worker per process; deepspeed: DeepSpeed's, for "
+        "allreduce with one worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
+    )
+    zero_stage: Literal[0, 1, 2] = Field(
+        default=0,
+        description="ZeRO of the engine deepspeed: 1 shards the optimizer state over processes, 2 the gradients too",
+    )
+
+
+class Execution(Settings):
+    """How a run is carried out. It changes rounding at most, so it is not in the run's hash and may change any time.
+
+    The device and the number of threads are here too: they decide bits, but no result that anybody would report; the
+    summary of a run says which they were.
+    """
+
+    processes: PositiveInt = Field(default=1, description="number of processes W that host workers; divides workers")
+    engine: EngineSettings = Field(default=EngineSettings(), description="what takes gradients and steps")
+    checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
+    log: Log = Field(default=Log(), description="logging")
+    memory_format: Literal["channels_last"] | None = Field(
+        default=None, description="how images lie in memory inside the model; null: channels first"
+    )
+    compile: Literal["default", "reduce-overhead", "max-autotune"] | None = Field(
+        default=None, description="mode of torch.compile for forward and backward passes; null: not compiled"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda where there is one")
+    threads: PositiveInt = Field(default=1, description="CPU threads of a process")
+
+
+class ResultSettings(Settings):
+    """What decides the result of a run, except its name and seed."""
 
     data: Annotated[ComponentConfig, FromRoom("data")] = Field(description="data set")
     model: Annotated[ComponentConfig, FromRoom("models")] = Field(description="model")
@@ -126,7 +162,6 @@ class RunSettings(Settings):
         "null: none",
     )
     workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
-    processes: PositiveInt = Field(default=1, description="number of processes W that host workers; divides workers")
     batch_size: PositiveInt = Field(
         description="samples in a step over all workers, of text buckets of sentence pairs; a multiple of workers"
     )
@@ -159,21 +194,11 @@ class RunSettings(Settings):
     )
     sync: Annotated[ComponentConfig, FromRoom("sync")] = Field(description="synchronisation algorithm")
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
-    checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
-    log: Log = Field(default=Log(), description="logging")
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
         default="fp32",
         description="number format of matrix products: tf32 on GPUs, bf16 and fp16 by autocast; parameters stay fp32",
     )
     loss_scale: LossScale | None = Field(default=None, description="scale of the loss in fp16; null: the defaults")
-    memory_format: Literal["channels_last"] | None = Field(
-        default=None, description="how images lie in memory inside the model; null: channels first"
-    )
-    compile: Literal["default", "reduce-overhead", "max-autotune"] | None = Field(
-        default=None, description="mode of torch.compile for forward and backward passes; null: not compiled"
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda where there is one")
-    threads: PositiveInt = Field(default=1, description="CPU threads of a process")
 
     @field_validator("batch_size")
     @classmethod
@@ -237,6 +262,10 @@ class RunSettings(Settings):
     def warmup_steps(self) -> int:
         """Steps of the learning rate's warm-up."""
         return self.schedule.warmup_length(self.steps_per_epoch)
+
+
+class RunSettings(Execution, ResultSettings):
+    """All settings of a run, except its name and seed."""
 
     def checks(self) -> Iterator[Check]:
         """Settings of different parts fit together, and each has an effect."""
@@ -314,22 +343,36 @@ class RunSettings(Settings):
             )
 
     def _engine_checks(self) -> Iterator[Check]:
-        """What the engine of data-parallel training can do."""
-        engine, zero_stage = self.sync.options.get("engine"), self.sync.options.get("zero_stage")
-        if zero_stage and engine != "deepspeed":
-            yield ("sync", "zero_stage"), f"found {zero_stage} with engine {engine}, allowed: 0, or engine deepspeed"
-        if engine == "deepspeed" and self.processes != self.workers:
+        """What the engines can do."""
+        engine, stage = self.engine.name, self.engine.zero_stage
+        if stage and engine != "deepspeed":
+            yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"
+        if engine not in ("ddp", "deepspeed"):
+            return
+        if not self.sync.averages_gradients:
+            allowed = "auto, serial, or an algorithm that averages gradients"
+            yield ("engine", "name"), f"found {engine} with sync {self.sync.name}, allowed: {allowed}"
+        if self.processes != self.workers or self.workers == 1:
             found = f"{self.workers} workers on {self.processes} processes"
-            yield ("sync", "engine"), f"found deepspeed with {found}, allowed: torch, or one worker a process"
-        if engine == "deepspeed" and self.compile:
-            yield ("compile",), f"found {self.compile}, allowed with sync engine deepspeed: null"
-        if engine == "deepspeed" and self.optimizer.options.get("decay") == "matrices":
-            yield ("optimizer", "decay"), "found matrices, allowed with sync engine deepspeed: all"
-        if engine == "deepspeed" and self.evaluation.average_last:
-            found = f"found {self.evaluation.average_last}"
-            yield ("evaluation", "average_last"), f"{found}, allowed with sync engine deepspeed: null"
-        if engine == "deepspeed" and self.precision not in ("fp32", "tf32"):
-            yield ("precision",), f"found {self.precision}, allowed with sync engine deepspeed: fp32, tf32"
+            allowed = "auto, serial, or several processes with one worker each"
+            yield ("engine", "name"), f"found {engine} with {found}, allowed: {allowed}"
+        if engine == "deepspeed":
+            yield from self._deepspeed_checks()
+
+    def _deepspeed_checks(self) -> Iterator[Check]:
+        if self.sync.name != "allreduce":
+            yield ("engine", "name"), f"found deepspeed with sync {self.sync.name}, allowed: with allreduce"
+        if self.compile:
+            yield ("compile",), f"found {self.compile}, allowed with engine deepspeed: null"
+        if self.optimizer.decay == "matrices":
+            yield ("optimizer", "decay"), "found matrices, allowed with engine deepspeed: all"
+        if self.evaluation.average_last:
+            yield (
+                ("evaluation", "average_last"),
+                f"found {self.evaluation.average_last}, allowed with engine deepspeed: null",
+            )
+        if self.precision not in ("fp32", "tf32"):
+            yield ("precision",), f"found {self.precision}, allowed with engine deepspeed: fp32, tf32"
 
     def _phase_checks(self) -> Iterator[Check]:
         """What changes at an epoch of the algorithm changes in the course of this training."""

@@ -92,7 +92,7 @@ class Transport:
         """Start to average a bucket of gradients over the workers, one a process: a hook of torch's DDP.
 
         Its seconds overlap with the backward pass and are not counted as communication. It counts what is on the
-        wire; `count_average` counts the average, once whatever is repeated.
+        wire; `count_average` counts the average, once however often a gradient is taken again.
         """
         buffer = bucket.buffer()
         self.wire_bytes += buffer.nbytes
@@ -121,18 +121,25 @@ class Transport:
         self._count(sum(map(len, in_peers)) * rows[0].nbytes)
         return Exchange(rows, inbox, requests, self)
 
-    def count_average(self, rows: Tensor, on_wire: bool = True) -> None:
-        """Count an average of [k, P] over the workers that an engine has made by itself, one worker a process.
+    def count_average(self, rows: Tensor) -> None:
+        """Count an average of [k, P] over the workers that an engine has made by itself, one worker per process.
 
-        `on_wire`: count its bytes on the wire too, which nothing has counted yet.
+        What it put on the wire the engine counts itself.
         """
-        self.wire_bytes += rows.nbytes if on_wire else 0
         self._count(self.num_workers * rows[0].nbytes)
 
     def count_message(self, message: Tensor) -> None:
         """Count a vector that this process's worker has sent by itself, outside of the collective operations."""
         self.wire_bytes += message.nbytes
         self.bytes_of_all += self.num_workers * message.nbytes
+
+    def state_dict(self) -> dict[str, int]:
+        """The bytes counted so far, to go on counting after a restart."""
+        return {"bytes_of_all": self.bytes_of_all, "wire_bytes": self.wire_bytes}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue from the counts of `state_dict`."""
+        self.bytes_of_all, self.wire_bytes = state["bytes_of_all"], state["wire_bytes"]
 
     def gather(self, values: Tensor) -> Tensor:
         """One value a worker, [k] here, as [K] on every process; for logs and checks, never counted."""

@@ -5,15 +5,12 @@ over the whole buffer steps every worker.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
-
-Loss = Callable[[nn.Module, Any, Any], Tensor]
 
 
 class Workers:
@@ -22,10 +19,6 @@ class Workers:
     `rows` and `grads` are [k, P]: row i holds all trainable parameters of worker i, one after the other, and the
     parameters of `models[i]` and their `.grad` are views into it. `rows` is a leaf that any torch optimizer can
     update as one tensor. Frozen parameters stay outside. Buffers (BatchNorm statistics) belong to each model.
-    An algorithm may put an engine's own in the place of `forwards` (`forwards[i]` computes the loss: `models[i]`, or a
-    module around it), `backpropagate` (the backward pass) and `incomplete` (its context where micro-batches follow).
-    `before_gradient(i)` is called before every gradient of worker i is taken.
-    `attached` says that the training loop is the caller's own (see `attach`).
 
     Raises ValueError for a model without trainable parameters or with more than one dtype.
     """
@@ -39,11 +32,6 @@ class Workers:
         first = trainable[0]
         num_parameters = sum(parameter.numel() for parameter in trainable)
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
-        self.forwards: list[nn.Module] = list(self.models)
-        self.incomplete: Callable[[], AbstractContextManager[Any]] = nullcontext
-        self.backpropagate: Callable[[Tensor], object] = Tensor.backward
-        self.before_gradient: Callable[[int], object] = lambda index: None
-        self.attached = False
         self.rows = nn.Parameter(torch.empty(num_local, num_parameters, dtype=first.dtype, device=first.device))
         self.grads = torch.zeros_like(self.rows)
         self.rows.grad = self.grads
@@ -60,15 +48,10 @@ class Workers:
         loops drop them (`zero_grad`) and leave some out.
         """
         workers = cls(model, 1)
-        workers.attached = True
         workers.rows.grad = None
         for parameter in _trainable(model):
             parameter.grad = None
         return workers
-
-    def compile(self, mode: str) -> None:
-        """Let torch.compile translate the forward and backward pass of every worker; evaluation stays as it is."""
-        self.forwards = [torch.compile(forward, mode=mode) for forward in self.forwards]
 
     def pack_gradients(self) -> Tensor:
         """The gradients of an attached model as [1, P]; zeros where a parameter has none."""
@@ -86,6 +69,17 @@ class Workers:
                 parameter.grad.copy_(place)
             elif place.count_nonzero():
                 parameter.grad = place.clone()
+
+    def split(self) -> list[nn.Parameter]:
+        """One parameter [P] for each worker, a view of its row, for an optimizer that steps workers apart.
+
+        Its gradient is the worker's row of `grads`; a worker whose gradient is taken away (`.grad = None`) makes no
+        step.
+        """
+        parameters = [nn.Parameter(row) for row in self.rows.data]
+        for parameter, gradient in zip(parameters, self.grads, strict=True):
+            parameter.grad = gradient
+        return parameters
 
     @property
     def num_local(self) -> int:
@@ -107,34 +101,6 @@ class Workers:
             place.fill_(id(parameter) in weights)
         return chosen
 
-    def forward_backward(
-        self, inputs: Sequence[Any], targets: Sequence[Any], loss: Loss, micro_batches: int = 1
-    ) -> Tensor:
-        """Fill `grads` with each worker's gradient on its own batch and return the losses [k]."""
-        self.grads.zero_()
-        batches = enumerate(zip(inputs, targets, strict=True))
-        return torch.stack([self.backward(index, *batch, loss, micro_batches) for index, batch in batches])
-
-    def backward(
-        self, index: int, inputs: Any, targets: Any, loss: Loss, micro_batches: int = 1, scale: float = 1.0
-    ) -> Tensor:
-        """Add the gradient of `scale` times local worker `index`'s mean loss to its row of `grads`.
-
-        Inputs and targets are tensors [b, ...], which go through the model in `micro_batches` equal parts, or lists of
-        so many parts. Returns the loss, without the scale.
-        """
-        self.before_gradient(index)
-        total = torch.zeros_like(self.rows[0, 0])
-        parts = zip(_parts(inputs, micro_batches), _parts(targets, micro_batches), strict=True)
-        forward = self.forwards[index]
-        for number, (x, y) in enumerate(parts, start=1):
-            complete = number == micro_batches
-            with nullcontext() if complete else self.incomplete():
-                value = loss(forward, x, y) / micro_batches
-                self.backpropagate(value * scale)
-            total += value.detach()
-        return total
-
     @torch.no_grad()
     def clip_gradients(self, max_norm: float) -> None:
         """Scale each worker's gradient down to the L2 norm `max_norm` where it is larger."""
@@ -143,22 +109,18 @@ class Workers:
         self.grads.mul_((max_norm / (norms + 1e-6)).clamp(max=1))
 
     def state_dict(self) -> dict[str, Any]:
-        """Rows [k, P] and the buffers of every worker."""
+        """Under "workers": the rows [k, P], and each buffer of the models as [k, ...]."""
         buffers = [dict(model.named_buffers()) for model in self.models]
-        return {"rows": self.rows.detach(), "buffers": buffers}
+        stacked = {f"buffer {name}": torch.stack([own[name] for own in buffers]) for name in buffers[0]}
+        return {"workers": {"rows": self.rows.detach(), **stacked}}
 
+    @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned, in place."""
-        with torch.no_grad():
-            self.rows.copy_(state["rows"])
-            for model, saved in zip(self.models, state["buffers"], strict=True):
-                for name, buffer in model.named_buffers():
-                    buffer.copy_(saved[name])
-
-
-def _parts(samples: Any, number: int) -> Sequence[Any]:
-    """Equal parts of a tensor [b, ...]; a list has its parts already."""
-    return samples.chunk(number) if isinstance(samples, Tensor) else samples
+        self.rows.copy_(state["workers"]["rows"])
+        for index, model in enumerate(self.models):
+            for name, buffer in model.named_buffers():
+                buffer.copy_(state["workers"][f"buffer {name}"][index])
 
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:

@@ -1,17 +1,11 @@
 """Asynchronous decentralised parallel SGD as a deterministic sequence of events in simulated time."""
 
-from itertools import zip_longest
-from typing import Any, Literal
-
 import torch
+from torch import Tensor
 
+from resync.formulas.topology import peer_list, resolve
 from resync.streams import stream
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.fields import moments
-from resync.sync.pairing import AsynchronousPairs
-from resync.sync.pairs import check_bipartite, partner
-
-ComputeTimes = Literal["constant", "random", "straggler"]
 
 
 class ADPSGD(Algorithm):
@@ -24,56 +18,51 @@ class ADPSGD(Algorithm):
 
     One step of the training loop is one unit of time. A worker whose gradient is not finished in this unit takes no
     step: its parameters and optimizer state stay. Those that finish do so in the order of their times, then of their
-    ranks. The gradient is that at z_r, which may be older than averages that partners have made since.
+    numbers. The gradient is that at z_r, which may be older than averages that partners have made since.
 
-    `compute_times`: `constant` 1 unit a gradient; `random` uniform in [1, 2], drawn for every gradient; `straggler`
-    worker 0 takes `slowdown` units, the others 1.
+    `compute_times`: `constant` 1 unit per gradient; `random` uniform in [1, 2], drawn for every gradient; `straggler`
+    worker 0 takes `slowdown` units, the others 1. This clock makes it longer than the synchronous algorithms.
+
+    Raises ValueError for a topology without pairs, and for an optimizer that cannot leave workers out.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        topology: str | int = "bipartite_exponential",
-        compute_times: ComputeTimes = "constant",
-        slowdown: float = 5.0,
-    ) -> None:
+    shared = ("gradients", "finish", "averages")
+    per_worker = ("copies",)
+
+    def __init__(self, training: Training, options: ADPSGDOptions) -> None:
         super().__init__(training)
+        self.options = options
         size = self.transport.num_workers
-        check_bipartite(topology, size)
-        if slowdown < 1:
-            raise ValueError(f"slowdown is {slowdown}, expected >= 1")
-        self.topology, self.compute_times, self.slowdown = topology, compute_times, slowdown
+        check_bipartite(options.topology, size)
+        [group] = self.optimizer.param_groups
+        self.parameters = group["params"]
+        if len(self.parameters) != self.workers.num_local:
+            raise ValueError("simulated AD-PSGD needs an optimizer with a parameter per worker (Workers.split)")
         self.gradients = [0] * size
         self.finish = [self._duration(worker) for worker in range(size)]
         self.averages = [0] * size
         # z: where each worker takes its gradient; x is kept aside while it does.
         self.copies = self.rows.clone()
-        self.shared = self.rows.clone()
-        self.idle: list[int] = []
-        self.before: list[torch.Tensor] = []
+        self.aside = self.rows.clone()
         self.at_copies = False
 
     def before_forward(self) -> None:
         """Gradients are taken at the workers' copies."""
-        self.shared.copy_(self.rows)
+        self.aside.copy_(self.rows)
         self.rows.copy_(self.copies)
         self.at_copies = True
 
     def after_backward(self) -> None:
-        """The step is made on the parameters themselves; what idle workers must keep is remembered."""
+        """The step is made on the parameters themselves, by the workers that have finished."""
         self._leave_copies()
-        due, local = self._due(), self.transport.local
-        self.idle = [worker - local.start for worker in range(local.start, local.stop) if worker not in due]
-        self.before = [field[self.idle] for field in self._fields()]
+        due, first = self._due(), self.transport.local.start
+        for index, parameter in enumerate(self.parameters):
+            parameter.grad = self.workers.grads[index].view_as(parameter) if first + index in due else None
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Undo the step of the workers that have not finished; average the pairs of those that have."""
+        """Average the pairs of the workers that have finished, which begin their next gradient."""
         local = self.transport.local
-        for field, before in zip_longest(self._fields(), self.before):
-            # A field that the optimizer made in this step was zero before it.
-            field[self.idle] = 0 if before is None else before
         for worker in self._due():
             self._average_with_partner(worker)
             self.gradients[worker] += 1
@@ -84,7 +73,7 @@ class ADPSGD(Algorithm):
 
     def _leave_copies(self) -> None:
         if self.at_copies:
-            self.rows.copy_(self.shared)
+            self.rows.copy_(self.aside)
             self.at_copies = False
 
     def _due(self) -> list[int]:
@@ -93,13 +82,13 @@ class ADPSGD(Algorithm):
         return sorted(finished, key=lambda worker: (self.finish[worker], worker))
 
     def _average_with_partner(self, worker: int) -> None:
-        other = partner(self.topology, worker, self.transport.num_workers, self.averages[worker])
+        other = partner(self.options.topology, worker, self.transport.num_workers, self.averages[worker])
         if other is None:
             return
         self.averages[worker] += 1
-        senders: list[list[int]] = [[] for _ in range(self.transport.num_workers)]
-        senders[worker], senders[other] = [other], [worker]
-        [received] = self.transport.exchange(self.rows, senders)
+        in_peers: list[list[int]] = [[] for _ in range(self.transport.num_workers)]
+        in_peers[worker], in_peers[other] = [other], [worker]
+        [received] = self.transport.exchange(self.rows, in_peers)
         local = self.transport.local
         for each in (worker, other):
             if local.start <= each < local.stop:
@@ -108,18 +97,14 @@ class ADPSGD(Algorithm):
 
     def _duration(self, worker: int) -> float:
         """Units of time that the worker's next gradient takes; at least 1, so that at most one ends in a unit."""
-        if self.compute_times == "random":
+        if self.options.compute_times == "random":
             return float(stream(self.seed, f"compute time {self.gradients[worker]}", worker=worker).uniform(1, 2))
-        return self.slowdown if self.compute_times == "straggler" and worker == 0 else 1.0
+        return self.options.slowdown if self.options.compute_times == "straggler" and worker == 0 else 1.0
 
-    def _fields(self) -> list[torch.Tensor]:
-        """The rows and every part of the optimizer's state that has a row for each worker."""
-        state = self.optimizer.state
-        return [self.rows, *(state[self.workers.rows][name] for name in moments(self.optimizer))]
-
-    def _to_consensus(self, rows: torch.Tensor) -> None:
+    def to_consensus(self, rows: Tensor) -> None:
+        """The mean of the parameters, not of the copies."""
         if self.at_copies:
-            rows.copy_(self.shared)
+            rows.copy_(self.aside)
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
@@ -127,26 +112,25 @@ class ADPSGD(Algorithm):
         self._leave_copies()
         super().synchronise()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The base state, the clock of every worker, and the workers' copies [k, P]."""
-        state = super().state_dict()
-        state["workers"] |= {"copies": self.copies.clone()}
-        return state | {name: list(getattr(self, name)) for name in ("gradients", "finish", "averages")}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        super().load_state_dict(state)
-        for name in ("gradients", "finish", "averages"):
-            setattr(self, name, list(state[name]))
-        self.copies.copy_(state["workers"]["copies"])
-        self.at_copies = False
+def check_bipartite(topology: str | int, num_workers: int) -> None:
+    """Raise ValueError for a topology that has no pairs of an odd and an even worker."""
+    if not resolve(topology).bipartite:
+        raise ValueError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential (1) or "
+                         "bipartite_linear (3)")  # fmt: skip
+    peer_list(topology, 0, num_workers)
 
 
-def build(training: Training, *, asynchronous: bool = False, **options: Any) -> Algorithm:
-    """AD-PSGD in simulated time, or with a thread in each process. Raises ValueError for options that do not fit."""
-    if not asynchronous:
-        return ADPSGD(training, **options)
-    for name, default in {"compute_times": "constant", "slowdown": 5.0}.items():
-        if options.pop(name, default) != default:
-            raise ValueError(f"{name} belongs to simulated AD-PSGD, allowed: without asynchronous")
-    return AsynchronousPairs(training, **options)
+def partner(topology: str | int, worker: int, num_workers: int, number: int) -> int | None:
+    """Whom an active worker averages with in its average `number`; None for a passive worker, or a single one."""
+    peers = peer_list(topology, worker, num_workers)
+    return peers[number % len(peers)] if worker % 2 and peers else None
+
+
+def build(training: Training, options: ADPSGDOptions) -> Algorithm:
+    """AD-PSGD in simulated time, or with a thread in each process."""
+    if not options.asynchronous:
+        return ADPSGD(training, options)
+    from resync.sync.adpsgd_threads import AsynchronousPairs
+
+    return AsynchronousPairs(training, options)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ class Training:
         total_steps: steps of the whole training, where it is known.
         warmup_steps: steps of the learning rate's warm-up.
         seed: of everything that an algorithm draws.
-        clip_norm: largest L2 norm of the gradient that the optimizer gets; None: no limit.
+        averaged_by_engine: whether gradients are averages over all workers when `after_backward` is called.
     """
 
     workers: Workers
@@ -34,17 +35,22 @@ class Training:
     total_steps: float = inf
     warmup_steps: int = 0
     seed: int = 0
-    clip_norm: float | None = None
+    averaged_by_engine: bool = False
 
 
 class Algorithm:
     """Exchanges rows between the workers around an optimizer step; the base class exchanges nothing.
 
     Attributes: `steps` completed steps, `rounds` completed rounds, `h` local steps of the current round.
+
+    A class names what it needs to continue exactly, beside the rows: `shared` attributes are the same on every process,
+    `per_worker` ones are tensors [k, ...] with a row for every local worker. Those of its bases are added.
     """
 
-    averages_gradients = False
+    averages_gradients: ClassVar[bool] = False
     """Whether `after_backward` changes the gradients; else it leaves them alone."""
+    shared: ClassVar[tuple[str, ...]] = ("steps", "rounds", "h")
+    per_worker: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, training: Training) -> None:
         self.workers = training.workers
@@ -53,7 +59,7 @@ class Algorithm:
         self.total_steps = training.total_steps
         self.warmup_steps = training.warmup_steps
         self.seed = training.seed
-        self.clip_norm = training.clip_norm
+        self.averaged_by_engine = training.averaged_by_engine
         self.steps = 0
         self.rounds = 0
         self.h = 1
@@ -68,14 +74,6 @@ class Algorithm:
 
     def after_backward(self) -> None:
         """Between the gradient and the optimizer step."""
-
-    def step(self, lr: float) -> None:
-        """The optimizer step itself."""
-        if self.clip_norm:
-            self.workers.clip_gradients(self.clip_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
 
     def after_step(self, lr: float) -> bool:
         """After the optimizer step that used `lr`; True when this step ended a round."""
@@ -99,26 +97,38 @@ class Algorithm:
         rows = self.rows
         saved = rows.clone()
         with self.transport.uncounted(), torch.no_grad():
-            self._to_consensus(rows)
+            self.to_consensus(rows)
         try:
             yield self.workers.models[0]
         finally:
             with torch.no_grad():
                 rows.copy_(saved)
 
-    def _to_consensus(self, rows: Tensor) -> None:
+    def to_consensus(self, rows: Tensor) -> None:
         """Overwrite `rows` with the average over all workers, and change nothing else."""
         self.transport.mean_(rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the rows that the algorithm needs to continue exactly.
-
-        What is under "workers" is a tensor [k, ...] each, with a row for every local worker; all else is the same on
-        every process.
-        """
-        return {"steps": self.steps, "rounds": self.rounds, "h": self.h, "workers": {}}
+        """Copies of what is declared: under "workers" the tensors of `per_worker`, beside them `shared`."""
+        shared = {name: _copy(getattr(self, name)) for name in self._declared("shared")}
+        return shared | {"workers": {name: getattr(self, name).clone() for name in self._declared("per_worker")}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        for name in ("steps", "rounds", "h"):
-            setattr(self, name, state[name])
+        for name in self._declared("shared"):
+            self._restore(name, state[name])
+        for name in self._declared("per_worker"):
+            self._restore(name, state["workers"][name])
+
+    def _restore(self, name: str, value: Any) -> None:
+        if isinstance(value, Tensor):
+            getattr(self, name).copy_(value)
+        else:
+            setattr(self, name, _copy(value))
+
+    def _declared(self, kind: str) -> list[str]:
+        return [name for cls in reversed(type(self).__mro__) for name in vars(cls).get(kind, ())]
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else copy(value)

@@ -1,124 +1,97 @@
 """Overlap Stochastic Gradient Push."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from resync.engine.transport import Exchange
 from resync.sync.algorithm import Training
-from resync.sync.mixes import Mix, PeerPhases
-from resync.sync.sgp import Gossip, add_messages
-
-_SENT = ("sent_rows", "sent_weights")
+from resync.sync.mixes import Average, InFlight, Mix
+from resync.sync.sgp import SGP
 
 
-class OSGP(Gossip):
+class OSGP(SGP):
     """Push-sum gossip whose messages travel while gradients are taken (Assran et al. 2019, section 4).
 
     In iteration k:
 
         x_r, w_r += the message sent in iteration k - 1 - tau, if there is one
-        send mixing_weights of (x_r, w_r) to the out-peers and keep the rest
+        send shares of (x_r, w_r) to the out-peers and keep the rest
         x_r = optimizer(x_r, g_r(z_r)),   z_r = x_r / w_r
 
-    The full step goes to the numerator x. At most one message of a worker is on its way: with staleness bound tau > 0
-    the next one is sent when the last has been taken, every 1 + tau iterations, and the iterations between do not
-    mix. A message is always taken when its bound is reached, never earlier, so that a run does not depend on the
-    speed of the network. `biased` ignores the weights and takes gradients at x, as the paper's biased variant does.
+    The full step goes to the numerator x. At most one message of a worker is in flight: with staleness bound tau > 0
+    one is sent every 1 + tau iterations, and the iterations between do not mix. A message is always taken when its
+    bound is reached, never earlier, so that a run does not depend on the speed of the network. `biased` ignores the
+    weights and takes gradients at x, as the paper's biased variant does.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        topology: str | int = "exponential",
-        peers: int | PeerPhases = 1,
-        mixing_weights: Sequence[float] | None = None,
-        staleness: int = 0,
-        biased: bool = False,
-    ) -> None:
-        super().__init__(training, topology=topology, peers=peers, mixing_weights=mixing_weights)
-        if staleness < 0:
-            raise ValueError(f"staleness is {staleness}, expected >= 0")
-        self.staleness = staleness
+    shared = ("sent_at",)
+    per_worker = ("sent_rows", "sent_weights")
+
+    def __init__(self, training: Training, options: OSGPOptions) -> None:
+        super().__init__(training, options)
         # What was sent is missing at its sender until it arrives, so the weights are never all 1.
-        self.keeps_weights = biased
-        self.age = 0
-        self.on_the_way: list[Exchange] = []
+        self.weights_change = not options.biased
+        self.sent_rows, self.sent_weights = torch.zeros_like(self.rows), torch.zeros_like(self.weights)
+        self.sent_at: int | None = None
+        self.in_flight: InFlight | None = None
 
     def before_forward(self) -> None:
         """Take the message that is due, send the next one, and de-bias."""
-        self._begin_phase()
-        if self.on_the_way and self.age >= self.staleness:
+        if self.mixes.is_due(self.steps):
             self._take()
-        elif self.on_the_way:
-            self.age += 1
-        if self.num_peers and not self.on_the_way:
-            self._send(self._next_mix())
-        self._debias()
+            self._send()
+        super().before_forward()
 
     def after_step(self, lr: float) -> bool:
-        """Average in a phase without topology; the messages of the others travel since before the gradient."""
-        if self.num_peers == 0:
-            self._average()
-        sent = self.num_peers == 0 or self.age == 0
+        """Average in a phase without topology; other messages have travelled since before the gradient."""
+        mix, mixed = self.mixes.at(self.steps), self.mixes.is_due(self.steps)
+        for state in self.states if isinstance(mix, Average) else []:
+            mix.apply(state, self.transport)
         self.steps += 1
-        self.rounds += sent
-        return sent
+        self.rounds += mixed
+        return mixed
 
     @torch.no_grad()
-    def _send(self, mix: Mix) -> None:
-        self.age = 0
-        for state in self.states:
-            kept, _ = mix.local(self.transport.local, state)
-            self.on_the_way.append(self.transport.post(state.clone(), mix.senders))
-            state.mul_(kept)
+    def _send(self) -> None:
+        if isinstance(mix := self.mixes.at(self.steps), Mix):
+            for state, sent in zip(self.states, self._sent, strict=True):
+                sent.copy_(state)
+                state.mul_(mix.kept(state, self.transport))
+            self.in_flight, self.sent_at = InFlight(mix, self._sent, self.transport), self.steps
 
     @torch.no_grad()
     def _take(self) -> None:
-        mix = self._last_mix()
-        for state, exchange in zip(self.states, self.on_the_way, strict=True):
-            _, mixing_weights = mix.local(self.transport.local, state)
-            add_messages(state, exchange.wait(), mixing_weights)
-        self.on_the_way = []
-        self.age = 0
+        if self.in_flight:
+            self.in_flight.take(self.states)
+        self.in_flight = self.sent_at = None
 
-    def _end_phase(self) -> None:
-        if self.on_the_way:
-            self.after_backward()
-            self._take()
+    @property
+    def _sent(self) -> list[Tensor]:
+        return [self.sent_rows, self.sent_weights][: len(self.states)]
+
+    def to_consensus(self, rows: Tensor) -> None:
+        """The mean of the numerators and of what is in flight."""
+        if self.debiased:
+            rows.mul_(self.weights.to(rows))
+        if self.in_flight:
+            rows.add_(self.in_flight.left(0))
+        self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Take what is on its way, then give every worker the consensus with weight 1."""
-        self._end_phase()
+        """Take what is in flight, then give every worker the consensus with weight 1."""
+        self.after_backward()
+        self._take()
         super().synchronise()
 
-    def _add_on_the_way(self, rows: Tensor) -> None:
-        if self.on_the_way:
-            kept, _ = self._last_mix().local(self.transport.local, rows)
-            rows.addcmul_(self.on_the_way[0].sent, 1 - kept)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The gossip's state and what is on its way: as it was sent, [k, P] and [k, 1]."""
-        state = super().state_dict() | {"age": self.age}
-        state["workers"] |= {name: each.sent.clone() for name, each in zip(_SENT, self.on_the_way, strict=False)}
-        return state
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; what was on its way is sent again, and not counted again."""
+        """Restore what `state_dict` returned; what was in flight is sent again, and not counted again."""
+        if self.in_flight:
+            self.in_flight.take(self.states)  # nobody waits for it any more, but it must not arrive later
         super().load_state_dict(state)
-        self.age = state["age"]
-        for exchange in self.on_the_way:
-            exchange.wait()
-        self.on_the_way = []
-        workers = state["workers"]
         with self.transport.uncounted():
-            for name, like in zip(_SENT, self.states, strict=False):
-                if name in workers:
-                    sent = workers[name].to(like)
-                    self.on_the_way.append(self.transport.post(sent, self._last_mix().senders))
+            mix = None if self.sent_at is None else self.mixes.at(self.sent_at)
+            self.in_flight = InFlight(mix, self._sent, self.transport) if isinstance(mix, Mix) else None
 
 
 build = OSGP

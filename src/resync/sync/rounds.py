@@ -1,13 +1,15 @@
 """What algorithms with rounds of local steps share: when a round starts and when it ends."""
 
-from typing import Any
+from abc import abstractmethod
 
 from resync.formulas.periods import Period, round_length
 from resync.sync.algorithm import Algorithm, Training
 
 
 class Rounds(Algorithm):
-    """Counts local steps; H of a round is that of its first step's learning rate (see resync.formulas.periods)."""
+    """Counts local steps; H of a round is that of its first step's learning rate (see resync.periods)."""
+
+    shared = ("local_steps",)
 
     def __init__(self, training: Training, period: Period) -> None:
         super().__init__(training)
@@ -15,26 +17,18 @@ class Rounds(Algorithm):
         self.local_steps = 0
 
     def after_step(self, lr: float) -> bool:
-        """Count the local step; at the end of the round, `_end_round`."""
+        """Count the local step; at the end of the round, `end_round`."""
         if self.local_steps == 0:
             self.h = round_length(self.period, lr, self.steps, self.total_steps, self.warmup_steps)
         self.steps += 1
         self.local_steps += 1
         if self.local_steps < self.h:
             return False
-        self._end_round()
+        self.end_round()
         self.local_steps = 0
         self.rounds += 1
         return True
 
-    def _end_round(self) -> None:
-        raise NotImplementedError
-
-    def state_dict(self) -> dict[str, Any]:
-        """The base state and the position in the round."""
-        return super().state_dict() | {"local_steps": self.local_steps}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        super().load_state_dict(state)
-        self.local_steps = state["local_steps"]
+    @abstractmethod
+    def end_round(self) -> None:
+        """What the workers exchange after the last step of a round."""

@@ -1,23 +1,13 @@
 """An outer optimizer on the workers' average: SlowMo, DiLoCo, and Lookahead as their one-worker case."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from resync.formulas.periods import Period
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.allreduce import AllReduce
 from resync.sync.fields import average_fields, moments, reset_state
-from resync.sync.osgp import OSGP
 from resync.sync.rounds import Rounds
-from resync.sync.sgp import SGP
-
-Buffers = Literal["zero", "keep", "average"]
-
-
-_BASES: dict[str, type[Algorithm]] = {"none": Algorithm, "allreduce": AllReduce, "sgp": SGP, "osgp": OSGP}
 
 
 class SlowMo(Rounds):
@@ -33,35 +23,19 @@ class SlowMo(Rounds):
     gamma is the learning rate of the round's first step, or 1 without `scale_by_lr`. SlowMo is (alpha 1, beta
     0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW inside); beta 0 with one worker, or without
     `average` on all-reduce, which keeps the workers equal, is Lookahead.
-    Exact averaging takes the messages on their way, averages numerators over weights, and resets the weights to 1.
-    Without `average` every worker does the same with its own parameters.
-
-    `buffers` is what happens to the inner optimizer's state before every round: zero it, keep it, or average it.
+    Exact averaging takes the messages in flight, averages numerators over weights, and resets the weights to 1.
+    Without `average` every worker does the same with its own parameters. `buffers` is what happens to the inner
+    optimizer's state before every round: zero it, keep it, or average it.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        period: Period,
-        alpha: float = 1.0,
-        beta: float = 0.5,
-        nesterov: bool = False,
-        scale_by_lr: bool = True,
-        average: bool = True,
-        buffers: Buffers = "keep",
-        base: str = "none",
-        base_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(training, period)
-        if base == "none" and (base_options or not average):
-            raise ValueError("SlowMo without a base algorithm has no base options and must average")
-        self.base = _BASES[base](training, **(base_options or {}))
-        self.averages_gradients = self.base.averages_gradients
-        self.alpha, self.beta = alpha, beta
-        self.nesterov, self.scale_by_lr, self.average, self.buffers = nesterov, scale_by_lr, average, buffers
+    shared = ("gamma",)
+
+    def __init__(self, training: Training, options: SlowMoOptions) -> None:
+        super().__init__(training, options.period)
+        self.options = options
+        self.base = build_base(options.base, training) if options.base else Algorithm(training)
         self.gamma = 1.0
-        # With averaging all workers have the same anchor and momentum: one copy a process.
+        # With averaging all workers have the same anchor and momentum: one copy per process.
         self.anchor = self._outer_rows().clone()
         self.momentum = torch.zeros_like(self.anchor)
 
@@ -75,55 +49,55 @@ class SlowMo(Rounds):
 
     def after_step(self, lr: float) -> bool:
         """The base's exchange; at the end of the round, the outer step."""
-        if self.local_steps == 0 and self.scale_by_lr:
+        if self.local_steps == 0 and self.options.scale_by_lr:
             self.gamma = lr
         self.base.after_step(lr)
         return super().after_step(lr)
 
     @torch.no_grad()
-    def _end_round(self) -> None:
-        if self.average:
+    def end_round(self) -> None:
+        """The outer step."""
+        if self.options.average:
             self.base.synchronise()
         # A learning rate of 0 has moved nothing, so there is no direction to divide by it.
         if self.gamma > 0:
             step = (self.anchor - self._outer_rows()).div_(self.gamma)
-            self.momentum.mul_(self.beta).add_(step)
-            direction = step.add_(self.momentum, alpha=self.beta) if self.nesterov else self.momentum
-            self.anchor.sub_(direction, alpha=self.alpha * self.gamma)
+            self.momentum.mul_(self.options.beta).add_(step)
+            nesterov = self.options.nesterov
+            direction = step.add_(self.momentum, alpha=self.options.beta) if nesterov else self.momentum
+            self.anchor.sub_(direction, alpha=self.options.alpha * self.gamma)
             self.rows.copy_(self.anchor.expand_as(self.rows))
-        if self.buffers == "zero":
+        if self.options.buffers == "zero":
             reset_state(self.optimizer)
-        elif self.buffers == "average":
+        elif self.options.buffers == "average":
             average_fields(self.workers, self.optimizer, self.transport, moments(self.optimizer))
 
     def _outer_rows(self) -> Tensor:
         """The parameters that the outer optimizer sees: one row for all workers, or every worker's own."""
-        return self.rows[:1] if self.average else self.rows
+        return self.rows[:1] if self.options.average else self.rows
 
     def synchronise(self) -> None:
         """As the base."""
         self.base.synchronise()
 
-    def _to_consensus(self, rows: Tensor) -> None:
-        self.base._to_consensus(rows)
+    def to_consensus(self, rows: Tensor) -> None:
+        """As the base."""
+        self.base.to_consensus(rows)
+
+    def _declared(self, kind: str) -> list[str]:
+        outer = ["anchor", "momentum"] if kind == ("shared" if self.options.average else "per_worker") else []
+        return super()._declared(kind) + outer
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the base, anchor and momentum ([1, P] or [k, P]), and of the round."""
         base, own = self.base.state_dict(), super().state_dict()
-        outer = {"anchor": self.anchor.clone(), "momentum": self.momentum.clone()}
-        # What all workers share is stored once, what is a worker's own goes with the worker.
-        own["workers"] = base.pop("workers") | ({} if self.average else outer)
-        shared = outer if self.average else {}
-        return own | shared | {"base": base, "gamma": self.gamma}
+        own["workers"] |= base.pop("workers")
+        return own | {"base": base}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         super().load_state_dict(state)
         self.base.load_state_dict(state["base"] | {"workers": state["workers"]})
-        outer = state if self.average else state["workers"]
-        self.anchor.copy_(outer["anchor"])
-        self.momentum.copy_(outer["momentum"])
-        self.gamma = state["gamma"]
 
 
 build = SlowMo

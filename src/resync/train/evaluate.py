@@ -7,38 +7,27 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resync.data import Dataset
-from resync.engine.transport import Transport
-from resync.sync import Algorithm
-from resync.train.last_models import LastModels
-from resync.train.objective import Objective
+from resync.train.session import Session
+from resync.train.sharpness import sharpness
 
 
 @contextmanager
-def consensus_model(
-    sync: Algorithm,
-    last: LastModels,
-    objective: Objective,
-    data: Dataset,
-    transport: Transport,
-    seed: int,
-    bn_batches: int,
-    local_batch: int,
-) -> Iterator[nn.Module]:
+def consensus(session: Session) -> Iterator[nn.Module]:
     """The averaged model in evaluation mode, its BatchNorm statistics estimated for it; undone afterwards.
 
-    It is the average of the workers, and then that with the `last` evaluated models, if there are to be any.
+    It is the average of the workers, and then that with the models evaluated before, if the run averages checkpoints.
     The statistics of the workers belong to their own parameters and would cost the average several points
-    (Gu et al. 2023). They are the mean over `bn_batches` batches of `local_batch` training samples, shared out over
-    the processes; which batches does not depend on their number.
+    (Gu et al. 2023). They are the mean over `evaluation.bn_batches` batches of training samples, shared out over the
+    processes; which batches does not depend on their number.
     """
+    sync = session.sync
     with sync.consensus() as model:
-        last.average_(sync.rows[0], sync.steps)
+        session.checkpoint_average.average_(sync.rows[0], sync.steps)
         layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
         saved = [(layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()}) for layer in layers]
         try:
             if layers:
-                _estimate(model, layers, objective, data, transport, seed, sync.steps, bn_batches, local_batch)
+                _estimate_statistics(session, model, layers)
             model.eval()
             yield model
         finally:
@@ -50,32 +39,33 @@ def consensus_model(
 
 
 @torch.no_grad()
-def _estimate(
-    model: nn.Module,
-    layers: list[_BatchNorm],
-    objective: Objective,
-    data: Dataset,
-    transport: Transport,
-    seed: int,
-    step: int,
-    bn_batches: int,
-    local_batch: int,
-) -> None:
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None  # torch's cumulative mean: batch i enters with 1 / (1 + i)
-    mine = range(transport.rank, bn_batches, transport.world_size)
-    model.train()
-    for index in mine:
-        inputs, _ = data.statistics_batch(seed, step, index, local_batch)
-        objective.logits(model, inputs)
-    for layer in layers:
-        for buffer in (layer.running_mean, layer.running_var):
-            assert buffer is not None
-            transport.sum_(buffer.mul_(len(mine))).div_(bn_batches)
+def score(session: Session, model: nn.Module) -> dict[str, float]:
+    """Validation metrics of `model`, every sample counted once over all processes, and its sharpness if measured."""
+    run, transport = session.run, session.transport
+    sums = session.objective.sums(model, session.data, transport.rank, transport.world_size)
+    metrics = session.objective.metrics(transport.sum_(sums))
+    if batches := run.evaluation.sharpness_batches:
+        with torch.enable_grad():
+            metrics["sharpness"] = sharpness(
+                model, session.objective, session.data, transport, run.seed, session.sync.steps, batches,
+                run.forward_batch_size,
+            )  # fmt: skip
+    return metrics
 
 
 @torch.no_grad()
-def score(model: nn.Module, objective: Objective, data: Dataset, transport: Transport) -> dict[str, float]:
-    """Validation metrics of `model`, every sample counted once over all processes."""
-    return objective.metrics(transport.sum_(objective.sums(model, data, transport.rank, transport.world_size)))
+def _estimate_statistics(session: Session, model: nn.Module, layers: list[_BatchNorm]) -> None:
+    run, transport = session.run, session.transport
+    number = run.evaluation.bn_batches
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # torch's cumulative mean: batch i enters with 1 / (1 + i)
+    mine = range(transport.rank, number, transport.world_size)
+    model.train()
+    for index in mine:
+        inputs, _ = session.data.statistics_batch(run.seed, session.sync.steps, index, run.forward_batch_size)
+        session.objective.logits(model, inputs)
+    for layer in layers:
+        for buffer in (layer.running_mean, layer.running_var):
+            assert buffer is not None
+            transport.sum_(buffer.mul_(len(mine))).div_(number)

@@ -21,10 +21,10 @@ class LabelNoise:
     num_classes: int
     seed: int
 
-    def __call__(self, targets: Tensor, step: int, first_worker: int) -> Tensor:
-        """Noisy labels [k, b] for the labels of the workers from `first_worker` on."""
+    def __call__(self, inputs: Tensor, targets: Tensor, step: int, first_worker: int) -> tuple[Tensor, Tensor]:
+        """The inputs, and noisy labels [k, b] for the labels of the workers from `first_worker` on."""
         noisy = [self._of(row, step, first_worker + index) for index, row in enumerate(targets)]
-        return torch.stack(noisy)
+        return inputs, torch.stack(noisy)
 
     def _of(self, targets: Tensor, step: int, worker: int) -> Tensor:
         generator = stream(self.seed, "label-noise", worker=worker, epoch=step)

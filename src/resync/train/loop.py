@@ -1,25 +1,21 @@
 """The training loop: it knows no algorithm, task or logger by name."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from math import isfinite
 from typing import Any
 
-from torch import nn
-
-from resync.train.evaluate import consensus_model, score
+from resync.train.evaluate import consensus, score
 from resync.train.losses import Diverged
+from resync.train.meter import metered_step, position, totals
 from resync.train.session import Session
-from resync.train.sharpness import sharpness
-
-Totals = dict[str, float]
+from resync.train.state import save
 
 
 def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None) -> None:
     """Train from the session's step to the run's last one, or an early end, with evaluations and checkpoints.
 
-    Calls `after_step` when everything of a step is done. Raises Diverged at the first check that finds a loss that is
-    no number.
+    Calls `after_step` when everything of a step is done. Raises Diverged at the first check that finds a loss that
+    is NaN or infinite.
     """
     sync = session.sync
     if sync.steps == 0:
@@ -31,7 +27,7 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
                 evaluate(session)
             if _checkpoint_is_due(session, round_ended):
                 session.losses.check(session.transport)
-                session.save()
+                save(session)
             after_step()
             if session.has_ended():
                 break
@@ -39,45 +35,33 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
 
 def train_step(session: Session, inputs: Any, targets: Any) -> bool:
     """One step of every local worker; True when it ended a round."""
-    clocks, sync = session.clocks, session.sync
-    step = sync.steps + 1
-    sampled = step % session.run.log.every_steps == 0
-    before = _totals(session) if sampled else {}
+    sync, engine = session.sync, session.engine
     lr = session.lr(sync.steps)
-    with clocks.measure("step"):
+    with metered_step(session, lr) as step:
         sync.before_forward()
-        losses = session.forward_backward(inputs, targets)
+        step.losses = engine.gradients(inputs, targets, sync.steps)
         sync.after_backward()
-        sync.step(lr)
-        round_ended = sync.after_step(lr)
-    session.losses.add(losses, step)
-    if sampled:
-        session.losses.check(session.transport)
-        loss = session.transport.gather(losses).mean().item()
-        spent = {name: total - before[name] for name, total in _totals(session).items()}
-        if session.log:
-            session.log.step({**_position(session, lr), "train_loss": loss, **spent})
-    if session.log:
-        session.log.progress(step)
-    return round_ended
+        engine.step(lr)
+        step.ended_round = sync.after_step(lr)
+    return step.ended_round
 
 
 def evaluate(session: Session) -> None:
-    """Evaluate the consensus model and log a row; raises Diverged if its loss is no number."""
+    """Evaluate the consensus model and log a row; raises Diverged if its loss is NaN or infinite."""
     sync = session.sync
     session.losses.check(session.transport)
     train_loss = session.losses.take_mean(session.transport)
     with session.clocks.measure("evaluation"), consensus(session) as model:
-        metrics = score(model, session.objective, session.data, session.transport) | _sharpness(session, model)
-    totals = _totals(session)
+        metrics = score(session, model)
+    spent = totals(session)
     row = {
-        **_position(session, session.lr(max(0, sync.steps - 1))),
+        **position(session, session.lr(max(0, sync.steps - 1))),
         "train_loss": train_loss,
         **metrics,
-        "bytes_sent": totals["bytes_sent"],
+        "bytes_sent": spent["bytes_sent"],
         "volume_percent": session.volume_percent,
-        "train_seconds": totals["data_seconds"] + totals["compute_seconds"],
-        "communication_seconds": totals["communication_seconds"],
+        "train_seconds": spent["data_seconds"] + spent["compute_seconds"],
+        "communication_seconds": spent["communication_seconds"],
         "evaluation_seconds": session.clocks.seconds("evaluation"),
     }
     if session.log:
@@ -86,30 +70,6 @@ def evaluate(session: Session) -> None:
         raise Diverged(sync.steps, worker=None)
     if sync.steps > session.run.warmup_steps:
         session.watch.observe(session.transport.broadcast(metrics["val_loss"]))
-
-
-def _sharpness(session: Session, model: nn.Module) -> dict[str, float]:
-    """The sharpness at the consensus model, if the run measures it."""
-    run = session.run
-    if not run.evaluation.sharpness_batches:
-        return {}
-    of = session.objective, session.data, session.transport, run.seed, session.sync.steps
-    return {"sharpness": sharpness(model, *of, run.evaluation.sharpness_batches, run.forward_batch_size)}
-
-
-def consensus(session: Session) -> AbstractContextManager[nn.Module]:
-    """The averaged model, ready for evaluation (see `consensus_model`)."""
-    run = session.run
-    return consensus_model(
-        session.sync,
-        session.last_models,
-        session.objective,
-        session.data,
-        session.transport,
-        run.seed,
-        run.evaluation.bn_batches,
-        run.forward_batch_size,
-    )
 
 
 def batches(session: Session) -> Iterator[tuple[Any, Any]]:
@@ -122,10 +82,8 @@ def batches(session: Session) -> Iterator[tuple[Any, Any]]:
             if batch is None:
                 return
             inputs, targets = batch
-            if session.label_noise:
-                targets = session.label_noise(targets, session.sync.steps, session.transport.local.start)
-            if session.mixup:
-                inputs, targets = session.mixup(inputs, targets, session.sync.steps, session.transport.local.start)
+            for transform in session.transforms:
+                inputs, targets = transform(inputs, targets, session.sync.steps, session.transport.local.start)
         yield inputs, targets
 
 
@@ -137,21 +95,3 @@ def _evaluation_is_due(session: Session) -> bool:
 def _checkpoint_is_due(session: Session, round_ended: bool) -> bool:
     at_round = round_ended and session.sync.rounds % session.run.checkpoint.every_rounds == 0
     return at_round or session.has_ended()
-
-
-def _position(session: Session, lr: float) -> dict[str, float | int]:
-    sync = session.sync
-    epoch = sync.steps / session.run.steps_per_epoch
-    return {"step": sync.steps, "epoch": epoch, "round": sync.rounds, "h": sync.h, "lr": lr}
-
-
-def _totals(session: Session) -> Totals:
-    """Seconds and bytes so far, by the names of the columns of steps.csv."""
-    clocks = session.clocks
-    communication = clocks.seconds("communication")
-    return {
-        "data_seconds": clocks.seconds("data"),
-        "compute_seconds": clocks.seconds("step") - communication,
-        "communication_seconds": communication,
-        "bytes_sent": session.transport.bytes_sent,
-    }

@@ -1,4 +1,6 @@
-"""Training losses of the workers between two evaluations, and the stop when one is no longer a number."""
+"""Training losses of the workers between two evaluations, and the stop when one is NaN or infinite."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,15 +37,24 @@ class Losses:
         self._first_bad.masked_fill_(~losses.isfinite() & (self._first_bad == 0), step)
 
     def check(self, transport: Transport) -> None:
-        """Raise Diverged on every process if any worker of any process has had a loss that is no number."""
+        """Raise Diverged on every process if any worker of any process has had a loss that is NaN or infinite."""
         first_bad = transport.gather(self._first_bad)
         bad = first_bad.nonzero().flatten()
         if len(bad):
             worker = int(bad[first_bad[bad].argmin()])
             raise Diverged(int(first_bad[worker]), worker)
 
+    def state_dict(self) -> dict[str, Any]:
+        """The sums since the last evaluation, [k] under "workers", and the number of steps in them."""
+        return {"count": self.count, "workers": {"sum": self.sums.clone()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self.count = state["count"]
+        self.sums.copy_(state["workers"]["sum"])
+
     def take_mean(self, transport: Transport) -> float:
-        """The mean over all workers and steps since the last call, in nats; starts anew."""
+        """The mean over all workers and steps since the last call, in nats; starts again."""
         total = transport.gather(self.sums).sum().item()
         mean = total / (self.count * transport.num_workers) if self.count else float("nan")
         self.sums.zero_()

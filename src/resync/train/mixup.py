@@ -12,10 +12,10 @@ from resync.streams import stream
 
 @dataclass(frozen=True)
 class Mixup:
-    """Mixes every sample with another one of its micro-batch, all of these with one share (Zhang et al. 2018).
+    """Mixes every sample with another one of its micro-batch, all of these with one lambda (Zhang et al. 2018).
 
-    The other sample's share is min(z, 1 - z) with z ~ Beta(alpha, alpha), as in Gu et al. 2024 (trainer); shares and
-    partners are functions of the seed, the worker and the step.
+    The other sample's weight lambda is min(z, 1 - z) with z ~ Beta(alpha, alpha), as in Gu et al. 2024 (trainer);
+    lambdas and partners are functions of the seed, the worker and the step.
     """
 
     alpha: float
@@ -33,13 +33,13 @@ class Mixup:
         generator = stream(self.seed, "mixup", worker=worker, epoch=step)
         parts = np.split(np.arange(len(targets)), self.micro_batches)
         z = generator.beta(self.alpha, self.alpha, size=len(parts))
-        shares = np.minimum(z, 1 - z).repeat(len(parts[0])).astype(np.float32)
+        lambdas = np.minimum(z, 1 - z).repeat(len(parts[0])).astype(np.float32)
         partners = np.concatenate([generator.permutation(part) for part in parts])
-        share, partner = torch.from_numpy(shares).to(inputs.device), torch.from_numpy(partners).to(inputs.device)
+        lam, partner = torch.from_numpy(lambdas).to(inputs.device), torch.from_numpy(partners).to(inputs.device)
         labels = F.one_hot(targets, self.num_classes).to(inputs.dtype)
-        return _mean(inputs, partner, share), _mean(labels, partner, share)
+        return _mean(inputs, partner, lam), _mean(labels, partner, lam)
 
 
-def _mean(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
-    """`values` [b, ...] with the share [b] of those of the partners [b]."""
-    return torch.lerp(values, values[partner], share.view(-1, *(1,) * (values.ndim - 1)))
+def _mean(values: Tensor, partner: Tensor, lam: Tensor) -> Tensor:
+    """`values` [b, ...] with the weight `lam` [b] of those of the partners [b]."""
+    return torch.lerp(values, values[partner], lam.view(-1, *(1,) * (values.ndim - 1)))

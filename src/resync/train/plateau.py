@@ -1,4 +1,4 @@
-"""What the validation loss decides in the course of a training: cuts of the learning rate, and an early end."""
+"""Decisions from the validation loss during a training: reductions of the learning rate, and an early end."""
 
 from math import inf, isfinite
 from typing import Any
@@ -13,19 +13,19 @@ from resync.config.training import EarlyStopping, Plateau
 class Watch:
     """Follows the validation loss of the consensus model; without settings it decides nothing.
 
-    Every process has to be shown the same losses, so that all of them cut and stop at the same evaluation.
+    Every process has to be shown the same losses, so that all of them reduce and stop at the same evaluation.
     """
 
     def __init__(self, plateau: Plateau | None, early_stopping: EarlyStopping | None) -> None:
-        self._cuts = _cuts(plateau) if plateau else None
+        self._reductions = _lr_reductions(plateau) if plateau else None
         self._early_stopping = early_stopping
         self._best = inf
         self._worse = 0
 
     @property
     def lr_factor(self) -> float:
-        """What all cuts together have made of a learning rate of 1."""
-        return float(self._cuts.optimizer.param_groups[0]["lr"]) if self._cuts else 1.0
+        """The product of all reductions of the learning rate so far."""
+        return float(self._reductions.optimizer.param_groups[0]["lr"]) if self._reductions else 1.0
 
     @property
     def stop(self) -> bool:
@@ -33,9 +33,9 @@ class Watch:
         return self._early_stopping is not None and self._worse >= self._early_stopping.patience
 
     def observe(self, loss: float) -> None:
-        """Take the loss of an evaluation; one that is no number is no improvement."""
-        if self._cuts:
-            self._cuts.step(loss if isfinite(loss) else inf)
+        """Take the loss of an evaluation; one that is NaN or infinite is no improvement."""
+        if self._reductions:
+            self._reductions.step(loss if isfinite(loss) else inf)
         if self._early_stopping:
             # Equality counts as an improvement, as in the guide's code.
             improved = loss <= self._best - self._early_stopping.min_delta
@@ -45,7 +45,7 @@ class Watch:
     def state_dict(self) -> dict[str, Any]:
         """What continues the watch, in plain numbers."""
         return {
-            "cuts": self._cuts.state_dict() if self._cuts else None,
+            "lr_reductions": self._reductions.state_dict() if self._reductions else None,
             "lr_factor": self.lr_factor,
             "best": self._best,
             "worse": self._worse,
@@ -53,14 +53,14 @@ class Watch:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        if self._cuts:
-            self._cuts.load_state_dict(state["cuts"])
-            self._cuts.optimizer.param_groups[0]["lr"] = state["lr_factor"]
+        if self._reductions:
+            self._reductions.load_state_dict(state["lr_reductions"])
+            self._reductions.optimizer.param_groups[0]["lr"] = state["lr_factor"]
         self._best, self._worse = state["best"], state["worse"]
 
 
-def _cuts(settings: Plateau) -> ReduceLROnPlateau:
-    """torch's scheduler on a learning rate of 1, which its own cuts turn into the factor of the schedule's."""
+def _lr_reductions(settings: Plateau) -> ReduceLROnPlateau:
+    """torch's scheduler on a learning rate of 1, which its own reductions turn into the factor of the schedule's."""
     one = SGD([torch.zeros(1)], lr=1.0)
     return ReduceLROnPlateau(
         one, factor=settings.factor, patience=settings.patience, threshold=settings.threshold, eps=0.0

@@ -19,13 +19,16 @@ from resync.processes.lock import locked
 from resync.processes.signals import end_with_parent
 from resync.processes.store import meet
 from resync.train import provenance
+from resync.train.build import build
 from resync.train.checkpoint import parameters_sha256, save_model
 from resync.train.interrupt import Interrupted, Interruption
 from resync.train.log import METRICS
-from resync.train.loop import consensus, train_to_end
+from resync.train.evaluate import consensus
+from resync.train.loop import train_to_end
 from resync.train.losses import Diverged
 from resync.train.objective import Best
 from resync.train.session import Session
+from resync.train.state import resume, save
 from resync.train.watchdog import Watchdog, roll_call_store
 
 TIMEOUT_SECONDS = Resources().timeout_seconds
@@ -55,11 +58,11 @@ def _train_and_publish(
     run: Run, out: Path, place: tuple[torch.device, int, int], interruption: Interruption, watchdog: Watchdog
 ) -> bool:
     started = provenance.now()
-    session = Session.build(run, out, *place)
+    session = build(run, out, *place)
     if session.log:
         write_text(out / "run.yaml", run.to_yaml())
     try:
-        session.resume()
+        resume(session)
         diverged = _train(session, interruption, watchdog)
         session.sync.close()
         _publish(session, out, started, diverged)
@@ -82,7 +85,7 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
         watchdog.beat(steps)
         # The processes have met in such a step anyhow, to log it.
         if steps % every == 0 and steps < last and interruption.agreed(session.transport):
-            session.save()
+            save(session)
             name = interruption.received.name if interruption.received else "a signal to another process"
             raise Interrupted(f"{name}: stops after step {steps} of {last} with a checkpoint")
 
@@ -149,6 +152,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
             "device": _device_name(session.clocks.device),
             "host": provenance.host(),
             "threads": run.threads,
+            "engine": session.engine.name,
         },
         "versions": provenance.versions(),
         "git": provenance.git(),

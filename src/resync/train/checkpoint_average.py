@@ -3,10 +3,8 @@
 import torch
 from torch import Tensor
 
-State = list[tuple[int, Tensor]]
 
-
-class LastModels:
+class CheckpointAverage:
     """The newest `number` consensus models that were evaluated, by their step (Vaswani et al. 2017, section 6.1).
 
     With 1, the model of a step is itself. The model before training never counts.
@@ -14,7 +12,7 @@ class LastModels:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.models: State = []
+        self.models: list[tuple[int, Tensor]] = []
 
     @torch.no_grad()
     def average_(self, row: Tensor, step: int) -> None:
@@ -25,12 +23,12 @@ class LastModels:
             self.models = [*self.models, (step, row.clone())][-self.number :]
         row.zero_()
         for _, model in self.models:
-            row.add_(model, alpha=1 / len(self.models))
+            row.add_(model.to(row.device), alpha=1 / len(self.models))
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, list[tuple[int, Tensor]]]:
         """The models so far, on the CPU."""
-        return [(step, model.cpu()) for step, model in self.models]
+        return {"models": [(step, model.cpu()) for step, model in self.models]}
 
-    def load_state_dict(self, state: State, device: torch.device) -> None:
+    def load_state_dict(self, state: dict[str, list[tuple[int, Tensor]]]) -> None:
         """Go on from the models of a checkpoint."""
-        self.models = [(step, model.to(device)) for step, model in state]
+        self.models = state["models"]

@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from resync.formulas.topology import peer_list
+from resync.sync.adpsgd import check_bipartite, partner
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.pairs import check_bipartite, partner
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
 """Tags of the messages of one average: who asks, the row of the one who asks, the row of the one who answers."""
@@ -31,19 +31,19 @@ class AsynchronousPairs(Algorithm):
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
 
-    def __init__(self, training: Training, *, topology: str | int = "bipartite_exponential") -> None:
+    def __init__(self, training: Training, options: ADPSGDOptions) -> None:
         super().__init__(training)
         size = self.transport.num_workers
-        check_bipartite(topology, size)
+        check_bipartite(options.topology, size)
         if self.workers.num_local != 1:
             raise ValueError(
-                f"asynchronous AD-PSGD needs one worker a process, found {self.workers.num_local}, "
+                f"asynchronous AD-PSGD needs one worker per process, found {self.workers.num_local}, "
                 "allowed: simulated AD-PSGD"
             )
-        self.topology = topology
+        self.topology = options.topology
         self.rank = self.transport.rank
         self.averages = 0
-        self.shared = self.rows[0].clone()
+        self.published = self.rows[0].clone()
         self.failure: BaseException | None = None
         self._lock = threading.Lock()
         self._due = threading.Semaphore(0)
@@ -61,11 +61,11 @@ class AsynchronousPairs(Algorithm):
         if self.failure is not None:
             raise RuntimeError(f"rank {self.rank}: the averaging thread ended at step {self.steps}") from self.failure
         self._lock.acquire()
-        self.rows[0].copy_(self.shared)
+        self.rows[0].copy_(self.published)
 
     def after_step(self, lr: float) -> bool:
         """Publish the step; an active worker asks for an average."""
-        self.shared.copy_(self.rows[0])
+        self.published.copy_(self.rows[0])
         self._lock.release()
         self._due.release()
         return super().after_step(lr)
@@ -76,7 +76,7 @@ class AsynchronousPairs(Algorithm):
         self._due.release()
         if self._group is not None and self._thread.is_alive():
             self._thread.join()
-        self.rows[0].copy_(self.shared)
+        self.rows[0].copy_(self.published)
         if self.failure is not None:
             raise RuntimeError(f"rank {self.rank}: the averaging thread failed") from self.failure
 
@@ -117,19 +117,19 @@ class AsynchronousPairs(Algorithm):
             if int(ask) == _END:
                 waiting -= 1
                 continue
-            theirs = self._receive(torch.empty_like(self.shared, device="cpu"), other, _ROW)
+            theirs = self._receive(torch.empty_like(self.published, device="cpu"), other, _ROW)
             mine = self._snapshot()
             self._send(mine, other, _ANSWER)
             self._move(mine, theirs)
 
     def _snapshot(self) -> Tensor:
         with self._lock:
-            return self.shared.detach().to("cpu", copy=True)
+            return self.published.detach().to("cpu", copy=True)
 
     def _move(self, mine: Tensor, theirs: Tensor) -> None:
-        half = theirs.sub_(mine).div_(2).to(self.shared.device)
+        half = theirs.sub_(mine).div_(2).to(self.published.device)
         with self._lock, torch.no_grad():
-            self.shared.add_(half)
+            self.published.add_(half)
         self.averages += 1
         self.transport.count_message(mine)
 
@@ -144,9 +144,9 @@ class AsynchronousPairs(Algorithm):
         """Restore what `state_dict` returned; the parameters are those that the workers have now."""
         super().load_state_dict(state)
         with self._lock:
-            self.shared.copy_(self.rows[0])
+            self.published.copy_(self.rows[0])
 
-    def _to_consensus(self, rows: Tensor) -> None:
+    def to_consensus(self, rows: Tensor) -> None:
         with self._lock:
-            rows[0].copy_(self.shared)
+            rows[0].copy_(self.published)
         self.transport.mean_(rows)

@@ -10,7 +10,8 @@ from runs import make_session, trained, trained_until
 
 from resync.config.training import EarlyStopping, Plateau
 from resync.train.loop import train_to_end
-from resync.train.plateau import Watch
+from resync.train.plateau import ValidationWatch
+from resync.train.state import resume
 
 # Nothing is an improvement by 100 nats or by 99 %: the first evaluation is the best one for ever.
 WATCHED: dict[str, Any] = {
@@ -22,7 +23,7 @@ WATCHED: dict[str, Any] = {
 }
 
 
-def factors(watch: Watch, losses: list[float]) -> list[float]:
+def factors(watch: ValidationWatch, losses: list[float]) -> list[float]:
     found = []
     for loss in losses:
         watch.observe(loss)
@@ -31,7 +32,7 @@ def factors(watch: Watch, losses: list[float]) -> list[float]:
 
 
 def test_the_lr_is_cut_after_more_evaluations_than_the_patience():
-    watch = Watch(Plateau(factor=0.1, patience=2), None)
+    watch = ValidationWatch(Plateau(factor=0.1, patience=2), None)
     assert factors(watch, [1.0, 0.9, 0.9, 0.95, 0.8]) == [1, 1, 1, 1, 1]
     assert factors(watch, [0.8, 0.8, 0.8, 0.8, 0.8, 0.8]) == pytest.approx([1, 1, 0.1, 0.1, 0.1, 0.01])
 
@@ -47,7 +48,7 @@ def test_the_lr_is_cut_after_more_evaluations_than_the_patience():
 )
 def test_training_stops_at_the_evaluation_that_ends_the_patience(losses: list[float], stops: list[bool]):
     """Equality is an improvement, what is no number is none."""
-    watch = Watch(None, EarlyStopping(patience=3))
+    watch = ValidationWatch(None, EarlyStopping(patience=3))
     found = []
     for loss in losses:
         watch.observe(loss)
@@ -59,7 +60,7 @@ def test_a_watch_continues_from_its_state():
     settings = Plateau(factor=0.1, patience=1), EarlyStopping(patience=4)
     losses = [1.0, 1.1, 1.1, 1.1, 1.1]
     for middle in range(len(losses)):
-        first, second, whole = Watch(*settings), Watch(*settings), Watch(*settings)
+        first, second, whole = ValidationWatch(*settings), ValidationWatch(*settings), ValidationWatch(*settings)
         factors(first, losses[:middle])
         second.load_state_dict(first.state_dict())
         assert factors(second, losses[middle:]) == factors(whole, losses)[middle:]
@@ -77,7 +78,7 @@ def test_all_processes_cut_and_stop_together_and_a_continued_run_does_too(tmp_pa
     trained_until(0, 1, tmp_path / "parts", WATCHED, 5)
     assert np.array_equal(trained(0, 1, tmp_path / "parts", WATCHED)["rows"], alone["rows"])
     again = make_session(tmp_path / "parts", **WATCHED)
-    again.resume()
+    resume(again)
     assert again.has_ended()
     train_to_end(again)
     assert again.sync.steps == 21

@@ -1,4 +1,4 @@
-"""Synchronous data-parallel training by the engine of DeepSpeed."""
+"""The engine `deepspeed`: DeepSpeed averages the gradients and steps the optimizer, with ZeRO stage 0, 1 or 2."""
 
 import logging
 from collections.abc import Iterator
@@ -8,71 +8,70 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resync.sync.algorithm import Algorithm, Training
+from resync.engine.engine import Engine
+from resync.engine.transport import Transport
 
 
-class DeepSpeed(Algorithm):
-    """AllReduce by DeepSpeed's engine, with ZeRO stage 0, 1 or 2 (Rajbhandari et al. 2020).
+class DeepSpeed(Engine):
+    """For all-reduce with one worker per process (Rajbhandari et al. 2020).
 
-    The engine owns the parameters, averages the gradients and steps the optimizer; `rows` is a copy of the parameters
-    after every step. Stage 1 shards the optimizer state over the processes, stage 2 the gradients too.
+    DeepSpeed owns the parameters; `rows` is a copy of them after every step. Stage 1 shards the optimizer state over
+    the processes, stage 2 the gradients too.
 
     Raises ValueError where a process hosts more than one worker, or where DeepSpeed is not installed.
     """
 
+    name = "deepspeed"
     averages_gradients = True
 
-    def __init__(self, training: Training, zero_stage: int) -> None:
-        super().__init__(training)
+    def __init__(self, *arguments: Any, transport: Transport, zero_stage: int, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         if self.workers.num_local != 1:
             found = f"{self.workers.num_local} workers in a process"
-            raise ValueError(f"sync allreduce: engine deepspeed needs one worker a process, found {found}")
+            raise ValueError(f"engine deepspeed needs one worker per process, found {found}")
+        self.transport = transport
+        self.state_format = f"DeepSpeed with ZeRO stage {zero_stage}"
         model = self.workers.models[0]
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         [group] = self.optimizer.param_groups
         group["params"] = self.parameters
-        self.engine = _initialize(model, self.optimizer, zero_stage, self.clip_norm)
-        self.workers.forwards[0] = self.engine
-        self.workers.backpropagate = self.engine.backward
-        self.workers.incomplete = self._incomplete
+        self.module = _initialize(model, self.optimizer, zero_stage, self.clip_norm)
+        self.forwards = [self.module]
 
     def step(self, lr: float) -> None:
-        """The engine's step; it clips the averaged gradient itself."""
+        """DeepSpeed's step, which clips the averaged gradient itself; then `rows` has the parameters."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        self.engine.step()
+        self.module.step()
+        self.workers.rows.data[0].copy_(_flat(self.parameters))
+        self.transport.wire_bytes += self.workers.rows.nbytes
 
-    def after_step(self, lr: float) -> bool:
-        """Copy the parameters to `rows`; count the gradient that the engine has averaged."""
-        self.rows[0].copy_(_flat(self.parameters))
-        self.transport.count_average(self.rows)
-        return super().after_step(lr)
-
-    def synchronise(self) -> None:
-        """All workers are equal already."""
+    def backpropagate(self, loss: Tensor) -> None:
+        """The backward pass, in which DeepSpeed reduces the gradients."""
+        self.module.backward(loss)
 
     @contextmanager
-    def consensus(self) -> Iterator[nn.Module]:
-        """The model: all workers are equal."""
-        yield self.workers.models[0]
+    def incomplete(self) -> Iterator[None]:
+        """DeepSpeed averages at the boundary of an accumulation."""
+        self.module.set_gradient_accumulation_boundary(False)
+        yield
+        self.module.set_gradient_accumulation_boundary(True)
 
     def state_dict(self) -> dict[str, Any]:
-        """The base state, and of the optimizer what the engine keeps in this process, [1, n] a field."""
-        state = super().state_dict()
-        counters = {}
+        """Of the optimizer what DeepSpeed keeps in this process: fields [1, n], the parameters' shard, counters."""
+        own, counters = {"shard": _flat(self._shards).unsqueeze(0)}, {}
         for name, values in self._optimizer_state().items():
             if values[0].ndim:
-                state["workers"][name] = _flat(values).unsqueeze(0)
+                own[name] = _flat(values).unsqueeze(0)
             else:
                 counters[name] = values[0].item()
-        state["workers"]["shard"] = _flat(self._shards).unsqueeze(0)
-        return state | {"counters": counters}
+        return {"format": self.state_format, "counters": counters, "workers": own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned, after the rows; on as many processes as it was saved from."""
-        super().load_state_dict(state)
+        """Restore what `state_dict` returned, after the rows; with the same number of processes."""
+        self._check_format(state)
         fields = {name: values[0] for name, values in state["workers"].items()}
-        _scatter(self.rows[0], self.parameters)
+        _scatter(self.workers.rows.data[0], self.parameters)
         _scatter(fields.pop("shard"), self._shards)
         for name, values in fields.items():
             restored = [torch.empty_like(shard) for shard in self._shards]
@@ -92,20 +91,12 @@ class DeepSpeed(Algorithm):
         states = [self.optimizer.state[shard] for shard in self._shards]
         return {name: [state[name] for state in states] for name, value in states[0].items() if value is not None}
 
-    @contextmanager
-    def _incomplete(self) -> Iterator[None]:
-        self.engine.set_gradient_accumulation_boundary(False)
-        yield
-        self.engine.set_gradient_accumulation_boundary(True)
-
 
 def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer, zero_stage: int, clip_norm: float | None) -> Any:
     try:
         import deepspeed
     except ImportError as error:
-        raise ValueError(
-            "sync allreduce: engine deepspeed needs DeepSpeed, which is not installed: pip install deepspeed"
-        ) from error
+        raise ValueError("engine deepspeed needs DeepSpeed, which is not installed: pip install deepspeed") from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     # On CPUs DeepSpeed would compile collectives of its own, for minutes; gloo has them.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

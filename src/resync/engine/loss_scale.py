@@ -1,13 +1,11 @@
 """Loss scaling for fp16 that never skips a step."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from resync.config.training import LossScale
-from resync.engine.workers import Loss, Workers
 
 
 class LossScales:
@@ -23,29 +21,14 @@ class LossScales:
         self.scales = torch.full((num_local,), settings.initial, dtype=torch.float64)
         self.good_steps = torch.zeros(num_local, dtype=torch.int64)
 
-    def forward_backward(
-        self, workers: Workers, inputs: Sequence[Any], targets: Sequence[Any], loss: Loss, micro_batches: int
-    ) -> Tensor:
-        """As Workers.forward_backward; a loss is NaN where no scale gave a finite gradient."""
-        batches = enumerate(zip(inputs, targets, strict=True))
-        return torch.stack([self._gradient(workers, index, *batch, loss, micro_batches) for index, batch in batches])
+    def unscaled(self, index: int, gradient: Tensor, take: Callable[[float], Tensor]) -> Tensor:
+        """Let `take(scale)` fill the gradient of local worker `index` until it is finite, and divide it by the scale.
 
-    def worker_state(self, index: int) -> list[float]:
-        """What continues local worker `index`'s scale."""
-        return [self.scales[index].item(), self.good_steps[index].item()]
-
-    def load_worker_state(self, index: int, state: list[float]) -> None:
-        """Restore what `worker_state` returned."""
-        self.scales[index], self.good_steps[index] = state
-
-    def _gradient(
-        self, workers: Workers, index: int, inputs: Any, targets: Any, loss: Loss, micro_batches: int
-    ) -> Tensor:
-        gradient = workers.grads[index]
+        Returns the loss of the last attempt, or NaN where no scale gave a finite gradient.
+        """
         for _ in range(1 + self.settings.retries):
-            gradient.zero_()
             scale = self.scales[index].item()
-            value = workers.backward(index, inputs, targets, loss, micro_batches, scale)
+            value = take(scale)
             gradient.div_(scale)
             if gradient.isfinite().all():
                 self._grow(index)
@@ -53,6 +36,15 @@ class LossScales:
             self.scales[index] *= self.settings.backoff
             self.good_steps[index] = 0
         return torch.full_like(value, torch.nan)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The scales [k] and the steps since their last overflow [k]."""
+        return {"loss_scale": self.scales.clone(), "good_steps": self.good_steps.clone()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore what `state_dict` returned."""
+        self.scales.copy_(state["loss_scale"])
+        self.good_steps.copy_(state["good_steps"])
 
     def _grow(self, index: int) -> None:
         self.good_steps[index] += 1

@@ -1,0 +1,42 @@
+"""Which engine a run gets: a rule on its settings alone, so that a run that continues has the same one again."""
+
+from typing import Any
+
+from torch.optim import Optimizer
+
+from resync.config.training import EngineSettings
+from resync.engine.engine import Engine, Loss
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
+
+
+def chosen(name: str, averages_gradients: bool, num_workers: int, world_size: int) -> str:
+    """The engine that `auto` stands for: `ddp` where it can overlap the average of gradients, else `serial`."""
+    if name != "auto":
+        return name
+    return "ddp" if averages_gradients and 1 < world_size == num_workers else "serial"
+
+
+def build(
+    settings: EngineSettings,
+    averages_gradients: bool,
+    transport: Transport,
+    workers: Workers,
+    optimizer: Optimizer,
+    loss: Loss,
+    **gradient: Any,
+) -> Engine:
+    """The engine of a run whose algorithm averages gradients or not; `gradient` are the options of `Engine`.
+
+    Raises ValueError where the engine cannot work with this number of workers in a process.
+    """
+    name = chosen(settings.name, averages_gradients, transport.num_workers, transport.world_size)
+    if name == "serial":
+        return Engine(workers, optimizer, loss, **gradient)
+    if name == "ddp":
+        from resync.engine.ddp import Ddp
+
+        return Ddp(workers, optimizer, loss, transport=transport, **gradient)
+    from resync.engine.deepspeed import DeepSpeed
+
+    return DeepSpeed(workers, optimizer, loss, transport=transport, zero_stage=settings.zero_stage, **gradient)

@@ -1,0 +1,131 @@
+"""How a gradient is made and a step is taken: passes, micro-batches, loss scale, clipping, optimizer.
+
+This engine, `serial`, is a plain loop over the workers of the process. Other engines replace one of its parts.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from resync.engine import optimizer_state
+from resync.engine.loss_scale import LossScales
+from resync.engine.workers import Workers
+
+Loss = Callable[[nn.Module, Any, Any], Tensor]
+"""(model, inputs, targets) -> mean loss of one forward pass."""
+
+
+class Engine:
+    """Takes the gradient of every local worker on its own batch, and steps the optimizer over all of them.
+
+    `before_gradient(index, step)` is called before every gradient of local worker `index` is taken. `loss_scales`
+    are given where the forward pass is in fp16; `clip_norm` is the largest L2 norm of a worker's gradient that the
+    optimizer gets.
+    """
+
+    name: ClassVar[str] = "serial"
+    averages_gradients: ClassVar[bool] = False
+    """Whether the gradients that it takes are averages over all workers already."""
+    state_format = "an optimizer over the workers' rows"
+    """Engines with the same format can continue from each other's states."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        optimizer: Optimizer,
+        loss: Loss,
+        *,
+        micro_batches: int = 1,
+        clip_norm: float | None = None,
+        loss_scales: LossScales | None = None,
+        before_gradient: Callable[[int, int], object] = lambda index, step: None,
+    ) -> None:
+        self.workers = workers
+        self.optimizer = optimizer
+        self.loss = loss
+        self.micro_batches = micro_batches
+        self.clip_norm = clip_norm
+        self.loss_scales = loss_scales
+        self.before_gradient = before_gradient
+        self.forwards: list[nn.Module] = list(workers.models)
+
+    def compile(self, mode: str) -> None:
+        """Let torch.compile translate the forward and backward pass of every worker; evaluation stays as it is."""
+        self.forwards = [torch.compile(forward, mode=mode) for forward in self.forwards]
+
+    def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
+        """Fill `workers.grads` with each worker's gradient of its mean loss; the losses [k].
+
+        Inputs and targets of a worker are tensors [b, ...], which go through the model in `micro_batches` equal parts,
+        or lists with one entry per part. A loss is NaN where no loss scale gave a finite gradient.
+        """
+        batches = enumerate(zip(inputs, targets, strict=True))
+        return torch.stack([self._gradient(index, *batch, step) for index, batch in batches])
+
+    def step(self, lr: float) -> None:
+        """The optimizer step of all local workers with the learning rate `lr`."""
+        if self.clip_norm:
+            self.workers.clip_gradients(self.clip_norm)
+        self._step_optimizer(lr)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the optimizer and the loss scales need to continue exactly; under "workers" a row for each worker."""
+        own, shared = optimizer_state.save(self.optimizer, self.workers)
+        scales = self.loss_scales.state_dict() if self.loss_scales else {}
+        return {"format": self.state_format, "shared": shared, "workers": own | scales}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned, after the rows. Raises ValueError for a state of another format."""
+        self._check_format(state)
+        own = dict(state.get("workers", {}))
+        if self.loss_scales:
+            self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
+        optimizer_state.load(self.optimizer, self.workers, own, state["shared"])
+
+    def incomplete(self) -> AbstractContextManager[Any]:
+        """The context of a micro-batch that others of the same step follow."""
+        return nullcontext()
+
+    def backpropagate(self, loss: Tensor) -> None:
+        """The backward pass."""
+        loss.backward()
+
+    def _check_format(self, state: dict[str, Any]) -> None:
+        if state["format"] != self.state_format:
+            found = f"found a state of {state['format']}, allowed: {self.state_format}"
+            raise ValueError(f"engine {self.name}: {found}; continue with the engine that began")
+
+    def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
+        gradient = self.workers.grads[index]
+
+        def take(scale: float) -> Tensor:
+            self.before_gradient(index, step)
+            gradient.zero_()
+            return self._backward(index, inputs, targets, scale)
+
+        return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
+
+    def _backward(self, index: int, inputs: Any, targets: Any, scale: float) -> Tensor:
+        """Add the gradient of `scale` times the mean loss of one worker to its row; the loss, without the scale."""
+        total = torch.zeros_like(self.workers.rows[0, 0])
+        parts = zip(_parts(inputs, self.micro_batches), _parts(targets, self.micro_batches), strict=True)
+        for number, (x, y) in enumerate(parts, start=1):
+            with nullcontext() if number == self.micro_batches else self.incomplete():
+                value = self.loss(self.forwards[index], x, y) / self.micro_batches
+                self.backpropagate(value * scale)
+            total += value.detach()
+        return total
+
+    def _step_optimizer(self, lr: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+
+
+def _parts(samples: Any, number: int) -> Sequence[Any]:
+    """Equal parts of a tensor [b, ...]; a list has its parts already."""
+    return samples.chunk(number) if isinstance(samples, Tensor) else samples

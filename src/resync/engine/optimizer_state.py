@@ -1,0 +1,52 @@
+"""The state of an optimizer over workers, as what every worker owns and what all of them share.
+
+An optimizer over `Workers.rows` has one state, whose fields of shape [k, P] have a row for each worker; one over
+`Workers.split()` has a state for each worker.
+"""
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from resync.engine.workers import Workers
+
+Fields = dict[str, Tensor]
+
+
+def save(optimizer: Optimizer, workers: Workers) -> tuple[Fields, Fields]:
+    """Copies of the fields by name: those with a row for each worker, [k, ...], and those that all share."""
+    states = [_fields(optimizer, parameter) for parameter in _parameters(optimizer)]
+    if not _is_over_rows(optimizer, workers):
+        names = dict.fromkeys(name for state in states for name in state)
+        return {name: _stacked(states, name) for name in names}, {}
+    fields = {name: value.clone() for name, value in states[0].items()}
+    own = {name: value for name, value in fields.items() if value.shape == workers.rows.shape}
+    return own, {name: value for name, value in fields.items() if name not in own}
+
+
+def load(optimizer: Optimizer, workers: Workers, own: Fields, shared: Fields) -> None:
+    """Restore what `save` returned."""
+    device = workers.rows.device
+    for index, parameter in enumerate(_parameters(optimizer)):
+        fields = own if _is_over_rows(optimizer, workers) else {name: value[index] for name, value in own.items()}
+        restored = {name: value.to(device, copy=True) for name, value in (fields | shared).items()}
+        optimizer.state[parameter].update(restored)
+
+
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    [group] = optimizer.param_groups
+    return list(group["params"])
+
+
+def _is_over_rows(optimizer: Optimizer, workers: Workers) -> bool:
+    return _parameters(optimizer)[0] is workers.rows
+
+
+def _fields(optimizer: Optimizer, parameter: Tensor) -> Fields:
+    return {name: value for name, value in optimizer.state.get(parameter, {}).items() if value is not None}
+
+
+def _stacked(states: list[Fields], name: str) -> Tensor:
+    """A field of all workers; that of one which has made no step yet is zero, as it is at its first step."""
+    like = next(state[name] for state in states if name in state)
+    return torch.stack([state.get(name, torch.zeros_like(like)) for state in states])

@@ -1,0 +1,129 @@
+"""A session from the configuration of its run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from resync import data, models, optim, sync
+from resync.config import Run
+from resync.config.training import LossScale
+from resync.data.sampling import Sampler
+from resync.engine import choose
+from resync.engine.clocks import Clocks
+from resync.engine.engine import Engine
+from resync.engine.loss_scale import LossScales
+from resync.engine.transport import Transport
+from resync.engine.workers import Workers
+from resync.models.originals import load_original
+from resync.prepare import data_root
+from resync.streams import stream_seed
+from resync.train.checkpoint import Checkpoints
+from resync.train.checkpoint_average import CheckpointAverage
+from resync.train.log import RunLog
+from resync.train.losses import Losses
+from resync.train.objective import Classification, Objective
+from resync.train.plateau import ValidationWatch
+from resync.train.session import Session
+from resync.train.start import load_start
+from resync.train.transforms import transforms_of
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""The precisions that are reached by autocast."""
+
+
+def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int) -> Session:
+    """Every part of a session; rank 0 keeps the log. Raises ValueError for what a part refuses."""
+    clocks = Clocks(device)
+    transport = Transport(run.workers, clocks, rank, world_size)
+    dataset = data.build(run.data.name, run.data.options).to(device)
+    model = _model(run, out).to(device)
+    if run.memory_format:
+        model = model.to(memory_format=getattr(torch, run.memory_format))
+    workers = Workers(model, transport.num_local)
+    optimizer = optim.build(run.optimizer, workers, apart=run.sync.steps_apart)
+    objective = _objective(run)
+    engine = _engine(run, transport, workers, optimizer, objective)
+    training = sync.Training(
+        workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, engine.averages_gradients
+    )
+    return Session(
+        run=run,
+        clocks=clocks,
+        transport=transport,
+        data=dataset,
+        sampler=Sampler(
+            num_samples=dataset.num_train,
+            num_workers=run.workers,
+            local_batch=run.local_batch_size,
+            steps=run.steps_per_epoch,
+            seed=run.seed,
+            replacement=run.sampling == "with_replacement",
+        ),
+        transforms=transforms_of(run),
+        workers=workers,
+        optimizer=optimizer,
+        engine=engine,
+        sync=sync.build(run.sync.in_steps(run.steps_per_epoch), training),
+        schedule=run.lr,
+        watch=ValidationWatch(run.plateau, run.early_stopping),
+        objective=objective,
+        losses=Losses(transport.num_local, device),
+        checkpoint_average=CheckpointAverage(run.evaluation.average_last or 1),
+        checkpoints=Checkpoints(out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint.keep, transport),
+        log=RunLog(out, run) if rank == 0 else None,
+    )
+
+
+def _model(run: Run, out: Path) -> nn.Module:
+    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
+    if run.start_from:
+        load_start(model, run, out)
+    if run.start_checkpoint:
+        load_original(model, data_root(run.data.component) / run.start_checkpoint)
+    return model
+
+
+def _engine(
+    run: Run, transport: Transport, workers: Workers, optimizer: torch.optim.Optimizer, objective: Objective
+) -> Engine:
+    engine = choose.build(
+        run.engine,
+        run.sync.averages_gradients,
+        transport,
+        workers,
+        optimizer,
+        objective.loss,
+        micro_batches=run.micro_batches,
+        clip_norm=run.clip_norm,
+        loss_scales=_loss_scales(run, transport.num_local),
+        before_gradient=_dropout_seeding(run, workers.models[0], transport.local.start),
+    )
+    if run.compile:
+        engine.compile(run.compile)
+    return engine
+
+
+def _loss_scales(run: Run, num_local: int) -> LossScales | None:
+    return LossScales(run.loss_scale or LossScale(), num_local) if run.precision == "fp16" else None
+
+
+def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[[int, int], object]:
+    """Let what a worker drops in a step depend on nothing else: not on the processes, a repetition or a resumption."""
+    if not any(isinstance(layer, nn.Dropout) and layer.p for layer in model.modules()):
+        return lambda index, step: None
+    return lambda index, step: torch.manual_seed(
+        stream_seed(run.seed, "dropout", worker=first_worker + index, epoch=step)
+    )
+
+
+def _objective(run: Run) -> Objective:
+    """The objective of the data set's task."""
+    smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
+    if run.facts.get("task") == "translation":
+        # SacreBLEU takes time to import, and nothing else needs it.
+        from resync.train.translation import Translation
+
+        return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search)
+    return Classification(smoothing, half)

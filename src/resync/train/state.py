@@ -1,0 +1,35 @@
+"""What a checkpoint keeps of a session, and how a session goes on from one."""
+
+import torch
+
+from resync.train.checkpoint import State, owned
+from resync.train.session import Session
+
+
+def save(session: Session) -> None:
+    """Write a checkpoint of this moment. Collective."""
+    shared: State = {"resumed_from": session.resumed_from}
+    workers: list[State] = [{} for _ in range(session.workers.num_local)]
+    for name, part in session.parts.items():
+        state = dict(part.state_dict())
+        own = state.pop("workers", {})
+        shared[name] = state
+        for index, worker in enumerate(workers):
+            worker[name] = {key: owned(value[index]) for key, value in own.items()}
+    session.checkpoints.save(session.sync.steps, workers, shared)
+
+
+def resume(session: Session) -> None:
+    """Continue from the run's own newest checkpoint, if there is one. Collective.
+
+    Raises ValueError where the checkpoint is that of an engine with another kind of state.
+    """
+    found = session.checkpoints.load()
+    if found is None:
+        return
+    workers, shared = found
+    for name, part in session.parts.items():
+        names = workers[0][name]
+        own = {key: torch.stack([worker[name][key] for worker in workers]) for key in names}
+        part.load_state_dict(shared[name] | ({"workers": own} if own else {}))
+    session.resumed_from = [*shared["resumed_from"], session.sync.steps]

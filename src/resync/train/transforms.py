@@ -1,0 +1,21 @@
+"""What happens to a batch of all local workers between the data set and the gradient."""
+
+from collections.abc import Callable
+from typing import Any
+
+from resync.config import Run
+from resync.train.label_noise import LabelNoise
+from resync.train.mixup import Mixup
+
+BatchTransform = Callable[[Any, Any, int, int], tuple[Any, Any]]
+"""(inputs, targets, step, first worker) -> (inputs, targets), all of them [k, b, ...]."""
+
+
+def transforms_of(run: Run) -> tuple[BatchTransform, ...]:
+    """The transforms of a run, in their order."""
+    classes, found = run.facts["num_classes"], []
+    if run.loss.label_noise:
+        found.append(LabelNoise(run.loss.label_noise, classes, run.seed))
+    if run.loss.mixup:
+        found.append(Mixup(run.loss.mixup, classes, run.micro_batches, run.seed))
+    return tuple(found)

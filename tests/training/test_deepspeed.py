@@ -34,7 +34,7 @@ def _all_cases(rank: int, world_size: int, folder: Path) -> dict[str, dict[str, 
     os.environ["LOCAL_RANK"] = str(rank)  # torchrun sets it, and DeepSpeed insists
     for name, (stage, changes) in CASES.items():
         ours = TWO | changes
-        theirs = ours | {"sync": {"name": "allreduce", "engine": "deepspeed", "zero_stage": stage}}
+        theirs = ours | {"engine": {"name": "deepspeed", "zero_stage": stage}}
         trained_until(rank, world_size, folder / name / "parts", theirs, 5)
         found[name] = {
             "torch": trained(rank, world_size, folder / name / "torch", ours),

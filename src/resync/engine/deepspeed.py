@@ -84,7 +84,7 @@ class DeepSpeed(Engine):
 
     @property
     def _shards(self) -> list[Tensor]:
-        """What the inner optimizer updates in this process: all parameters, or ZeRO's part of them."""
+        """The tensors that the inner optimizer updates in this process: all parameters, or ZeRO's part of them."""
         return list(self.optimizer.param_groups[0]["params"])
 
     def _optimizer_state(self) -> dict[str, list[Tensor]]:

@@ -73,7 +73,7 @@ class Engine:
         self._step_optimizer(lr)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the optimizer and the loss scales need to continue exactly; under "workers" a row for each worker."""
+        """The state of the optimizer and the loss scales; under "workers" a row for each worker."""
         own, shared = optimizer_state.save(self.optimizer, self.workers)
         scales = self.loss_scales.state_dict() if self.loss_scales else {}
         return {"format": self.state_format, "shared": shared, "workers": own | scales}

@@ -20,7 +20,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass
 class Exchange:
-    """Messages on their way. The rows that were sent must not change before `wait` has returned."""
+    """Messages in flight. The rows that were sent must not change before `wait` has returned."""
 
     sent: Tensor
     inbox: Tensor
@@ -28,7 +28,7 @@ class Exchange:
     transport: "Transport"
 
     def wait(self) -> Tensor:
-        """What the local workers received, [p, k, P]; slots of workers that heard fewer than p are zero."""
+        """The messages to the local workers, [p, k, P]; slots of workers that receive fewer than p are zero."""
         with self.transport.timed():
             for request in self.requests:
                 request.wait()
@@ -40,7 +40,7 @@ class Transport:
     """Averages and exchanges rows between `num_workers` workers on `world_size` processes.
 
     Counts two kinds of bytes: `bytes_sent`, what one worker hands over as a function of the algorithm alone (a
-    vector for an average, a vector a peer for an exchange, whether the peer is in this process or not), and
+    vector for an average, one vector per peer for an exchange, whether the peer is in this process or not), and
     `wire_bytes`, what this process really handed to torch.distributed. Seconds go to the clock "communication".
 
     Raises ValueError when `world_size` does not divide `num_workers`.

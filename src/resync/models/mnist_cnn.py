@@ -32,5 +32,5 @@ def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
 
 
 def _pooled(side: int) -> int:
-    """What twice two unpadded 3x3 convolutions and a pooling by 2 leave of `side` pixels."""
+    """The side of an image of `side` pixels after two blocks of two unpadded 3x3 convolutions and a pooling by 2."""
     return ((side - 4) // 2 - 4) // 2

@@ -13,17 +13,20 @@ from torch.optim import Optimizer
 from resync.engine.workers import Workers
 
 
-def build(name: str, options: Mapping[str, Any], workers: Workers) -> Optimizer:
+def build(name: str, options: Mapping[str, Any], workers: Workers, apart: bool = False) -> Optimizer:
     """The optimizer `name` over the rows; the learning rate is set before every step.
 
+    `apart`: over one parameter per worker (`Workers.split`), so that some workers can make a step without the others.
     With the option `decay: matrices` only the weights of linear and convolutional layers decay.
     """
     module = import_module(f"resync.optim.{name}")
     given = dict(options)
+    parameters = workers.split() if apart else [workers.rows]
     if given.pop("decay") == "all":
-        optimizer: Optimizer = module.build([workers.rows], **given)
+        optimizer: Optimizer = module.build(parameters, **given)
         return optimizer
     rate = given.pop("weight_decay") * workers.matrices
-    optimizer = module.build([workers.rows], **given)
-    optimizer.register_step_pre_hook(partial(module.decay, workers.rows, rate))
+    optimizer = module.build(parameters, **given)
+    for parameter in parameters:
+        optimizer.register_step_pre_hook(partial(module.decay, parameter, rate))
     return optimizer

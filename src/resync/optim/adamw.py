@@ -20,5 +20,6 @@ def build(
 
 @torch.no_grad()
 def decay(rows: nn.Parameter, rate: Tensor, optimizer: Optimizer, *arguments: Any) -> None:
-    """Decay the parameters with a rate of its own for every one, [P], times the learning rate."""
-    rows.mul_(1 - optimizer.param_groups[0]["lr"] * rate)
+    """Decay the parameters with one rate per parameter, [P], times the learning rate."""
+    if rows.grad is not None:  # a worker without gradient makes no step
+        rows.mul_(1 - optimizer.param_groups[0]["lr"] * rate)

@@ -16,6 +16,6 @@ def build(
 
 @torch.no_grad()
 def decay(rows: nn.Parameter, rate: Tensor, optimizer: Optimizer, *arguments: Any) -> None:
-    """Add the gradient of an L2 penalty with a rate of its own for every parameter, [P]."""
-    assert rows.grad is not None
-    rows.grad.addcmul_(rows, rate)
+    """Add the gradient of an L2 penalty with one rate per parameter, [P]."""
+    if rows.grad is not None:  # a worker without gradient makes no step
+        rows.grad.addcmul_(rows, rate)

@@ -1,4 +1,4 @@
-"""What every synchronisation algorithm is: four moments around one optimizer step."""
+"""The base of every synchronisation algorithm: moments around one optimizer step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from resync.engine.workers import Workers
 
 @dataclass(frozen=True)
 class Training:
-    """What an algorithm works on.
+    """The parts of a training that an algorithm works on.
 
     Attributes:
         workers: the workers of this process.

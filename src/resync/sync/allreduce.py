@@ -1,6 +1,6 @@
 """Synchronous data-parallel training."""
 
-from resync.sync.algorithm import Algorithm
+from resync.sync.algorithm import Algorithm, Training
 
 
 class AllReduce(Algorithm):
@@ -13,6 +13,9 @@ class AllReduce(Algorithm):
     """
 
     averages_gradients = True
+
+    def __init__(self, training: Training, options: AllReduceOptions) -> None:
+        super().__init__(training)
 
     def after_backward(self) -> None:
         """Average the gradients."""

@@ -59,7 +59,7 @@ class InFlight:
             self.mix.add(state, exchange.wait(), self.transport)
 
     def left(self, number: int) -> Tensor:
-        """What has left the local workers of state `number` and has not arrived, [k, n]."""
+        """The part of state `number` that has left the local workers and not arrived, [k, n]."""
         return self.sent[number] * (1 - self.mix.kept(self.sent[number], self.transport))
 
 

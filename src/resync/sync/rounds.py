@@ -1,4 +1,4 @@
-"""What algorithms with rounds of local steps share: when a round starts and when it ends."""
+"""Rounds of local steps: when one starts and when it ends."""
 
 from abc import abstractmethod
 
@@ -31,4 +31,4 @@ class Rounds(Algorithm):
 
     @abstractmethod
     def end_round(self) -> None:
-        """What the workers exchange after the last step of a round."""
+        """Exchange what belongs to the end of a round."""

@@ -57,7 +57,7 @@ class SGP(Algorithm):
 
     @property
     def states(self) -> list[Tensor]:
-        """What is mixed."""
+        """The tensors that are mixed."""
         return [self.rows, self.weights] if self.weights_change else [self.rows]
 
     def to_consensus(self, rows: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Label noise: training labels that are drawn anew at every step."""
+"""Label noise: training labels that are drawn again at every step."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a run writes while it trains: CSV, Weights & Biases and the terminal. Only rank 0 holds a log."""
+"""Logs of a run while it trains: CSV, Weights & Biases and the terminal. Only rank 0 holds a log."""
 
 import csv
 import io

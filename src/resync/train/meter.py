@@ -13,7 +13,7 @@ Totals = dict[str, float]
 
 @dataclass
 class Step:
-    """What a step has to tell: the losses of the local workers [k], and whether it ended a round."""
+    """The outcome of a step: the losses of the local workers [k], and whether it ended a round."""
 
     losses: Tensor | None = None
     ended_round: bool = False

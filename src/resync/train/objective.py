@@ -1,4 +1,4 @@
-"""What a model is trained for and how it is scored."""
+"""Training losses and metrics: what a model is trained for and how it is scored."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

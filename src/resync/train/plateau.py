@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from resync.config.training import EarlyStopping, Plateau
 
 
-class Watch:
+class ValidationWatch:
     """Follows the validation loss of the consensus model; without settings it decides nothing.
 
     Every process has to be shown the same losses, so that all of them reduce and stop at the same evaluation.
@@ -43,7 +43,7 @@ class Watch:
             self._worse = 0 if improved else self._worse + 1
 
     def state_dict(self) -> dict[str, Any]:
-        """What continues the watch, in plain numbers."""
+        """The state of the decisions, in plain numbers."""
         return {
             "lr_reductions": self._reductions.state_dict() if self._reductions else None,
             "lr_factor": self.lr_factor,

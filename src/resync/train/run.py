@@ -196,5 +196,5 @@ def _device_name(device: torch.device) -> str:
 
 
 def _number(value: float) -> float | None:
-    """`value`, or None for what is no number: JSON has no NaN."""
+    """`value`, or None if it is NaN or infinite: JSON has neither."""
     return value if isfinite(value) else None

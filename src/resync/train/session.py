@@ -62,9 +62,9 @@ class Session:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What a checkpoint keeps, in the order in which it is restored; each has `state_dict`, `load_state_dict`.
+        """The parts whose state a checkpoint keeps, in the order in which it is restored.
 
-        What is under "workers" in a state is tensors [k, ...] with a row for every local worker; all else is the same
+        Each has `state_dict` and `load_state_dict`. What is under "workers" in a state is tensors [k, ...] with a row for every local worker; all else is the same
         on every process, but for the log, which rank 0 has alone.
         """
         parts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a session, and how a session goes on from one."""
+"""Saving a session to a checkpoint and continuing from one."""
 
 import torch
 

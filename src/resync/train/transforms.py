@@ -1,4 +1,4 @@
-"""What happens to a batch of all local workers between the data set and the gradient."""
+"""Transforms of a batch of all local workers between the data set and the gradient."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a translation model is trained for and how it is scored."""
+"""Training loss and metrics of translation."""
 
 from dataclasses import dataclass
 from math import exp, inf

@@ -1,4 +1,4 @@
-"""A hang is never for ever: a process that makes no step says where it is, and who is silent, and ends."""
+"""No hang lasts: a process that makes no step says where it is and who is silent, and ends."""
 
 import faulthandler
 import os

@@ -298,7 +298,9 @@ TABLED = names_where(lambda metric: metric.compared and "summary" in metric.file
 """Numbers at the end of a run that a table can show."""
 
 if TYPE_CHECKING:
-    ComparedMetric = DrawnMetric = TabledMetric = str
+    ComparedMetric = str
+    DrawnMetric = str
+    TabledMetric = str
 else:  # for fields of models: the allowed names, also in schemas and error lines
     ComparedMetric = Literal[COMPARED]
     DrawnMetric = Literal[DRAWN]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 from torch import nn
@@ -56,7 +56,7 @@ def train_step(session: Session, inputs: Any, targets: Any) -> bool:
         loss = session.transport.gather(losses).mean().item()
         spent = {name: total - before[name] for name, total in _totals(session).items()}
         if session.log:
-            session.log.step({**_position(session, lr), "train_loss": loss, **spent})
+            session.log.step({**_position(session, lr), "step_loss": loss, **_step_columns(session, spent)})
     if session.log:
         session.log.progress(step)
     return round_ended
@@ -76,8 +76,8 @@ def evaluate(session: Session) -> None:
         **metrics,
         "bytes_sent": totals["bytes_sent"],
         "volume_percent": session.volume_percent,
-        "train_seconds": totals["data_seconds"] + totals["compute_seconds"],
-        "communication_seconds": totals["communication_seconds"],
+        "training_seconds": totals["data"] + totals["step"],
+        "communication_seconds": totals["communication"] if session.transport.communication_is_known else nan,
         "evaluation_seconds": session.clocks.seconds("evaluation"),
     }
     if session.log:
@@ -146,12 +146,17 @@ def _position(session: Session, lr: float) -> dict[str, float | int]:
 
 
 def _totals(session: Session) -> Totals:
-    """Seconds and bytes so far, by the names of the columns of steps.csv."""
-    clocks = session.clocks
-    communication = clocks.seconds("communication")
+    """Seconds by clock, and bytes, so far."""
+    seconds = {clock: session.clocks.seconds(clock) for clock in ("data", "step", "communication")}
+    return seconds | {"bytes_sent": session.transport.bytes_sent}
+
+
+def _step_columns(session: Session, spent: Totals) -> Totals:
+    """What a step has spent, by the columns of steps.csv; a time that is not known is NaN."""
+    known = session.transport.communication_is_known
     return {
-        "data_seconds": clocks.seconds("data"),
-        "compute_seconds": clocks.seconds("step") - communication,
-        "communication_seconds": communication,
-        "bytes_sent": session.transport.bytes_sent,
+        "step_data_seconds": spent["data"],
+        "step_compute_seconds": spent["step"] - (spent["communication"] if known else 0.0),
+        "step_communication_seconds": spent["communication"] if known else nan,
+        "step_bytes": spent["bytes_sent"],
     }

@@ -196,21 +196,25 @@ def _render(options: argparse.Namespace) -> None:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from resync.audit import audit
+    from resync.audit import audit, gather, write
 
-    papers = [options.paper] if options.paper else None
-    result = audit(_suite_of(options), options.scale, options.results, papers)
-    result.write(options.results / options.scale / (options.paper or ""))
+    suite, folder = _suite_of(options), options.results / options.scale
+    for paper in [options.paper] if options.paper else [] if options.gather else suite.papers:
+        result = audit(suite, options.scale, options.results, [paper])
+        write(result, folder / paper)
+    if not options.paper:
+        result = gather(suite, options.scale, options.results)
+        write(result, folder)
     print(result.sentence)
     return 1 if options.check and result.failed else 0
 
 
 def _status(options: argparse.Namespace) -> None:
-    from resync.results.status import status, table
+    from resync.results.status import progress, table
 
     suite = _suite_of(options)
     papers = [options.paper] if options.paper else list(suite.papers)
-    found = [status(run, options.results) for paper in papers for run in suite.runs(paper, options.scale)]
+    found = [progress(run, options.results) for paper in papers for run in suite.runs(paper, options.scale)]
     print(json.dumps([asdict(each) for each in found], indent=2) if options.json else table(found))
 
 
@@ -220,7 +224,7 @@ def _import(options: argparse.Namespace) -> None:
     print(
         import_log(
             _suite_of(options), options.run, options.scale, options.format, options.source, options.results,
-            columns=options.columns, wandb_run=options.wandb_run, replace=options.replace,
+            column_map=options.columns, wandb_run=options.wandb_run, replace=options.replace,
         )
     )  # fmt: skip
 
@@ -262,12 +266,13 @@ def _parser() -> argparse.ArgumentParser:
     where = ("--configs", "--results")
     asked = (*where, "--paper?", "--scale", "--json")
     verb("status", _status, "how far the runs of a scale are, and why some failed", *asked)
-    verb("collect", _collect, "gather a paper's results in one table", *where, "--paper", "--scale")
+    verb("collect", _collect, "export a paper's results as one table", *where, "--paper", "--scale")
     drawn = (*where, "--figures")
     verb("render", _render, "draw one figure or table", *drawn, "--paper", "--scale", "--item")
-    verb("audit", _audit, "compare with the published values and claims", *where, "--paper?", "--scale", "--check")
+    audited = ("--paper?", "--scale", "--gather", "--check")
+    verb("audit", _audit, "compare with the published values and claims", *where, *audited)
     import_flags = ("--run", "--scale", "--format", "--columns", "--wandb-run", "--replace", "source")
-    verb("import", _import, "write a log of others as the results of a declared run", *where, *import_flags)
+    verb("import", _import, "write a third-party log as the results of a declared run", *where, *import_flags)
     verb("report", _report, "one page with everything of a scale", *drawn, "--scale")
     verb("theory", _theory, "draw the slow SDE of Local SGD against a simulation", "--figures")
     verb("warm", _warm, "run a command (snakemake ...) whose jobs here share their imports", "command")
@@ -305,6 +310,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
         "metavar": "STEM",
         "help": "write STEM.json and STEM.md instead of printing one of them",
     },
+    "--gather": {"action": "store_true", "help": "of all papers: from the audits that they have, without new ones"},
     "--check": {"action": "store_true", "help": "exit with 1 if something fails"},
     "--config": {"type": Path, "required": True, "help": "the run's run.yaml"},
     "--out": {"type": Path, "required": True, "help": "folder for the run's results"},

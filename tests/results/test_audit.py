@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import synthetic
+from resync.audit.audit import METRICS
 from synthetic import planned
 
 from resync.audit import Audit, audit
-from resync.audit.audit import METRICS
 from resync.config import Run, Suite, load_suite, paper
 from resync.config.claim import EXACT
 

@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from resync.config import Run, Suite
-from resync.results.collect import COLUMNS, CollectError, MissingRun, collect, read_run, state_of, write
+from resync.results.collect import COLUMNS, MissingRun, ResultsError, collect, read_run, state_of, write
 
 
 def edit(file: Path, old: str, new: str, count: int = 1) -> None:
@@ -90,7 +90,7 @@ def test_a_damaged_file_is_one_line_that_names_run_and_file(name: str, runs: lis
     damage, message = DAMAGES[name]
     directory = results / runs[1].directory
     damage(directory)
-    with pytest.raises(CollectError) as caught:
+    with pytest.raises(ResultsError) as caught:
         read_run(directory)
     assert message in str(caught.value)
     assert str(runs[1].directory) in str(caught.value)
@@ -170,7 +170,7 @@ def test_nothing_collected_is_an_empty_table_with_all_columns(runs: list[Run], t
 def test_all_damages_are_reported_at_once(runs: list[Run], results: Path):
     for run in runs[:2]:
         (results / run.directory / "steps.csv").unlink()
-    with pytest.raises(CollectError) as caught:
+    with pytest.raises(ResultsError) as caught:
         collect(runs, results)
     assert len(str(caught.value).splitlines()) == 2
 

@@ -25,7 +25,7 @@ from resync.render.item import load
 from resync.render.lines import mean_over_seeds
 from resync.render.style import distinct, style_of
 from resync.render.table import Heading, Table
-from resync.results.collect import CollectError, read_run
+from resync.results.collect import ResultsError, read_run
 
 
 def drop(results: Path, *runs: Run) -> None:
@@ -65,7 +65,7 @@ def test_a_figure_reads_its_own_runs_only(suite: Suite, results: Path, tmp_path:
     for run in [*seeds(suite, "h4"), *seeds(suite, "qsr")]:
         (results / run.directory / "metrics.csv").write_text("damaged")
     render(suite, "toy", "fig6", "smoke", results, tmp_path)
-    with pytest.raises(CollectError, match="half-written"):
+    with pytest.raises(ResultsError, match="half-written"):
         render(suite, "toy", "fig5", "smoke", results, tmp_path)
 
 
@@ -143,7 +143,7 @@ def test_all_seeds_diverged(suite: Suite, results: Path, tmp_path: Path):
 
 
 def test_a_figure_without_any_result_is_an_error_and_a_table_says_not_run(suite: Suite, tmp_path: Path):
-    with pytest.raises(CollectError, match="fig5: none of its runs has finished"):
+    with pytest.raises(ResultsError, match="fig5: none of its runs has finished"):
         render(suite, "toy", "fig5", "smoke", tmp_path, tmp_path)
     rows = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", tmp_path)).rows
     assert {row[1] for row in rows} == {"not run"}

@@ -9,7 +9,7 @@ from statistics import mean, stdev
 import pytest
 
 from resync.config import Suite, load_suite
-from resync.config.paper import PublishedValue
+from resync.config.published import PublishedValue
 from resync.plan.network import LINKS
 from resync.render import render, time_per_iteration, wall_clock
 from resync.render.item import ItemData, load
@@ -21,7 +21,7 @@ def papers() -> Suite:
     return load_suite(Path(__file__).parents[2] / "paper_configs")
 
 
-def hours(series: str, value: float, status: str = "verified", metric: str = "hours") -> PublishedValue:
+def hours(series: str, value: float, status: str = "verified", metric: str = "training_hours") -> PublishedValue:
     return PublishedValue(
         id=f"{series}_{metric}", experiment="vit", series=series, metric=metric, value=value, unit="h", status=status,
         source="made up",
@@ -51,7 +51,7 @@ def test_cells_say_what_is_published_fitted_predicted_and_measured(suite: Suite,
     assert h4[1] == "8.7, secondary"
     assert h4[3].endswith(" ± 0.05, predicted")
     assert float(h4[5]) == pytest.approx(100 * (float(h4[3].split()[0]) / 8.7 - 1), abs=0.1)
-    seconds = [result.final("hours") * 3600 for result in own(suite, finished, "parallel")]
+    seconds = [result.final("training_hours") * 3600 for result in own(suite, finished, "parallel")]
     communication = own(suite, finished, "parallel")[0].final("communication_seconds")
     assert parallel[6].startswith(f"{mean(seconds):.2f} ± {stdev(seconds):.2f} (n=3), measured")
     assert parallel[7] == f"{communication:.2f} ± 0.00 (n=3), measured"
@@ -76,7 +76,7 @@ def test_seeds_that_are_missing_are_said(suite: Suite, results: Path):
         (results / run.directory / "summary.json").unlink()
     rows = {row[0]: row for row in wall_clock.prepare(toy(suite, results, *PAIR)).rows}
     [left] = own(suite, results, "h4")
-    assert rows["Local SGD, H = 4"][7] == f"{left.final('hours') * 3600:.2f} (n=1), measured, 2 of 3 not run"
+    assert rows["Local SGD, H = 4"][7] == f"{left.final('training_hours') * 3600:.2f} (n=1), measured, 2 of 3 not run"
 
 
 def test_numbers_of_the_cells_are_in_the_csv(suite: Suite, finished: Path):
@@ -84,7 +84,7 @@ def test_numbers_of_the_cells_are_in_the_csv(suite: Suite, finished: Path):
     rows = {row["series"]: row for row in csv.DictReader(io.StringIO(table.csv()))}
     assert rows["parallel"]["model_basis"] == "fitted"
     assert rows["parallel"]["published_communication_hours_status"] == "derived"
-    measured = mean(result.final("hours") for result in own(suite, finished, "parallel"))
+    measured = mean(result.final("training_hours") for result in own(suite, finished, "parallel"))
     assert float(rows["parallel"]["here_hours_mean"]) == pytest.approx(measured)
     assert rows["sgp"]["model_hours"] == rows["sgp"]["published_hours"] == ""
     assert float(rows["h4"]["model_hours"]) + float(rows["h4"]["model_hours_rounding"]) < 10

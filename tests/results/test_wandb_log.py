@@ -6,7 +6,7 @@ import synthetic
 from synthetic import put_log
 
 from resync.config import Run, Suite
-from resync.results.collect import CollectError, collect, compare_with_wandb, read_run
+from resync.results.collect import ResultsError, collect, compare_with_wandb, read_run
 from resync.results.wandb_log import read_history
 
 
@@ -17,7 +17,7 @@ def directory(runs: list[Run], results: Path) -> Path:
 
 
 def difference(directory: Path) -> str:
-    with pytest.raises(CollectError) as caught:
+    with pytest.raises(ResultsError) as caught:
         compare_with_wandb(read_run(directory))
     assert "\n" not in str(caught.value)
     assert str(directory) in str(caught.value)
@@ -83,7 +83,7 @@ def test_collect_asks_for_the_log_that_a_run_declares(suite: Suite, tmp_path: Pa
     declared = suite.runs("toy", "smoke", "vit", "qsr")[0]
     run = Run.model_validate(declared.model_dump() | {"log": {"every_steps": 10, "wandb": "offline"}})
     synthetic.write_run(run, tmp_path)
-    with pytest.raises(CollectError, match="no wandb log"):
+    with pytest.raises(ResultsError, match="no wandb log"):
         collect([run], tmp_path)
 
 

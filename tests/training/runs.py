@@ -13,8 +13,8 @@ from processes import run_processes
 from resync.config import Run
 from resync.train.build import build
 from resync.train.loop import batches, train_step, train_to_end
+from resync.train.saving import resume, save
 from resync.train.session import Session
-from resync.train.state import resume, save
 
 BASE: dict[str, Any] = {
     "paper": "test",

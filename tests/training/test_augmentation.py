@@ -12,7 +12,7 @@ from resync import data
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler
-from resync.train.state import resume
+from resync.train.saving import resume
 
 MEAN, STD = (0.5, 0.25), (0.2, 0.1)
 

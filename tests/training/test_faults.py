@@ -24,7 +24,7 @@ from resync.launch.start import Place
 from resync.processes import lock
 from resync.processes.store import serve
 from resync.results import wandb_log
-from resync.results.collect import CollectError, compare_with_wandb, read_run
+from resync.results.collect import ResultsError, compare_with_wandb, read_run
 from resync.train import train
 from resync.train.watchdog import Watchdog
 
@@ -228,7 +228,7 @@ def test_a_truncated_wandb_log_is_named_and_the_run_finished_again(tmp_path, und
     assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
     [log] = wandb_log.logs(tmp_path)
     os.truncate(log, log.stat().st_size // 4)
-    with pytest.raises(CollectError, match=r"without .*summary\.json the run is finished again"):
+    with pytest.raises(ResultsError, match=r"without .*summary\.json the run is finished again"):
         compare_with_wandb(read_run(tmp_path))
     (tmp_path / "summary.json").unlink()
     assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()

@@ -11,7 +11,7 @@ from runs import make_session, trained, trained_until
 from resync.config.training import EarlyStopping, Plateau
 from resync.train.loop import train_to_end
 from resync.train.plateau import ValidationWatch
-from resync.train.state import resume
+from resync.train.saving import resume
 
 # Nothing is an improvement by 100 nats or by 99 %: the first evaluation is the best one for ever.
 WATCHED: dict[str, Any] = {

@@ -19,7 +19,7 @@ from processes import TIMEOUT, run_processes
 from runs import VARIANTS, make_run, make_session, trained, trained_until
 
 from resync.processes import warm
-from resync.train.state import resume
+from resync.train.saving import resume
 
 CHECKPOINT_STEP = 5
 

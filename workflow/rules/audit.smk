@@ -1,4 +1,4 @@
-# Published and claimed against reproduced: one verdict a number and a claim.
+# Published and claimed against reproduced: one verdict per number and claim. The overview is made of the papers' parts.
 
 
 rule audit:
@@ -8,8 +8,8 @@ rule audit:
 
 rule audit_paper:
     input:
-        collected="results/{scale}/{paper}/collected.parquet",
-        code=code("audit", "pages"),
+        runs=lambda wildcards: run_files(runs(wildcards.paper, wildcards.scale).values()),
+        code=code("audit", "pages", "results"),
     output:
         multiext("results/{scale}/{paper}/audit", ".json", ".md", ".html"),
     log:
@@ -24,10 +24,8 @@ rule audit_paper:
 
 rule write_audit:
     input:
-        lambda wildcards: [
-            f"results/{wildcards.scale}/{paper}/audit.json" for paper in papers(wildcards.scale)
-        ],
-        code=code("audit", "pages"),
+        expand("results/{{scale}}/{paper}/audit.json", paper=SUITE.papers),
+        code=code("audit", "pages", "results"),
     output:
         multiext("results/{scale}/audit", ".json", ".md", ".html"),
     log:
@@ -35,4 +33,4 @@ rule write_audit:
     conda:
         "../../environment.yml"
     shell:
-        "python -m resync audit --scale {wildcards.scale:q} > {log:q} 2>&1"
+        "python -m resync audit --gather --scale {wildcards.scale:q} > {log:q} 2>&1"

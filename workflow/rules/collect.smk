@@ -1,10 +1,10 @@
-# One tidy table of all runs of a paper.
+# All numbers of a paper's runs in one tidy table: an export, which no other rule reads.
 
 
 rule collect:
     input:
         runs=lambda wildcards: run_files(runs(wildcards.paper, wildcards.scale).values()),
-        code=["src/resync/results/collect.py", "src/resync/results/wandb_log.py"],
+        code=code("results"),
     output:
         multiext("results/{scale}/{paper}/collected", ".parquet", ".csv"),
     log:

@@ -12,12 +12,13 @@ from functools import cached_property
 from resync.audit import effects
 from resync.audit.effects import Effect
 from resync.audit.rows import ClaimRow, Ours, Side, ours_of, provenance
-from resync.audit.values import BEFOREHAND, HARDWARE_BOUND, known_beforehand, measured, unfinished
+from resync.audit.values import BEFOREHAND, known_beforehand, measured, unfinished
 from resync.audit.verdicts import Verdict
 from resync.config.claim import Claim
+from resync.config.metrics import METRICS
 from resync.config.paper import Paper
-from resync.results.collect import RunState
 from resync.results.evidence import Evidence, number, signed
+from resync.results.runs import RunState
 
 LEAST_SEEDS = 2
 _TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
@@ -106,9 +107,9 @@ def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verd
             yield Verdict("not comparable", one.problem)
         bad = [seed for seed, value in one.by_seed.items() if not Evidence.of([value]).finite]
         if bad:
-            yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is no finite number")
+            yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is NaN or infinite")
     hardware = set().union(*(one.hardware for one in series))
-    if claim.metric in HARDWARE_BOUND and (len(hardware) > 1 or "unknown (imported)" in hardware):
+    if METRICS[claim.metric].depends_on == "hardware" and (len(hardware) > 1 or "unknown (imported)" in hardware):
         yield Verdict("not comparable", f"times of different or unknown hardware: {', '.join(sorted(hardware))}")
     yield from _too_few(claim, series)
 

@@ -8,9 +8,11 @@ bootstrap interval beside them shows how far the seeds spread; of few seeds it i
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from scipy.special import stdtr
+from numpy.typing import NDArray
+from scipy import stats
 
 from resync.results.evidence import Evidence
 
@@ -41,23 +43,20 @@ class Effect:
 
 def welch(better: Evidence, than: Evidence, at_least: float) -> tuple[float, float]:
     """(p_less, p_more) of the difference of two means with variances of their own; at least 2 values each."""
-    error, degrees = welch_error(better.std, better.n, than.std, than.n)
-    return _p_values(better.mean - than.mean - at_least, error, degrees)
-
-
-def welch_error(std: float, n: int, other_std: float, other_n: int) -> tuple[float, float]:
-    """The standard error of the difference of two means, and its degrees of freedom (Welch-Satterthwaite)."""
-    own, other = std**2 / n, other_std**2 / other_n
-    if own + other == 0:
-        return 0.0, 1.0
-    share = own / (own + other)  # in shares of the sum: squares of tiny variances would underflow
-    return math.sqrt(own + other), 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (other_n - 1))
+    error = math.hypot(better.std / math.sqrt(better.n), than.std / math.sqrt(than.n))
+    if error <= ROUNDING:
+        return _without_doubt(better.mean - than.mean - at_least)
+    shifted = np.asarray(better.values) - at_least
+    test = partial(stats.ttest_ind, shifted, than.values, equal_var=False)
+    return float(test(alternative="greater").pvalue), float(test(alternative="less").pvalue)
 
 
 def paired(differences: Evidence, at_least: float) -> tuple[float, float]:
     """(p_less, p_more) of the mean of differences at common seeds; at least 2 of them."""
-    error = differences.std / math.sqrt(differences.n)
-    return _p_values(differences.mean - at_least, error, differences.n - 1)
+    if differences.std / math.sqrt(differences.n) <= ROUNDING:
+        return _without_doubt(differences.mean - at_least)
+    test = partial(stats.ttest_1samp, differences.values, at_least)
+    return float(test(alternative="greater").pvalue), float(test(alternative="less").pvalue)
 
 
 def interval(samples: Sequence[Evidence], confidence: float) -> tuple[float, float]:
@@ -65,17 +64,22 @@ def interval(samples: Sequence[Evidence], confidence: float) -> tuple[float, flo
 
     Each sample is resampled on its own, always with the same random numbers.
     """
-    random = np.random.default_rng(SEED)
-    means = [
-        np.asarray(sample.values)[random.integers(0, sample.n, (RESAMPLES, sample.n))].mean(axis=1)
-        for sample in samples
-    ]
-    differences = means[0] - means[1] if len(means) == 2 else means[0]
-    low, high = np.quantile(differences, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    bounds = stats.bootstrap(
+        [sample.values for sample in samples],
+        _difference_of_means,
+        n_resamples=RESAMPLES,
+        confidence_level=confidence,
+        method="percentile",
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval
+    return float(bounds.low), float(bounds.high)
 
 
-def _p_values(excess: float, error: float, degrees: float) -> tuple[float, float]:
-    if error <= ROUNDING:  # seeds that all agree leave no doubt
-        return (0.0, 1.0) if excess >= -ROUNDING else (1.0, 0.0)
-    return float(stdtr(degrees, -excess / error)), float(stdtr(degrees, excess / error))
+def _difference_of_means(*samples: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    first, *others = (np.mean(sample, axis=axis) for sample in samples)
+    return first - sum(others)
+
+
+def _without_doubt(excess: float) -> tuple[float, float]:
+    """The p-values where the seeds all agree, of which no test is defined."""
+    return (0.0, 1.0) if excess >= -ROUNDING else (1.0, 0.0)

@@ -1,26 +1,31 @@
 """The audit as JSON for programs, and as Markdown and HTML for people."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from resync.audit.rows import ClaimRow, Ours, Row, counts
+from resync.audit.rows import Audit, ClaimRow, Ours, ValueRow, counts
 from resync.audit.verdicts import FAILURES, VERDICTS
+from resync.config.metrics import METRICS
+from resync.files import write_text
 from resync.pages import fill
-from resync.results.collect import COLUMNS
 from resync.results.evidence import number
-
-if TYPE_CHECKING:
-    from resync.audit.audit import Audit
+from resync.text_tables import markdown
 
 _PAGE, _OVERVIEW = (Path(__file__).with_name(f"{name}.html.j2") for name in ("page", "overview"))
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
+
+
+def write(audit: Audit, directory: Path) -> list[Path]:
+    """Write `audit.json`, `.md` and `.html` into `directory`; return the paths."""
+    files = [directory / f"audit.{suffix}" for suffix in _WRITERS]
+    for file, writer in zip(files, _WRITERS.values(), strict=True):
+        write_text(file, writer(audit, directory))
+    return files
 
 
 def to_json(audit: Audit, directory: Path) -> str:
@@ -43,15 +48,12 @@ def to_markdown(audit: Audit, directory: Path) -> str:
     lines = [f"# Audit, {audit.scale} scale", "", audit.sentence, ""]
     for paper, part in _parts(audit):
         lines += [f"## {paper}", "", part.sentence, ""]
-        lines += ["| what | metric | published | ours | difference | verdict | reason |"]
-        lines += ["| :-- | :-- | :-- | :-- | --: | :-- | :-- |"]
-        lines += [_markdown_row(row) for row in part.rows]
+        headings = ["what", "metric", "published", "ours", "difference", "verdict", "reason"]
+        lines += markdown(headings, map(_markdown_row, part.rows), "llllrll")
         lines += [""]
         if part.claims:
-            lines += ["### Claims", "", "| claim | metric | ours, from the best | verdict | reason |"]
-            lines += ["| :-- | :-- | :-- | :-- | :-- |"]
-            lines += [_markdown_claim(claim) for claim in part.claims]
-            lines += [""]
+            headings = ["claim", "metric", "ours, from the best", "verdict", "reason"]
+            lines += ["### Claims", "", *markdown(headings, map(_markdown_claim, part.claims), "lllll"), ""]
     lines += [f"{sign} {word}: {meaning}  " for word, (sign, meaning) in VERDICTS.items()]
     return "\n".join(lines) + "\n"
 
@@ -84,12 +86,12 @@ def to_html(audit: Audit, directory: Path) -> str:
         claim_counts=counts(audit.claims),
         verdicts=VERDICTS,
         papers=papers,
-        rows=[_html_row(line, base) for line in shown if isinstance(line, Row)],
+        rows=[_html_row(line, base) for line in shown if isinstance(line, ValueRow)],
         claims=[_html_claim(line, base) for line in shown if isinstance(line, ClaimRow)],
     )
 
 
-WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_markdown, "html": to_html}
+_WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_markdown, "html": to_html}
 
 
 def _parts(audit: Audit) -> list[tuple[str, Audit]]:
@@ -108,11 +110,11 @@ def _note(audit: Audit) -> str:
     return f"Newest result {ended or 'of unknown date'}, trained at commit {', '.join(commits)}{dirty}."
 
 
-def _markdown_row(row: Row) -> str:
+def _markdown_row(row: ValueRow) -> list[str]:
     sign = VERDICTS[row.verdict][0]
     where = f"{row.label} ({row.item or f'{row.experiment}/{row.series}'})"
     published = f"{row.reference.text} ({row.reference.status})"
-    cells = [
+    return [
         where,
         row.metric,
         published,
@@ -121,18 +123,13 @@ def _markdown_row(row: Row) -> str:
         f"{sign} {row.verdict}",
         row.reason,
     ]
-    return _markdown_cells(cells)
 
 
-def _markdown_claim(claim: ClaimRow) -> str:
+def _markdown_claim(claim: ClaimRow) -> list[str]:
     sign = VERDICTS[claim.verdict][0]
     what = f"{claim.statement} ({claim.status}: {claim.source})"
     sides = "; ".join(f"{side.label}: {_ours(side.ours)}" for side in claim.sides)
-    return _markdown_cells([what, claim.metric, sides, f"{sign} {claim.verdict}", claim.reason])
-
-
-def _markdown_cells(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+    return [what, claim.metric, sides, f"{sign} {claim.verdict}", claim.reason]
 
 
 def _ours(ours: Ours) -> str:
@@ -141,7 +138,7 @@ def _ours(ours: Ours) -> str:
     return f"{ours.text} [{ours.scale}{imported}]"
 
 
-def _html_row(row: Row, base: str) -> dict[str, Any]:
+def _html_row(row: ValueRow, base: str) -> dict[str, Any]:
     """A row as the template shows it: with its provenance and a strip of the seeds."""
     return asdict(row) | _html_provenance(row, base) | {
         "quantity": _quantity(row),
@@ -155,13 +152,13 @@ def _html_claim(claim: ClaimRow, base: str) -> dict[str, Any]:
     return asdict(claim) | _html_provenance(claim, base) | {"quantity": _quantity(claim)}
 
 
-def _quantity(line: Row | ClaimRow) -> str:
+def _quantity(line: ValueRow | ClaimRow) -> str:
     """`Validation top-1 accuracy, %`."""
-    title = COLUMNS[line.metric].title if line.metric in COLUMNS else line.metric
+    title = METRICS[line.metric].title
     return title if line.unit == title.lower() else f"{title}, {line.unit}"
 
 
-def _html_provenance(row: Row | ClaimRow, base: str) -> dict[str, Any]:
+def _html_provenance(row: ValueRow | ClaimRow, base: str) -> dict[str, Any]:
     """Links to the runs, and what is known of them in words."""
     runs = row.provenance.get("runs", [])
     links = [
@@ -195,7 +192,7 @@ def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name, ", ".join(map(str, values))) for name, values in facts.items() if values]
 
 
-def _strip(row: Row) -> dict[str, Any] | None:
+def _strip(row: ValueRow) -> dict[str, Any] | None:
     """Positions in a small drawing: a dot a seed, a bar at the published value, a box of its tolerance."""
     published = row.reference.value
     if row.difference is None or published is None or not row.ours.values:

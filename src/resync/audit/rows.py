@@ -1,18 +1,25 @@
 """Rows of the audit: a published number, a series' rounds or a claim, with all that leads to its verdict."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from resync.audit.effects import Effect
-from resync.audit.verdicts import VERDICTS, Tolerance, Verdict
-from resync.config.paper import PublishedValue
-from resync.results.collect import RunState
+from resync.audit.verdicts import FAILURES, VERDICTS, Tolerance, Verdict
+from resync.config.published import PublishedValue
 from resync.results.evidence import Evidence, as_published
+from resync.results.runs import RunState
 
 PUBLISHED, ROUNDS = "published", "rounds as planned"
 """The kinds of rows."""
+
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+"""A number that is null in JSON where it is not finite."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Ours:
 
     text: str
     scale: str
-    values: tuple[float, ...] = ()
+    values: tuple[Number, ...] = ()
     mean: float | None = None
     std: float | None = None
     declared: int = 0
@@ -76,7 +83,7 @@ class ClaimRow:
 
 
 @dataclass(frozen=True)
-class Row:
+class ValueRow:
     """One line of the audit: a published number or a series' rounds."""
 
     paper: str
@@ -96,6 +103,38 @@ class Row:
     verdict: str
     reason: str
     provenance: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The rows and claims of an audit at one scale; `results` is where the runs lie, `papers` are titles by id."""
+
+    scale: str
+    results: Path
+    papers: dict[str, str]
+    rows: tuple[ValueRow, ...]
+    claims: tuple[ClaimRow, ...]
+
+    @property
+    def lines(self) -> list[ValueRow | ClaimRow]:
+        """Rows and claims."""
+        return [*self.rows, *self.claims]
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything is `not reproduced` or `diverged`, or a claim `fails`."""
+        return any(row.verdict in FAILURES for row in self.lines)
+
+    @property
+    def sentence(self) -> str:
+        """The whole audit in a few sentences."""
+        return sentence(self.rows, self.claims)
+
+    def of(self, paper: str) -> "Audit":
+        """The part of one paper."""
+        rows = tuple(row for row in self.rows if row.paper == paper)
+        claims = tuple(claim for claim in self.claims if claim.paper == paper)
+        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims)
 
 
 def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict[str, Any]:
@@ -147,13 +186,13 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
     }
 
 
-def counts(rows: Iterable[Row | ClaimRow]) -> dict[str, int]:
+def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
     """How many rows have each verdict, in the order of the closed list."""
     found = Counter(row.verdict for row in rows)
     return {word: found[word] for word in VERDICTS if found[word]}
 
 
-def sentence(rows: Sequence[Row], claims: Sequence[ClaimRow]) -> str:
+def sentence(rows: Sequence[ValueRow], claims: Sequence[ClaimRow]) -> str:
     """The audit in a few sentences: `Of 8 published numbers, 3 reproduced, ... Of 2 claims, 1 holds, ...`."""
     published = [row for row in rows if row.kind == PUBLISHED]
     rounds = [row for row in rows if row.kind == ROUNDS]
@@ -166,7 +205,7 @@ def sentence(rows: Sequence[Row], claims: Sequence[ClaimRow]) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _counted(rows: Sequence[Row | ClaimRow], noun: str) -> str:
+def _counted(rows: Sequence[ValueRow | ClaimRow], noun: str) -> str:
     found = ", ".join(f"{count} {word}" for word, count in counts(rows).items())
     return f"Of {len(rows)} {noun}, {found}." if rows else ""
 

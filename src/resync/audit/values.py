@@ -5,18 +5,9 @@ from collections.abc import Iterable
 from resync.config import Run
 from resync.plan import volume
 from resync.plan.averaging import averaging_error
-from resync.results.collect import CollectError, RunState
 from resync.results.evidence import Evidence
-
-HARDWARE_BOUND = (
-    "hours",
-    "communication_hours",
-    "seconds_per_step",
-    "train_seconds",
-    "communication_seconds",
-    "wall_seconds",
-)
-"""Metrics that say as much about the machine as about the method."""
+from resync.results.runs import RunState
+from resync.results.tables import ResultsError
 
 BEFOREHAND = "from the configuration"
 """Where a value comes from that no run is needed for."""
@@ -27,7 +18,7 @@ def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
     results = [state.result for state in states if state.status == "finished" and state.result]
     try:
         return Evidence.of(result.final(metric) for result in results), ""
-    except CollectError as error:
+    except ResultsError as error:
         return Evidence(()), str(error)
 
 
@@ -52,8 +43,10 @@ def unfinished(states: list[RunState]) -> tuple[str, str] | None:
         if found:
             which = f"seed {found[0].run.seed}" + (f" {found[0].reason}" if found[0].reason else "")
             return word, f"{len(found)} of {len(states)} seeds; {which}"
-    missing = [state for state in states if state.status == "not run"]
+    missing = [state for state in states if not state.has_ended]
     if missing:
         word = "not run" if len(missing) == len(states) else "partial"
-        return word, f"{len(states) - len(missing)} of {len(states)} seeds; {missing[0].reason}"
+        first = missing[0]
+        why = first.reason if first.status == "not run" else f"seed {first.run.seed} {first.status}: {first.reason}"
+        return word, f"{len(states) - len(missing)} of {len(states)} seeds; {why}"
     return None

@@ -6,23 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from resync.config.paper import METRICS as PUBLISHED_METRICS
+from resync.config.metrics import EXACT, METRICS, ComparedMetric
 from resync.config.run import Scale
 from resync.settings.base import Check, Id, Items, Settings, Text
-
-EXACT = ("volume_percent", "rounds", "averaging_error")
-"""Metrics that follow from the configuration: they have no spread, and no run is needed to know them."""
-
-METRICS = PUBLISHED_METRICS | {
-    "rounds": "rounds",
-    "train_loss": "nats",
-    "sharpness": "nats",
-    "train_seconds": "s",
-    "communication_seconds": "s",
-    "wall_seconds": "s",
-}
-"""What a claim may compare, with its unit: published metrics, and what every run's summary.json offers."""
-
 
 SeriesName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*(/[a-z0-9][a-z0-9_]*)?$")]
 
@@ -42,7 +28,7 @@ class Claim(Settings):
         min_length=3,
         description="instead of better and than: series from the best to the worst, each better than the next",
     )
-    metric: Literal[tuple(METRICS)] = Field(description="what is compared: the value at the end of a run")  # type: ignore[valid-type]
+    metric: ComparedMetric = Field(description="what is compared: the value at the end of a run")
     direction: Literal["higher", "lower"] = Field(description="which values of the metric are better")
     at_least: float = Field(
         description="smallest effect that bears the claim out, in the metric's unit: by how much the better series "
@@ -65,7 +51,7 @@ class Claim(Settings):
     @property
     def unit(self) -> str:
         """The unit of the metric and of `at_least`."""
-        return METRICS[self.metric]
+        return METRICS[self.metric].unit
 
     @property
     def series(self) -> tuple[str, ...]:

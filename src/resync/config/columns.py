@@ -1,4 +1,4 @@
-"""The column map of a log of others: which of its columns is which of ours, and in which unit."""
+"""The column map of a third-party log: which of its columns is which of ours, and in which unit."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ CONVERSIONS: dict[str, dict[str, tuple[float, float]]] = {
 """Units of others by our unit: (factor, offset), ours = factor * theirs + offset."""
 
 
-class Source(Settings):
+class LogColumn(Settings):
     """Where one of our columns comes from."""
 
     column: Text = Field(description="name of the column in the log")
@@ -39,11 +39,11 @@ class Source(Settings):
         return factor * value + offset + self.add
 
 
-class ColumnMap(RootModel[dict[Text, Source]]):
+class ColumnMap(RootModel[dict[Text, LogColumn]]):
     """A column map: our column (of metrics.csv or steps.csv) to the log's; either step or epoch, and a metric."""
 
 
-def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, Source]:
+def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, LogColumn]:
     """Read a column map; `units` has the unit of each column that may be mapped. Raises ConfigError."""
     collector = Collector(PACKAGE)
     node = collector.load(file)
@@ -55,7 +55,7 @@ def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, Source]:
     return columns.root
 
 
-def _wrong_names(columns: Mapping[str, Source], node: Node, units: Mapping[str, str]) -> Iterator[Problem]:
+def _wrong_names(columns: Mapping[str, LogColumn], node: Node, units: Mapping[str, str]) -> Iterator[Problem]:
     """Columns that we do not have, units that are not converted into ours, and a step that is not known."""
     for name, source in columns.items():
         entry = node.entries[name]

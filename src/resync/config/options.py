@@ -7,10 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from resync.config.metrics import DrawnMetric, TabledMetric
 from resync.config.period import Peers, Period
 from resync.settings.base import Check, Items, Settings, Text
 
-_NAMED_TYPES: dict[str, Any] = {"peers": Peers, "period": Period}
+_NAMED_TYPES: dict[str, Any] = {
+    "peers": Peers,
+    "period": Period,
+    "drawn metric": DrawnMetric,
+    "tabled metric": TabledMetric,
+}
 _PLAIN_TYPES: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "string": str}
 _CONSTRAINTS = {
     "minimum": "ge",
@@ -27,7 +33,10 @@ _CONSTRAINTS = {
 class Constraint(Settings):
     """A subset of JSON Schema that says which values an option, or an item of a list, may have."""
 
-    type: Literal["boolean", "integer", "number", "string", "array", "peers", "period"] | None = None
+    type: (
+        Literal["boolean", "integer", "number", "string", "array", "peers", "period", "drawn metric", "tabled metric"]
+        | None
+    ) = None
     enum: Items[Any] | None = Field(default=None, min_length=1)
     minimum: float | None = None
     exclusiveMinimum: float | None = None

@@ -1,49 +1,25 @@
 """A paper: what it compares, which figures and tables show it, what was published and claimed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import Field, RootModel, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
+from resync.config.claim import Claim
 from resync.config.components import component, names
+from resync.config.published import PublishedValue
 from resync.config.run import Layer, Scale, SeriesLayer
 from resync.settings.base import (
     Check,
     Id,
     Items,
-    NonNegativeNumber,
-    PositiveInt,
     Settings,
     Text,
     checks_failed,
     reading_of,
 )
-from resync.settings.errors import not_among, show
-
-if TYPE_CHECKING:
-    from resync.config.claim import Claim
-
-METRICS = {
-    "val_top1": "%",
-    "val_loss": "nats",
-    "best_val_top1": "%",
-    "best_train_loss": "nats",
-    "best_val_loss": "nats",
-    "test_bleu": "BLEU",
-    "best_test_bleu": "BLEU",
-    "volume_percent": "%",
-    "averaging_error": "1",
-    "hours": "h",
-    "communication_hours": "h",
-    "seconds_per_step": "s",
-}
-"""What a published value may be a value of, with its unit."""
-
-SECONDS_PER_HOUR = 3600
-
-CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
-"""The status words of published values, the most certain one first."""
+from resync.settings.errors import not_among
 
 
 class Item(Settings):
@@ -94,53 +70,6 @@ class PaperFile(Settings):
                 if item.id in seen:
                     yield (group, index, "id"), f"found {item.id!r} again, allowed: a name of its own"
                 seen.add(item.id)
-
-
-class PublishedValue(Settings):
-    """One number of the paper, with the word that says how well it is known."""
-
-    id: Id = Field(description="name of the value within its paper")
-    item: Id | None = Field(default=None, description="figure or table that shows it; null: said elsewhere")
-    experiment: Id = Field(description="experiment that reproduces it")
-    series: Id = Field(description="series that reproduces it")
-    metric: Literal[tuple(METRICS)] = Field(description="what was measured")  # type: ignore[valid-type]
-    value: float | None = Field(description="the number as published; null if it could not be found")
-    std: NonNegativeNumber | None = Field(default=None, description="standard deviation over the paper's seeds")
-    n: PositiveInt | None = Field(default=None, description="number of the paper's seeds")
-    unit: str = Field(description="unit of value, std and tolerance")
-    tolerance: NonNegativeNumber | None = Field(
-        default=None,
-        description="difference that counts as reproduced; null: from std and n, or by the metric",
-    )
-    status: Literal["verified", "secondary", "derived", "unverified", "missing"] = Field(
-        description="verified: read in the paper's own text; secondary: quoted by others; "
-        "derived: computed from verified facts; unverified: recalled or inferred; missing: not known"
-    )
-    source: Text = Field(description="where the number comes from")
-    scale: Scale = Field(default="paper", description="scale at which it was measured")
-
-    def checks(self) -> Iterator[Check]:
-        """A missing value has no number, every other has one, in the unit of its metric."""
-        if (self.value is None) != (self.status == "missing"):
-            allowed = "null" if self.status == "missing" else "a number"
-            yield ("value",), f"found {show(self.value)}, allowed: {allowed}, because of status {self.status}"
-        unit = METRICS[self.metric]
-        if self.unit != unit:
-            yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {self.metric}"
-
-
-def most_certain(
-    values: Iterable[PublishedValue], experiment: str, series: str, metric: str, item: str | None = None
-) -> PublishedValue | None:
-    """The most certain published value of a series and metric, the one that `item` shows where two are equally so."""
-    found = [
-        value for value in values if (value.experiment, value.series, value.metric) == (experiment, series, metric)
-    ]
-    return min(found, key=lambda value: (CERTAINTY.index(value.status), value.item != item), default=None)
-
-
-class PublishedFile(RootModel[Items[PublishedValue]]):
-    """`published.yaml`: the numbers of a paper."""
 
 
 class ScaleLayer(Layer):
@@ -198,7 +127,7 @@ class Paper:
     figures: dict[str, Item]
     tables: dict[str, Item]
     published: tuple[PublishedValue, ...]
-    claims: "tuple[Claim, ...]"
+    claims: tuple[Claim, ...]
 
     @property
     def items(self) -> dict[str, Item]:

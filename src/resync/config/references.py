@@ -8,7 +8,8 @@ from typing import TypeVar
 from pydantic import RootModel
 
 from resync.config.claim import Claim, ClaimsFile
-from resync.config.paper import Experiment, PublishedFile, PublishedValue
+from resync.config.paper import Experiment
+from resync.config.published import PublishedFile, PublishedValue
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
 from resync.settings.tree import Node

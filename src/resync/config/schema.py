@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from resync.config.claim import ClaimsFile
 from resync.config.columns import ColumnMap
 from resync.config.components import component, names
-from resync.config.paper import ExperimentFile, PaperFile, PublishedFile
+from resync.config.paper import ExperimentFile, PaperFile
+from resync.config.published import PublishedFile
 from resync.config.run import Layer, Run
 from resync.files import write_text
 from resync.settings.base import PACKAGE

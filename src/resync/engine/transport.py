@@ -41,7 +41,9 @@ class Transport:
 
     Counts two kinds of bytes: `bytes_sent`, what one worker hands over as a function of the algorithm alone (a
     vector for an average, one vector per peer for an exchange, whether the peer is in this process or not), and
-    `wire_bytes`, what this process really handed to torch.distributed. Seconds go to the clock "communication".
+    `wire_bytes`, what this process really handed to torch.distributed. Seconds go to the clock "communication";
+    `communication_is_known` is False where messages travel while the workers compute, so that no clock tells the two
+    apart.
 
     Raises ValueError when `world_size` does not divide `num_workers`.
     """
@@ -56,6 +58,7 @@ class Transport:
         self.clocks = clocks
         self.bytes_of_all = 0
         self.wire_bytes = 0
+        self.communication_is_known = True
         self._counting = True
 
     @property
@@ -91,9 +94,10 @@ class Transport:
     def average_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """Start to average a bucket of gradients over the workers, one a process: a hook of torch's DDP.
 
-        Its seconds overlap with the backward pass and are not counted as communication. It counts what is on the
-        wire; `count_average` counts the average, once however often a gradient is taken again.
+        Its seconds overlap with the backward pass and are not known. It counts what is on the wire; `count_average`
+        counts the average, once however often a gradient is taken again.
         """
+        self.communication_is_known = False
         buffer = bucket.buffer()
         self.wire_bytes += buffer.nbytes
         averaging = dist.all_reduce(buffer, async_op=True).get_future()
@@ -126,10 +130,12 @@ class Transport:
 
         What it put on the wire the engine counts itself.
         """
+        self.communication_is_known = False
         self._count(self.num_workers * rows[0].nbytes)
 
     def count_message(self, message: Tensor) -> None:
         """Count a vector that this process's worker has sent by itself, outside of the collective operations."""
+        self.communication_is_known = False
         self.wire_bytes += message.nbytes
         self.bytes_of_all += self.num_workers * message.nbytes
 

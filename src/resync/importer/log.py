@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-Row = dict[str, float]
+Values = dict[str, float]
 """The values of one step by our column; a column that the log does not give is absent, never a number."""
 
 
@@ -14,11 +14,11 @@ class LogError(ValueError):
 
 
 @dataclass(frozen=True)
-class Log:
+class ImportedLog:
     """Rows of metrics.csv and of steps.csv, their steps growing; what a row does not say is absent."""
 
-    metrics: list[Row]
-    steps: list[Row]
+    metrics: list[Values]
+    steps: list[Values]
 
 
 @dataclass(frozen=True)

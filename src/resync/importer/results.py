@@ -10,15 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from resync.config import Run
+from resync.config.metrics import BEST, EVALUATED, METRICS, File, columns, required_columns
 from resync.files import write_text
-from resync.importer.log import Log, LogError, Origin, Row
-from resync.results.collect import COLUMNS
+from resync.importer.log import ImportedLog, LogError, Origin, Values
+from resync.text_tables import csv_text
 
 _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.pt")
-_BEST = {"train_loss": min, "val_loss": min, "val_top1": max, "val_perplexity": min, "test_bleu": max}
 
 
 def refuse_to_overwrite(directory: Path) -> None:
@@ -28,7 +26,7 @@ def refuse_to_overwrite(directory: Path) -> None:
         raise LogError(f"{directory}: has results ({', '.join(sorted(found))}), allowed: an empty folder, or --replace")
 
 
-def write(run: Run, log: Log, kind: str, origins: Sequence[Origin], directory: Path, replace: bool) -> None:
+def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], directory: Path, replace: bool) -> None:
     """Write run.yaml, metrics.csv, steps.csv and, last, summary.json; `replace` empties the folder first.
 
     Raises LogError if the log is not of a finished run: one that diverged may end early.
@@ -49,30 +47,29 @@ def write(run: Run, log: Log, kind: str, origins: Sequence[Origin], directory: P
     write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
-def _csv(rows: Sequence[Row], file: str) -> str:
+def _csv(rows: Sequence[Values], file: File) -> str:
     """Every column that the file must have, and others that a row has; nothing without rows."""
     if not rows:
         return ""
     given = {name for row in rows for name in row}
-    names = [name for name, column in COLUMNS.items() if file in column.files and (column.required or name in given)]
-    table = pd.DataFrame(list(rows)).reindex(columns=names).astype({"step": "int64"})
-    return str(table.to_csv(index=False, na_rep="nan", lineterminator="\n"))
+    names = [name for name in columns(file) if name in given or name in required_columns(file)]
+    return csv_text(({name: row.get(name, math.nan) for name in names} for row in rows), names)
 
 
-def _diverged_at(log: Log) -> int | None:
-    """The first step with a loss or validation metric that is no finite number; None if there is none."""
+def _diverged_at(log: ImportedLog) -> int | None:
+    """The first step with a loss or validation metric that is NaN or infinite; None if there is none."""
     for row in sorted((*log.metrics, *log.steps), key=lambda row: row["step"]):
-        judged = [name for name in row if name.startswith("val_") or (name == "train_loss" and row["step"] > 0)]
+        losses = ("train_loss", "step_loss") if row["step"] > 0 else ()
+        judged = [name for name in row if name in EVALUATED or name in losses]
         if not all(math.isfinite(row[name]) for name in judged):
             return int(row["step"])
     return None
 
 
-def _summary(run: Run, log: Log, diverged: int | None) -> dict[str, Any]:
+def _summary(run: Run, log: ImportedLog, diverged: int | None) -> dict[str, Any]:
     """The entries of summary.json; see resync.train.run for those of a run of our own."""
     last = log.metrics[-1]
-    finals = [name for name in last if name == "train_loss" or name in _BEST]
-    columns = {name: [row[name] for row in log.metrics if math.isfinite(row.get(name, math.nan))] for name in _BEST}
+    best = {name: METRICS[name].best_of(row.get(name, math.nan) for row in log.metrics) for name in BEST}
     return {
         "status": "finished" if diverged is None else "diverged",
         "run": run.id,
@@ -83,16 +80,16 @@ def _summary(run: Run, log: Log, diverged: int | None) -> dict[str, Any]:
         "rounds": _known(last, "round"),
         "volume_percent": _known(last, "volume_percent"),
         "bytes_sent": _known(last, "bytes_sent"),
-        "final": {name: _known(last, name) for name in finals},
-        "best": {name: choose(columns[name]) for name, choose in _BEST.items() if columns[name]},
-        "seconds": {clock: _known(last, f"{clock}_seconds") for clock in ("train", "communication", "evaluation")}
+        "final": {name: _known(last, name) for name in (*BEST, *EVALUATED) if name in last},
+        "best": {name: value for name, value in best.items() if value is not None},
+        "seconds": {clock: _known(last, f"{clock}_seconds") for clock in ("training", "communication", "evaluation")}
         | {"wall": None},
         "diverged": None if diverged is None else {"step": diverged, "worker": None},
     }
 
 
-def _known(row: Row, name: str) -> float | None:
-    """A value of a row; None for what the log does not say or what is no finite number."""
+def _known(row: Values, name: str) -> float | None:
+    """A value of a row; None for what the log does not say or a value that is NaN or infinite."""
     value = row.get(name, math.nan)
     return value if math.isfinite(value) else None
 

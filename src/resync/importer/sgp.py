@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from resync.config import Run
-from resync.importer.log import Log, LogError, Row, read_text, to_count, to_number
+from resync.importer.log import ImportedLog, LogError, Values, read_text, to_count, to_number
 from resync.settings.errors import suggestion
 
 UNTIMED_STEPS = 10
@@ -38,11 +38,11 @@ class _Rank:
     """What one file says: training rows by step, and the accuracy by epoch; both counted from 1, when done."""
 
     file: Path
-    training: dict[int, Row] = field(default_factory=dict)
+    training: dict[int, Values] = field(default_factory=dict)
     top1: dict[int, float] = field(default_factory=dict)
 
 
-def read(files: Sequence[Path], run: Run) -> Log:
+def read(files: Sequence[Path], run: Run) -> ImportedLog:
     """The mean over the ranks of a run. Raises LogError for a file that is not of this run, or a missing rank."""
     ranks: dict[int, _Rank] = {}
     for file in files:
@@ -57,7 +57,7 @@ def read(files: Sequence[Path], run: Run) -> Log:
         for what, ours, theirs in (("epochs", rank.top1, first.top1), ("steps", rank.training, first.training)):
             if ours.keys() != theirs.keys():
                 raise LogError(f"{rank.file}: has other {what} than {first.file}, allowed: the same in all ranks")
-    return Log(_evaluations(list(ranks.values()), run), _steps(list(ranks.values()), run))
+    return ImportedLog(_evaluations(list(ranks.values()), run), _steps(list(ranks.values()), run))
 
 
 def _rank_of(file: Path, run: Run) -> int:
@@ -126,7 +126,7 @@ def _add(rank: _Rank, place: str, cells: Mapping[str, str], run: Run) -> None:
     rank.training[step] = values
 
 
-def _evaluations(ranks: Sequence[_Rank], run: Run) -> list[Row]:
+def _evaluations(ranks: Sequence[_Rank], run: Run) -> list[Values]:
     """A row an epoch; the mean time of a step is that of all steps so far."""
     rows = []
     for epoch in sorted(ranks[0].top1):
@@ -144,16 +144,16 @@ def _evaluations(ranks: Sequence[_Rank], run: Run) -> list[Row]:
     return rows
 
 
-def _steps(ranks: Sequence[_Rank], run: Run) -> list[Row]:
+def _steps(ranks: Sequence[_Rank], run: Run) -> list[Values]:
     rows = []
     for step in sorted(ranks[0].training):
-        row: Row = {
+        row: Values = {
             "step": step,
             "epoch": step / run.steps_per_epoch,
-            "train_loss": _mean(rank.training[step]["loss"] for rank in ranks),
+            "step_loss": _mean(rank.training[step]["loss"] for rank in ranks),
         }
         if (step - 1) % run.steps_per_epoch >= UNTIMED_STEPS:
-            row["data_seconds"] = _mean(rank.training[step]["data_seconds"] for rank in ranks)
+            row["step_data_seconds"] = _mean(rank.training[step]["data_seconds"] for rank in ranks)
         rows.append(row)
     return rows
 

@@ -2,18 +2,15 @@
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from resync.config import Run
-from resync.config.columns import Source
-from resync.importer.log import Log, LogError, Row, read_text, to_count, to_number
-from resync.results.collect import COLUMNS
+from resync.config.columns import LogColumn
+from resync.config.metrics import EVALUATED, METRICS, columns
+from resync.importer.log import ImportedLog, LogError, Values, read_text, to_count, to_number
 from resync.settings.errors import suggestion
-
-CUMULATIVE = ("bytes_sent", "communication_seconds")
-"""Columns that count since step 0 in metrics.csv, and within one step in steps.csv: logs give the former."""
 
 
 @dataclass(frozen=True)
@@ -50,37 +47,40 @@ def read_csv(file: Path) -> Table:
     return table
 
 
-def translate(table: Table, columns: Mapping[str, Source], run: Run) -> Log:
+def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> ImportedLog:
     """The rows of a table in our columns and units.
 
     A row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are left out
     if the table counts epochs only. Raises LogError for a missing column, a cell that is no number, steps that do not
     grow, an evaluation without its step, or a table without an evaluation.
     """
-    for name, source in columns.items():
+    for name, source in mapped.items():
         if source.column not in table.columns:
             known = suggestion(source.column, table.columns)
             raise LogError(f"{table.place}: no column {source.column!r}, which the map names for {name}{known}")
-    metrics: list[Row] = []
-    steps: list[Row] = []
+    metrics: list[Values] = []
+    steps: list[Values] = []
     for cells in table.rows:
-        row = _row(cells, columns, run)
-        file, rows = ("metrics", metrics) if any(name.startswith("val_") for name in row) else ("steps", steps)
-        if file == "steps" and ("step" not in columns or "step" not in row):
+        row = _row(cells, mapped, run)
+        is_evaluation = any(name in EVALUATED for name in row)
+        rows = metrics if is_evaluation else steps
+        if not is_evaluation and ("step" not in mapped or "step" not in row):
             continue
         place = next(iter(cells.values())).place
         if "step" not in row:
-            raise LogError(f"{place}: column {columns[_axis(columns)].column!r}: found nothing, allowed: a number")
-        _append(rows, dict(_kept(row, file)), place)
+            raise LogError(f"{place}: column {mapped[_axis(mapped)].column!r}: found nothing, allowed: a number")
+        kept = {name: value for name, value in row.items() if name in columns("metrics" if is_evaluation else "steps")}
+        if kept.keys() - {"step", "epoch"}:
+            _append(rows, kept, place)
     if not metrics:
-        wanted = ", ".join(name for name in COLUMNS if name.startswith("val_"))
+        wanted = ", ".join(EVALUATED)
         raise LogError(f"{table.place}: no row has a validation metric, allowed: at least one of {wanted} in the map")
-    return Log(metrics, steps)
+    return ImportedLog(metrics, steps)
 
 
-def _append(rows: list[Row], row: Row, place: str) -> None:
+def _append(rows: list[Values], row: Values, place: str) -> None:
     """Add a row after the others; one that says something else about the same step completes the last one."""
-    last: Row = rows[-1] if rows else {"step": -1}
+    last: Values = rows[-1] if rows else {"step": -1}
     if row["step"] == last["step"] and row.keys() & last.keys() == {"step", "epoch"}:
         last.update(row)
     elif row["step"] <= last["step"]:
@@ -89,28 +89,21 @@ def _append(rows: list[Row], row: Row, place: str) -> None:
         rows.append(row)
 
 
-def _axis(columns: Mapping[str, Source]) -> str:
-    return "step" if "step" in columns else "epoch"
+def _axis(mapped: Mapping[str, LogColumn]) -> str:
+    return "step" if "step" in mapped else "epoch"
 
 
-def _row(cells: Mapping[str, Cell], columns: Mapping[str, Source], run: Run) -> Row:
+def _row(cells: Mapping[str, Cell], mapped: Mapping[str, LogColumn], run: Run) -> Values:
     """What a row says, in our columns; step and epoch follow from each other."""
-    row: Row = {}
-    for name, source in columns.items():
+    row: Values = {}
+    for name, source in mapped.items():
         cell = cells.get(source.column)
         if cell is not None and cell.text:
-            value = source.convert(to_number(cell.text, cell.place, source.column), COLUMNS[name].unit)
+            value = source.convert(to_number(cell.text, cell.place, source.column), METRICS[name].unit)
             if name == "epoch" and not 0 <= value < math.inf:
                 raise LogError(f"{cell.place}: column {source.column!r}: found {value:g}, allowed: a number >= 0")
             row[name] = to_count(value, cell.place, source.column) if name in ("step", "round") else value
-    if _axis(columns) in row:
-        row["step"] = row["step"] if "step" in columns else round(row["epoch"] * run.steps_per_epoch)
+    if _axis(mapped) in row:
+        row["step"] = row["step"] if "step" in mapped else round(row["epoch"] * run.steps_per_epoch)
         row["epoch"] = row["step"] / run.steps_per_epoch
     return row
-
-
-def _kept(row: Row, file: str) -> Iterator[tuple[str, float]]:
-    """The columns of a row that the file has, in the meaning that they have there."""
-    for name, value in row.items():
-        if file in COLUMNS[name].files and not (file == "steps" and name in CUMULATIVE):
-            yield name, value

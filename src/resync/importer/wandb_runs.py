@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resync.config.columns import Source
+from resync.config.columns import LogColumn
 from resync.importer.log import LogError, Origin, to_number
 from resync.importer.table import Cell, Table, read_csv
 
@@ -15,7 +15,7 @@ _BOUNDS = ("__MIN", "__MAX")
 TIMEOUT_SECONDS = 60
 
 
-def read_export(files: Sequence[Path], columns: Mapping[str, Source], wandb_run: str | None) -> Table:
+def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_run: str | None) -> Table:
     """The charts of one run, joined on their x axis, the first column of each file.
 
     An exported chart has `<x>`, and for every run `<run> - <metric>`, `... __MIN`, `... __MAX`, the bounds of what

@@ -8,6 +8,7 @@ from resync.config import Run
 from resync.launch import machine, slurm
 from resync.launch.start import Place, Resync, Start
 from resync.processes.lock import locked
+from resync.results import state
 
 _FINAL = {os.EX_OK, 2, os.EX_TEMPFAIL, 128 + signal.SIGINT}
 """Exit codes after which a restart would end alike, or is not wanted now."""
@@ -28,12 +29,16 @@ def launch(start: Start, resync: Resync, on_node: bool) -> int:
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     if on_node:
         return machine.run(run, start, slurm.place(), resync)
-    with locked(start.out):
+    with locked(start.out), state.failures_recorded(start.out, run):
+        state.begin(start.out, run)
         if not slurm.inside():
             if start.nodes > 1:
                 raise ValueError(f"found {start.nodes} nodes outside of a Slurm job, allowed there: 1")
-            return _restarted(run, start, lambda: machine.run(run, start, HERE, resync))
+            code = _restarted(run, start, lambda: machine.run(run, start, HERE, resync))
+            state.conclude(start.out, run, code)
+            return code
         code = _restarted(run, start, lambda: slurm.run(run, start))
+        state.conclude(start.out, run, code)
         if code == os.EX_TEMPFAIL:
             slurm.requeue()
         return code

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from resync.config import Run
 from resync.plan.exchanges import exchanges, optimizer_vectors
+from resync.text_tables import aligned
 
 FLOAT32_BYTES = 4
 """Parameters are kept and exchanged in float32."""
@@ -164,15 +165,6 @@ _HEADINGS = ("sent by all", "computing", "GPU-h limit", "disk")
 def _sizes(item: Cost | Total) -> tuple[str, ...]:
     flops = "-" if item.flops is None else _in_units(item.flops, "FLOP")
     return _in_units(item.bytes_of_all, "B"), flops, f"{item.gpu_hours:,.4g}", _in_units(item.disk_bytes, "B")
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells as texts of one width: the first column to the left, all others to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))])
-        for name, *cells in lines
-    ]
 
 
 def _in_units(count: int, unit: str) -> str:

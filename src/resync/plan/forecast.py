@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resync.config import Run
-from resync.config.paper import CERTAINTY, SECONDS_PER_HOUR, PublishedValue, most_certain
+from resync.config.metrics import SECONDS_PER_HOUR
+from resync.config.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Timing, calibrate
-from resync.plan.cost import aligned
 from resync.plan.exchanges import exchanges
 from resync.plan.network import Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.text_tables import aligned
 
 _TIMES = ("compute h", "waiting h", "comm. h", "hidden h", "total h")
 _HEADINGS = ("series", "workers", "s/step", *_TIMES, "published", "error")
@@ -185,7 +186,7 @@ def fit(
 def published_hours(run: Run, published: Iterable[PublishedValue]) -> PublishedValue | None:
     """The most certain published hours of a run at its scale."""
     known = [value for value in published if value.scale == run.scale and value.value is not None]
-    return most_certain(known, run.experiment, run.series, "hours")
+    return most_certain(known, run.experiment, run.series, "training_hours")
 
 
 def certainty(run: Run, hours: PublishedValue, published: Iterable[PublishedValue]) -> str:

@@ -2,16 +2,16 @@
 
 import math
 
+from resync.config.metrics import METRICS
 from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.table import Heading, Table
-from resync.results.collect import COLUMNS
 from resync.results.evidence import notation
 
 
 def prepare(data: ItemData) -> Table:
     """A row a series; what is missing, stale or diverged is said in words and never enters a mean."""
     metric, decimals = data.options["metric"], data.options["decimals"]
-    column = COLUMNS[metric]
+    column = METRICS[metric]
     headings = (
         Heading("Method", align="l"),
         Heading(column.title, column.unit),

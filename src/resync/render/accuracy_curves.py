@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
+from resync.config.metrics import METRICS
 from resync.render.item import ItemData, require_results
 from resync.render.lines import (
     Coordinate,
@@ -18,7 +19,7 @@ from resync.render.lines import (
     setting,
 )
 from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
-from resync.results.collect import COLUMNS, RunResult
+from resync.results.runs import RunResult
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Panels:
 
 
 def prepare(data: ItemData) -> Panels:
-    """The metric of every evaluation; time is the training plus the communication clock."""
+    """The metric of every evaluation; time is the training clock."""
     require_results(data)
     metric, band = data.options["metric"], data.options["band"]
     states = [state for series in data.series for state in series.states]
@@ -51,7 +52,7 @@ def prepare(data: ItemData) -> Panels:
         by_progress=by_progress,
         by_time=lines(lambda run: _training_seconds(run) / seconds),
         time_unit=unit,
-        progress_label=COLUMNS[data.options["by"]].title,
+        progress_label=METRICS[data.options["by"]].title,
         metric_label=axis_label(metric),
         limits=limits(by_progress, data.options["cut"]),
         setting=f"{setting(data)} · time without evaluation",
@@ -75,4 +76,4 @@ def draw(panels: Panels) -> Figure:
 
 
 def _training_seconds(run: RunResult) -> Floats:
-    return np.asarray(run.training_seconds, dtype=float)
+    return np.asarray(run.curve("training_seconds"), dtype=float)

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from resync.config import Run, Suite
-from resync.config.paper import Item, PublishedValue, most_certain
+from resync.config.paper import Item
+from resync.config.published import PublishedValue, most_certain
 from resync.files import write_bytes
 from resync.render import style
 from resync.render.table import Table
-from resync.results.collect import CollectError, RunResult, RunState, state_of
 from resync.results.evidence import Evidence, as_published
+from resync.results.runs import RunResult, RunState, state_of
+from resync.results.tables import ResultsError
+
+_NOTED = ("diverged", "stale", "running", "stopped", "failed", "not run")
 
 NONE = "\N{EN DASH}"
 """A cell without anything to say."""
@@ -37,13 +41,13 @@ class Series:
         return [state.result for state in self.states if state.status == status and state.result]
 
     def evidence(self, metric: str) -> Evidence:
-        """The finished seeds' values of a metric. Raises CollectError if a run does not have it."""
+        """The finished seeds' values of a metric. Raises ResultsError if a run does not have it."""
         return Evidence.of(result.final(metric) for result in self.results("finished"))
 
     @property
     def note(self) -> str:
         """What is not as declared, in words: `1 of 3 diverged`; empty if every seed has finished."""
-        counts = {status: self._count(status) for status in ("diverged", "stale", "not run")}
+        counts = {status: self._count(status) for status in _NOTED}
         counts["imported"] = sum(
             state.result is not None and state.result.imported is not None for state in self.states
         )
@@ -128,7 +132,7 @@ class ItemData:
 def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figures: Path) -> list[Path]:
     """Draw a figure or table from its own runs; return the files written below `figures/<scale>/<paper>`.
 
-    Raises CollectError for damaged results, and for a figure of which no run has finished.
+    Raises ResultsError for damaged results, and for a figure of which no run has finished.
     """
     data = load(suite, paper, item, scale, results)
     kind = import_module(f"resync.render.{data.item.kind}")
@@ -142,13 +146,16 @@ def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figur
 
 
 def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> ItemData:
-    """Read the runs of an item. Raises CollectError for damaged results."""
+    """Read the runs of an item. Raises ResultsError for damaged results."""
     declared = suite.papers[paper]
     runs = suite.item_runs(paper, item, scale)
     groups = [list(group) for _, group in groupby(runs, key=lambda run: (run.experiment, run.series))]
     styles = style.distinct(style.style_of(group[0]) for group in groups)
+    states = {run.id: state_of(run, results) for run in runs}
+    if damaged := [state.reason for state in states.values() if state.status == "damaged"]:
+        raise ResultsError("\n".join(damaged))
     series = [
-        Series(group[0].label, look, tuple(state_of(run, results) for run in group))
+        Series(group[0].label, look, tuple(states[run.id] for run in group))
         for group, look in zip(groups, styles, strict=True)
     ]
     pairs = declared.series_of(item, "paper")
@@ -157,10 +164,10 @@ def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> Item
 
 
 def require_results(data: ItemData) -> None:
-    """Raise CollectError if there is nothing to draw."""
-    if not any(state.status in ("finished", "diverged") for series in data.series for state in series.states):
+    """Raise ResultsError if there is nothing to draw."""
+    if not any(state.has_ended for series in data.series for state in series.states):
         first = data.series[0].states[0]
-        raise CollectError(f"{data.item.id}: none of its runs has finished; {first.reason}")
+        raise ResultsError(f"{data.item.id}: none of its runs has finished; {first.reason}")
 
 
 def published_cell(published: PublishedValue | None) -> str:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from resync.render.item import ItemData, Series
 from resync.render.style import GREY, Style
-from resync.results.collect import CollectError, RunResult
+from resync.results.runs import RunResult
+from resync.results.tables import ResultsError
 
 Floats = NDArray[np.float64]
 Coordinate = Callable[[RunResult], ArrayLike]
@@ -37,12 +38,12 @@ def mean_over_seeds(series: Series, x: Coordinate, y: Coordinate, band: str) -> 
     """The curve of a series, point by point the mean over its finished seeds, with a band from two seeds on.
 
     A NaN at one seed leaves a gap; where seeds stopped early, the curve ends with the first of them. Raises
-    CollectError if seeds were evaluated at different steps.
+    ResultsError if seeds were evaluated at different steps.
     """
     finished = series.results("finished")
     common = min((len(result.metrics) for result in finished), default=0)
     if len({tuple(result.metrics["step"][:common]) for result in finished}) > 1:
-        raise CollectError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
+        raise ResultsError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
     xs, ys = (_stack(coordinate(result) for result in finished) for coordinate in (x, y))
     low, high = _band(ys, band)
     diverged = tuple(

@@ -2,9 +2,9 @@
 
 import math
 
+from resync.config.metrics import METRICS
 from resync.render.item import NONE, ItemData, Series, published_cell
 from resync.render.table import Heading, Table
-from resync.results.collect import COLUMNS
 
 MIN_DECIMALS, SIGNIFICANT_DIGITS = 2, 3
 
@@ -17,7 +17,7 @@ def prepare(data: ItemData) -> Table:
     columns = [(metric, _is_published(data, metric)) for metric in data.options["metrics"]]
     headings = [Heading("Method", align="l")]
     for metric, published in columns:
-        column = COLUMNS[metric]
+        column = METRICS[metric]
         headings += [Heading(column.title, column.unit)] + [Heading("Published", column.unit)] * published
     return Table(
         title=data.table_title,

@@ -1,7 +1,5 @@
 """The figure of the slow SDE: what it predicts as lines, what Local SGD does as points."""
 
-import csv
-import io
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +8,7 @@ from matplotlib.axes import Axes
 from resync.files import write_bytes
 from resync.formulas.slow_sde import Floats, diffuse, predict, simulate
 from resync.render import style
+from resync.text_tables import csv_text
 
 PERIODS = [1, 10, 50, 200]
 WORKERS = [2, 8]
@@ -70,8 +69,4 @@ def _diffusion(axes: Axes) -> list[Record]:
 
 
 def _table(records: list[Record]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADER)
-    writer.writerows(records)
-    return text.getvalue().encode()
+    return csv_text((dict(zip(HEADER, record, strict=True)) for record in records), HEADER).encode()

@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from resync.config import Run
-from resync.results.collect import COLUMNS
+from resync.config.metrics import METRICS
 
 COLUMN, DOUBLE_COLUMN = 3.3, 6.8
 """Widths in inches of one and of two columns of a paper."""
@@ -158,7 +158,7 @@ def time_unit(seconds: float) -> tuple[float, str]:
 
 def axis_label(metric: str) -> str:
     """`Validation top-1 accuracy (%)`, or `Learning rate`, which is a plain number."""
-    column = COLUMNS[metric]
+    column = METRICS[metric]
     return column.title if column.unit == "1" else f"{column.title} ({column.unit})"
 
 

@@ -1,7 +1,5 @@
 """Tables: the same cells as Markdown, LaTeX (booktabs), PDF and PNG, and the plain numbers as CSV."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from resync.render.style import GREY, encode
+from resync.text_tables import csv_text, markdown
 
 POINTS_PER_INCH = 72
 _MEASURING_DPI = 600  # text is hinted to whole pixels: at a low resolution its width is only a guess
@@ -60,13 +59,8 @@ class Table:
 
     def markdown(self) -> str:
         """A pipe table with its title above and its note below."""
-        marks = {"l": ":--", "c": ":-:", "r": "--:"}
-        lines = [
-            [heading.text for heading in self.headings],
-            [marks[heading.align] for heading in self.headings],
-            *self.rows,
-        ]
-        table = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+        align = "".join(heading.align for heading in self.headings)
+        table = "\n".join(markdown([heading.text for heading in self.headings], self.rows, align))
         return f"**{self.title}**\n\n{table}\n\n{self.note}\n"
 
     def tex(self) -> str:
@@ -82,11 +76,7 @@ class Table:
 
     def csv(self) -> str:
         """One line a row with plain numbers; what is not known is empty."""
-        file = io.StringIO()
-        writer = csv.DictWriter(file, list(self.records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.records)
-        return file.getvalue()
+        return csv_text(self.records, list(self.records[0]))
 
     def draw(self) -> Figure:
         """The table as booktabs would set it, as large as its cells need."""

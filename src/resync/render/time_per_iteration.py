@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from resync.config.components import component
-from resync.config.paper import SECONDS_PER_HOUR
+from resync.config.metrics import SECONDS_PER_HOUR
 from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from resync.config import Run
-from resync.config.paper import CERTAINTY, SECONDS_PER_HOUR, PublishedValue, most_certain
+from resync.config.metrics import SECONDS_PER_HOUR
+from resync.config.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import certainty
@@ -59,7 +60,7 @@ def _row(data: ItemData, run: Run) -> _Row:
     return _Row(
         run,
         load if all(exchange.to == "all" for exchange in found) else None,
-        most_certain(data.published, *name, "hours", data.item.id),
+        most_certain(data.published, *name, "training_hours", data.item.id),
         most_certain(data.published, *name, "communication_hours", data.item.id),
         next((series for series in data.series if series.name == name), None),
     )
@@ -111,7 +112,7 @@ def _record(row: _Row, model: Calibration) -> dict[str, Any]:
     run, load = row.run, row.load
     hours = {
         f"here_{metric}_mean": row.ours.evidence(metric) if row.ours else Evidence(())
-        for metric in ("hours", "communication_hours")
+        for metric in ("training_hours", "communication_hours")
     }
     return {
         "experiment": run.experiment,
@@ -149,7 +150,7 @@ def _error(row: _Row, model: Calibration) -> float | None:
 
 
 def _seconds(ours: Series | None) -> list[float]:
-    return [float(result.training_seconds.iloc[-1]) for result in ours.results("finished")] if ours else []
+    return [result.final("training_seconds") for result in ours.results("finished")] if ours else []
 
 
 def _note(model: Calibration, rows: Iterable[_Row]) -> str:

@@ -1,5 +1,5 @@
 """One page of a scale: figures, tables, claims, the audit in short, and where the results come from."""
 
-from resync.report.report import report
+from resync.report.page import report
 
 __all__ = ["report"]

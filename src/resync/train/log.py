@@ -1,7 +1,5 @@
 """Logs of a run while it trains: CSV, Weights & Biases and the terminal. Only rank 0 holds a log."""
 
-import csv
-import io
 import json
 import sys
 from collections.abc import Mapping
@@ -11,12 +9,14 @@ from typing import Any
 from tqdm import tqdm
 
 from resync.config import Run
+from resync.config.metrics import BEST, File, columns
 from resync.files import write_text
 from resync.results import wandb_log
+from resync.text_tables import csv_text
 
 Row = Mapping[str, float | int]
 
-METRICS = "metrics.csv"
+EVALUATIONS = "metrics.csv"
 STEPS = "steps.csv"
 SUMMARY = "summary.json"
 
@@ -31,16 +31,16 @@ class RunLog:
     def __init__(self, directory: Path, run: Run) -> None:
         self.directory = directory
         self.name = run.id
-        self.rows: dict[str, list[Row]] = {METRICS: [], STEPS: []}
+        self.rows: dict[str, list[Row]] = {EVALUATIONS: [], STEPS: []}
         self._wandb = _start_wandb(directory, run)
         self._bar = tqdm(total=run.total_steps, desc=run.id, unit="step") if sys.stderr.isatty() else None
 
     def evaluation(self, row: Row) -> None:
         """Add a row to metrics.csv and to Weights & Biases, and show it."""
-        self._append(METRICS, row)
+        self._append(EVALUATIONS, row)
         if self._wandb:
             self._wandb.log(dict(row), step=int(row["step"]))
-        shown = ("train_loss", *(name for name in row if name.startswith(("val_", "test_"))))
+        shown = [name for name in BEST if name in row]
         text = f"epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
         text += " ".join(f"{name} {row[name]:.4f}" for name in shown)
         if self._bar is None:
@@ -64,7 +64,7 @@ class RunLog:
         """
         if self._wandb:
             self._end_wandb()
-            wandb_log.compare(self.directory, self.rows[METRICS], summary["resumed_from"], required=True)
+            wandb_log.compare(self.directory, self.rows[EVALUATIONS], summary["resumed_from"], required=True)
         for name, rows in self.rows.items():
             write_text(self.directory / name, _csv(rows))
         write_text(self.directory / SUMMARY, json.dumps(summary, indent=2) + "\n")
@@ -97,6 +97,8 @@ class RunLog:
 
     def _append(self, name: str, row: Row) -> None:
         first = not self.rows[name]
+        if first:
+            _refuse_undeclared(name, row)
         self.rows[name].append(row)
         with _partial(self.directory, name).open("w" if first else "a", newline="") as file:
             file.write(_csv([row], header=first))
@@ -107,15 +109,14 @@ def _partial(directory: Path, name: str) -> Path:
 
 
 def _csv(rows: list[Row], header: bool = True) -> str:
-    """CSV text; numbers as Python writes them, which reads back to the same bits."""
-    if not rows:
-        return ""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    if header:
-        writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(rows, list(rows[0]), header) if rows else ""
+
+
+def _refuse_undeclared(name: str, row: Row) -> None:
+    """Raise ValueError for a column that nobody could read: at the first row, not at the end of the training."""
+    file: File = "steps" if name == STEPS else "metrics"
+    if undeclared := [column for column in row if column not in columns(file)]:
+        raise ValueError(f"{name}: resync.config.metrics declares no column {', '.join(undeclared)}")
 
 
 def _start_wandb(directory: Path, run: Run) -> Any:

@@ -1,14 +1,14 @@
 """The training loop: it knows no algorithm, task or logger by name."""
 
 from collections.abc import Callable, Iterator
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 from resync.train.evaluate import consensus, score
 from resync.train.losses import Diverged
 from resync.train.meter import metered_step, position, totals
+from resync.train.saving import save
 from resync.train.session import Session
-from resync.train.state import save
 
 
 def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None) -> None:
@@ -60,8 +60,8 @@ def evaluate(session: Session) -> None:
         **metrics,
         "bytes_sent": spent["bytes_sent"],
         "volume_percent": session.volume_percent,
-        "train_seconds": spent["data_seconds"] + spent["compute_seconds"],
-        "communication_seconds": spent["communication_seconds"],
+        "training_seconds": spent["data"] + spent["step"],
+        "communication_seconds": spent["communication"] if session.transport.communication_is_known else nan,
         "evaluation_seconds": session.clocks.seconds("evaluation"),
     }
     if session.log:

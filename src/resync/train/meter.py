@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import nan
 
 from torch import Tensor
 
@@ -38,7 +39,7 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
         loss = session.transport.gather(step.losses).mean().item()
         spent = {name: total - before[name] for name, total in totals(session).items()}
         if session.log:
-            session.log.step({**position(session, lr), "train_loss": loss, **spent})
+            session.log.step({**position(session, lr), "step_loss": loss, **_step_columns(session, spent)})
     if session.log:
         session.log.progress(number)
 
@@ -51,12 +52,17 @@ def position(session: Session, lr: float) -> dict[str, float | int]:
 
 
 def totals(session: Session) -> Totals:
-    """Seconds and bytes so far, by the names of the columns of steps.csv."""
-    clocks = session.clocks
-    communication = clocks.seconds("communication")
+    """Seconds by clock, and bytes, so far."""
+    seconds = {clock: session.clocks.seconds(clock) for clock in ("data", "step", "communication")}
+    return seconds | {"bytes_sent": session.transport.bytes_sent}
+
+
+def _step_columns(session: Session, spent: Totals) -> Totals:
+    """What a step has spent, by the columns of steps.csv; a time that is not known is NaN."""
+    known = session.transport.communication_is_known
     return {
-        "data_seconds": clocks.seconds("data"),
-        "compute_seconds": clocks.seconds("step") - communication,
-        "communication_seconds": communication,
-        "bytes_sent": session.transport.bytes_sent,
+        "step_data_seconds": spent["data"],
+        "step_compute_seconds": spent["step"] - (spent["communication"] if known else 0.0),
+        "step_communication_seconds": spent["communication"] if known else nan,
+        "step_bytes": spent["bytes_sent"],
     }

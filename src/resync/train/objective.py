@@ -1,6 +1,5 @@
 """Training losses and metrics: what a model is trained for and how it is scored."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,15 +9,9 @@ from torch.nn import functional as F
 
 from resync.data import Dataset
 
-Best = Mapping[str, Callable[..., float]]
-
 
 class Objective(Protocol):
     """The loss of a task and its metrics."""
-
-    @property
-    def best(self) -> Best:
-        """The metrics of an evaluation and which of two values is the better one."""
 
     @property
     def signatures(self) -> dict[str, str]:
@@ -34,7 +27,7 @@ class Objective(Protocol):
         """Of one process's part of the validation samples: float64, what adds up over processes to all metrics."""
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """The metrics of the sums over all processes."""
+        """The metrics of the sums over all processes, by their names in `resync.config.metrics`."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +36,6 @@ class Classification:
 
     label_smoothing: float = 0.0
     half: torch.dtype | None = None
-
-    @property
-    def best(self) -> Best:
-        """Loss and accuracy."""
-        return {"val_loss": min, "val_top1": max}
 
     @property
     def signatures(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,23 @@ import torch
 import torch.distributed as dist
 
 from resync.config import Run
+from resync.config.metrics import BEST, EVALUATED, METRICS
 from resync.config.run import Resources
 from resync.files import write_text
 from resync.processes.lock import locked
 from resync.processes.signals import end_with_parent
 from resync.processes.store import meet
+from resync.results import state
 from resync.train import provenance
 from resync.train.build import build
 from resync.train.checkpoint import parameters_sha256, save_model
-from resync.train.interrupt import Interrupted, Interruption
-from resync.train.log import METRICS
 from resync.train.evaluate import consensus
+from resync.train.interrupt import Interrupted, Interruption
+from resync.train.log import EVALUATIONS
 from resync.train.loop import train_to_end
 from resync.train.losses import Diverged
-from resync.train.objective import Best
+from resync.train.saving import resume, save
 from resync.train.session import Session
-from resync.train.state import resume, save
 from resync.train.watchdog import Watchdog, roll_call_store
 
 TIMEOUT_SECONDS = Resources().timeout_seconds
@@ -49,8 +51,10 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
         products.allow_tf32 = run.precision == "tf32"
     with Interruption.awaited() as interruption, _process_group(run, timeout) as (rank, world_size, device):
         store = roll_call_store(timeout) if world_size > 1 else None
-        watchdog = Watchdog(timeout, rank, world_size, store)
-        with watchdog.watching(), locked(out) if rank == 0 else nullcontext():
+        watchdog = Watchdog(timeout, rank, world_size, store, partial(state.fail, out, run))
+        with watchdog.watching(), locked(out) if rank == 0 else nullcontext(), state.failures_recorded(out, run):
+            if rank == 0:
+                state.begin(out, run)
             return _train_and_publish(run, out, (device, rank, world_size), interruption, watchdog)
 
 
@@ -63,12 +67,15 @@ def _train_and_publish(
         write_text(out / "run.yaml", run.to_yaml())
     try:
         resume(session)
+        if session.log:
+            state.record(out, run, "running", session.sync.steps, "")
         diverged = _train(session, interruption, watchdog)
         session.sync.close()
         _publish(session, out, started, diverged)
     except Interrupted as stop:
         session.sync.close()
         if session.log:
+            state.record(out, run, "stopped", session.sync.steps, str(stop))
             print(f"{run.id}: {stop}", flush=True)
         return False
     finally:
@@ -106,18 +113,15 @@ def _publish(session: Session, out: Path, started: str, diverged: Diverged | Non
             save_model(out / "model.pt", model)
     if session.log:
         session.log.finish(_summary(session, started, digest, diverged))
+        state.clear(out)
 
 
 def _summary(session: Session, started: str, digest: str, diverged: Diverged | None) -> dict[str, Any]:
     assert session.log is not None
-    run, transport, rows = session.run, session.transport, session.log.rows[METRICS]
+    run, transport, rows = session.run, session.transport, session.log.rows[EVALUATIONS]
     ended = provenance.now()
     wall = (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
-    choices: Best = {"train_loss": min, **session.objective.best}
-    best = {
-        name: choose((row[name] for row in rows if isfinite(row[name])), default=None)
-        for name, choose in choices.items()
-    }
+    best = {name: METRICS[name].best_of(row[name] for row in rows) for name in BEST if name in rows[-1]}
     return {
         "status": "diverged" if diverged else "finished",
         "run": run.id,
@@ -132,13 +136,11 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "bytes_sent": transport.bytes_sent,
         "wire_bytes": transport.wire_bytes,
         "parameters": session.workers.num_parameters,
-        "final": {name: _number(rows[-1][name]) for name in best},
+        "final": {name: _number(value) for name, value in rows[-1].items() if name in (*BEST, *EVALUATED)},
         "best": best,
         "signatures": session.objective.signatures,
         "seconds": {
-            "train": rows[-1]["train_seconds"],
-            "communication": rows[-1]["communication_seconds"],
-            "evaluation": rows[-1]["evaluation_seconds"],
+            **{clock: _number(rows[-1][f"{clock}_seconds"]) for clock in ("training", "communication", "evaluation")},
             "wall": wall,
         },
         "parameters_sha256": digest,
@@ -196,5 +198,5 @@ def _device_name(device: torch.device) -> str:
 
 
 def _number(value: float) -> float | None:
-    """`value`, or None if it is NaN or infinite: JSON has neither."""
+    """`value`, or None if it is NaN or infinite, which JSON does not have."""
     return value if isfinite(value) else None

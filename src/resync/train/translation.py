@@ -13,7 +13,6 @@ from resync.data.text import Inputs, ParallelText, Targets
 from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
 from resync.prepare.tokens import PAD
-from resync.train.objective import Best
 
 LONGER = 50
 """So many tokens a translation may have more than its source (Vaswani et al. 2017, section 6.1)."""
@@ -35,11 +34,6 @@ class Translation:
     half: torch.dtype | None = None
     over_all_workers: bool = False
     beam_search: BeamSearch | None = None
-
-    @property
-    def best(self) -> Best:
-        """Loss, perplexity and BLEU, if it is computed."""
-        return {"val_loss": min, "val_perplexity": min} | ({"test_bleu": max} if self.beam_search else {})
 
     @property
     def signatures(self) -> dict[str, str]:

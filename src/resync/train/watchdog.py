@@ -4,7 +4,7 @@ import faulthandler
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -21,15 +21,25 @@ class Watchdog:
     those are stopped, dead or cut off; the others wait for them. Ranks ask each other through torch's store, where
     there is more than one.
 
+    `record` is called with the reason; it has a tick to keep it.
+
     Time in which this process itself was stopped does not count. Where no thread can run Python, only the stacks
     are written.
     """
 
-    def __init__(self, timeout: float, rank: int, world_size: int, store: dist.Store | None = None) -> None:
+    def __init__(
+        self,
+        timeout: float,
+        rank: int,
+        world_size: int,
+        store: dist.Store | None = None,
+        record: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self.timeout = timeout
         self.rank = rank
         self.world_size = world_size
         self.store = store
+        self.record = record
         self.steps = 0
         self.tick = min(TICK_SECONDS, timeout / 4)
         self._idle_ticks = 0
@@ -85,7 +95,12 @@ class Watchdog:
         return f"; no answer from rank {', '.join(map(str, silent))}" if silent else "; all ranks answer"
 
     def _end(self, reason: str) -> None:
-        print(f"resync: rank {self.rank} ends after step {self.steps}: {reason}", file=sys.stderr, flush=True)
+        text = f"rank {self.rank} ends after step {self.steps}: {reason}"
+        print(f"resync: {text}", file=sys.stderr, flush=True)
+        # It writes to a disk that may be what hangs.
+        writer = threading.Thread(target=self.record, args=(text,), daemon=True)
+        writer.start()
+        writer.join(self.tick)
         os._exit(1)
 
 

@@ -2,108 +2,33 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from resync.audit import page, verdicts
+from resync.audit import verdicts
 from resync.audit.claims import claim_row
 from resync.audit.rows import (
     PUBLISHED,
     ROUNDS,
+    Audit,
     ClaimRow,
     Ours,
     Reference,
-    Row,
+    ValueRow,
     ours_of,
     provenance,
     reference_of,
-    sentence,
     verdict_fields,
 )
-from resync.audit.values import BEFOREHAND, HARDWARE_BOUND, known_beforehand, measured, unfinished
-from resync.audit.verdicts import FAILURES, Target, Verdict
-from resync.config import Run, Suite
-from resync.config.paper import PublishedValue
-from resync.files import write_text
+from resync.audit.values import BEFOREHAND, known_beforehand, measured, unfinished
+from resync.audit.verdicts import Target, Verdict
+from resync.config import Suite
+from resync.config.metrics import EXACT, METRICS, Metric
+from resync.config.published import PublishedValue
 from resync.plan import volume
-from resync.results.collect import CollectError, RunState, state_of
 from resync.results.evidence import Evidence, number
-
-
-@dataclass(frozen=True)
-class Metric:
-    """How a published metric is compared; `better` is 1 where more is better, -1 where less is."""
-
-    better: int
-    default: float | None = None
-
-
-METRICS = {
-    "val_top1": Metric(better=1, default=0.3),  # in points; seeds on ImageNet spread by 0.03 to 0.12
-    "val_loss": Metric(better=-1),
-    "best_val_top1": Metric(better=1, default=0.3),
-    "best_train_loss": Metric(better=-1),
-    "best_val_loss": Metric(better=-1),
-    "test_bleu": Metric(better=1),
-    "best_test_bleu": Metric(better=1),
-    "hours": Metric(better=-1),
-    "communication_hours": Metric(better=-1),
-    "seconds_per_step": Metric(better=-1),
-}
-"""Metrics that only a training can measure; the others follow from the configuration."""
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The rows and claims of an audit at one scale; `results` is where the runs lie, `papers` are titles by id."""
-
-    scale: str
-    results: Path
-    papers: dict[str, str]
-    rows: tuple[Row, ...]
-    claims: tuple[ClaimRow, ...]
-
-    @property
-    def lines(self) -> list[Row | ClaimRow]:
-        """Rows and claims."""
-        return [*self.rows, *self.claims]
-
-    @property
-    def failed(self) -> bool:
-        """Whether anything is `not reproduced` or `diverged`, or a claim `fails`."""
-        return any(row.verdict in FAILURES for row in self.lines)
-
-    @property
-    def sentence(self) -> str:
-        """The whole audit in a few sentences."""
-        return sentence(self.rows, self.claims)
-
-    def of(self, paper: str) -> "Audit":
-        """The part of one paper."""
-        rows = tuple(row for row in self.rows if row.paper == paper)
-        claims = tuple(claim for claim in self.claims if claim.paper == paper)
-        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims)
-
-    def write(self, directory: Path) -> list[Path]:
-        """Write `audit.json`, `.md` and `.html` into `directory`; return the paths.
-
-        Of several papers each one's part is written to a folder of its own too, unless it is there already: to a
-        workflow a file that is written again is another one.
-        """
-        files = {directory / f"audit.{suffix}": writer(self, directory) for suffix, writer in page.WRITERS.items()}
-        for file, text in files.items():
-            write_text(file, text)
-        for paper in self.papers if len(self.papers) > 1 else ():
-            self.of(paper)._write_where_changed(directory / paper)
-        return list(files)
-
-    def _write_where_changed(self, directory: Path) -> None:
-        for suffix, writer in page.WRITERS.items():
-            file, text = directory / f"audit.{suffix}", writer(self, directory)
-            if not file.exists() or file.read_text(encoding="utf-8") != text:
-                write_text(file, text)
+from resync.results.runs import RunState, state_of
 
 
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
@@ -112,18 +37,18 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
     Damaged results are `not run`, with the damage as the reason: an audit reports what is there and does not
     stop.
     """
-    rows: list[Row] = []
+    rows: list[ValueRow] = []
     claims: list[ClaimRow] = []
     names = list(suite.papers if papers is None else papers)
     for paper in names:
-        states = [_state(run, results) for run in suite.runs(paper, scale)]
+        states = [state_of(run, results) for run in suite.runs(paper, scale)]
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
         for value in suite.papers[paper].published:
             series = groups.get((value.experiment, value.series), [])
-            if value.metric in METRICS:
-                rows.append(_measured_row(suite, paper, value, series, scale))
-            else:
+            if value.metric in EXACT:
                 rows.append(_planned_row(suite, paper, value))
+            else:
+                rows.append(_measured_row(suite, paper, value, series, scale))
         # A run that may stop early has no planned number of rounds.
         rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
         declared = suite.papers[paper]
@@ -131,12 +56,12 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
     return Audit(scale, results, {name: suite.papers[name].title for name in names}, tuple(rows), tuple(claims))
 
 
-def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[RunState], scale: str) -> Row:
+def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[RunState], scale: str) -> ValueRow:
     """A value that training measures: compared at its own scale only, and only between finished seeds."""
     metric = METRICS[value.metric]
     evidence, problem = _evidence(states, value.metric)
     target = _target(value, metric)
-    hardware_bound = value.metric in HARDWARE_BOUND
+    hardware_bound = metric.depends_on == "hardware"
     comparable = value.scale == scale and not hardware_bound
     if value.value is None:
         verdict = Verdict("unverified source", "no published value is known: to be filled")
@@ -152,7 +77,7 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
         verdict = Verdict("unverified source", f"the value itself is not certain: {value.source}")
     else:
         verdict = verdicts.compare(evidence, target)
-    return Row(
+    return ValueRow(
         **_names(suite, paper, value),
         ours=ours_of(evidence, scale, states),
         difference=_difference(evidence.mean, value.value) if comparable else None,
@@ -171,7 +96,7 @@ def _other_images(states: list[RunState]) -> str:
     return ""
 
 
-def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> Row:
+def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> ValueRow:
     """A value that follows from the configuration: computed for the published scale, whatever was run."""
     runs = suite.runs(paper, value.scale, value.experiment, value.series)
     evidence, problem = known_beforehand(runs, value.metric)
@@ -188,7 +113,7 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> Row:
         if value.status == "unverified":
             verdict = Verdict("unverified source", f"{verdict.reason}; not certain: {value.source}")
     text = f"{number(evidence.mean, 3)} ({BEFOREHAND})" if evidence.n else "none"
-    return Row(
+    return ValueRow(
         **_names(suite, paper, value),
         ours=Ours(text, value.scale, mean=evidence.mean if evidence.n else None),
         difference=_difference(evidence.mean, value.value),
@@ -197,7 +122,7 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> Row:
     )
 
 
-def _rounds_row(states: list[RunState]) -> Row:
+def _rounds_row(states: list[RunState]) -> ValueRow:
     """Whether the finished runs of a series did as many rounds as planned at their own scale."""
     run = states[0].run
     expected = volume(run).rounds
@@ -211,7 +136,7 @@ def _rounds_row(states: list[RunState]) -> Row:
     elif verdict is None and len(known) < evidence.n:
         reason = f"{evidence.n - len(known)} of {evidence.n} runs are imported logs that count no rounds"
         verdict = Verdict("inconclusive", reason)
-    return Row(
+    return ValueRow(
         paper=run.paper, kind=ROUNDS, id=f"{run.experiment}_{run.series}_rounds", item=None,
         experiment=run.experiment, series=run.series, label=run.label, metric="rounds", unit="rounds",
         reference=Reference(f"{expected:,}", expected, "planned", "schedule and period rule", run.scale),
@@ -220,13 +145,6 @@ def _rounds_row(states: list[RunState]) -> Row:
         **verdict_fields(verdict or Verdict("reproduced", "every run did the planned rounds")),
         provenance=provenance(states),
     )  # fmt: skip
-
-
-def _state(run: Run, results: Path) -> RunState:
-    try:
-        return state_of(run, results)
-    except CollectError as error:
-        return RunState(run, "not run", str(error), None)
 
 
 def _series_of(state: RunState) -> tuple[str, str]:
@@ -247,7 +165,7 @@ def _evidence(states: list[RunState], metric: str) -> tuple[Evidence, Verdict | 
 
 def _target(value: PublishedValue, metric: Metric) -> Target:
     published = math.nan if value.value is None else value.value
-    return Target(published, value.std, value.n, metric.better, value.tolerance, metric.default)
+    return Target(published, value.std, value.n, metric.sign, value.tolerance, metric.tolerance)
 
 
 def _difference(ours: float, published: float | None) -> float | None:

@@ -14,7 +14,7 @@ from resync.config import Run, Suite
 from resync.config.paper import Item, Paper
 from resync.files import write_text
 from resync.pages import fill
-from resync.results.collect import CollectError, RunState, state_of
+from resync.results.runs import state_of
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 
@@ -68,10 +68,7 @@ def _item(item: Item, stem: Path, place: _Place) -> dict[str, Any]:
 
 def _run(run: Run, place: _Place) -> dict[str, Any]:
     """Where a run's result comes from, in words."""
-    try:
-        state = state_of(run, place.results)
-    except CollectError as error:
-        state = RunState(run, "damaged", str(error), None)
+    state = state_of(run, place.results)
     summary = state.result.summary if state.result else {}
     launch, git = summary.get("launch") or {}, summary.get("git") or {}
     directory = place.results / run.directory

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resync.config import Run, Suite
-from resync.config.columns import Source, load_columns
+from resync.config.columns import LogColumn, load_columns
+from resync.config.metrics import METRICS, columns
 from resync.importer import sgp, wandb_runs
-from resync.importer.log import Log, LogError, Origin, read_bytes
+from resync.importer.log import ImportedLog, LogError, Origin, read_bytes
 from resync.importer.results import refuse_to_overwrite, write
 from resync.importer.table import read_csv, translate
-from resync.results.collect import COLUMNS
 from resync.settings.errors import suggestion
 
 
@@ -20,13 +20,13 @@ def import_log(
     kind: str,
     sources: Sequence[str],
     results: Path,
-    columns: Path | None = None,
+    column_map: Path | None = None,
     wandb_run: str | None = None,
     replace: bool = False,
 ) -> Path:
     """Write the log in `sources` as the results of the declared run with id `run`; return the run's folder.
 
-    `kind` is the format: sgp, csv, wandb-csv or wandb-api; `columns` the file of a column map, `wandb_run` the name
+    `kind` is the format: sgp, csv, wandb-csv or wandb-api; `column_map` the file of a column map, `wandb_run` the name
     of one of several runs in an export. Raises LogError or ConfigError for what cannot be imported, before anything
     is written; also for a folder that has results, unless `replace`.
     """
@@ -34,8 +34,8 @@ def import_log(
     directory = results / declared.directory
     if not replace:
         refuse_to_overwrite(directory)
-    _refuse_without_effect(kind, columns, wandb_run)
-    log, origins = _read(declared, kind, sources, _column_map(kind, columns), wandb_run)
+    _refuse_without_effect(kind, column_map, wandb_run)
+    log, origins = _read(declared, kind, sources, _column_map(kind, column_map), wandb_run)
     write(declared, log, kind, origins, directory, replace)
     return directory
 
@@ -48,34 +48,34 @@ def _declared(suite: Suite, run: str, scale: str) -> Run:
     return runs[run]
 
 
-def _refuse_without_effect(kind: str, columns: Path | None, wandb_run: str | None) -> None:
-    if kind == "sgp" and columns is not None:
+def _refuse_without_effect(kind: str, column_map: Path | None, wandb_run: str | None) -> None:
+    if kind == "sgp" and column_map is not None:
         raise LogError("--columns: has no effect on format sgp, whose columns are known")
     if kind != "wandb-csv" and wandb_run is not None:
         raise LogError("--wandb-run: has no effect, allowed: with format wandb-csv")
 
 
-def _column_map(kind: str, columns: Path | None) -> dict[str, Source]:
+def _column_map(kind: str, column_map: Path | None) -> dict[str, LogColumn]:
     if kind == "sgp":
         return {}
-    if columns is None:
+    if column_map is None:
         raise LogError(f"--columns: missing, format {kind} needs a file that maps its columns to ours")
-    units = {name: column.unit for name, column in COLUMNS.items() if {"metrics", "steps"} & {*column.files}}
-    return load_columns(columns, units)
+    units = {name: METRICS[name].unit for name in (*columns("metrics"), *columns("steps"))}
+    return load_columns(column_map, units)
 
 
 def _read(
-    run: Run, kind: str, sources: Sequence[str], columns: dict[str, Source], wandb_run: str | None
-) -> tuple[Log, list[Origin]]:
+    run: Run, kind: str, sources: Sequence[str], mapped: dict[str, LogColumn], wandb_run: str | None
+) -> tuple[ImportedLog, list[Origin]]:
     if kind in ("csv", "wandb-api") and len(sources) > 1:
         raise LogError(f"{sources[1]}: a second source, allowed: one with format {kind}")
     if kind == "wandb-api":
         table, origin = wandb_runs.read_server(sources[0])
-        return translate(table, columns, run), [origin]
+        return translate(table, mapped, run), [origin]
     files = [Path(source) for source in sources]
     origins = [Origin.of(file.name, read_bytes(file)) for file in files]
     if kind == "sgp":
         return sgp.read(files, run), origins
     if kind == "wandb-csv":
-        return translate(wandb_runs.read_export(files, columns, wandb_run), columns, run), origins
-    return translate(read_csv(files[0]), columns, run), origins
+        return translate(wandb_runs.read_export(files, mapped, wandb_run), mapped, run), origins
+    return translate(read_csv(files[0]), mapped, run), origins

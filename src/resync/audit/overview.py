@@ -1,0 +1,32 @@
+"""The audit of a scale, put together from what the audits of its papers have written."""
+
+import json
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from resync.audit.rows import Audit, ClaimRow, ValueRow
+from resync.config import Suite
+
+_ROWS = TypeAdapter(tuple[ValueRow, ...])
+_CLAIMS = TypeAdapter(tuple[ClaimRow, ...])
+
+
+def gather(suite: Suite, scale: str, results: Path) -> Audit:
+    """The audits of all papers at a scale, read from their `audit.json`. Raises ValueError for one that is missing."""
+    rows: list[ValueRow] = []
+    claims: list[ClaimRow] = []
+    for paper in suite.papers:
+        file = results / scale / paper / "audit.json"
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            rows += _ROWS.validate_python(content["rows"])
+            claims += _CLAIMS.validate_python(content["claims"])
+        except FileNotFoundError:
+            raise ValueError(
+                f"{file}: missing, allowed: after `resync audit --paper {paper} --scale {scale}`"
+            ) from None
+        except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
+            raise ValueError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
+    titles = {name: paper.title for name, paper in suite.papers.items()}
+    return Audit(scale, results, titles, tuple(rows), tuple(claims))

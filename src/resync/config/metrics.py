@@ -1,0 +1,307 @@
+"""Every metric of the results, declared once: what it means, where it stands, how two values of it compare.
+
+A new metric needs an entry in `METRICS` and the code that computes it; tables, figures, published values, claims, the
+audit and imported logs take it from here.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Literal
+
+SECONDS_PER_HOUR = 3600
+
+File = Literal["metrics", "steps", "summary"]
+"""metrics.csv has one row per evaluation, steps.csv one per sampled step, summary.json the numbers at the end."""
+
+_EVALUATIONS: tuple[File, ...] = ("metrics", "summary")
+_BOTH: tuple[File, ...] = ("metrics", "steps")
+_METRICS: tuple[File, ...] = ("metrics",)
+_STEPS: tuple[File, ...] = ("steps",)
+_SUMMARY: tuple[File, ...] = ("summary",)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric: a column of a table, an entry of the summary, or a number of the configuration.
+
+    Attributes:
+        title, unit: for axes and tables.
+        meaning: for the documentation.
+        files: where it stands; none for a number that only the configuration gives.
+        span: what a value covers: the `moment` of its row, the `interval` since the row before, the `total` since
+            step 0, or the `step` alone.
+        better: which of two values is better; None where neither is.
+        tolerance: difference that counts as reproduced where a published value declares none, in `unit`.
+        depends_on: `training`; `hardware` where it says as much about the machine; `configuration` where no run is
+            needed to know it, and seeds have no spread.
+        evaluated: an evaluation computes it of the consensus model, where the task has it; other columns are always
+            there.
+        best: the best value of all evaluations is kept too, as `best_<name>`.
+        compared: it may be a published value and what a claim compares.
+        whole: its values are whole numbers.
+    """
+
+    title: str
+    unit: str
+    meaning: str
+    files: tuple[File, ...]
+    span: Literal["moment", "interval", "total", "step"] = "moment"
+    better: Literal["higher", "lower"] | None = None
+    tolerance: float | None = None
+    depends_on: Literal["training", "hardware", "configuration"] = "training"
+    evaluated: bool = False
+    best: bool = False
+    compared: bool = False
+    whole: bool = False
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, -1 where less is, 0 for neither."""
+        return {"higher": 1, "lower": -1, None: 0}[self.better]
+
+    def best_of(self, values: Iterable[float]) -> float | None:
+        """The best finite value; None without one."""
+        choose = max if self.better == "higher" else min
+        return choose((value for value in values if isfinite(value)), default=None)
+
+
+_DECLARED = {
+    "step": Metric(
+        "Step", "steps", "local steps completed by every worker; 0 is the evaluation before training", _BOTH, whole=True
+    ),
+    "epoch": Metric("Epoch", "epochs", "steps / steps_per_epoch", _BOTH),
+    "round": Metric(
+        "Round", "rounds", "rounds completed; all-reduce and gossip complete one in every step", _BOTH, whole=True
+    ),
+    "h": Metric("Period H", "steps", "local steps of the round that the step is in", _BOTH),
+    "lr": Metric("Learning rate", "1", "learning rate of the step", _BOTH),
+    "train_loss": Metric(
+        "Training loss",
+        "nats",
+        "mean over the workers and the steps since the row before",
+        _EVALUATIONS,
+        span="interval",
+        better="lower",
+        best=True,
+        compared=True,
+    ),
+    "step_loss": Metric("Training loss", "nats", "mean over the workers", _STEPS, span="step", better="lower"),
+    "val_loss": Metric(
+        "Validation loss",
+        "nats",
+        "of the consensus model, per token for text",
+        _EVALUATIONS,
+        better="lower",
+        evaluated=True,
+        best=True,
+        compared=True,
+    ),
+    "val_top1": Metric(
+        "Validation top-1 accuracy",
+        "%",
+        "of the consensus model",
+        _EVALUATIONS,
+        better="higher",
+        tolerance=0.3,  # seeds on ImageNet spread by 0.03 to 0.12
+        evaluated=True,
+        best=True,
+        compared=True,
+    ),
+    "val_perplexity": Metric(
+        "Validation perplexity",
+        "1",
+        "exp(val_loss) per token",
+        _EVALUATIONS,
+        better="lower",
+        evaluated=True,
+        best=True,
+        compared=True,
+    ),
+    "test_bleu": Metric(
+        "Test score",
+        "BLEU",
+        "0 to 100, of the consensus model's translations",
+        _EVALUATIONS,
+        better="higher",
+        evaluated=True,
+        best=True,
+        compared=True,
+    ),
+    "sharpness": Metric(
+        "Sharpness",
+        "nats",
+        "trace of the Hessian of the training loss at the consensus model, estimated",
+        _EVALUATIONS,
+        better="lower",
+        evaluated=True,
+        compared=True,
+    ),
+    "bytes_sent": Metric(
+        "Bytes sent", "bytes", "by one worker", _EVALUATIONS, span="total", better="lower", depends_on="configuration"
+    ),
+    "volume_percent": Metric(
+        "Communication volume",
+        "%",
+        "of an all-reduce in every step",
+        _EVALUATIONS,
+        span="total",
+        better="lower",
+        depends_on="configuration",
+        compared=True,
+    ),
+    "training_seconds": Metric(
+        "Training clock",
+        "s",
+        "data, forward, backward, optimizer and communication, without evaluation",
+        _EVALUATIONS,
+        span="total",
+        better="lower",
+        depends_on="hardware",
+        compared=True,
+    ),
+    "communication_seconds": Metric(
+        "Communication clock",
+        "s",
+        "the part of the training clock spent in exchanges; NaN where it cannot be told from computing",
+        _EVALUATIONS,
+        span="total",
+        better="lower",
+        depends_on="hardware",
+        compared=True,
+    ),
+    "evaluation_seconds": Metric(
+        "Evaluation clock", "s", "in no other clock", _EVALUATIONS, span="total", depends_on="hardware"
+    ),
+    "step_data_seconds": Metric("Data time", "s", "waiting for data", _STEPS, span="step", depends_on="hardware"),
+    "step_compute_seconds": Metric(
+        "Computing time",
+        "s",
+        "in forward, backward and optimizer; with communication where it cannot be told from computing",
+        _STEPS,
+        span="step",
+        depends_on="hardware",
+    ),
+    "step_communication_seconds": Metric(
+        "Communication time",
+        "s",
+        "in exchanges; NaN where it cannot be told from computing",
+        _STEPS,
+        span="step",
+        depends_on="hardware",
+    ),
+    "step_bytes": Metric("Bytes sent", "bytes", "by one worker", _STEPS, span="step", depends_on="configuration"),
+    "training_hours": Metric(
+        "Training time",
+        "h",
+        "training clock at the end",
+        _SUMMARY,
+        span="total",
+        better="lower",
+        depends_on="hardware",
+        compared=True,
+    ),
+    "communication_hours": Metric(
+        "Communication time",
+        "h",
+        "communication clock at the end",
+        _SUMMARY,
+        span="total",
+        better="lower",
+        depends_on="hardware",
+        compared=True,
+    ),
+    "seconds_per_step": Metric(
+        "Time per step",
+        "s",
+        "training clock / steps",
+        _SUMMARY,
+        span="total",
+        better="lower",
+        depends_on="hardware",
+        compared=True,
+    ),
+    "wall_seconds": Metric(
+        "Wall time",
+        "s",
+        "of the run, start-up included",
+        _SUMMARY,
+        span="total",
+        better="lower",
+        depends_on="hardware",
+        compared=True,
+    ),
+    "steps": Metric("Steps", "steps", "local steps of the run", _SUMMARY, span="total"),
+    "rounds": Metric(
+        "Rounds", "rounds", "of the run", _SUMMARY, span="total", depends_on="configuration", compared=True
+    ),
+    "wire_bytes": Metric("Bytes on the wire", "bytes", "sent by one process to others", _SUMMARY, span="total"),
+    "parameters": Metric("Parameters", "1", "of one worker's model", _SUMMARY, depends_on="configuration"),
+    "averaging_error": Metric(
+        "Averaging error",
+        "1",
+        "share of squared deviations from the mean that is left after ceil(log2 workers) mixes of the topology",
+        (),
+        depends_on="configuration",
+        compared=True,
+    ),
+}
+
+
+def _best(metric: Metric) -> Metric:
+    """The entry of a metric's best value."""
+    title = f"Best {metric.title[0].lower()}{metric.title[1:]}"
+    which = "largest" if metric.better == "higher" else "smallest"
+    return replace(metric, title=title, meaning=f"{which} of all evaluations", files=_SUMMARY, span="total", best=False)
+
+
+METRICS: dict[str, Metric] = _DECLARED | {
+    f"best_{name}": _best(metric) for name, metric in _DECLARED.items() if metric.best
+}
+"""Every metric by its name."""
+
+
+def names_where(condition: Callable[[Metric], bool]) -> tuple[str, ...]:
+    """The names of the metrics that meet a condition, in the order of declaration."""
+    return tuple(name for name, metric in METRICS.items() if condition(metric))
+
+
+def columns(file: File) -> tuple[str, ...]:
+    """The columns that a table may have."""
+    return names_where(lambda metric: file in metric.files)
+
+
+def required_columns(file: File) -> tuple[str, ...]:
+    """The columns that a table always has."""
+    return names_where(lambda metric: file in metric.files and not metric.evaluated)
+
+
+COMPARED = names_where(lambda metric: metric.compared)
+"""What a published value may be a value of, and what a claim may compare."""
+
+EXACT = names_where(lambda metric: metric.compared and metric.depends_on == "configuration")
+"""Those of them that follow from the configuration: they have no spread, and no run is needed to know them."""
+
+BEST = names_where(lambda metric: metric.best)
+"""Metrics whose best value is kept."""
+
+EVALUATED = names_where(lambda metric: metric.evaluated and "metrics" in metric.files)
+"""What an evaluation computes of the consensus model."""
+
+AXES = ("epoch", "step")
+"""What a curve of metrics.csv can be drawn against."""
+
+DRAWN = tuple(name for name in columns("metrics") if name not in AXES)
+"""Columns of metrics.csv that a curve can show."""
+
+TABLED = names_where(lambda metric: metric.compared and "summary" in metric.files)
+"""Numbers at the end of a run that a table can show."""
+
+if TYPE_CHECKING:
+    ComparedMetric = str
+    DrawnMetric = str
+    TabledMetric = str
+else:  # for fields of models: the allowed names, also in schemas and error lines
+    ComparedMetric = Literal[COMPARED]
+    DrawnMetric = Literal[DRAWN]
+    TabledMetric = Literal[TABLED]

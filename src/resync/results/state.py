@@ -1,0 +1,91 @@
+"""`state.json`: how a run stands that has no results yet, written by its processes and by what started them.
+
+A run that ends with results deletes it: from then on summary.json says everything.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from resync.config import Run
+from resync.files import write_text
+
+NAME = "state.json"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The state of a run without results: after which step, since when (UTC), and why.
+
+    `running` is what its processes write when they begin: where no job holds the run's lock, they were killed.
+    """
+
+    state: Literal["running", "stopped", "failed"]
+    config_hash: str
+    step: int
+    reason: str
+    time: str
+
+
+def record(directory: Path, run: Run, state: Literal["running", "stopped", "failed"], step: int, reason: str) -> None:
+    """Write the state of a run, complete or not at all."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    entries = asdict(Unfinished(state, run.hash, step, reason, now))
+    write_text(directory / NAME, json.dumps(entries, indent=2) + "\n")
+
+
+def recorded(directory: Path) -> Unfinished | None:
+    """The state of a run; None without one. Raises ValueError for a file that is not ours."""
+    file = directory / NAME
+    try:
+        return Unfinished(**json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file}: not a run's state: {error}") from None
+
+
+def begin(directory: Path, run: Run) -> None:
+    """Record that processes of the run begin; the step is the one that was known before."""
+    before = recorded(directory)
+    record(directory, run, "running", before.step if before and before.config_hash == run.hash else 0, "")
+
+
+def fail(directory: Path, run: Run, reason: str) -> None:
+    """Record why the run failed, unless another of its processes has said so before: the first cause counts."""
+    now = recorded(directory)
+    if now is None or now.state == "running":
+        record(directory, run, "failed", now.step if now else 0, reason)
+
+
+@contextmanager
+def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
+    """Within the block, an exception makes the run `failed`."""
+    try:
+        yield
+    except BaseException as error:
+        text = str(error).splitlines()[0] if str(error) else ""
+        named = isinstance(error, (ValueError, OSError)) and text
+        fail(directory, run, text if named else f"{type(error).__name__}{': ' if text else ''}{text}")
+        raise
+
+
+def conclude(directory: Path, run: Run, code: int) -> None:
+    """Record how the processes of a run ended that could not do so themselves: killed, or asked to stop early on."""
+    now = recorded(directory)
+    if code == os.EX_OK or now is None or now.state != "running":
+        return
+    if code == os.EX_TEMPFAIL:
+        record(directory, run, "stopped", now.step, "asked to stop before it could train")
+    else:
+        record(directory, run, "failed", now.step, f"its processes ended with exit code {code}")
+
+
+def clear(directory: Path) -> None:
+    """Delete the state of a run that has results now."""
+    (directory / NAME).unlink(missing_ok=True)

@@ -1,0 +1,68 @@
+"""Strict reading of metrics.csv and steps.csv: a number is read as it was written, or the file is refused."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from resync.config.metrics import METRICS, File, columns, required_columns
+
+
+class ResultsError(ValueError):
+    """Results that cannot be trusted; one line that names the run, the file and what is wrong."""
+
+
+def read_table(path: Path, whole: Iterable[str]) -> pa.Table:
+    """A CSV of numbers: all required columns, no other, every line complete, steps that only grow.
+
+    The columns in `whole` have whole numbers. Raises ResultsError.
+    """
+    if not path.exists():
+        raise ResultsError(f"{path}: missing, although summary.json says that the run ended")
+    content = path.read_bytes()
+    file: File = "steps" if path.stem == "steps" else "metrics"
+    if not content and file == "steps":  # the run ended before its first sampled step
+        return pa.table({name: pa.array([], pa.float64()) for name in required_columns(file)})
+    header = _header(path, content, file)
+    types = {name: pa.int64() if name in whole else pa.float64() for name in header}
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(content),
+            parse_options=csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(column_types=types, null_values=[""]),
+        )
+    except pa.ArrowInvalid as error:
+        raise ResultsError(f"{path}: {error}: half-written or damaged?") from None
+    steps = table["step"]
+    if any(table[name].null_count for name in whole):
+        raise ResultsError(f"{path}: an empty {' or '.join(whole)}, allowed: a whole number")
+    if table.num_rows > 1 and not pc.all(pc.greater(steps[1:], steps[:-1])).as_py():
+        raise ResultsError(f"{path}: steps do not grow from line to line")
+    return table
+
+
+def _header(path: Path, content: bytes, file: File) -> list[str]:
+    """The names of the columns of a file whose lines all have an end."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ResultsError(f"{path}: not text: damaged") from None
+    if not text.endswith("\n"):
+        raise ResultsError(f"{path}: the last line has no end: half-written")
+    header = text[: text.index("\n")].rstrip("\r").split(",")
+    known = columns(file)
+    if unknown := [name for name in header if name not in known]:
+        raise ResultsError(f"{path}: not one of our files, it has a column {unknown[0]!r}")
+    if absent := [name for name in required_columns(file) if name not in header]:
+        raise ResultsError(f"{path}: lacks the column {', '.join(absent)}")
+    if len(set(header)) < len(header):
+        raise ResultsError(f"{path}: has a column twice: {', '.join(header)}")
+    return header
+
+
+def whole_columns(imported: bool) -> tuple[str, ...]:
+    """The columns of whole numbers; a third-party log may count no rounds."""
+    whole = [name for name in columns("metrics") if METRICS[name].whole]
+    return ("step",) if imported else tuple(whole)

@@ -1,0 +1,30 @@
+"""Tables as text: CSV for programs, aligned columns for a terminal, Markdown for pages."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], header: bool = True) -> str:
+    """Rows as CSV; numbers as Python writes them, which reads back to the same bits. Missing and None are empty."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def aligned(lines: Sequence[Sequence[str]], right: bool = True) -> list[str]:
+    """Lines of cells with columns of one width, the first one to the left, the others to the right or also left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    adjust = str.rjust if right else str.ljust
+    return ["  ".join([name.ljust(widths[0]), *map(adjust, cells, widths[1:])]).rstrip() for name, *cells in lines]
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> list[str]:
+    """The lines of a pipe table; `align` has l, c or r for each column."""
+    marks = {"l": ":--", "c": ":-:", "r": "--:"}
+    lines = [headings, [marks[letter] for letter in align], *rows]
+    return ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]

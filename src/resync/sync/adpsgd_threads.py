@@ -147,6 +147,7 @@ class AsynchronousPairs(Algorithm):
             self.published.copy_(self.rows[0])
 
     def to_consensus(self, rows: Tensor) -> None:
+        """The mean of the parameters as partners have left them."""
         with self._lock:
             rows[0].copy_(self.published)
         self.transport.mean_(rows)

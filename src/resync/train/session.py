@@ -64,8 +64,8 @@ class Session:
     def parts(self) -> dict[str, Any]:
         """The parts whose state a checkpoint keeps, in the order in which it is restored.
 
-        Each has `state_dict` and `load_state_dict`. What is under "workers" in a state is tensors [k, ...] with a row for every local worker; all else is the same
-        on every process, but for the log, which rank 0 has alone.
+        Each has `state_dict` and `load_state_dict`. Under "workers" a state has tensors [k, ...] with a row for every
+        local worker; all else is the same on every process, but for the log, which rank 0 has alone.
         """
         parts: dict[str, Any] = {
             "workers": self.workers,

@@ -17,7 +17,7 @@ from resync.config.run import Resources
 from resync.files import write_text
 from resync.processes.lock import locked
 from resync.processes.signals import end_with_parent
-from resync.processes.store import meet
+from resync.processes.tcp_store import meet
 from resync.train import provenance
 from resync.train.checkpoint import parameters_sha256, save_model
 from resync.train.interrupt import Interrupted, Interruption

@@ -15,7 +15,7 @@ from resync.data.sampling import Sampler
 from resync.data.text import Targets
 from resync.engine.workers import Workers
 from resync.models.beam_search import translate
-from resync.prepare.tokens import BEGIN, END, PAD
+from resync.prepare.vocabulary import BEGIN, END, PAD
 from resync.train.last_models import LastModels
 from resync.train.loop import batches
 from resync.train.translation import Translation, _corpus_bleu

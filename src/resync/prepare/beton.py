@@ -47,7 +47,7 @@ def require_ffcv(of: Component, wanted: str, otherwise: str = "") -> None:
 
 def record_file(of: Component, root: Path) -> Path:
     """Where the record of the .beton files is."""
-    return prepared_file(of, root).with_suffix(".ffcv.json")
+    return prepared_file(of, root).with_suffix(".beton.json")
 
 
 def prepare(
@@ -115,7 +115,7 @@ def properties(of: Component, root: Path, record: Mapping[str, Any]) -> list[Pro
 
 
 def _folder(of: Component, root: Path) -> Path:
-    return prepared_file(of, root).with_suffix(".ffcv")
+    return prepared_file(of, root).with_suffix(".beton")
 
 
 def _packing(of: Component) -> Packing:

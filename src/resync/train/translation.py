@@ -12,7 +12,7 @@ from resync.config.training import BeamSearch
 from resync.data.text import Inputs, ParallelText, Targets
 from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
-from resync.prepare.tokens import PAD
+from resync.prepare.vocabulary import PAD
 from resync.train.objective import Best
 
 LONGER = 50

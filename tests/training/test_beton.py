@@ -1,10 +1,14 @@
 """Images packed by FFCV: the same batches as from the files, and what is wrong with a file is one line."""
 
 import os
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from images import declare, images, write_files
 from photos import SMALL_RUN, batches, declared, equal, write_photos
@@ -16,6 +20,7 @@ from resync.config.components import Component
 from resync.data import streamed
 from resync.data.streamed import Streamed
 from resync.prepare import beton
+from resync.prepare.listing import ImageFiles
 
 pytest.importorskip("ffcv", reason="FFCV is not installed (docs/data.md)")
 RAW = {"jpeg_share": 0.0}
@@ -138,6 +143,29 @@ def test_a_damaged_image_is_one_line_and_no_file_is_left(packed: tuple[Component
         prepare.prepare(of, root, "beton")
     assert os.listdir(root / "prepared/tiny.beton") == []
     assert not beton.record_file(of, root).exists()
+
+
+def test_a_killed_writing_process_is_one_line_after_a_time_out_and_leaves_nothing(
+    packed: tuple[Component, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
+    root.mkdir()
+    (root / "photos").symlink_to(packed[1] / "photos")
+    shared_memory = set(Path("/dev/shm").iterdir())
+    monkeypatch.setattr(beton, "SILENT_SECONDS", 2)
+    monkeypatch.setattr(ImageFiles, "pixels", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(ValueError, match=r"^data tiny: FFCV's writer has taken no image for 2 seconds: "):
+        prepare.prepare(of, root, "beton")
+    assert os.listdir(root / "prepared/tiny.beton") == []
+    assert not psutil.Process().children(recursive=True)
+    until(lambda: set(Path("/dev/shm").glob("psm_*")) <= shared_memory)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_truncated_file_is_refused_and_a_changed_one_found_by_check(packed: tuple[Component, Path], tmp_path: Path):

@@ -12,24 +12,27 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
-from resync.data.cifar10 import MEAN, STD
+from resync.config.components import component
+from resync.config.readers import MemoryReader
 from resync.data.pixels import Pixels
 
 TURNS = 7
-SHAPE, PADDING = (3, 32, 32), 4
+READER = component("data", "cifar10").reader
+assert isinstance(READER, MemoryReader)
+SHAPE, PADDING = (3, 32, 32), READER.crop_padding
 BATCHES = 32, 128, 1024, 4096
 
 
 def compare(images: Tensor) -> tuple[float, float]:
     """Images per second, batched and image by image."""
-    pixels = Pixels.of(MEAN, STD, SHAPE, PADDING).to(images.device)
+    pixels = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).to(images.device)
     draws = torch.randint(pixels.num_draws, (len(images),), device=images.device)
     one = v2.Compose(
         [
             v2.RandomCrop(SHAPE[1:], padding=PADDING),
             v2.RandomHorizontalFlip(),
             v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize(MEAN, STD),
+            v2.Normalize(READER.mean, READER.std),
         ]
     )
     few = images[:32]  # one by one the rate does not depend on their number
@@ -64,7 +67,7 @@ def main() -> None:
             images = torch.randint(256, (batch, *SHAPE), dtype=torch.uint8, device=device)
             ours, theirs = compare(images)
             print(f"{device.type:>6} {batch:>6} {ours:>18,.0f} {theirs:>14,.0f} {ours / theirs:>6.1f}")
-    crops = Pixels.of(MEAN, STD, SHAPE, PADDING).crops
+    crops = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).crops
     assert crops is not None
     print(f"memory: 1 byte a stored value, and {crops.nbytes / 2**20:.1f} MiB for the {len(crops)} crops and flips")
 

@@ -1,4 +1,4 @@
-"""What reading images from disk costs: `python benchmarks/loading.py imagenet1k`, prepared for both loaders.
+"""What reading images from disk costs: `python benchmarks/loading.py imagenet1k`, prepared in both formats.
 
 Prints images per second of processor time on one thread: of training batches from the image files, from the .beton
 files, and from the first .beton file by FFCV's own loader with its own crops; turn by turn, the best turn of each.
@@ -21,9 +21,9 @@ from resync.prepare.prepared_file import prepared_file
 TURNS, BATCH = 5, 64
 
 
-def ours(name: str, loader: str) -> Callable[[], object]:
+def ours(name: str, format: str) -> Callable[[], object]:
     """Makes one batch of training images; the next call, another one."""
-    images = data.build(name, {"augmentation": "standard", "loader": loader})
+    images = data.build(name, {"augmentation": "standard", "format": format, "decoders": 0})
     numbers = iter(range(10**9))
     return lambda: images.statistics_batch(0, 0, next(numbers), BATCH)
 
@@ -31,14 +31,14 @@ def ours(name: str, loader: str) -> Callable[[], object]:
 def ffcvs(name: str) -> Callable[[], object]:
     """The same by FFCV's loader; normalised as ours, which on a GPU costs neither anything here."""
     of = component("data", name)
-    file = prepared_file(of, data_root(of)).with_suffix(".ffcv") / "train-000.beton"
+    file = prepared_file(of, data_root(of)).with_suffix(".beton") / "train-000.beton"
     size = of.facts["input_shape"][1:]
     pipeline = [RandomResizedCropRGBImageDecoder(size), RandomHorizontalFlip(), ToTensor(), ToTorchImage()]
     loader = Loader(
         str(file), BATCH, num_workers=1, order=OrderOption.RANDOM, pipelines={"image": pipeline}, batches_ahead=1
     )
 
-    pixels = data.build(name, {"augmentation": "standard", "loader": "ffcv"}).pixels
+    pixels = data.build(name, {"augmentation": "standard", "format": "beton", "decoders": 0}).pixels
 
     def batches() -> Iterator[object]:
         while True:
@@ -64,8 +64,8 @@ def main() -> None:
     name = parser.parse_args().dataset
     torch.set_num_threads(1)
     makers = {
-        "image files": ours(name, "torch"),
-        ".beton files": ours(name, "ffcv"),
+        "image files": ours(name, "files"),
+        ".beton files": ours(name, "beton"),
         "FFCV's own loader": ffcvs(name),
     }
     for make in makers.values():

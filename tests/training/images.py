@@ -26,14 +26,15 @@ def declare(folder: Path, sources: list[dict[str, Any]], **changes: Any) -> Comp
     facts = {"train_samples": 6, "val_samples": 3, "num_classes": 3, "input_shape": [3, 32, 32]}
     prepare |= {key: value for key, value in changes.items() if key not in facts}
     facts |= {key: value for key, value in changes.items() if key in facts}
-    options = (
-        {"loader": {"enum": ["auto", "ffcv", "torch"], "default": "ffcv", "description": "how"}}
-        if "streaming" in changes
-        else {}
-    )
+    channels = facts["input_shape"][0]
+    reader = {
+        "kind": "stream" if "streaming" in changes else "memory",
+        "mean": [0.5] * channels,
+        "std": [0.25] * channels,
+    }
     file = folder / "package/data/tiny.yaml"
     file.parent.mkdir(parents=True)
-    file.write_text(yaml.safe_dump({"description": "tiny", "options": options, "facts": facts, "prepare": prepare}))
+    file.write_text(yaml.safe_dump({"description": "tiny", "reader": reader, "facts": facts, "prepare": prepare}))
     return component("data", "tiny", folder / "package")
 
 

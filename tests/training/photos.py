@@ -54,7 +54,7 @@ def equal(some: list[tuple[torch.Tensor, torch.Tensor]], others: list[tuple[torc
 
 SMALL_RUN = {
     **CNN_WITH_BATCH_NORM,
-    "data": {"name": "tiny_imagenet_20_224", "loader": "torch", "augmentation": "strong"},
+    "data": {"name": "tiny_imagenet_20_224", "format": "files", "decoders": 0, "augmentation": "strong"},
     "loss": {"mixup": 0.2, "label_smoothing": 0.1, "label_noise": 0.1},
     "batch_size": 8,
     "steps_per_epoch": 3,

@@ -1,10 +1,14 @@
 """Images packed by FFCV: the same batches as from the files, and what is wrong with a file is one line."""
 
 import os
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from images import declare, images, write_files
 from photos import SMALL_RUN, batches, declared, equal, write_photos
@@ -13,8 +17,10 @@ from runs import trained
 
 from resync import data, prepare
 from resync.config.components import Component
-from resync.data.streamed import Streamed, from_stream
+from resync.data import streamed
+from resync.data.streamed import Streamed
 from resync.prepare import beton
+from resync.prepare.listing import ImageFiles
 
 pytest.importorskip("ffcv", reason="FFCV is not installed (docs/data.md)")
 RAW = {"jpeg_share": 0.0}
@@ -29,41 +35,40 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
     write_photos(root / "photos")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beton, "IMAGES_IN_A_FILE", 10)
-        prepare.prepare(of, root, "ffcv")
+        prepare.prepare(of, root, "beton")
     return of, root
 
 
 @pytest.fixture
 def loaded(packed: tuple[Component, Path], monkeypatch: pytest.MonkeyPatch) -> dict[str, Streamed]:
-    """The data set by each loader."""
+    """The data set in each format."""
     of, root = packed
-    monkeypatch.setattr("resync.data.streamed.component", lambda *_: of)
-    monkeypatch.setattr("resync.data.streamed.data_root", lambda _: root)
-    return {loader: from_stream("tiny", [0.5] * 3, [0.25] * 3, loader, strong=True) for loader in ("torch", "ffcv")}
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    return {format: streamed.read(of, "strong", format, decoders=0) for format in ("files", "beton")}
 
 
 def test_the_files_are_complete(packed: tuple[Component, Path]):
     of, root = packed
-    record = prepare.load_stream(of, root, "ffcv").record
+    record = prepare.load_stream(of, root, "beton").record
     assert list(record["files"]) == FILES
     assert record["settings"] == {"max_side": 500, "jpeg_share": 0.0, "jpeg_quality": 90}
-    assert all(each.holds for each in prepare.check(of, root, "ffcv"))
+    assert all(each.holds for each in prepare.check(of, root, "beton"))
     assert not list((root / "prepared").rglob("*.partial"))
 
 
-def test_both_loaders_give_the_same_batches(loaded: dict[str, Streamed]):
+def test_both_formats_give_the_same_batches(loaded: dict[str, Streamed]):
     one, other = loaded.values()
     assert one.sha256 != other.sha256
     assert equal(batches(one), batches(other))
     assert equal(list(one.validation(0, 1)), list(other.validation(0, 1)))
 
 
-def test_runs_on_both_loaders_agree(loaded: dict[str, Streamed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_runs_on_both_formats_agree(loaded: dict[str, Streamed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     rows = []
-    for loader, found in loaded.items():
+    for format, found in loaded.items():
         monkeypatch.setattr(data, "build", lambda *_, found=found: found)
-        chosen = {"data": {**SMALL_RUN["data"], "loader": loader}}
-        rows.append(trained(0, 1, tmp_path / loader, SMALL_RUN | chosen)["rows"])
+        chosen = {"data": {**SMALL_RUN["data"], "format": format}}
+        rows.append(trained(0, 1, tmp_path / format, SMALL_RUN | chosen)["rows"])
     assert np.array_equal(*rows)
 
 
@@ -71,7 +76,7 @@ def test_images_for_memory_are_packed_without_loss(tmp_path: Path):
     source = {"folder": "copy", "variant": "copy"}
     of, root, original = declare(tmp_path, [source], packed=RAW), tmp_path / "root", images()
     write_files(root / "copy", original)
-    with pytest.raises(ValueError, match=r"tiny\.ffcv\.json is missing; make it with: resync data prepare tiny$"):
+    with pytest.raises(ValueError, match=r"tiny\.beton\.json is missing; make it with: resync data prepare tiny$"):
         prepare.load_packed(of, root)
     record = prepare.prepare(of, root)
     assert list(record["files"]) == ["train-000.beton", "val-000.beton"]
@@ -87,10 +92,10 @@ def test_large_images_are_shrunk_and_jpegs_look_alike(packed: tuple[Component, P
     of, root = declared(tmp_path, streaming={"max_side": 24, "jpeg_share": 1.0}), tmp_path / "root"
     root.mkdir()
     (root / "photos").symlink_to(packed[1] / "photos")
-    prepare.prepare(of, root, "ffcv")
-    assert all(each.holds for each in prepare.check(of, root, "ffcv"))
-    images = prepare.load_stream(of, root, "ffcv").splits["train"]
-    originals = prepare.load_stream(of, root, "torch").splits["train"]
+    prepare.prepare(of, root, "beton")
+    assert all(each.holds for each in prepare.check(of, root, "beton"))
+    images = prepare.load_stream(of, root, "beton").splits["train"]
+    originals = prepare.load_stream(of, root, "files").splits["train"]
     assert np.array_equal(images.labels, originals.labels)
     for index in (0, 23):
         pixels, original = images.pixels(index), originals.pixels(index)
@@ -121,11 +126,11 @@ def test_an_interrupted_conversion_goes_on_where_it_stopped(
 
     monkeypatch.setattr(beton, "_write", write)
     with pytest.raises(KeyboardInterrupt):
-        prepare.prepare(of, root, "ffcv")
-    assert sorted(os.listdir(root / "prepared/tiny.ffcv")) == ["train-000.beton", "train-000.json"]
-    with pytest.raises(ValueError, match=r"tiny\.ffcv\.json is missing; make it with: resync data prepare"):
-        prepare.load_stream(of, root, "ffcv")
-    prepare.prepare(of, root, "ffcv")
+        prepare.prepare(of, root, "beton")
+    assert sorted(os.listdir(root / "prepared/tiny.beton")) == ["train-000.beton", "train-000.json"]
+    with pytest.raises(ValueError, match=r"tiny\.beton\.json is missing; make it with: resync data prepare"):
+        prepare.load_stream(of, root, "beton")
+    prepare.prepare(of, root, "beton")
     assert written == [range(10), range(10, 20), range(10, 20), range(20, 24), range(6)]
 
 
@@ -135,24 +140,47 @@ def test_a_damaged_image_is_one_line_and_no_file_is_left(packed: tuple[Component
     file = root / "photos/train/n0/0.JPEG"
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(ValueError, match=r"^data tiny: \S+n0/0.JPEG: no image, or a damaged one"):
-        prepare.prepare(of, root, "ffcv")
-    assert os.listdir(root / "prepared/tiny.ffcv") == []
+        prepare.prepare(of, root, "beton")
+    assert os.listdir(root / "prepared/tiny.beton") == []
     assert not beton.record_file(of, root).exists()
+
+
+def test_a_killed_writing_process_is_one_line_after_a_time_out_and_leaves_nothing(
+    packed: tuple[Component, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
+    root.mkdir()
+    (root / "photos").symlink_to(packed[1] / "photos")
+    shared_memory = set(Path("/dev/shm").iterdir())
+    monkeypatch.setattr(beton, "SILENT_SECONDS", 2)
+    monkeypatch.setattr(ImageFiles, "pixels", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(ValueError, match=r"^data tiny: FFCV's writer has taken no image for 2 seconds: "):
+        prepare.prepare(of, root, "beton")
+    assert os.listdir(root / "prepared/tiny.beton") == []
+    assert not psutil.Process().children(recursive=True)
+    until(lambda: set(Path("/dev/shm").glob("psm_*")) <= shared_memory)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_truncated_file_is_refused_and_a_changed_one_found_by_check(packed: tuple[Component, Path], tmp_path: Path):
     of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
-    (root / "prepared/tiny.ffcv").mkdir(parents=True)
+    (root / "prepared/tiny.beton").mkdir(parents=True)
     for path in (packed[1] / "prepared").rglob("*.*"):
         if path.is_file():
             (root / path.relative_to(packed[1])).write_bytes(path.read_bytes())
-    file = root / "prepared/tiny.ffcv/train-001.beton"
+    file = root / "prepared/tiny.beton/train-001.beton"
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    [wrong] = [str(each) for each in prepare.check(of, root, "ffcv") if not each.holds]
+    [wrong] = [str(each) for each in prepare.check(of, root, "beton") if not each.holds]
     assert wrong.startswith("train-001.beton sha256: found ")
     file.write_bytes(content[:-100])
-    again = r"delete it and \S+tiny\.ffcv\.json, then: resync data prepare"
+    again = r"delete it and \S+tiny\.beton\.json, then: resync data prepare"
     with pytest.raises(ValueError, match=rf"train-001.beton: damaged \(found \d+ bytes, allowed: \d+\); {again}"):
-        prepare.load_stream(of, root, "ffcv")
+        prepare.load_stream(of, root, "beton")

@@ -20,9 +20,9 @@ from runs import make_run
 
 from resync.cli import main
 from resync.launch import slurm
-from resync.launch.start import Place
+from resync.launch.request import Place
 from resync.processes import lock
-from resync.processes.store import serve
+from resync.processes.tcp_store import serve
 from resync.results import wandb_log
 from resync.results.collect import ResultsError, compare_with_wandb, read_run
 from resync.train import train

@@ -286,6 +286,7 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
     split = SimpleNamespace(labels=small.val_labels, pixels=lambda number: small.val_images[number].transpose(1, 2, 0))
     stream = prepare.Stream({"train": split, "val": split}, record)
     monkeypatch.setattr("resync.data.streamed.load_stream", lambda *_: stream)
+    monkeypatch.setattr("resync.data.streamed.own_cores", lambda: 0)
     built = data.build(name, of.config().options)
     [(inputs, targets)] = built.validation(0, 1)
     assert (inputs.shape, inputs.dtype) == ((3, *shape), torch.float32)

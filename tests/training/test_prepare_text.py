@@ -46,7 +46,7 @@ def write_raw(root: Path) -> Path:
     return raw
 
 
-def decoded(text: prepare.Text, side: str, split: str) -> list[str]:
+def decoded(text: prepare.ParallelCorpus, side: str, split: str) -> list[str]:
     sentences = getattr(text, side)[split]
     parts = np.split(sentences.tokens, np.cumsum(sentences.lengths)[:-1])
     return [text.vocabulary.decode(part.tolist()) for part in parts]
@@ -58,7 +58,7 @@ def test_a_text_is_prepared_once_and_read_back(tmp_path: Path):
     record = prepare.prepare(of, root)
     assert (record["variant"], record["train_pairs"], record["num_classes"]) == ("tiny-text", 120, 120)
     assert record == prepare.prepare(of, root) == json.loads(prepared_file(of, root).with_suffix(".json").read_text())
-    text, _ = prepare.read(of, root, prepare.Text.from_arrays)
+    text, _ = prepare.read(of, root, prepare.ParallelCorpus.from_arrays)
     assert decoded(text, "source", "train") == [english for english, _ in PAIRS[:120]]
     assert decoded(text, "target", "test") == list(text.references) == [german for _, german in PAIRS[130:140]]
     assert all(each.holds for each in prepare.check(of, root))
@@ -88,7 +88,7 @@ def test_compressed_files_archives_and_sgml_give_the_same_text(tmp_path: Path):
         (raw / f"test-{kind}.{language}.sgm").write_text(f"<doc>\n{segments}</doc>\n", encoding="utf-8")
     for folder, of in (("plain", plain), ("packed", packed)):
         prepare.prepare(of, tmp_path / folder / "root")
-    texts = [prepare.read(of, tmp_path / folder / "root", prepare.Text.from_arrays)[0]
+    texts = [prepare.read(of, tmp_path / folder / "root", prepare.ParallelCorpus.from_arrays)[0]
              for folder, of in (("plain", plain), ("packed", packed))]  # fmt: skip
     for ours, theirs in zip(*(text.arrays().values() for text in texts), strict=True):
         assert np.array_equal(ours, theirs)

@@ -1,7 +1,8 @@
 """Images that are read from disk during training: every batch the same, however it is loaded."""
 
+import os
 import shutil
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from torchvision.transforms.v2 import functional as F
 
 from resync import data, prepare
 from resync.config.components import Component
-from resync.data.streamed import Streamed, from_stream
+from resync.data import streamed
+from resync.data.streamed import Streamed
 from resync.data.views import training_view, validation_view
 from resync.train.mixup import Mixup
 
@@ -27,7 +29,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
     folder = tmp_path_factory.mktemp("stream")
     of, root = declared(folder), folder / "root"
     write_photos(root / "photos")
-    prepare.prepare(of, root, "torch")
+    prepare.prepare(of, root, "files")
     return of, root
 
 
@@ -35,15 +37,14 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
 def small(photos: tuple[Component, Path], monkeypatch: pytest.MonkeyPatch) -> Streamed:
     """The data set as runs read it."""
     of, root = photos
-    monkeypatch.setattr("resync.data.streamed.component", lambda *_: of)
-    monkeypatch.setattr("resync.data.streamed.data_root", lambda _: root)
-    return from_stream("tiny", [0.5] * 3, [0.25] * 3, "torch", strong=True)
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    return streamed.read(of, "strong", "files", decoders=0)
 
 
 def test_a_list_of_files_is_prepared_checked_and_read(photos: tuple[Component, Path]):
     of, root = photos
-    stream = prepare.load_stream(of, root, "torch")
-    assert all(each.holds for each in prepare.check(of, root, "torch"))
+    stream = prepare.load_stream(of, root, "files")
+    assert all(each.holds for each in prepare.check(of, root, "files"))
     assert stream.record["source"] == "photos"
     for split, number in PER_CLASS.items():
         images = stream.splits[split]
@@ -66,10 +67,10 @@ def test_validation_images_may_lie_flat_beside_a_table(photos: tuple[Component, 
         lines.append(f"{name}\t{file.parent.name}")
         file.rename(root / "photos/val" / name)
     with pytest.raises(ValueError, match="photos: val images: found 0, allowed: 6"):
-        prepare.prepare(of, root, "torch")
+        prepare.prepare(of, root, "files")
     (root / "photos/val.tsv").write_text("\n".join(lines))
-    prepare.prepare(of, root, "torch")
-    assert prepare.load_stream(of, root, "torch").splits["val"].labels.tolist() == [0, 0, 1, 1, 2, 2]
+    prepare.prepare(of, root, "files")
+    assert prepare.load_stream(of, root, "files").splits["val"].labels.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -92,19 +93,19 @@ def test_wrong_folders_are_one_line_and_nothing_is_written(
     if changes:
         (root / "photos").symlink_to(photos[1] / "photos")
     with pytest.raises(ValueError, match=f"^data tiny: {message}"):
-        prepare.prepare(of, root, "torch")
+        prepare.prepare(of, root, "files")
     assert not (root / "prepared").exists()
 
 
 def test_what_is_missing_is_one_line(photos: tuple[Component, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     of, root = declared(tmp_path), tmp_path / "root"
-    command = "make it with: resync data prepare --loader torch tiny$"
+    command = "make it with: resync data prepare --format files tiny$"
     with pytest.raises(ValueError, match=rf"^data tiny: \S+prepared/tiny.npz is missing; {command}"):
-        prepare.load_stream(of, root, "torch")
+        prepare.load_stream(of, root, "files")
     monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
     for act in (prepare.load_stream, prepare.prepare):
-        with pytest.raises(ValueError, match=r"^data tiny: loader ffcv needs FFCV: pip install ffcv, .*auto"):
-            act(of, root, "ffcv")
+        with pytest.raises(ValueError, match=r"^data tiny: format beton needs FFCV: pip install ffcv, .*auto"):
+            act(of, root, "beton")
     assert not (root / "prepared").exists()
     assert prepare.load_stream(photos[0], photos[1], "auto").record["source"] == "photos"
 
@@ -114,29 +115,37 @@ def test_a_file_that_changed_is_found_by_check_and_a_damaged_one_when_it_is_read
 ):
     of, root = declared(tmp_path), tmp_path / "root"
     shutil.copytree(photos[1] / "photos", root / "photos")
-    prepare.prepare(of, root, "torch")
+    prepare.prepare(of, root, "files")
     (root / "photos/train/n1/0.JPEG").unlink()
     file = root / "photos/train/n0/0.JPEG"
     file.write_bytes(file.read_bytes()[:100])
-    wrong = [str(each) for each in prepare.check(of, root, "torch") if not each.holds]
+    wrong = [str(each) for each in prepare.check(of, root, "files") if not each.holds]
     assert wrong == ["train files missing or changed: found 2, allowed: 0"]
     with pytest.raises(ValueError, match=r"n0/0.JPEG: no image, or a damaged one"):
-        prepare.load_stream(of, root, "torch").splits["train"].pixels(0)
+        prepare.load_stream(of, root, "files").splits["train"].pixels(0)
 
 
-@pytest.fixture
-def threads() -> Iterator[None]:
-    """Loading in two processes beside this one."""
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(1)
-
-
-@pytest.mark.usefixtures("threads")
 def test_processes_beside_the_training_one_load_the_same(small: Streamed):
-    beside = batches(small)
-    torch.set_num_threads(1)
-    assert equal(batches(small), beside)
+    assert equal(batches(replace(small, decoders=2)), batches(small))
+
+
+@pytest.mark.parametrize(("variable", "processes"), [("LOCAL_WORLD_SIZE", 2), ("LOCAL_SIZE", 4), (None, 1)])
+def test_images_are_decoded_on_all_cores_of_a_process(
+    variable: str | None, processes: int, photos: tuple[Component, Path], monkeypatch: pytest.MonkeyPatch
+):
+    """Shared out among the processes of the run on this machine, whatever the number of threads is."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(9)))
+    for name in ("LOCAL_WORLD_SIZE", "LOCAL_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, str(processes))
+    of, root = photos
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    given = of.config(name="tiny", format="files").options
+    assert streamed.read(of, **given).decoders == 9 // processes
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert streamed.read(of, **given).decoders == 1
+    assert streamed.read(of, **given | {"decoders": 3}).decoders == 3
 
 
 @pytest.mark.parametrize("replacement", [False, True])

@@ -16,7 +16,7 @@ from resync.data.text import Targets
 from resync.engine.engine import Engine
 from resync.engine.workers import Workers
 from resync.models.beam_search import translate
-from resync.prepare.tokens import BEGIN, END, PAD
+from resync.prepare.vocabulary import BEGIN, END, PAD
 from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.loop import batches
 from resync.train.translation import Translation, _corpus_bleu

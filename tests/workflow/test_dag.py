@@ -96,7 +96,7 @@ def test_the_run_that_another_one_starts_from_is_trained_first(workflow):
     ("data", "record"),
     [
         ("name: mnist_14", "results/data/mnist_14.json"),
-        ("name: tiny_imagenet_20_224, loader: torch", "results/data/tiny_imagenet_20_224.torch.json"),
+        ("name: tiny_imagenet_20_224, format: files", "results/data/tiny_imagenet_20_224.files.json"),
     ],
 )
 def test_data_are_converted_once_before_the_runs_that_read_them(workflow, data, record):

@@ -50,8 +50,8 @@ def run_of(wildcards):
 def data_files(wildcards):
     """The record of the data set that a run reads, if it has to be converted first."""
     data = run_of(wildcards).data
-    loader = f".{data.loader}" if "loader" in data.options else ""
-    return f"results/data/{data.name}{loader}.json" if data.component.is_prepared else []
+    format = f".{data.format}" if "format" in data.options else ""
+    return f"results/data/{data.name}{format}.json" if data.component.is_prepared else []
 
 
 def start_files(wildcards):

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from resync.config.options import Option
 from resync.config.preparation import Preparation, TextPreparation
+from resync.config.readers import Reader
 from resync.settings.base import PACKAGE, Check, Id, Settings, Text, checks_failed, reading_of
 from resync.settings.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
 from resync.settings.loader import load
@@ -58,9 +59,10 @@ class Traffic(Settings):
 
 class _ComponentFile(Settings):
     description: Text
-    options: dict[str, Option]
+    options: dict[str, Option] = Field(default={})
     facts: dict[str, Any] = Field(default={})
     traffic: Traffic | None = None
+    reader: Reader | None = None
     prepare: Preparation | None = None
     prepare_text: TextPreparation | None = None
 
@@ -76,6 +78,10 @@ class _ComponentFile(Settings):
             yield ("traffic", "delay"), not_among(delay, self.options)
         if self.traffic and self.traffic.to == "peers" and "topology" not in self.options:
             yield ("traffic", "to"), "found 'peers' without the option 'topology', allowed: with it, or 'all'"
+        if self.reader:
+            yield from self.reader.problems(self.prepare or self.prepare_text, self.facts)
+            for hidden in set(self.reader.options()) & set(self.options):
+                yield ("options", hidden), f"found beside the reader's own {hidden}, allowed: another name"
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class Component:
     file: Path
     preparation: Preparation | None = None
     text: TextPreparation | None = None
+    reader: Reader | None = None
 
     @property
     def is_prepared(self) -> bool:
@@ -175,7 +182,8 @@ def _component(room: str, name: str, package: Path) -> Component:
     assert declared is not None
     if room == "data":
         raise_if_any(_missing_counts(declared.facts, node))
-    parts = declared.options, declared.facts, declared.traffic, file, declared.prepare, declared.prepare_text
+    options = declared.options | (declared.reader.options() if declared.reader else {})
+    parts = options, declared.facts, declared.traffic, file, declared.prepare, declared.prepare_text, declared.reader
     result = Component(room, name, declared.description, *parts)
     raise_if_any(_wrong_defaults(result, node))
     return result

@@ -1,6 +1,6 @@
 """The suite: every paper of a folder, validated as a whole and expanded into runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,23 +52,26 @@ class Suite:
         return self.papers[name]
 
 
-def load_suite(configs: Path, package: Path = PACKAGE) -> Suite:
+def load_suite(configs: Path, package: Path = PACKAGE, papers: Sequence[str] | None = None) -> Suite:
     """Read, validate and expand a folder of papers; components are looked for in the rooms of `package`.
 
-    Raises one ConfigError that holds every problem of every file.
+    With `papers`, no file of another paper is read. Raises one ConfigError that holds every problem of every file.
     """
     if not configs.is_dir():
         raise ConfigError([f"{configs}: the folder does not exist"])
     collector = Collector(package)
     scale_layers = read_scales(configs / "scales", collector)
-    papers: dict[str, Paper] = {}
+    folders = {folder.name: folder for folder in paper_folders(configs, collector)}
+    for name in papers or ():
+        _require("paper", name, folders)
+    read: dict[str, Paper] = {}
     runs: dict[str, tuple[Run, ...]] = {}
-    for folder in paper_folders(configs, collector):
-        paper, found = read_paper(folder, scale_layers, collector)
+    for name in folders if papers is None else papers:
+        paper, found = read_paper(folders[name], scale_layers, collector)
         if paper is not None:
-            papers[paper.id], runs[paper.id] = paper, found
+            read[paper.id], runs[paper.id] = paper, found
     collector.raise_if_any()
-    return Suite(papers, runs)
+    return Suite(read, runs)
 
 
 def _require(what: str, name: str, known: Iterable[str]) -> None:

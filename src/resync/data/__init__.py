@@ -1,12 +1,22 @@
-"""Data sets. `data/<name>.py` defines `build(**options) -> Dataset`; `<name>.yaml` its options and facts."""
+"""Data sets. `data/<name>.yaml` declares the facts on one, how it is prepared and how training reads it.
+
+One that is made in another way has `data/<name>.py` with `build(**options) -> Dataset` instead of a reader.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from resync.config.components import component
 from resync.data.dataset import Dataset
+
+_READERS = {"memory": "prepared", "stream": "streamed", "text": "text"}
+"""The modules of this room whose `read` makes a data set, by the kind of its reader."""
 
 
 def build(name: str, options: Mapping[str, Any]) -> Dataset:
-    """The data set `name` with its declared options."""
-    return import_module(f"resync.data.{name}").build(**options)
+    """The data set `name` with its declared options. Raises ValueError where it has not been prepared."""
+    of = component("data", name)
+    if of.reader is None:
+        return import_module(f"resync.data.{name}").build(**options)
+    return import_module(f"resync.data.{_READERS[of.reader.kind]}").read(of, **options)

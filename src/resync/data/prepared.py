@@ -1,24 +1,24 @@
 """Data sets in memory from their prepared files."""
 
-from collections.abc import Sequence
-
 import torch
 
-from resync.config.components import component
+from resync.config.components import Component
+from resync.config.readers import MemoryReader
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.prepare import data_root, load, load_packed
 
 
-def from_prepared(name: str, mean: Sequence[float], std: Sequence[float], padding: int | None = None) -> InMemory:
-    """The data set `name`: images stay 8-bit in memory and become inputs batch by batch (see `Pixels.of`).
+def read(of: Component, augmentation: str = "none") -> InMemory:
+    """The data set `of`: images stay 8-bit in memory and become inputs batch by batch (see `Pixels.of`).
 
     Raises ValueError where it has not been prepared.
     """
-    of = component("data", name)
     assert of.preparation
+    assert isinstance(of.reader, MemoryReader)
     prepared = (load_packed if of.preparation.packed else load)(of, data_root(of))
     images = prepared.images
+    padding = of.reader.crop_padding if augmentation == "crop_flip" else None
     return InMemory(
         train_inputs=torch.from_numpy(images.train_images),
         train_targets=torch.from_numpy(images.train_labels).long(),
@@ -26,5 +26,5 @@ def from_prepared(name: str, mean: Sequence[float], std: Sequence[float], paddin
         val_targets=torch.from_numpy(images.val_labels).long(),
         variant=prepared.record["variant"],
         sha256=prepared.record["sha256"],
-        pixels=Pixels.of(mean, std, of.facts["input_shape"], padding),
+        pixels=Pixels.of(of.reader.mean, of.reader.std, of.facts["input_shape"], padding),
     )

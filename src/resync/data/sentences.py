@@ -6,18 +6,18 @@ from pathlib import Path
 
 from resync.config.components import component
 from resync.data.text import ParallelText
-from resync.prepare.text import Lines, Text, encode
+from resync.prepare.text import Lines, ParallelCorpus, encode
 
 FILE = Path(__file__).with_suffix(".tsv")
 
 
 def build(max_tokens: int) -> ParallelText:
     """400 training, 40 validation and 40 test pairs, in the order of the file."""
-    return ParallelText(_text(), max_tokens, "sentences", hashlib.sha256(FILE.read_bytes()).hexdigest())
+    return ParallelText(_corpus(), max_tokens, "sentences", hashlib.sha256(FILE.read_bytes()).hexdigest())
 
 
 @cache
-def _text() -> Text:
+def _corpus() -> ParallelCorpus:
     of = component("data", "sentences")
     pairs = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()]
     lines: dict[str, Lines] = {}

@@ -1,5 +1,6 @@
 """Image sets too large for memory: decoded and augmented ahead of time by processes beside the one that trains."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from resync.config.components import component
+from resync.config.components import Component
+from resync.config.readers import StreamReader
 from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler, statistics_draws
 from resync.data.views import View, training_view, validation_view
@@ -24,8 +26,7 @@ class Streamed:
     """Training and validation images on disk, and how a model sees them.
 
     A batch is a function of the index plan and of a seed for each of its images, so it is the same for every number
-    of processes and after an interruption. The images are decoded by as many processes as torch has threads here; on
-    one thread, in this process.
+    of processes and after an interruption. `decoders` processes beside this one decode the images; 0: this one does.
     """
 
     splits: Mapping[str, Split]
@@ -33,6 +34,7 @@ class Streamed:
     pixels: Pixels
     variant: str
     sha256: str
+    decoders: int
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
@@ -70,11 +72,10 @@ class Streamed:
 
     def _loaded(self, split: str, requests: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs [n, C, H, W] and targets [n] of each batch of requests [n, 2]: index and seed of every image."""
-        threads = torch.get_num_threads()
         loader = DataLoader(
             _Views(self.splits[split], self.views[split]),
             batch_sampler=requests,
-            num_workers=threads if threads > 1 else 0,
+            num_workers=self.decoders,
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator(),  # it draws seeds for its processes, which nobody needs, from the default one
         )
@@ -99,18 +100,25 @@ class _Views(torch.utils.data.Dataset[tuple[Tensor, int]]):
             return self.view(image), int(self.images.labels[index])
 
 
-def from_stream(name: str, mean: Sequence[float], std: Sequence[float], loader: str, strong: bool) -> Streamed:
-    """The streamed data set `name`, `strong`ly augmented or not (see `training_view`).
+def read(of: Component, augmentation: str, format: str, decoders: int | None) -> Streamed:
+    """The data set `of` on disk in this format (see `load_stream`), decoded by so many processes (see `own_cores`).
 
-    Raises ValueError where it has not been prepared for this loader.
+    Raises ValueError where it has not been prepared in this format.
     """
-    of = component("data", name)
-    prepared = load_stream(of, data_root(of), loader)
+    assert isinstance(of.reader, StreamReader)
+    prepared = load_stream(of, data_root(of), format)
     shape = of.facts["input_shape"]
     return Streamed(
         splits=prepared.splits,
-        views={"train": training_view(shape[-1], strong), "val": validation_view(shape[-1])},
-        pixels=Pixels.of(mean, std, shape, padding=None),
+        views={"train": training_view(shape[-1], augmentation == "strong"), "val": validation_view(shape[-1])},
+        pixels=Pixels.of(of.reader.mean, of.reader.std, shape, padding=None),
         variant=prepared.record["variant"],
         sha256=prepared.record["sha256"],
+        decoders=own_cores() if decoders is None else decoders,
     )
+
+
+def own_cores() -> int:
+    """The CPU cores of this training process: of those that it may use, its share among the run's processes here."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("LOCAL_SIZE") or 1)  # torchrun's, DeepSpeed's
+    return max(1, len(os.sched_getaffinity(0)) // processes)

@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from resync.config.components import component
+from resync.config.components import Component
 from resync.data.sampling import Sampler
-from resync.prepare import Text, data_root, read
+from resync.prepare import ParallelCorpus, data_root
+from resync.prepare import read as read_prepared
 from resync.prepare.text import Sentences
-from resync.prepare.tokens import BEGIN, END, PAD
+from resync.prepare.vocabulary import BEGIN, END, PAD
 from resync.streams import stream
 
 Inputs = tuple[Tensor, Tensor]
@@ -48,7 +49,7 @@ class ParallelText:
     the file that holds it. Raises ValueError where one pair alone is larger than a bucket.
     """
 
-    text: Text
+    corpus: ParallelCorpus
     max_tokens: int
     variant: str
     sha256: str
@@ -69,7 +70,7 @@ class ParallelText:
     @property
     def decode(self) -> Callable[[list[int]], str]:
         """The sentence of token ids."""
-        return self.text.vocabulary.decode
+        return self.corpus.vocabulary.decode
 
     def to(self, device: torch.device) -> "ParallelText":
         """A copy that makes its batches on `device`."""
@@ -101,8 +102,8 @@ class ParallelText:
     def test(self, rank: int, world_size: int) -> Iterator[Untranslated]:
         """The test pairs of one process, every pair on exactly one process."""
         for bucket in self._buckets("test")[rank::world_size]:
-            sources = self._filled(self.text.source["test"], bucket)
-            yield Untranslated(sources, [self.text.references[index] for index in bucket])
+            sources = self._filled(self.corpus.source["test"], bucket)
+            yield Untranslated(sources, [self.corpus.references[index] for index in bucket])
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Inputs, Tensor]:
         """Inputs and targets of a bucket of training pairs, number `index`; from a stream of its own."""
@@ -116,11 +117,11 @@ class ParallelText:
     @cached_property
     def _train_tokens(self) -> NDArray[np.int64]:
         """The target tokens of every training bucket."""
-        return np.array([self.text.target["train"].lengths[bucket].sum() for bucket in self._train])
+        return np.array([self.corpus.target["train"].lengths[bucket].sum() for bucket in self._train])
 
     def _lengths(self, split: str) -> NDArray[np.int64]:
         """The longer side of every pair."""
-        return np.maximum(self.text.source[split].lengths, self.text.target[split].lengths)
+        return np.maximum(self.corpus.source[split].lengths, self.corpus.target[split].lengths)
 
     def _buckets(self, split: str) -> list[NDArray[np.int64]]:
         """The pairs of every bucket: sorted by length, then cut; pairs of one length are in a fixed random order."""
@@ -136,7 +137,7 @@ class ParallelText:
 
     def _bucket(self, split: str, pairs: NDArray[np.int64]) -> tuple[Inputs, Tensor]:
         """Inputs and targets of these pairs: the decoder sees BEGIN and all but the last token."""
-        source, target = (self._filled(side[split], pairs) for side in (self.text.source, self.text.target))
+        source, target = (self._filled(side[split], pairs) for side in (self.corpus.source, self.corpus.target))
         shifted = torch.cat([torch.full_like(target[:, :1], BEGIN), target[:, :-1]], 1)
         return (source, shifted.masked_fill_(shifted == END, PAD)), target
 
@@ -149,8 +150,7 @@ class ParallelText:
         return torch.from_numpy(filled.astype(np.int64)).to(self.device)
 
 
-def from_prepared_text(name: str, max_tokens: int) -> ParallelText:
-    """The prepared data set `name`. Raises ValueError where it has not been prepared."""
-    of = component("data", name)
-    text, record = read(of, data_root(of), Text.from_arrays)
-    return ParallelText(text, max_tokens, record["variant"], record["sha256"])
+def read(of: Component, max_tokens: int) -> ParallelText:
+    """The prepared data set `of` in buckets of `max_tokens`. Raises ValueError where it has not been prepared."""
+    corpus, record = read_prepared(of, data_root(of), ParallelCorpus.from_arrays)
+    return ParallelText(corpus, max_tokens, record["variant"], record["sha256"])

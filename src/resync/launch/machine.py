@@ -9,26 +9,27 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from resync.config import Run
-from resync.launch.start import Place, Resync, Start
+from resync.launch.request import Place, Request
 from resync.launch.stopping import ended, passing_on, stop_asked, terminate_children
+from resync.processes.exit_code import exit_code
 from resync.processes.signals import STOP
 
 
-def run(run: Run, start: Start, place: Place, resync: Resync) -> int:
+def run(run: Run, request: Request, place: Place) -> int:
     """Train with this machine's share of the processes; the exit code: 0, 1, 2, or 75 when asked to stop.
 
     Raises ValueError when DeepSpeed is asked for and missing.
     """
-    if start.launcher == "deepspeed":
+    if request.launcher == "deepspeed":
         if find_spec("deepspeed") is None:
             raise ValueError("launcher deepspeed is not installed: pip install deepspeed")
-        return ended(_deepspeed(run, start, place), dict(os.environ), signal.SIGTERM)
+        return ended(_deepspeed(run, request, place), dict(os.environ), signal.SIGTERM)
     if run.processes == 1:
-        return resync(start.training)
-    return _torchrun(run, start, place, resync)
+        return exit_code(lambda: _train(run, request))
+    return _torchrun(run, request, place)
 
 
-def _torchrun(run: Run, start: Start, place: Place, resync: Resync) -> int:
+def _torchrun(run: Run, request: Request, place: Place) -> int:
     """As `torchrun`, but the processes are forked from one that has imported torch, where they may be."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -47,14 +48,14 @@ def _torchrun(run: Run, start: Start, place: Place, resync: Resync) -> int:
         run_id=run.hash,
         rdzv_backend=BACKEND,
         rdzv_endpoint=f"{place.address}:{place.port}",
-        rdzv_configs={"timeout": start.timeout, "rank": place.index},
+        rdzv_configs={"timeout": request.timeout, "rank": place.index},
         max_restarts=0,  # all machines start again, or none
         start_method="fork" if run.device == "cpu" else "spawn",
         signals_to_handle="SIGINT,SIGHUP,SIGQUIT",
     )
     with passing_on(terminate_children):
         try:
-            codes = elastic_launch(settings, _process)(resync, start.training)
+            codes = elastic_launch(settings, _process)(request)
             return max(codes.values())
         except ChildFailedError as error:
             if stop_asked():
@@ -66,19 +67,27 @@ def _torchrun(run: Run, start: Start, place: Place, resync: Resync) -> int:
             return 128 + stop.sigval
 
 
-def _process(resync: Resync, training: list[str]) -> int:
+def _train(run: Run, request: Request) -> int:
+    # It imports torch, which the processes of another launcher import for themselves.
+    from resync.train import train
+
+    return os.EX_OK if train(run, request.out, request.timeout) else os.EX_TEMPFAIL
+
+
+def _process(request: Request) -> int:
     """One rank. To stop when asked is no failure, for which torch would kill the others."""
     for number in STOP:
         signal.signal(number, signal.SIG_DFL)
     if stop_asked():
         return os.EX_TEMPFAIL
-    code = resync(training)
+    # Read here: a spawned process cannot be handed the run, whose parts have classes made from declarations.
+    code = exit_code(lambda: _train(Run.from_file(request.config), request))
     if code not in (os.EX_OK, os.EX_TEMPFAIL):
         sys.exit(code)
     return code
 
 
-def _deepspeed(run: Run, start: Start, place: Place) -> list[str]:
+def _deepspeed(run: Run, request: Request, place: Place) -> list[str]:
     """What `deepspeed --hostfile` runs on each machine."""
     slots = list(range(run.processes // len(place.hosts)))
     world = json.dumps({host: slots for host in place.hosts})
@@ -90,7 +99,7 @@ def _deepspeed(run: Run, start: Start, place: Place) -> list[str]:
         "--no_local_rank",
         "--module",
     ]
-    return [sys.executable, "-m", "deepspeed.launcher.launch", *flags, "resync", *start.training]
+    return [sys.executable, "-m", "deepspeed.launcher.launch", *flags, "resync", *request.training]
 
 
 def _free_port() -> int:

@@ -5,7 +5,7 @@ from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParam
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
-from resync.processes.store import serve
+from resync.processes.tcp_store import serve
 
 BACKEND = "one_address"
 """The name by which torch's launcher finds it, once this module is imported."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from resync.config import Run
-from resync.launch.start import Place, Start
+from resync.launch.request import Place, Request
 from resync.launch.stopping import ended
 
 JOB = "SLURM_JOB_ID"
@@ -21,26 +21,26 @@ def inside() -> bool:
     return JOB in os.environ
 
 
-def run(run: Run, start: Start) -> int:
+def run(run: Run, request: Request) -> int:
     """Train on all nodes in a step of their own; the exit code."""
     # srun hands SIGUSR1 on to its tasks; SIGTERM would end it.
-    return ended(step(run, start), _environment(), signal.SIGUSR1)
+    return ended(step(run, request), _environment(), signal.SIGUSR1)
 
 
-def step(run: Run, start: Start) -> list[str]:
+def step(run: Run, request: Request) -> list[str]:
     """The command line of one task a node, with all of the job's CPUs, memory and GPUs there."""
     flags = [
         f"--job-name={run.id}",
-        f"--nodes={start.nodes}",
-        f"--ntasks={start.nodes}",
+        f"--nodes={request.nodes}",
+        f"--ntasks={request.nodes}",
         "--ntasks-per-node=1",
-        f"--cpus-per-task={start.cpus}",
+        f"--cpus-per-task={request.cpus}",
         "--mem=0",
         "--overlap",  # a job of one node has Snakemake in a step of its own
         "--kill-on-bad-exit=0",  # all end alike when they stop as asked ...
         "--wait=60",  # ... and else soon, because of each other; seconds after the first one
     ]
-    return ["srun", *flags, sys.executable, "-m", "resync", *start.on_node]
+    return ["srun", *flags, sys.executable, "-m", "resync", *request.on_node]
 
 
 def place() -> Place:

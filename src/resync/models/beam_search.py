@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from resync.models.transformer import Transformer
-from resync.prepare.tokens import BEGIN, END, PAD
+from resync.prepare.vocabulary import BEGIN, END, PAD
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from resync.prepare.tokens import END, PAD
+from resync.prepare.vocabulary import END, PAD
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values of all heads, [n, heads, length, dim / heads] each."""

@@ -4,13 +4,13 @@ from resync.prepare.convert import check, declared, prepare
 from resync.prepare.packed import load_packed
 from resync.prepare.prepared_file import Prepared, Split, data_root, load, read
 from resync.prepare.stream import Stream, load_stream
-from resync.prepare.text import Text
+from resync.prepare.text import ParallelCorpus
 
 __all__ = [
+    "ParallelCorpus",
     "Prepared",
     "Split",
     "Stream",
-    "Text",
     "check",
     "data_root",
     "declared",

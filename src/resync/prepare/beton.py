@@ -1,13 +1,16 @@
 """Image sets packed by FFCV (Leclerc et al. 2023): .beton files of shrunk images, partly JPEG and partly raw pixels."""
 
 import json
+import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
-from multiprocessing import SimpleQueue, active_children
+from multiprocessing import RawValue, SimpleQueue
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,12 +23,16 @@ from resync.config.preparation import Packing
 from resync.files import write_text
 from resync.prepare.prepared_file import Pixels, Split, counts, damaged, file_sha256, prepared_file, sums_sha256
 from resync.prepare.properties import Property
+from resync.processes.signals import end_with_parent
 
 IMAGES_IN_A_FILE = 50_000
 """An interrupted conversion goes on with the first file that is not complete."""
 
 IMAGES_OF_A_PROCESS = 500
 """Fewer are not worth starting a process that writes them."""
+
+SILENT_SECONDS, POLL_SECONDS = 120, 0.1
+"""Without an image taken for the first, the writer has failed; how often it is looked at."""
 
 RAW = 1
 """FFCV's number for images that are stored as pixels; 0 are JPEGs."""
@@ -47,7 +54,7 @@ def require_ffcv(of: Component, wanted: str, otherwise: str = "") -> None:
 
 def record_file(of: Component, root: Path) -> Path:
     """Where the record of the .beton files is."""
-    return prepared_file(of, root).with_suffix(".ffcv.json")
+    return prepared_file(of, root).with_suffix(".beton.json")
 
 
 def prepare(
@@ -115,7 +122,7 @@ def properties(of: Component, root: Path, record: Mapping[str, Any]) -> list[Pro
 
 
 def _folder(of: Component, root: Path) -> Path:
-    return prepared_file(of, root).with_suffix(".ffcv")
+    return prepared_file(of, root).with_suffix(".beton")
 
 
 def _packing(of: Component) -> Packing:
@@ -146,67 +153,80 @@ def _packed(of: Component, images: Split, indices: range, file: Path, made_from:
 
 
 def _write(of: Component, images: Split, indices: range, file: Path) -> None:
+    """Write one file. Raises ValueError for a damaged image, and when a process that writes has failed."""
+    source = _Source(images, indices)
+    # A process of its own can be ended: FFCV's writer waits indefinitely for a process of its own that has failed.
+    writer = multiprocessing.get_context("fork").Process(target=_write_all, args=(_packing(of), source, file))
+    writer.start()
+    try:
+        _wait_for(of, writer, source)
+    finally:
+        with suppress(ProcessLookupError):  # it and all that it has started have ended
+            # Not SIGKILL: Python's resource tracker, which frees their shared memory, ignores this and ends by itself.
+            os.killpg(writer.pid or 0, signal.SIGTERM)
+        writer.terminate()
+        writer.join()
+
+
+def _wait_for(of: Component, writer: ForkProcess, source: "_Source") -> None:
+    taken, since = source.taken.value, time.monotonic()
+    while writer.is_alive():
+        writer.join(POLL_SECONDS)
+        if not source.errors.empty():
+            raise ValueError(f"data {of.name}: {source.errors.get()}")
+        if source.taken.value != taken:
+            taken, since = source.taken.value, time.monotonic()
+        elif time.monotonic() - since > SILENT_SECONDS:
+            found = f"FFCV's writer has taken no image for {SILENT_SECONDS} seconds: a process of it failed, see above"
+            raise ValueError(f"data {of.name}: {found}")
+    if writer.exitcode:
+        raise ValueError(f"data {of.name}: FFCV's writer failed, see above")
+
+
+def _write_all(settings: Packing, source: "_Source", file: Path) -> None:
+    """The process that writes one file, with more that it starts."""
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent(signal.SIGTERM)
+
     from ffcv.fields import IntField, RGBImageField
     from ffcv.writer import DatasetWriter
 
-    settings = _packing(of)
     image = RGBImageField(
         write_mode="proportion",
         max_resolution=settings.max_side,
         compress_probability=settings.jpeg_share,
         jpeg_quality=settings.jpeg_quality,
     )
-    source = _Source(images, indices)
-    processes = min(len(os.sched_getaffinity(0)), 1 + len(indices) // IMAGES_OF_A_PROCESS)
-    with _failing_with_its_processes(of, source.errors):
-        writer = DatasetWriter(str(file), {"image": image, "label": IntField()}, num_workers=processes)
-        writer.from_indexed_dataset(source)
+    processes = min(len(os.sched_getaffinity(0)), 1 + len(source) // IMAGES_OF_A_PROCESS)
+    writer = DatasetWriter(str(file), {"image": image, "label": IntField()}, num_workers=processes)
+    writer.from_indexed_dataset(source)
     with file.open("rb+") as written:
         os.fsync(written.fileno())
 
 
 class _Source:
-    """The images and labels that FFCV's writing processes ask for; they leave word of a damaged image in `errors`."""
+    """The images and labels that FFCV's writing processes ask for.
+
+    They leave word of a damaged image in `errors`, and of the image that was asked for last in `taken`.
+    """
 
     def __init__(self, images: Split, indices: range) -> None:
         self.images, self.indices = images, indices
         self.errors: SimpleQueue[str] = SimpleQueue()
+        # Without a lock, which a killed process would keep.
+        self.taken = RawValue("q", -1)
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, index: int) -> tuple[Pixels, int]:
-        number = self.indices[index]
+        number = self.taken.value = self.indices[index]
         try:
             return self.images.pixels(number), int(self.images.labels[number])
         except ValueError as error:
             self.errors.put(str(error))
             raise
-
-
-@contextmanager
-def _failing_with_its_processes(of: Component, errors: "SimpleQueue[str]") -> Iterator[None]:
-    """Raise ValueError when a child process fails: FFCV's writer would wait for it for ever."""
-
-    def ended(*_: object) -> None:
-        seen = None
-        with suppress(ChildProcessError):  # there is none left
-            while (child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and child.si_pid != seen:
-                if child.si_status:
-                    reason = "a writing process failed, see above" if errors.empty() else errors.get()
-                    raise ValueError(f"data {of.name}: {reason}")
-                active_children()  # collects those that ended well
-                seen = child.si_pid
-
-    before = signal.signal(signal.SIGCHLD, ended)
-    try:
-        yield
-    except BaseException:
-        for child in active_children():
-            child.kill()
-        raise
-    finally:
-        signal.signal(signal.SIGCHLD, before)
 
 
 class Packed:

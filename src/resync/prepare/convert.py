@@ -29,16 +29,16 @@ def declared(name: str) -> Component:
     return component("data", name)
 
 
-def prepare(of: Component, root: Path, loader: str | None = None) -> dict[str, Any]:
+def prepare(of: Component, root: Path, format: str | None = None) -> dict[str, Any]:
     """Make the prepared file of a data set from its first source below `root`; its record (see `Prepared`).
 
-    A data set that is streamed is prepared for its `loader` (see `prepare_stream`). One that is prepared already is
-    left as it is. Raises ValueError, with nothing written, where no source is there, or it is damaged or not what the
-    declaration says, and where FFCV is missing that has to pack it.
+    A data set that stays on disk is prepared in this `format` (see `prepare_stream`), by default its own. One that is
+    prepared already is left as it is. Raises ValueError, with nothing written, where no source is there, or it is
+    damaged or not what the declaration says, and where FFCV is missing that has to pack it.
     """
     if of.preparation and of.preparation.streaming:
-        return prepare_stream(of, root, loader or of.options["loader"].default)
-    _refuse(of, loader)
+        return prepare_stream(of, root, format or of.options["format"].default)
+    _refuse(of, format)
     if of.text:
         return load_record(of, root) or _prepare_text(of, root)
     assert of.preparation
@@ -48,21 +48,21 @@ def prepare(of: Component, root: Path, loader: str | None = None) -> dict[str, A
     return load_record(of, root) or _prepare_images(of, root, save)
 
 
-def check(of: Component, root: Path, loader: str | None = None) -> list[Property]:
+def check(of: Component, root: Path, format: str | None = None) -> list[Property]:
     """The properties of the prepared data set. Raises ValueError where there is none, or it cannot be read."""
     if of.preparation and of.preparation.streaming:
-        return check_stream(of, root, loader or of.options["loader"].default)
-    _refuse(of, loader)
+        return check_stream(of, root, format or of.options["format"].default)
+    _refuse(of, format)
     if of.text:
         return check_text(of, root)
     assert of.preparation
     return check_packed(of, root) if of.preparation.packed else check_images(of, root)
 
 
-def _refuse(of: Component, loader: str | None) -> None:
-    """A data set in memory has no choice of loaders."""
-    if loader:
-        raise ValueError(f"data {of.name}: found loader {loader}, allowed: none, it is read into memory")
+def _refuse(of: Component, format: str | None) -> None:
+    """A data set in memory has no choice of formats."""
+    if format:
+        raise ValueError(f"data {of.name}: found format {format}, allowed: none, it is read into memory")
 
 
 def _prepare_images(of: Component, root: Path, save: Save) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from resync.config.components import Component
 from resync.config.preparation import Spread
 from resync.prepare.prepared_file import Images, Split, file_sha256, load, prepared_file, read
-from resync.prepare.text import Text
+from resync.prepare.text import ParallelCorpus
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def check_images(of: Component, root: Path) -> list[Property]:
 
 def check_text(of: Component, root: Path) -> list[Property]:
     """The properties of a prepared text. Raises ValueError where there is none, or it cannot be read."""
-    text, record = read(of, root, Text.from_arrays)
+    text, record = read(of, root, ParallelCorpus.from_arrays)
     return _with_origin(of, root, record, text_properties(of, text, record))
 
 
@@ -70,7 +70,7 @@ def pairs(of: Component, counts: Mapping[str, int]) -> list[Property]:
     ]
 
 
-def text_properties(of: Component, text: Text, record: Mapping[str, Any]) -> list[Property]:
+def text_properties(of: Component, text: ParallelCorpus, record: Mapping[str, Any]) -> list[Property]:
     """What the declaration says of a text; of its training pairs, which are cleaned, what the record says."""
     longest = max(sentences.lengths.max() for side in (text.source, text.target) for sentences in side.values())
     allowed = of.facts["input_shape"][0]

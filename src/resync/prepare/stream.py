@@ -22,48 +22,48 @@ class Stream:
     record: Mapping[str, Any]
 
 
-def chosen(of: Component, loader: str) -> str:
-    """The loader `ffcv` or `torch` that is meant. Raises ValueError where it is `ffcv` and FFCV is not installed."""
-    if loader == "auto":
-        return "ffcv" if beton.installed() else "torch"
-    if loader == "ffcv":
-        beton.require_ffcv(of, "loader ffcv needs", "; or allow another one with loader: auto")
-    return loader
+def chosen(of: Component, format: str) -> str:
+    """`beton` or `files`, which `auto` chooses. Raises ValueError where it is `beton` and FFCV is not installed."""
+    if format == "auto":
+        return "beton" if beton.installed() else "files"
+    if format == "beton":
+        beton.require_ffcv(of, "format beton needs", "; or allow another one with format: auto")
+    return format
 
 
-def prepare_stream(of: Component, root: Path, loader: str) -> dict[str, Any]:
-    """Make what a loader reads, if it is not there, and return its record.
+def prepare_stream(of: Component, root: Path, format: str) -> dict[str, Any]:
+    """Make the data set in this format, if it is not there, and return its record.
 
-    For torch it is a list of the image files, for FFCV the .beton files that are made from them. Raises ValueError
-    where no source is there, or its images are damaged or not what the declaration says.
+    `files` needs a list of the image files, `beton` also FFCV's .beton files, which are made from them. Raises
+    ValueError where no source is there, or its images are damaged or not what the declaration says.
     """
-    loader = chosen(of, loader)
+    format = chosen(of, format)
     listed = load_record(of, root) or _list(of, root)
-    if loader == "torch":
+    if format == "files":
         return listed
     content = _content(listed)
     return beton.load_record(of, root, content) or beton.prepare(of, root, listed, content, _listing(of, root, listed))
 
 
-def load_stream(of: Component, root: Path, loader: str) -> Stream:
-    """What a loader reads. Raises ValueError where it is missing, damaged, or FFCV is chosen and not installed."""
-    loader = chosen(of, loader)
+def load_stream(of: Component, root: Path, format: str) -> Stream:
+    """The data set in this format. Raises ValueError where it is missing, damaged, or FFCV needed and not installed."""
+    format = chosen(of, format)
     listed = load_record(of, root)
     if listed is None:
-        raise missing(of, prepared_file(of, root), f"--loader {loader} ")
-    if loader == "torch":
+        raise missing(of, prepared_file(of, root), f"--format {format} ")
+    if format == "files":
         return Stream(_listing(of, root, listed), listed)
     record = beton.load_record(of, root, _content(listed))
     if record is None:
-        raise missing(of, beton.record_file(of, root), f"--loader {loader} ")
+        raise missing(of, beton.record_file(of, root), f"--format {format} ")
     return Stream(beton.load(of, root, record), record)
 
 
-def check_stream(of: Component, root: Path, loader: str) -> list[Property]:
-    """The properties of what a loader reads. Raises ValueError as `load_stream` does."""
-    stream = load_stream(of, root, loader)
+def check_stream(of: Component, root: Path, format: str) -> list[Property]:
+    """The properties of the data set in this format. Raises ValueError as `load_stream` does."""
+    stream = load_stream(of, root, format)
     found = [variant(of, stream.record), *split_properties(of, stream.splits)]
-    if chosen(of, loader) == "ffcv":
+    if chosen(of, format) == "beton":
         return [*found, *beton.properties(of, root, stream.record)]
     sha256 = Property("sha256", file_sha256(prepared_file(of, root)), (stream.record["sha256"],))
     return [*found, *unchanged(_listing(of, root, stream.record)), sha256]

@@ -54,8 +54,8 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A parallel text: the sentences of every split by language, the raw target sentences of `test`, the vocabulary.
+class ParallelCorpus:
+    """A parallel corpus: the sentences of every split by language, the raw target sentences of `test`, the vocabulary.
 
     `source` and `target` have the keys of SPLITS; sentence i of one is the translation of sentence i of the other.
     """
@@ -85,8 +85,8 @@ class Text:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Text":
-        """The text of what `arrays` returned. Raises KeyError where something is missing."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "ParallelCorpus":
+        """The corpus of what `arrays` returned. Raises KeyError where something is missing."""
         source, target = (
             {
                 split: Sentences(*(arrays[f"{side}_{split}_{name}"] for name in ("tokens", "lengths")))
@@ -98,8 +98,8 @@ class Text:
         return cls(source, target, tuple(references), Vocabulary(arrays["model"].tobytes()))
 
 
-def encode(of: Component, lines: Mapping[str, Lines], max_ratio: float | None = None) -> Text:
-    """The text of the normalised lines of every split, with a vocabulary made of the training pairs.
+def encode(of: Component, lines: Mapping[str, Lines], max_ratio: float | None = None) -> ParallelCorpus:
+    """The corpus of the normalised lines of every split, with a vocabulary made of the training pairs.
 
     With `max_ratio`, training pairs are left out that have an empty side, a sentence that is too long or one that is
     more than so many times as long as the other. Raises ValueError for a sentence that is too long and stays.
@@ -123,7 +123,7 @@ def encode(of: Component, lines: Mapping[str, Lines], max_ratio: float | None = 
         source["train"], target["train"] = source["train"].keep(chosen), target["train"].keep(chosen)
     for side, sentences in (("source", source), ("target", target)):
         _refuse_too_long(of, side, sentences)
-    return Text(source, target, tuple(lines["test"][1]), vocabulary)
+    return ParallelCorpus(source, target, tuple(lines["test"][1]), vocabulary)
 
 
 def normalised(line: str) -> str:

@@ -3,15 +3,20 @@
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 
-import sentencepiece
+PAD, UNKNOWN, BEGIN, END = range(4)
+"""Ids with a meaning of their own, the same in every vocabulary.
 
-from resync.prepare.tokens import BEGIN, END, PAD, UNKNOWN
+Filling after the end of a sentence, a character that no piece covers, and both ends of a sentence.
+"""
 
 
 class Vocabulary:
     """Pieces of words and their ids; `model` is the file that sentencepiece reads."""
 
     def __init__(self, model: bytes) -> None:
+        # Imported where it is used: most runs have no text.
+        import sentencepiece
+
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
@@ -21,6 +26,8 @@ class Vocabulary:
 
         Raises ValueError where they do not have so many.
         """
+        import sentencepiece
+
         model = BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(

@@ -49,7 +49,12 @@ def run(command: list[str]) -> int:
     """Run `command` with a warm process at hand until it ends; its exit code."""
     with tempfile.TemporaryDirectory(prefix="resync-") as folder:
         path = Path(folder) / "socket"
-        serve = [sys.executable, "-c", "from resync import cli, warm; warm.serve(cli.main)", str(path)]
+        serve = [
+            sys.executable,
+            "-c",
+            "from resync import cli; from resync.processes import warm; warm.serve(cli.main)",
+            str(path),
+        ]
         # Jobs set their own number of threads; a process that forks must have none but its first.
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with subprocess.Popen(serve, stdin=subprocess.PIPE, env=environment) as server:

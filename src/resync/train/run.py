@@ -19,7 +19,7 @@ from resync.config.run import Resources
 from resync.files import write_text
 from resync.processes.lock import locked
 from resync.processes.signals import end_with_parent
-from resync.processes.store import meet
+from resync.processes.tcp_store import meet
 from resync.results import state
 from resync.train import provenance
 from resync.train.build import build

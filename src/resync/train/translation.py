@@ -12,7 +12,7 @@ from resync.config.training import BeamSearch
 from resync.data.text import Inputs, ParallelText, Targets
 from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
-from resync.prepare.tokens import PAD
+from resync.prepare.vocabulary import PAD
 
 LONGER = 50
 """So many tokens a translation may have more than its source (Vaswani et al. 2017, section 6.1)."""

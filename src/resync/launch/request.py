@@ -1,16 +1,12 @@
-"""What every way to start a run needs to know."""
+"""A request to train a run, and the place of one machine among those that train it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Resync = Callable[[list[str]], int]
-"""Runs a command line of `resync` in this process; its exit code."""
-
 
 @dataclass(frozen=True)
-class Start:
+class Request:
     """A run and how it is started: the run's configuration, and its `resources` as far as its processes see them."""
 
     config: Path
@@ -23,7 +19,7 @@ class Start:
 
     @property
     def training(self) -> list[str]:
-        """The command line of each process, for `resync`."""
+        """The command line of a process that another program starts, for `resync`."""
         return ["train", "--config", str(self.config), "--out", str(self.out), "--timeout", str(self.timeout)]
 
     @property

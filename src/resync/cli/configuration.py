@@ -1,0 +1,157 @@
+"""Verbs on what is declared: nothing is trained and no result is read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from resync.cli.declare import CHECK, CONFIGS, JSON, ONE_PAPER, PAPER, SCALE, flag, suite_of, verb
+from resync.config import Run
+from resync.config.run import SCALES
+from resync.files import write_text
+from resync.plan.network import ALL_REDUCES, LINKS, Network
+
+
+@verb("check every configuration file", CONFIGS)
+def _validate(options: argparse.Namespace) -> None:
+    suite = suite_of(options)
+    for paper in suite.papers.values():
+        runs = ", ".join(f"{len(suite.runs(paper.id, scale))} at {scale}" for scale in SCALES)
+        print(f"{paper.id}: {len(paper.experiments)} experiments, runs: {runs}")
+
+
+@verb("list the runs of a paper", CONFIGS, PAPER, SCALE, JSON)
+def _expand(options: argparse.Namespace) -> None:
+    runs = suite_of(options).runs(options.paper, options.scale)
+    if options.json:
+        print(json.dumps([_described(run) for run in runs], indent=2))
+    else:
+        for run in runs:
+            print(run.id)
+
+
+def _described(run: Run) -> dict[str, object]:
+    """A run as `expand --json` lists it: its configuration, and what is derived from it."""
+    derived = {
+        "id": run.id,
+        "directory": str(run.directory),
+        "config_hash": run.hash,
+        "label": run.label,
+        "total_steps": run.total_steps,
+        "warmup_steps": run.warmup_steps,
+        "local_batch_size": run.local_batch_size,
+        "resources": run.resources.model_dump(),
+    }
+    return derived | run.model_dump(mode="json")
+
+
+@verb(
+    "what runs cost: rounds, bytes, operations, GPU-hours, disk; no training",
+    CONFIGS,
+    ONE_PAPER,
+    SCALE,
+    JSON,
+    flag(
+        "--by",
+        choices=("run", "experiment", "paper"),
+        default="run",
+        help="what an entry of the JSON is about; the text has all three (default: %(default)s)",
+    ),
+    flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
+)
+def _plan(options: argparse.Namespace) -> None:
+    from resync.models import flops_per_sample, num_parameters
+    from resync.plan import cost, table, table_of_totals, totals
+
+    suite, size, flops_of_input = suite_of(options), _of_model(num_parameters), _of_model(flops_per_sample)
+
+    def flops(run: Run) -> int:
+        return round(flops_of_input(run) * run.inputs_per_sample)
+
+    papers = [options.paper] if options.paper else list(suite.papers)
+    costs = [cost(run, size(run), flops(run)) for paper in papers for run in suite.runs(paper, options.scale)]
+    sums = {of: totals(costs, of) for of in ("experiment", "paper")}
+    entries = json.dumps([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])], indent=2)
+    text = "\n\n".join([table(costs), *(table_of_totals(found, of) for of, found in sums.items())])
+    if options.write:
+        write_text(Path(f"{options.write}.json"), entries + "\n")
+        write_text(Path(f"{options.write}.md"), text + "\n")
+    else:
+        print(entries if options.json else text)
+
+
+@verb(
+    "how long runs take on a network, and where the time goes; no training",
+    CONFIGS,
+    PAPER,
+    SCALE,
+    JSON,
+    flag("--network", choices=tuple(LINKS), required=True, help="link between nodes"),
+    flag("--inside", choices=tuple(LINKS), default="pcie_3_x16", help="inside a node (default: %(default)s)"),
+    flag("--all-reduce", choices=tuple(ALL_REDUCES), default="ring", help="between nodes (default: %(default)s)"),
+    flag(
+        "--compute",
+        type=float,
+        metavar="SECONDS",
+        help="of a local step without communication (default: calibrated on two published hours)",
+    ),
+    flag(
+        "--delay",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="mean of an exponential delay of every step (default: none)",
+    ),
+    flag("--workers", type=int, help="extrapolate to this number, with the same samples a step and worker"),
+)
+def _time(options: argparse.Namespace) -> None:
+    from resync.models import num_parameters
+    from resync.plan.forecast import forecast, table
+
+    def network(run: Run) -> Network:
+        members = run.workers // run.resources.nodes
+        return Network(LINKS[options.network], LINKS[options.inside], members, options.all_reduce)
+
+    suite, count = suite_of(options), _of_model(num_parameters)
+    series = {(run.experiment, run.series): run for run in suite.runs(options.paper, options.scale)}
+    published = suite.papers[options.paper].published
+    given = {"compute": options.compute, "delay": options.delay, "workers": options.workers}
+    found, unknown = forecast([(run, count(run)) for run in series.values()], published, network, **given)
+    print(json.dumps([item.as_dict() for item in found], indent=2) if options.json else table(found))
+    for line in unknown:
+        print(f"resync: left out: {line}", file=sys.stderr)
+
+
+def _of_model(count_of: Callable[[str, Mapping[str, Any], Sequence[int], int], int]) -> Callable[[Run], int]:
+    """A count that follows from a run's model and data; each model is counted once."""
+    counts: dict[str, int] = {}
+
+    def count(run: Run) -> int:
+        key = f"{run.model.model_dump_json()} on {run.data.name}"
+        if key not in counts:
+            shape, classes = run.facts["input_shape"], run.facts["num_classes"]
+            counts[key] = count_of(run.model.name, run.model.options, shape, classes)
+        return counts[key]
+
+    return count
+
+
+@verb(
+    "write the JSON Schemas of the configuration files",
+    flag("--directory", type=Path, default=Path("workflow/schemas"), help="default: %(default)s"),
+    CHECK,
+)
+def _schema(options: argparse.Namespace) -> int:
+    from resync.config import schema
+
+    if not options.check:
+        schema.export(options.directory)
+        return 0
+    differences = schema.differences(options.directory)
+    for difference in differences:
+        print(difference, file=sys.stderr)
+    return 1 if differences else 0

@@ -1,0 +1,113 @@
+"""Verbs on the results of runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from resync.cli.declare import CHECK, CONFIGS, FIGURES, JSON, ONE_PAPER, PAPER, RESULTS, SCALE, flag, suite_of, verb
+
+
+@verb("how far the runs of a scale are, and why some failed", CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON)
+def _status(options: argparse.Namespace) -> None:
+    from resync.results.status import progress, table
+
+    suite = suite_of(options)
+    papers = [options.paper] if options.paper else list(suite.papers)
+    found = [progress(run, options.results) for paper in papers for run in suite.runs(paper, options.scale)]
+    print(json.dumps([asdict(each) for each in found], indent=2) if options.json else table(found))
+
+
+@verb("export a paper's results as one table", CONFIGS, RESULTS, PAPER, SCALE)
+def _collect(options: argparse.Namespace) -> None:
+    from resync.results import collect
+
+    suite = suite_of(options)
+    frame = collect.collect(suite.runs(options.paper, options.scale), options.results)
+    collect.write(frame, options.results / options.scale / options.paper / "collected")
+
+
+@verb(
+    "draw one figure or table",
+    CONFIGS,
+    RESULTS,
+    FIGURES,
+    PAPER,
+    SCALE,
+    flag("--item", required=True, help="id of the figure or table"),
+)
+def _render(options: argparse.Namespace) -> None:
+    from resync.render import render
+
+    suite = suite_of(options)
+    for path in render(suite, options.paper, options.item, options.scale, options.results, options.figures):
+        print(path)
+
+
+@verb(
+    "compare with the published values and claims",
+    CONFIGS,
+    RESULTS,
+    ONE_PAPER,
+    SCALE,
+    flag("--gather", action="store_true", help="of all papers: from the audits that they have, without new ones"),
+    CHECK,
+)
+def _audit(options: argparse.Namespace) -> int:
+    from resync.audit import audit, gather, write
+
+    suite, folder = suite_of(options), options.results / options.scale
+    for paper in [options.paper] if options.paper else [] if options.gather else suite.papers:
+        result = audit(suite, options.scale, options.results, [paper])
+        write(result, folder / paper)
+    if not options.paper:
+        result = gather(suite, options.scale, options.results)
+        write(result, folder)
+    print(result.sentence)
+    return 1 if options.check and result.failed else 0
+
+
+@verb(
+    "write a third-party log as the results of a declared run",
+    CONFIGS,
+    RESULTS,
+    flag("--run", required=True, help="id of the declared run, as `resync expand` lists it"),
+    SCALE,
+    flag(
+        "--format",
+        required=True,
+        choices=("sgp", "csv", "wandb-csv", "wandb-api"),
+        help="sgp: CSV logs of the original SGP code, one per rank; csv: a table; wandb-csv: charts exported from the "
+        "web page of Weights & Biases; wandb-api: a run on its server (WANDB_API_KEY)",
+    ),
+    flag("--columns", type=Path, help="YAML file: our columns to those of the log, for all formats but sgp"),
+    flag("--wandb-run", help="name of the run, where charts show several"),
+    flag("--replace", action="store_true", help="delete what the run's folder holds"),
+    flag("source", nargs="+", help="files of the log; for wandb-api entity/project/run"),
+)
+def _import(options: argparse.Namespace) -> None:
+    from resync.importer import import_log
+
+    print(
+        import_log(
+            suite_of(options), options.run, options.scale, options.format, options.source, options.results,
+            column_map=options.columns, wandb_run=options.wandb_run, replace=options.replace,
+        )
+    )  # fmt: skip
+
+
+@verb("one page with everything of a scale", CONFIGS, RESULTS, FIGURES, SCALE)
+def _report(options: argparse.Namespace) -> None:
+    from resync.report import report
+
+    print(report(suite_of(options), options.scale, options.results, options.figures))
+
+
+@verb("draw the slow SDE of Local SGD against a simulation", FIGURES)
+def _theory(options: argparse.Namespace) -> None:
+    from resync.render.slow_sde import draw_theory
+
+    for path in draw_theory(options.figures):
+        print(path)

@@ -1,0 +1,79 @@
+"""Verbs that prepare data and train."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from resync.cli.declare import TRAINING, flag, verb
+from resync.config import Run
+
+
+@verb(
+    "convert a data set to the form that training reads, or check that form",
+    flag(
+        "--format",
+        choices=("auto", "beton", "files"),
+        help="of images that are read from disk: what is prepared or checked (default: the data set's)",
+    ),
+    flag("action", choices=("prepare", "check"), help="prepare prints the record of the file as JSON"),
+    flag("dataset", help="name of the data set; its original images are below the folder RESYNC_DATA"),
+)
+def _data(options: argparse.Namespace) -> int:
+    from resync.prepare import check, data_root, declared, prepare
+
+    of = declared(options.dataset)
+    root = data_root(of)
+    if options.action == "prepare":
+        print(json.dumps(prepare(of, root, options.format), indent=2))
+        return 0
+    properties = check(of, root, options.format)
+    for each in properties:
+        print(f"{of.name}: {each}")
+    return 0 if all(each.holds for each in properties) else 1
+
+
+@verb("train one run in this process (or in torchrun's)", *TRAINING)
+def _train(options: argparse.Namespace) -> int:
+    run = Run.from_file(options.config)
+    from resync.train import train
+
+    return os.EX_OK if train(run, options.out, options.timeout) else os.EX_TEMPFAIL
+
+
+@verb(
+    "train one run with its processes, here or in a Slurm job",
+    *TRAINING,
+    flag("--nodes", type=int, default=1, help="machines of the Slurm job (default: %(default)s)"),
+    flag("--cpus", type=int, default=1, help="CPU cores on each of them (default: %(default)s)"),
+    flag(
+        "--launcher",
+        choices=("torchrun", "deepspeed"),
+        default="torchrun",
+        help="what starts the processes of a machine (default: %(default)s)",
+    ),
+    flag(
+        "--max-restarts",
+        type=int,
+        default=0,
+        help="times that all processes are started again after one failed (default: %(default)s)",
+    ),
+    flag("--on-node", action="store_true", help="only this machine's processes: a task of `launch` in a Slurm job"),
+)
+def _launch(options: argparse.Namespace) -> int:
+    from resync.launch import Request, launch
+
+    where = {"nodes": options.nodes, "cpus": options.cpus}
+    how = {"launcher": options.launcher, "max_restarts": options.max_restarts, "timeout": options.timeout}
+    return launch(Request(options.config, options.out, **where, **how), options.on_node)
+
+
+@verb(
+    "run a command (snakemake ...) whose jobs here share their imports",
+    flag("command", nargs=argparse.REMAINDER, help="the command and its arguments"),
+)
+def _warm(options: argparse.Namespace) -> int:
+    from resync.processes import warm
+
+    return warm.run(options.command)

@@ -1,0 +1,106 @@
+"""The key `reader` of a data set: how training reads what was prepared, and the options that a run has for it."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from resync.config.options import Option
+from resync.config.preparation import Preparation, TextPreparation
+from resync.settings.base import Check, Items, PositiveInt, PositiveNumber, Settings
+
+Prepared = Preparation | TextPreparation | None
+"""How a data set is prepared, if it is."""
+
+
+class _Images(Settings):
+    mean: Items[float] = Field(min_length=1, description="mean of every channel, of pixels from 0 to 1")
+    std: Items[PositiveNumber] = Field(min_length=1, description="standard deviation of every channel")
+
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        """What does not fit the rest of the declaration: there are as many numbers as the images have channels."""
+        channels = facts.get("input_shape", [None])[0]
+        for key in ("mean", "std"):
+            if (found := len(getattr(self, key))) != channels:
+                yield ("reader", key), f"found {found} numbers, allowed: {channels}, one for each channel"
+
+
+class MemoryReader(_Images):
+    """Images that are read into memory once; a batch is cropped, flipped and normalised at once on the device."""
+
+    kind: Literal["memory"]
+    crop_padding: PositiveInt | None = Field(
+        default=None, description="black pixels on every side for random crops; null: the images are not augmented"
+    )
+
+    def options(self) -> dict[str, Option]:
+        """The options of a run that reads this data set."""
+        if self.crop_padding is None:
+            return {}
+        crop_flip = f"a random crop after {self.crop_padding} pixels of padding, and a random horizontal flip"
+        text = f"crop_flip: {crop_flip} (Gu et al. 2023)"
+        return {"augmentation": Option(enum=("none", "crop_flip"), default="crop_flip", description=text)}
+
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        """What does not fit the rest of the declaration."""
+        if not isinstance(prepared, Preparation) or prepared.streaming:
+            yield ("reader", "kind"), "found memory, allowed: with prepare, and without streaming in it"
+        yield from super().problems(prepared, facts)
+
+
+class StreamReader(_Images):
+    """Images that stay on disk and are decoded and augmented ahead of time, batch by batch."""
+
+    kind: Literal["stream"]
+
+    def options(self) -> dict[str, Option]:
+        """The options of a run that reads this data set."""
+        return {
+            "augmentation": Option(
+                enum=("standard", "strong"),
+                default="standard",
+                description="strong adds RandAugment of depth 2 and severity 10 (Gu et al. 2024, ViT)",
+            ),
+            "format": Option(
+                enum=("auto", "beton", "files"),
+                default="beton",
+                description="what is read: beton, files that FFCV has packed, or the image files themselves; "
+                "auto: beton where FFCV is installed, else files",
+            ),
+            "decoders": Option(
+                type="integer",
+                minimum=0,
+                default=None,
+                description="processes that decode images beside each training process, no matter for the result; "
+                "0: it decodes them itself; null: one for each of its CPU cores",
+            ),
+        }
+
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        """What does not fit the rest of the declaration."""
+        if not isinstance(prepared, Preparation) or not prepared.streaming:
+            yield ("reader", "kind"), "found stream, allowed: with prepare, and with streaming in it"
+        yield from super().problems(prepared, facts)
+
+
+class TextReader(Settings):
+    """Pairs of sentences in buckets of similar length."""
+
+    kind: Literal["text"]
+    max_tokens: PositiveInt = Field(description="default of the option max_tokens")
+
+    def options(self) -> dict[str, Option]:
+        """The options of a run that reads this data set."""
+        text = (
+            "tokens of a bucket: its sentence pairs times the longest sentence in it; a bucket is a sample of "
+            "batch_size and goes through the model at once"
+        )
+        return {"max_tokens": Option(type="integer", minimum=1, default=self.max_tokens, description=text)}
+
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        """What does not fit the rest of the declaration."""
+        if not isinstance(prepared, TextPreparation):
+            yield ("reader", "kind"), "found text, allowed: with prepare_text"
+
+
+Reader = Annotated[MemoryReader | StreamReader | TextReader, Field(discriminator="kind")]

@@ -2,6 +2,8 @@
 # relative name: results that are moved to another machine stay finished there, with or without the data. Images that
 # are read from disk are prepared for the loader of the runs; FFCV's .beton files of ImageNet take hours of one core.
 
+from resync.config.components import prepared_names
+
 
 rule prepare:
     output:
@@ -9,7 +11,7 @@ rule prepare:
     log:
         "results/data/{dataset}{loader}.log",
     wildcard_constraints:
-        dataset=one_of(prepared_names()),
+        dataset=files.one_of(prepared_names()),
         loader=r"|\.auto|\.ffcv|\.torch",
     conda:
         "../../environment.yml"

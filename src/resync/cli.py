@@ -166,13 +166,6 @@ def _launch(options: argparse.Namespace) -> int:
     return launch(Start(options.config, options.out, **where, **how), main, options.on_node)
 
 
-def _theory(options: argparse.Namespace) -> None:
-    from resync.render.slow_sde import draw_theory
-
-    for path in draw_theory(options.figures):
-        print(path)
-
-
 def _warm(options: argparse.Namespace) -> int:
     from resync.processes import warm
 
@@ -269,7 +262,6 @@ def _parser() -> argparse.ArgumentParser:
     import_flags = ("--run", "--scale", "--format", "--columns", "--wandb-run", "--replace", "source")
     verb("import", _import, "write a log of others as the results of a declared run", *where, *import_flags)
     verb("report", _report, "one page with everything of a scale", *drawn, "--scale")
-    verb("theory", _theory, "draw the slow SDE of Local SGD against a simulation", "--figures")
     verb("warm", _warm, "run a command (snakemake ...) whose jobs here share their imports", "command")
     return parser
 

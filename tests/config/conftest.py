@@ -42,6 +42,11 @@ FILES = {
         options:
           metric: {enum: [val_top1, val_loss], default: val_top1, description: what is drawn}
         """,
+    "package/render/law.yaml": """\
+        description: a law of nature, without series
+        options: {}
+        facts: {planned: true, series: false}
+        """,
     "configs/scales/smoke.yaml": """\
         seeds: [0, 1]
         device: cpu

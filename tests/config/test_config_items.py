@@ -50,6 +50,7 @@ ITEMS = {
         "start checkpoints": "starts",
         "sharpness": "sharpness",
         "sharpness with label noise": "sharpness_label_noise",
+        "slow SDE against a simulation": "slow_sde",
     },
     "qsr": {
         "figure 5": "fig5",

@@ -169,7 +169,7 @@ def test_items_exist_where_they_should(suite):
     found = {paper: suite.items(paper, "smoke") for paper in suite.papers}
     assert found == {
         "ddp_tricks": ["tricks", "endings"],
-        "local_sgd": ["fig1a", "fig7_resnet56", "sharpness", "sharpness_label_noise"],
+        "local_sgd": ["fig1a", "fig7_resnet56", "sharpness", "sharpness_label_noise", "slow_sde"],
         "qsr": ["fig5", "h_vit", "table1b", "table4a"],
         "sgp": ["accuracy_epochs_time", "time_per_iteration", "transformer", "table1", "transformer_losses"],
         "slowmo": ["fig2_cifar10", "table1_cifar10", "table1_wmt16", "table2_wmt16"],

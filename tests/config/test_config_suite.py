@@ -163,6 +163,18 @@ def test_an_item_exists_where_all_its_series_do(workspace):
     assert suite.items("qsr", "paper") == ["fig1", "table1"]
 
 
+def test_an_item_of_a_kind_without_series_exists_at_every_scale(workspace):
+    table = "kind: curve\n    title: A table\n    series: [vit]\n    options: {metric: val_loss}"
+    workspace.change("configs/qsr/paper.yaml", table, "kind: law\n    title: A table")
+    suite = workspace.load()
+    assert {scale: suite.items("qsr", scale) for scale in suite.scales} == {
+        "smoke": ["fig1", "table1"],
+        "mini": ["table1"],
+        "paper": ["fig1", "table1"],
+    }
+    assert suite.item_runs("qsr", "table1", "smoke") == []
+
+
 def test_what_a_paper_says_about_itself(workspace):
     paper = workspace.load().papers["qsr"]
     assert (paper.id, paper.authors, paper.arxiv) == ("qsr", ("One", "Two"), "2310.14423")

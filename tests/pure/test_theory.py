@@ -1,12 +1,14 @@
 """The slow SDE against the simulated problem (Gu et al. 2023; the reference rows of the fact sheet)."""
 
-import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from resync.config import load_suite
 from resync.formulas.slow_sde import diffuse, predict, psi, simulate
-from resync.render.slow_sde import draw_theory
+from resync.render import render, slow_sde
+from resync.render.item import load
 
 END = np.array([0.0, 4.0])
 
@@ -41,11 +43,18 @@ def test_diffusion_does_not_depend_on_the_period():
     np.testing.assert_allclose(found, found.mean(), rtol=0.03)
 
 
-def test_the_figure_and_its_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr("resync.render.slow_sde.ETA", 0.08)
-    paths = draw_theory(tmp_path)
-    assert sorted(path.suffix for path in paths) == [".csv", ".pdf", ".png"]
-    with (tmp_path / "theory/slow_sde.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 4 * 9 + 3
-    assert all(float(row["standard_error"]) < 0.05 for row in rows)
+def test_the_figure_shows_both_and_needs_no_results(tmp_path, monkeypatch):
+    monkeypatch.setattr(slow_sde, "LR", 0.04)
+    suite = load_suite(Path(__file__).parents[2] / "paper_configs")
+    panels = slow_sde.prepare(load(suite, "local_sgd", "slow_sde", "mini", tmp_path))
+    assert list(panels.drift) == slow_sde.WORKERS
+    for drifts in panels.drift.values():
+        assert [drift.period for drift in drifts] == slow_sde.PERIODS
+        for drift in drifts:
+            assert drift.predicted[-1] == pytest.approx(drift.mean[-1], rel=0.1)
+            assert (drift.standard_error < 0.05).all()
+    assert panels.diffusion.predicted == pytest.approx(panels.diffusion.variance.mean(), rel=0.03)
+    monkeypatch.setattr(slow_sde, "prepare", lambda data: panels)
+    for scale in suite.scales:
+        files = render(suite, "local_sgd", "slow_sde", scale, tmp_path, tmp_path)
+        assert files == [tmp_path / scale / f"local_sgd/slow_sde{suffix}" for suffix in (".pdf", ".png")]

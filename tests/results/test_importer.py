@@ -229,7 +229,7 @@ def test_results_are_only_replaced_on_request(imported: Import, results: Path, s
     csv_log(tmp_path)
     import_log(suite, *arguments, replace=True)
     assert sorted(file.name for file in (results / run.directory).iterdir()) == [
-        "metrics.csv", "run.yaml", "steps.csv", "summary.json",
+        run.hash_file.name, "metrics.csv", "run.yaml", "steps.csv", "summary.json",
     ]  # fmt: skip
 
 

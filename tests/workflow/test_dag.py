@@ -1,6 +1,7 @@
 """What is done again after a change, and that nothing else is. Results are faked: nothing trains here."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,9 +59,9 @@ def test_an_imported_run_is_not_trained(workflow):
     run = load_suite(workflow.directory / "paper_configs").runs("qsr", "smoke", "vit_b16_b4096", "h4")[1]
     directory = workflow.directory / "results" / run.directory
     directory.mkdir(parents=True)
-    for name in ("run.yaml", "metrics.csv", "steps.csv", "summary.json"):
+    for name in ("run.yaml", run.hash_file.name, "metrics.csv", "steps.csv", "summary.json"):
         (directory / name).write_text(run.to_yaml())
-    assert workflow.jobs(f"results/{run.directory}/summary.json") == []
+    assert workflow.jobs(f"results/{run.directory}/summary.json", f"results/{run.hash_file}") == []
 
 
 def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
@@ -69,6 +70,61 @@ def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
     assert trained(jobs) == {"vit_b16_b4096/qsr_h4"}
     assert {ITEM, "results/smoke/qsr/collected.csv", "results/smoke/audit.html"} <= made(jobs)
     assert not any("/ddp_tricks/" in name for name in made(jobs))
+
+
+def test_what_does_not_decide_a_result_is_written_down_and_trains_nothing(finished):
+    finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", r"\g<0>\n    log: {every_steps: 7}")
+    files = [f"results/smoke/qsr/vit_b16_b4096/qsr_h4/seed{seed}/run.yaml" for seed in range(3)]
+    assert made(finished.jobs()) == {*files, "results/smoke/plan.json", "results/smoke/plan.md"}
+    finished.snakemake()
+    assert all("every_steps: 7" in (finished.directory / file).read_text() for file in files)
+    assert finished.jobs() == []
+    finished.edit(EXPERIMENT, "log: {every_steps: 7}", "schedule: {max_lr: 0.0123}")
+    assert trained(finished.jobs()) == {"vit_b16_b4096/qsr_h4"}
+
+
+def test_a_run_has_one_hash_beside_it(finished):
+    folder = finished.directory / "results/smoke/qsr/vit_b16_b4096/qsr_h4/seed0"
+    [before] = folder.glob("*.hash")
+    finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
+    finished.snakemake()
+    [after] = folder.glob("*.hash")
+    assert before != after
+    assert finished.jobs() == []
+    finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.0175")
+    assert trained(finished.jobs()) == {"vit_b16_b4096/qsr_h4"}
+
+
+def test_a_deleted_configuration_trains_nothing_and_can_be_written_again(finished):
+    """Until then the audit says `stale`."""
+    file = "results/smoke/qsr/vit_b16_b4096/h4/seed1/run.yaml"
+    (finished.directory / file).unlink()
+    assert finished.jobs() == []
+    finished.snakemake(file)
+    assert (finished.directory / file).exists()
+    assert finished.jobs() == []
+
+
+def test_a_configuration_edited_by_hand_trains_nothing(finished):
+    """The audit says `stale`: what is trained is what paper_configs declares."""
+    finished.edit("results/smoke/qsr/vit_b16_b4096/h4/seed1/run.yaml", "max_lr: .*", "max_lr: 17.0")
+    assert finished.jobs() == []
+
+
+def test_without_records_a_changed_run_is_trained_and_no_other(finished):
+    """Snakemake's own folder was lost, or the results are from another machine."""
+    shutil.rmtree(finished.directory / ".snakemake")
+    assert finished.jobs() == []
+    finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
+    assert trained(finished.jobs()) == {"vit_b16_b4096/qsr_h4"}
+
+
+def test_a_run_is_trained_again_when_the_run_that_it_starts_from_is(finished):
+    start = "vit_b16_b4096/parallel/seed0"
+    finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", rf"\g<0>\n    start_from: {start}")
+    finished.snakemake("qsr")
+    (finished.directory / f"results/smoke/qsr/{start}/summary.json").unlink()
+    assert trained(finished.jobs()) == {"vit_b16_b4096/parallel", "vit_b16_b4096/qsr_h4"}
 
 
 def test_a_deleted_run_is_made_again(finished):
@@ -81,7 +137,7 @@ def test_a_figure_needs_its_own_runs_only(workflow):
     suite = load_suite(workflow.directory / "paper_configs")
     shown = suite.item_runs("qsr", "fig5", "smoke")
     assert trained(jobs) == {f"{run.experiment}/{run.series}" for run in shown}
-    assert {job.rule for job in jobs} == {"run_config", "train", "figure"}
+    assert {job.rule for job in jobs} == {"run_config", "run_hash", "train", "figure"}
 
 
 def test_the_run_that_another_one_starts_from_is_trained_first(workflow):

@@ -214,7 +214,7 @@ def assert_complete(run: Path, undisturbed: Path) -> dict:
     """The results are those of the other run, and nothing half-written is beside them. Returns the summary."""
     assert summary(run)["parameters_sha256"] == summary(undisturbed)["parameters_sha256"]
     assert metrics(run) == metrics(undisturbed)
-    names = {each.name for each in run.iterdir() if each.suffix not in (".log", ".tsv")}
+    names = {each.name for each in run.iterdir() if each.suffix not in (".hash", ".log", ".tsv")}
     assert names == {"checkpoint", "metrics.csv", "model.pt", "run.lock", "run.yaml", "steps.csv", "summary.json"}
     assert len(checkpoints(run)) == len(list((run / "checkpoint").iterdir()))
     return summary(run)

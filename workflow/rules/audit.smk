@@ -4,20 +4,23 @@
 rule audit:
     input:
         expand("results/{scale}/audit.{suffix}", scale=SCALE, suffix=["json", "md", "html"]),
+    localrule: True
 
 
+# Seconds, as every local rule: on a cluster, a place in the queue costs more.
 rule audit_paper:
     input:
-        runs=lambda wildcards: run_files(runs(wildcards.paper, wildcards.scale).values()),
-        code=code("audit", "pages", "results"),
+        runs=lambda names: at(names.scale).run_files(names.paper),
+        code=files.code("audit", "pages", "results"),
     output:
         multiext("results/{scale}/{paper}/audit", ".json", ".md", ".html"),
     log:
         "results/{scale}/{paper}/audit.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:
-        text=audited,
+        text=lambda names: at(names.scale).audited(names.paper),
     shell:
         "python -m resync audit --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
@@ -25,11 +28,12 @@ rule audit_paper:
 rule write_audit:
     input:
         expand("results/{{scale}}/{paper}/audit.json", paper=SUITE.papers),
-        code=code("audit", "pages", "results"),
+        code=files.code("audit", "pages", "results"),
     output:
         multiext("results/{scale}/audit", ".json", ".md", ".html"),
     log:
         "results/{scale}/audit.log",
+    localrule: True
     conda:
         "../../environment.yml"
     shell:

@@ -3,15 +3,16 @@
 
 rule collect:
     input:
-        runs=lambda wildcards: run_files(runs(wildcards.paper, wildcards.scale).values()),
-        code=code("results"),
+        runs=lambda names: at(names.scale).run_files(names.paper),
+        code=files.code("results"),
     output:
         multiext("results/{scale}/{paper}/collected", ".parquet", ".csv"),
     log:
         "results/{scale}/{paper}/collected.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:
-        labels=lambda wildcards: [run.label for run in runs(wildcards.paper, wildcards.scale).values()],
+        labels=lambda names: at(names.scale).labels(names.paper),
     shell:
         "python -m resync collect --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"

@@ -2,6 +2,8 @@
 # relative name: results that are moved to another machine stay finished there, with or without the data. Images that
 # are read from disk are prepared in the format of the runs; FFCV's .beton files of ImageNet take hours of one core.
 
+from resync.config.components import prepared_names
+
 
 rule prepare:
     output:
@@ -9,7 +11,7 @@ rule prepare:
     log:
         "results/data/{dataset}{format}.log",
     wildcard_constraints:
-        dataset=one_of(prepared_names()),
+        dataset=files.one_of(prepared_names()),
         format=r"|\.auto|\.beton|\.files",
     conda:
         "../../environment.yml"

@@ -4,6 +4,7 @@
 rule plan:
     input:
         expand("results/{scale}/plan.{suffix}", scale=SCALE, suffix=["json", "md"]),
+    localrule: True
 
 
 rule write_plan:
@@ -12,9 +13,10 @@ rule write_plan:
         md="results/{scale}/plan.md",
     log:
         "results/{scale}/plan.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:
-        runs=lambda wildcards: [run.hash for run in all_runs(wildcards.scale)],
+        runs=lambda names: at(names.scale).plan_hash,
     shell:
         "python -m resync plan --scale {wildcards.scale:q} --write results/{wildcards.scale:q}/plan > {log:q} 2>&1"

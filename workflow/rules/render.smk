@@ -3,18 +3,19 @@
 
 rule figure:
     input:
-        runs=item_results,
-        code=item_code,
+        runs=lambda names: at(names.scale).item_results(names.paper, names.item),
+        code=lambda names: at(names.scale).item_code(names.paper, names.item),
     output:
-        multiext("figures/{scale}/{paper}/{item}", *FIGURE_FILES),
+        multiext("figures/{scale}/{paper}/{item}", *files.FIGURE_FILES),
     log:
         "results/{scale}/{paper}/{item}.log",
     wildcard_constraints:
-        item=one_item_of("figures"),
+        item=files.one_figure(SUITE),
+    localrule: True
     conda:
         "../../environment.yml"
     params:
-        text=item_text,
+        text=lambda names: at(names.scale).item_text(names.paper, names.item),
     shell:
         "python -m resync render --paper {wildcards.paper:q} --scale {wildcards.scale:q} --item {wildcards.item:q}"
         " > {log:q} 2>&1"
@@ -22,6 +23,6 @@ rule figure:
 
 use rule figure as table with:
     output:
-        multiext("figures/{scale}/{paper}/{item}", *TABLE_FILES),
+        multiext("figures/{scale}/{paper}/{item}", *files.TABLE_FILES),
     wildcard_constraints:
-        item=one_item_of("tables"),
+        item=files.one_table(SUITE),

@@ -4,6 +4,7 @@
 rule report:
     input:
         f"results/{SCALE}/report.html",
+    localrule: True
 
 
 # The words of the configuration that the page repeats. A file, because Snakemake sees no other change of a job
@@ -13,10 +14,11 @@ rule report_words:
         "results/{scale}/report.sha256",
     log:
         "results/{scale}/report_words.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:
-        hash=words_hash,
+        hash=lambda names: at(names.scale).words_hash,
     shell:
         "printf %s {params.hash:q} > {output:q} 2> {log:q}"
 
@@ -27,15 +29,16 @@ rule write_report:
         words="results/{scale}/report.sha256",
         audit="results/{scale}/audit.json",
         drawn=ancient(
-            lambda wildcards: [
-                file for paper in papers(wildcards.scale) for file in item_files(paper, wildcards.scale)
+            lambda names: [
+                file for paper in at(names.scale).papers for file in at(names.scale).item_files(paper)
             ]
         ),
-        code=code("report", "pages"),
+        code=files.code("report", "pages"),
     output:
         "results/{scale}/report.html",
     log:
         "results/{scale}/report.log",
+    localrule: True
     conda:
         "../../environment.yml"
     shell:

@@ -1,4 +1,5 @@
-# A resolved configuration, then the training it describes. Only the content of run.yaml makes a run train again.
+# A resolved configuration, then the training it describes. A run trains again when its hash changes, which holds only
+# what decides its result: run.yaml may change without it (how often it is logged, on how many processes it runs).
 
 
 rule run_config:
@@ -6,12 +7,28 @@ rule run_config:
         f"{RUN}/run.yaml",
     log:
         f"{RUN}/run_config.log",
+    localrule: True
     conda:
         "../../environment.yml"
     params:
-        text=lambda wildcards: run_of(wildcards).to_yaml(),
+        text=lambda names: run_of(names).to_yaml(),
     shell:
         "printf %s {params.text:q} > {output:q} 2> {log:q}"
+
+
+# The hash is the name of the file: a changed one is noticed also where Snakemake's records were lost.
+rule run_hash:
+    output:
+        f"{RUN}/{{hash}}.hash",
+    log:
+        f"{RUN}/{{hash}}.hash.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    params:
+        directory=subpath(output[0], parent=True),
+    shell:
+        "rm -f {params.directory:q}/*.hash && touch {output:q} 2> {log:q}"
 
 
 # checkpoint/ and wandb/ beside the outputs are undeclared on purpose: Snakemake would delete them before a
@@ -19,9 +36,10 @@ rule run_config:
 # resources alone; `--resources` may clip what the scheduler gives. `exec`: a signal to the shell is one to the run.
 rule train:
     input:
-        config=f"{RUN}/run.yaml",
-        data=data_files,
-        start=start_files,
+        hash=lambda names: f"results/{run_of(names).hash_file}",
+        config=ancient(f"{RUN}/run.yaml"),
+        data=lambda names: files.data_files(run_of(names)),
+        start=lambda names: files.start_files(run_of(names)),
     output:
         expand("{run}/{file}", run=RUN, file=RUN_FILES, allow_missing=True),
     log:
@@ -31,19 +49,19 @@ rule train:
     retries: 2
     conda:
         "../../environment.yml"
-    threads: lambda wildcards: run_of(wildcards).resources.cpus
+    threads: lambda names: run_of(names).resources.cpus
     resources:
-        machines=lambda wildcards: run_of(wildcards).resources.nodes,
-        nodes=srun_nodes,
-        gres=gpus_per_node,
-        tasks=srun_nodes,
-        mpi=lambda wildcards: "srun" if srun_nodes(wildcards) else None,
+        machines=lambda names: run_of(names).resources.nodes,
+        nodes=lambda names: files.srun_nodes(run_of(names)),
+        gres=lambda names: files.gpus_per_node(run_of(names)),
+        tasks=lambda names: files.srun_nodes(run_of(names)),
+        mpi=lambda names: if_several(names, "srun"),
         tasks_per_gpu=0,
-        mem_mb=lambda wildcards: run_of(wildcards).resources.memory_mb,
-        runtime=lambda wildcards: run_of(wildcards).resources.minutes,
-        launcher=lambda wildcards: run_of(wildcards).resources.launcher,
-        max_restarts=lambda wildcards: run_of(wildcards).resources.max_restarts,
-        timeout_seconds=lambda wildcards: run_of(wildcards).resources.timeout_seconds,
+        mem_mb=lambda names: run_of(names).resources.memory_mb,
+        runtime=lambda names: run_of(names).resources.minutes,
+        launcher=lambda names: run_of(names).resources.launcher,
+        max_restarts=lambda names: run_of(names).resources.max_restarts,
+        timeout_seconds=lambda names: run_of(names).resources.timeout_seconds,
     params:
         directory=subpath(input.config, parent=True),
     shell:

@@ -103,11 +103,3 @@ def _report(options: argparse.Namespace) -> None:
     from resync.report import report
 
     print(report(suite_of(options), options.scale, options.results, options.figures))
-
-
-@verb("draw the slow SDE of Local SGD against a simulation", FIGURES)
-def _theory(options: argparse.Namespace) -> None:
-    from resync.render.slow_sde import draw_theory
-
-    for path in draw_theory(options.figures):
-        print(path)

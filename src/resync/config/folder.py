@@ -109,7 +109,7 @@ def _dangling_reference(reference: Node, experiments: _Experiments) -> Iterator[
 
 def _unreachable_items(paper_node: Node, paper: Paper) -> Iterator[Problem]:
     for name, item in _items(paper_node):
-        if not any(paper.series_of(name, scale) for scale in SCALES):
+        if not any(paper.has_item(name, scale) for scale in SCALES):
             yield item.problem("no scale has all of them, allowed: series that share a scale", "series")
 
 

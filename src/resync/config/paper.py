@@ -30,7 +30,10 @@ class Item(Settings):
     title: Text = Field(description="title above the item")
     caption: str = Field(default="", description="what the reader should see, and what limits it")
     series: Items[Text] = Field(
-        min_length=1, description="`experiment/series`, or `experiment` for all its series at the scale"
+        default=(),
+        validate_default=True,
+        description="`experiment/series`, or `experiment` for all its series at the scale; "
+        "left out for a kind that shows none",
     )
     options: dict[str, Any] = Field(default={}, description="options of the kind")
 
@@ -40,6 +43,18 @@ class Item(Settings):
         known = names("render", reading_of(info).package)
         if value not in known:
             raise checks_failed("kind", [((), not_among(value, known))])
+        return value
+
+    @field_validator("series")
+    @classmethod
+    def _series_of_kind(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """A kind shows series, or it shows none at all."""
+        if "kind" not in info.data:
+            return value
+        kind = component("render", info.data["kind"], reading_of(info).package)
+        if bool(value) != kind.facts.get("series", True):
+            allowed = f"none, because {kind.name} shows no series" if value else "at least one series"
+            raise checks_failed("series", [((), f"found {show(list(value))}, allowed: {allowed}")])
         return value
 
     @field_validator("options", mode="before")
@@ -133,6 +148,10 @@ class Paper:
     def items(self) -> dict[str, Item]:
         """Figures and tables by name."""
         return self.figures | self.tables
+
+    def has_item(self, item: str, scale: str) -> bool:
+        """Whether an item exists at a scale: all its series do, or its kind shows none."""
+        return not self.items[item].series or bool(self.series_of(item, scale))
 
     def series_of(self, item: str, scale: str) -> tuple[tuple[str, str], ...]:
         """(experiment, series) pairs of an item in its order; empty unless all of them exist at the scale.

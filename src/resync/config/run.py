@@ -82,6 +82,11 @@ class Run(RunSettings, _Names):
         return Path(self.scale) / self.id
 
     @property
+    def hash_file(self) -> Path:
+        """The file below `results/` whose name says which configuration the results beside it are of."""
+        return self.directory / f"{self.hash}.hash"
+
+    @property
     def start_directory(self) -> Path | None:
         """The directory of the run that `start_from` names, below `results/`."""
         return Path(self.scale, self.paper, self.start_from) if self.start_from else None

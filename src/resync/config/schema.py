@@ -123,6 +123,11 @@ def _with_kinds(schema: Schema, package: Path) -> Schema:
         chosen = {"kind": {"const": name, "description": kind.description}, "options": options}
         properties = {**item["properties"], **chosen}
         required = [*item["required"], *(["options"] if options.get("required") else [])]
+        if kind.facts.get("series", True):
+            properties["series"] = {**properties["series"], "minItems": 1}
+            required.append("series")
+        else:
+            del properties["series"]
         schema["$defs"][f"render.{name}"] = {**item, "properties": properties, "required": required}
         kinds.append({"$ref": f"#/$defs/render.{name}"})
     schema["$defs"]["Item"] = {"oneOf": kinds} if kinds else item

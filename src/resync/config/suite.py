@@ -45,7 +45,7 @@ class Suite:
         """The figures, then the tables, that exist at a scale."""
         declared = self._paper(paper)
         _require("scale", scale, self.scales)
-        return [item for item in declared.items if declared.series_of(item, scale)]
+        return [item for item in declared.items if declared.has_item(item, scale)]
 
     def _paper(self, name: str) -> Paper:
         _require("paper", name, self.papers)

@@ -41,6 +41,7 @@ def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], dire
         (directory / "summary.json").unlink(missing_ok=True)  # from here on the run has not finished
         shutil.rmtree(directory)
     write_text(directory / "run.yaml", run.to_yaml())
+    write_text(directory / run.hash_file.name, "")
     write_text(directory / "metrics.csv", _csv(log.metrics, "metrics"))
     write_text(directory / "steps.csv", _csv(log.steps, "steps"))
     summary = _summary(run, log, diverged) | {"imported": _imported(kind, origins)}

@@ -1,72 +1,110 @@
-"""The figure of the slow SDE: what it predicts as lines, what Local SGD does as points."""
+"""The slow SDE of Local SGD: its prediction as lines, a simulation of Local SGD as points (see formulas.slow_sde)."""
 
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
-from resync.files import write_bytes
 from resync.formulas.slow_sde import Floats, diffuse, predict, simulate
-from resync.render import style
-from resync.text_tables import csv_text
+from resync.render.item import ItemData
+from resync.render.lines import footnote
+from resync.render.style import DOUBLE_COLUMN, GREY, PALETTE, new_figure
 
-PERIODS = [1, 10, 50, 200]
+PERIODS = [1, 4, 12, 200]
 WORKERS = [2, 8]
-ETA = 0.02
+LR = 0.02
 TIMES = np.linspace(0, 4, 9)
+FINE_TIMES = np.linspace(0, 4, 201)
+DIFFUSION_PERIODS = [1, 10, 100]
+DIFFUSION_WORKERS, DIFFUSION_TIME, DIFFUSION_NOISE, DIFFUSION_REPLICAS = 8, 0.4, 0.3, 8192
 MARKERS = "os^D"
-HEADER = ["panel", "workers", "h", "time", "predicted", "simulated", "standard_error"]
-Record = list[float | int | str]
 
 
-def draw_theory(figures: Path) -> list[Path]:
-    """Simulate, predict and draw into `figures`/theory/slow_sde.{pdf,png,csv}; the files written."""
-    records: list[Record] = []
-    with style.look():
-        figure = style.new_figure(style.DOUBLE_COLUMN, 2.5)
-        axes = figure.subplots(1, 3, width_ratios=[1, 1, 0.8])
-        for panel, workers in zip(axes, WORKERS, strict=False):
-            records += _drift(panel, workers)
-        records += _diffusion(axes[-1])
-        axes[0].set_ylabel("Position $a$ on the manifold")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(PERIODS))
-        files = style.encode(figure)
-    files[".csv"] = _table(records)
-    for suffix, content in files.items():
-        write_bytes(figures / f"theory/slow_sde{suffix}", content)
-    return [figures / f"theory/slow_sde{suffix}" for suffix in files]
+@dataclass(frozen=True)
+class Drift:
+    """Position on the manifold with H = `period`: predicted at FINE_TIMES, at TIMES the mean of simulations."""
+
+    period: int
+    predicted: Floats
+    mean: Floats
+    standard_error: Floats
 
 
-def _drift(axes: Axes, workers: int) -> list[Record]:
-    simulated = simulate(PERIODS, workers, ETA, times=TIMES)
-    fine = np.linspace(0, TIMES[-1], 201)
-    records: list[Record] = []
-    for period, color, marker, runs in zip(PERIODS, style.PALETTE, MARKERS, simulated, strict=True):
-        axes.plot(fine, predict(period, workers, ETA, fine), color=color)
-        mean, error = runs.mean(-1), runs.std(-1, ddof=1) / np.sqrt(runs.shape[-1])
-        axes.errorbar(TIMES, mean, error, fmt=marker, color=color, markeredgecolor="white", label=f"$H={period}$")
-        predicted = predict(period, workers, ETA, TIMES)
-        records += [
-            ["drift", workers, period, *map(float, row)] for row in zip(TIMES, predicted, mean, error, strict=True)
-        ]
-    axes.set(xlabel=r"Time $\eta^2 \cdot$ steps", title=f"Drift, $K={workers}$", ylim=(0.5, 1.02))
-    return records
+@dataclass(frozen=True)
+class Diffusion:
+    """Variance of the arc length: predicted for every H, simulated for DIFFUSION_PERIODS."""
+
+    predicted: float
+    variance: Floats
+    standard_error: Floats
 
 
-def _diffusion(axes: Axes) -> list[Record]:
-    periods, workers, time, noise, replicas = [1, 10, 100], 8, 0.4, 0.3, 8192
-    found: Floats = diffuse(periods, workers, time=time, noise=noise, replicas=replicas)
-    expected = noise**2 * time / workers
-    error = found * np.sqrt(2 / (replicas - 1))  # of the variance of a normal variable
-    axes.axhline(1e3 * expected, color="black")
-    axes.errorbar(periods, 1e3 * found, 1e3 * error, fmt="o", color=style.PALETTE[1], markeredgecolor="white")
-    axes.set(xscale="log", xlabel="Period $H$ (steps)", ylabel=r"Variance of arc length ($10^{-3}$)")
-    axes.set(title=f"Diffusion, $K={workers}$", ylim=(0, 1.4e3 * expected))
+@dataclass(frozen=True)
+class Panels:
+    """Drift by number of workers, and diffusion."""
+
+    drift: dict[int, list[Drift]]
+    diffusion: Diffusion
+
+
+def prepare(data: ItemData) -> Panels:
+    """Simulate and predict: the same numbers at every scale."""
+    return Panels({workers: _drift(workers) for workers in WORKERS}, _diffusion())
+
+
+def draw(panels: Panels) -> Figure:
+    """A panel of drift for each number of workers, and one of diffusion."""
+    figure = new_figure(DOUBLE_COLUMN, 2.6)
+    *left, right = figure.subplots(1, len(panels.drift) + 1, width_ratios=[1] * len(panels.drift) + [0.8])
+    for axes, (workers, drifts) in zip(left, panels.drift.items(), strict=True):
+        axes.sharey(left[0])
+        axes.label_outer()
+        _draw_drift(axes, drifts)
+        axes.set_title(f"Drift, $K={workers}$")
+    left[0].set_ylabel("Position $a$ (flattest minimiser: 0)")
+    _draw_diffusion(right, panels.diffusion)
+    handles = [
+        Line2D([], [], color=color, marker=marker, markeredgecolor="white", label=f"$H={period}$")
+        for period, color, marker in zip(PERIODS, PALETTE, MARKERS, strict=True)
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    footnote(figure, f"lines: slow SDE · points: simulation, learning rate {LR:g} (drift) · bars: ± 2 standard errors")
+    return figure
+
+
+def _drift(workers: int) -> list[Drift]:
+    simulated = simulate(PERIODS, workers, LR, times=TIMES)
+    errors = simulated.std(-1, ddof=1) / np.sqrt(simulated.shape[-1])
     return [
-        ["diffusion", workers, period, time, expected, float(variance), float(sigma)]
-        for period, variance, sigma in zip(periods, found, error, strict=True)
+        Drift(period, predict(period, workers, LR, FINE_TIMES), mean, error)
+        for period, mean, error in zip(PERIODS, simulated.mean(-1), errors, strict=True)
     ]
 
 
-def _table(records: list[Record]) -> bytes:
-    return csv_text((dict(zip(HEADER, record, strict=True)) for record in records), HEADER).encode()
+def _diffusion() -> Diffusion:
+    time, noise, replicas = DIFFUSION_TIME, DIFFUSION_NOISE, DIFFUSION_REPLICAS
+    found = diffuse(DIFFUSION_PERIODS, DIFFUSION_WORKERS, time=time, noise=noise, replicas=replicas)
+    expected = noise**2 * time / DIFFUSION_WORKERS
+    return Diffusion(expected, found, found * np.sqrt(2 / (replicas - 1)))  # of a normal variable's variance
+
+
+def _draw_drift(axes: Axes, drifts: list[Drift]) -> None:
+    for drift, color, marker in zip(drifts, PALETTE, MARKERS, strict=True):
+        axes.plot(FINE_TIMES, drift.predicted, color=color)
+        axes.errorbar(
+            TIMES, drift.mean, 2 * drift.standard_error, fmt=marker, color=color, markeredgecolor="white", zorder=3
+        )
+    axes.set(xlabel=r"Learning rate$^2$ $\times$ steps", ylim=(0.5, 1.02))
+
+
+def _draw_diffusion(axes: Axes, diffusion: Diffusion) -> None:
+    axes.axhline(1e3 * diffusion.predicted, color="black")
+    values, errors = 1e3 * diffusion.variance, 2e3 * diffusion.standard_error
+    axes.errorbar(DIFFUSION_PERIODS, values, errors, fmt="o", color=GREY, markeredgecolor="white", capsize=2, zorder=3)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda period, _: f"{period:g}"))
+    axes.set(xlabel="Period $H$ (steps)", ylabel=r"Variance of arc length ($10^{-3}$)", xlim=(0.7, 140))
+    axes.set(title=f"Diffusion, $K={DIFFUSION_WORKERS}$", ylim=(0, 1.4e3 * diffusion.predicted))

@@ -1,6 +1,7 @@
 """Synchronous data-parallel training."""
 
 from resync.sync.algorithm import Algorithm, Training
+from resync.sync.options import allreduce as options
 
 
 class AllReduce(Algorithm):
@@ -14,7 +15,7 @@ class AllReduce(Algorithm):
 
     averages_gradients = True
 
-    def __init__(self, training: Training, options: AllReduceOptions) -> None:
+    def __init__(self, training: Training, options: options.AllReduce) -> None:
         super().__init__(training)
 
     def after_backward(self) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 from resync.formulas import mixing
 from resync.formulas.topology import peer_list
 from resync.sync.algorithm import Training
+from resync.sync.options import dpsgd as options
 from resync.sync.sgp import SGP
 
 
@@ -19,10 +20,10 @@ class DPSGD(SGP):
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """
 
-    def __init__(self, training: Training, options: DPSGDOptions) -> None:
+    def __init__(self, training: Training, options: options.DPSGD) -> None:
         super().__init__(training, options)
         topology, size = options.topology, self.transport.num_workers
-        for number in (number for _, number in options.peer_phases if number):
+        for number in (number for _, number in options.phases if number):
             for k in range(len(peer_list(topology, 0, size, number))):
                 matrix = mixing.matrix(topology, size, k, number)
                 if not (np.array_equal(matrix, matrix.T) and mixing.is_doubly_stochastic(matrix)):

@@ -8,12 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from resync.config.parts import Traffic
 from resync.engine.transport import Transport
 from resync.formulas import mixing
 from resync.formulas.topology import in_peers, peer_list, resolve
-
-PeerPhases = Sequence[tuple[int, int]]
-"""(first step, peers) in ascending order, starting with step 0; 0 peers is an average over all workers."""
 
 
 @dataclass(frozen=True)
@@ -75,65 +73,58 @@ class Average:
 class MixingSteps:
     """Which mix follows which training step.
 
-    In every phase mixes are counted from 0: nothing depends on what came before but the step. `every` is the number of
-    steps from one mix to the next.
-
-    Raises ValueError for a topology, peers or mixing weights that do not fit the number of workers.
+    In every phase mixes are counted from 0: nothing depends on what came before but the step.
     """
 
-    topology: str | int
+    traffic: Traffic
     num_workers: int
-    phases: PeerPhases = ((0, 1),)
-    mixing_weights: tuple[float, ...] | None = None
-    seed: int = 0
-    every: int = 1
-
-    def __post_init__(self) -> None:
-        """Check the phases; what depends on the number of workers is checked by `doubly_stochastic`."""
-        firsts = [first for first, _ in self.phases]
-        if not firsts or firsts[0] != 0 or firsts != sorted(set(firsts)) or min(n for _, n in self.phases) < 0:
-            expected = "(first step, peers >= 0) in ascending order, from step 0 on"
-            raise ValueError(f"peers is {list(self.phases)}, expected {expected}")
+    seed: int
 
     @property
     def doubly_stochastic(self) -> bool:
-        """Whether every mix is, so that push-sum weights of 1 stay 1 and need not be sent."""
-        numbers = [number for _, number in self.phases if number]
+        """Whether every mix is, so that push-sum weights of 1 stay 1 and need not be sent.
+
+        Raises ValueError for a topology, peers or mixing weights that do not fit the number of workers.
+        """
+        numbers = [peers for _, peers in self.traffic.peers if peers]
         return all([self._is_doubly_stochastic(number) for number in numbers])  # a list: all of them are checked
 
     def is_due(self, step: int) -> bool:
         """Whether a mix belongs to this step; an average to every one of its phase."""
         first, peers = self._phase(step)
-        return peers == 0 or (step - first) % self.every == 0
+        return peers == 0 or (step - first) % self.traffic.interval == 0
 
     def at(self, step: int) -> Mix | Average:
         """The mix that belongs to a step, or to the last one before it that has a mix."""
         first, peers = self._phase(step)
-        number = (step - first) // self.every
+        number = (step - first) // self.traffic.interval
         if peers == 0:
             return Average()
-        repeats, seed = resolve(self.topology).pick != "random", self.seed
-        if repeats:  # and then nothing is drawn
-            number, seed = number % max(1, len(peer_list(self.topology, 0, self.num_workers, peers))), 0
-        return _mix(self.topology, self.num_workers, number, peers, self.mixing_weights, seed)
+        topology, seed = self._topology, self.seed
+        if resolve(topology).pick != "random":  # the mixes repeat, and nothing is drawn
+            number, seed = number % max(1, len(peer_list(topology, 0, self.num_workers, peers))), 0
+        return _mix(topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
+
+    @property
+    def _topology(self) -> str:
+        assert self.traffic.topology is not None
+        return self.traffic.topology
 
     def _phase(self, step: int) -> tuple[int, int]:
-        return next(phase for phase in reversed(self.phases) if phase[0] <= step)
+        return next(phase for phase in reversed(self.traffic.peers) if phase[0] <= step)
 
     def _is_doubly_stochastic(self, peers: int) -> bool:
-        if not resolve(self.topology).regular:
+        topology, weights = self._topology, self.traffic.mixing_weights
+        if not resolve(topology).regular:
             return self.num_workers <= 1
-        number = max(1, len(peer_list(self.topology, 0, self.num_workers, peers)))
-        matrices = (
-            mixing.matrix(self.topology, self.num_workers, k, peers, mixing_weights=self.mixing_weights)
-            for k in range(number)
-        )
+        number = max(1, len(peer_list(topology, 0, self.num_workers, peers)))
+        matrices = (mixing.matrix(topology, self.num_workers, k, peers, mixing_weights=weights) for k in range(number))
         return all(map(mixing.is_doubly_stochastic, matrices))
 
 
 @lru_cache(maxsize=512)
 def _mix(
-    topology: str | int, num_workers: int, k: int, peers: int, mixing_weights: tuple[float, ...] | None, seed: int
+    topology: str, num_workers: int, k: int, peers: int, mixing_weights: tuple[float, ...] | None, seed: int
 ) -> Mix:
     matrix = mixing.matrix(topology, num_workers, k, peers, mixing_weights=mixing_weights, seed=seed)
     senders = tuple(tuple(in_peers(topology, worker, num_workers, k, peers, seed)) for worker in range(num_workers))

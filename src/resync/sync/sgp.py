@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from resync.sync import options
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.mixes import MixingSteps
+from resync.sync.options._gossip import GossipOptions
 
 
 class SGP(Algorithm):
@@ -22,16 +22,9 @@ class SGP(Algorithm):
     shared = ("debiased",)
     per_worker = ("weights",)
 
-    def __init__(self, training: Training, options: options.Gossip) -> None:
+    def __init__(self, training: Training, options: GossipOptions) -> None:
         super().__init__(training)
-        self.mixes = MixingSteps(
-            options.topology,
-            self.transport.num_workers,
-            options.peer_phases,
-            options.mixing_weights,
-            self.seed,
-            options.steps_per_mix,
-        )
+        self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
         self.weights_change = not self.mixes.doubly_stochastic
         self.debiased = False

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
+from resync.sync.build import build as build_base
 from resync.sync.fields import average_fields, moments, reset_state
+from resync.sync.options import slowmo as options
 from resync.sync.rounds import Rounds
 
 
@@ -30,10 +32,10 @@ class SlowMo(Rounds):
 
     shared = ("gamma",)
 
-    def __init__(self, training: Training, options: SlowMoOptions) -> None:
-        super().__init__(training, options.period)
+    def __init__(self, training: Training, options: options.SlowMo) -> None:
+        super().__init__(training, options.rule)
         self.options = options
-        self.base = build_base(options.base, training) if options.base else Algorithm(training)
+        self.base = build_base(options.inner, training) if options.inner else Algorithm(training)
         self.gamma = 1.0
         # With averaging all workers have the same anchor and momentum: one copy per process.
         self.anchor = self._outer_rows().clone()

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from resync import sync
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
-from resync.sync import Algorithm
+from resync.settings.options import options_of
+from resync.sync import build
+from resync.sync.algorithm import Algorithm, Training
 
 
 class Point(nn.Module):
@@ -43,8 +44,8 @@ class Problem:
         transport = Transport(len(centres), Clocks(torch.device("cpu")))
         self.workers = Workers(Point(theta0), transport.num_local)
         self.optimizer = optimizer([self.workers.rows], **({"lr": 0.1} | (settings or {})))
-        given = sync.Training(self.workers, transport, self.optimizer, **(training or {}))
-        self.sync: Algorithm = sync.build(name, options, given)
+        given = Training(self.workers, transport, self.optimizer, **(training or {}))
+        self.sync: Algorithm = build(options_of("sync", name)(**options), given)
 
     @property
     def rows(self) -> np.ndarray:

@@ -1,17 +1,16 @@
 """Asynchronous decentralised parallel SGD as a deterministic sequence of events in simulated time."""
 
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from resync.streams import stream
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import moments
+from resync.sync.options import adpsgd
 from resync.sync.pairing import AsynchronousPairs
 from resync.sync.pairs import check_bipartite, partner
-
-ComputeTimes = Literal["constant", "random", "straggler"]
 
 
 class ADPSGD(Algorithm):
@@ -30,20 +29,11 @@ class ADPSGD(Algorithm):
     worker 0 takes `slowdown` units, the others 1.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        topology: str | int = "bipartite_exponential",
-        compute_times: ComputeTimes = "constant",
-        slowdown: float = 5.0,
-    ) -> None:
+    def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
         super().__init__(training)
         size = self.transport.num_workers
-        check_bipartite(topology, size)
-        if slowdown < 1:
-            raise ValueError(f"slowdown is {slowdown}, expected >= 1")
-        self.topology, self.compute_times, self.slowdown = topology, compute_times, slowdown
+        check_bipartite(options.topology, size)
+        self.topology, self.compute_times, self.slowdown = options.topology, options.compute_times, options.slowdown
         self.gradients = [0] * size
         self.finish = [self._duration(worker) for worker in range(size)]
         self.averages = [0] * size
@@ -142,11 +132,6 @@ class ADPSGD(Algorithm):
         self.at_copies = False
 
 
-def build(training: Training, *, asynchronous: bool = False, **options: Any) -> Algorithm:
-    """AD-PSGD in simulated time, or with a thread in each process. Raises ValueError for options that do not fit."""
-    if not asynchronous:
-        return ADPSGD(training, **options)
-    for name, default in {"compute_times": "constant", "slowdown": 5.0}.items():
-        if options.pop(name, default) != default:
-            raise ValueError(f"{name} belongs to simulated AD-PSGD, allowed: without asynchronous")
-    return AsynchronousPairs(training, **options)
+def build(training: Training, options: adpsgd.ADPSGD) -> Algorithm:
+    """AD-PSGD in simulated time, or with a thread in each process."""
+    return AsynchronousPairs(training, options) if options.asynchronous else ADPSGD(training, options)

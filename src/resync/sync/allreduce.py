@@ -5,6 +5,7 @@ from inspect import signature
 from torch.nn.parallel import DistributedDataParallel
 
 from resync.sync.algorithm import Algorithm, Training
+from resync.sync.options import allreduce
 
 # torch is renaming the flag with which DDP overwrites all buffers by rank 0's; here they belong to each worker.
 _KNOWN = signature(DistributedDataParallel).parameters
@@ -44,15 +45,15 @@ class Overlapped(AllReduce):
         self.transport.count_average(self.workers.grads, on_wire=False)
 
 
-def build(training: Training, *, engine: str = "torch", zero_stage: int = 0) -> Algorithm:
+def build(training: Training, options: allreduce.AllReduce) -> Algorithm:
     """AllReduce by the chosen engine: `torch`, overlapped where every process hosts one worker, or `deepspeed`.
 
     In a loop of the caller's own (`workers.attached`), whose backward pass nothing here sees, without overlap.
     """
-    if engine == "deepspeed":
+    if options.engine == "deepspeed":
         from resync.sync.deepspeed_engine import DeepSpeed
 
-        return DeepSpeed(training, zero_stage)
+        return DeepSpeed(training, options.zero_stage)
     transport = training.transport
     overlapped = 1 < transport.world_size == transport.num_workers and not training.workers.attached
     return Overlapped(training) if overlapped else AllReduce(training)

@@ -5,7 +5,7 @@ import numpy as np
 from resync.formulas import mixing
 from resync.formulas.topology import peer_list
 from resync.sync.algorithm import Training
-from resync.sync.mixes import PeerPhases
+from resync.sync.options import dpsgd, sgp
 from resync.sync.sgp import SGP
 
 
@@ -20,11 +20,9 @@ class DPSGD(SGP):
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """
 
-    def __init__(
-        self, training: Training, *, topology: str | int = "bipartite_exponential", peers: int | PeerPhases = 1
-    ) -> None:
-        super().__init__(training, topology=topology, peers=peers)
-        size = self.transport.num_workers
+    def __init__(self, training: Training, options: dpsgd.DPSGD) -> None:
+        super().__init__(training, sgp.SGP(topology=options.topology, peers=options.peers))
+        topology, size = self.topology, self.transport.num_workers
         for number in (number for _, number in self.phases if number):
             for k in range(len(peer_list(topology, 0, size, number))):
                 matrix = mixing.matrix(topology, size, k, number)

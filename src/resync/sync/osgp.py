@@ -1,6 +1,5 @@
 """Overlap Stochastic Gradient Push."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,7 +7,8 @@ from torch import Tensor
 
 from resync.engine.transport import Exchange
 from resync.sync.algorithm import Training
-from resync.sync.mixes import Mix, PeerPhases
+from resync.sync.mixes import Mix
+from resync.sync.options import osgp
 from resync.sync.sgp import Gossip, add_messages
 
 _SENT = ("sent_rows", "sent_weights")
@@ -29,22 +29,11 @@ class OSGP(Gossip):
     speed of the network. `biased` ignores the weights and takes gradients at x, as the paper's biased variant does.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        topology: str | int = "exponential",
-        peers: int | PeerPhases = 1,
-        mixing_weights: Sequence[float] | None = None,
-        staleness: int = 0,
-        biased: bool = False,
-    ) -> None:
-        super().__init__(training, topology=topology, peers=peers, mixing_weights=mixing_weights)
-        if staleness < 0:
-            raise ValueError(f"staleness is {staleness}, expected >= 0")
-        self.staleness = staleness
+    def __init__(self, training: Training, options: osgp.OSGP) -> None:
+        super().__init__(training, options)
+        self.staleness = options.staleness
         # What was sent is missing at its sender until it arrives, so the weights are never all 1.
-        self.keeps_weights = biased
+        self.keeps_weights = options.biased
         self.age = 0
         self.on_the_way: list[Exchange] = []
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from resync.formulas.topology import peer_list
 from resync.sync.algorithm import Algorithm, Training
+from resync.sync.options import adpsgd
 from resync.sync.pairs import check_bipartite, partner
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
@@ -31,16 +32,16 @@ class AsynchronousPairs(Algorithm):
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
 
-    def __init__(self, training: Training, *, topology: str | int = "bipartite_exponential") -> None:
+    def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
         super().__init__(training)
         size = self.transport.num_workers
-        check_bipartite(topology, size)
+        check_bipartite(options.topology, size)
         if self.workers.num_local != 1:
             raise ValueError(
                 f"asynchronous AD-PSGD needs one worker a process, found {self.workers.num_local}, "
                 "allowed: simulated AD-PSGD"
             )
-        self.topology = topology
+        self.topology = options.topology
         self.rank = self.transport.rank
         self.averages = 0
         self.shared = self.rows[0].clone()

@@ -1,13 +1,13 @@
 """Stochastic Gradient Push."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.mixes import Mix, PeerPhases, keeps_weights, mix_at
+from resync.sync.mixes import Mix, keeps_weights, mix_at
+from resync.sync.options._gossip import PushSumOptions
 
 
 class Gossip(Algorithm):
@@ -23,25 +23,18 @@ class Gossip(Algorithm):
     Raises ValueError for a topology, number of peers or mixing weights that do not fit the number of workers.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        topology: str | int = "exponential",
-        peers: int | PeerPhases = 1,
-        mixing_weights: Sequence[float] | None = None,
-    ) -> None:
+    def __init__(self, training: Training, options: PushSumOptions) -> None:
         super().__init__(training)
-        self.topology = topology
-        self.phases = _checked([(0, peers)] if isinstance(peers, int) else peers)
-        self.mixing_weights = None if mixing_weights is None else tuple(mixing_weights)
+        self.topology = options.topology
+        self.phases = options.phases
+        self.mixing_weights = options.weights
         self.mixes = 0
         self.debiased = False
         self.num_peers = self.phases[0][1]
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
         # Evaluated now also so that what cannot work fails before the training.
         self.keeps_weights = all(
-            keeps_weights(topology, self.transport.num_workers, number, self.mixing_weights)
+            keeps_weights(self.topology, self.transport.num_workers, number, self.mixing_weights)
             for _, number in self.phases
             if number
         )
@@ -149,14 +142,6 @@ def add_messages(state: Tensor, messages: Tensor, mixing_weights: Tensor) -> Non
     """Add mixing_weights [p, k, 1] * messages [p, k, P] to `state` [k, P], slot after slot."""
     for message, share in zip(messages, mixing_weights, strict=True):
         state.addcmul_(message, share)
-
-
-def _checked(phases: PeerPhases) -> list[tuple[int, int]]:
-    found = [(int(first), int(peers)) for first, peers in phases]
-    firsts = [first for first, _ in found]
-    if not found or firsts[0] != 0 or firsts != sorted(set(firsts)) or min(peers for _, peers in found) < 0:
-        raise ValueError(f"peers is {found}, expected (first step, peers >= 0) in ascending order, from step 0 on")
-    return found
 
 
 build = SGP

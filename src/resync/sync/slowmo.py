@@ -1,23 +1,15 @@
 """An outer optimizer on the workers' average: SlowMo, DiLoCo, and Lookahead as their one-worker case."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from resync.formulas.periods import Period
+from resync.sync import build as build_algorithm
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.allreduce import AllReduce
 from resync.sync.fields import average_fields, moments, reset_state
-from resync.sync.osgp import OSGP
+from resync.sync.options import slowmo
 from resync.sync.rounds import Rounds
-from resync.sync.sgp import SGP
-
-Buffers = Literal["zero", "keep", "average"]
-
-
-_BASES: dict[str, type[Algorithm]] = {"none": Algorithm, "allreduce": AllReduce, "sgp": SGP, "osgp": OSGP}
 
 
 class SlowMo(Rounds):
@@ -39,27 +31,13 @@ class SlowMo(Rounds):
     `buffers` is what happens to the inner optimizer's state before every round: zero it, keep it, or average it.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        *,
-        period: Period,
-        alpha: float = 1.0,
-        beta: float = 0.5,
-        nesterov: bool = False,
-        scale_by_lr: bool = True,
-        average: bool = True,
-        buffers: Buffers = "keep",
-        base: str = "none",
-        base_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(training, period)
-        if base == "none" and (base_options or not average):
-            raise ValueError("SlowMo without a base algorithm has no base options and must average")
-        self.base = _BASES[base](training, **(base_options or {}))
+    def __init__(self, training: Training, options: slowmo.SlowMo) -> None:
+        super().__init__(training, options.rule)
+        self.base = build_algorithm(options.inner, training) if options.inner else Algorithm(training)
         self.averages_gradients = self.base.averages_gradients
-        self.alpha, self.beta = alpha, beta
-        self.nesterov, self.scale_by_lr, self.average, self.buffers = nesterov, scale_by_lr, average, buffers
+        self.alpha, self.beta = options.alpha, options.beta
+        self.nesterov, self.scale_by_lr = options.nesterov, options.scale_by_lr
+        self.average, self.buffers = options.average, options.buffers
         self.gamma = 1.0
         # With averaging all workers have the same anchor and momentum: one copy a process.
         self.anchor = self._outer_rows().clone()

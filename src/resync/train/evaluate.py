@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from resync.data import Dataset
 from resync.engine.transport import Transport
-from resync.sync import Algorithm
+from resync.sync.algorithm import Algorithm
 from resync.train.last_models import LastModels
 from resync.train.objective import Objective
 

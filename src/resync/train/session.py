@@ -18,10 +18,10 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.schedules import Schedule
 from resync.models.originals import load_original
-from resync.plan import lr_of, period_of, phases_of
+from resync.plan import lr_of
 from resync.prepare import data_root
 from resync.streams import stream_seed
-from resync.sync import Algorithm, Training
+from resync.sync.algorithm import Algorithm, Training
 from resync.train.checkpoint import Checkpoints, State, owned
 from resync.train.label_noise import LabelNoise
 from resync.train.last_models import LastModels
@@ -78,7 +78,7 @@ class Session:
         workers = Workers(model, transport.num_local)
         optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers)
         training = Training(workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, run.clip_norm)
-        algorithm = sync.build(run.sync.name, _sync_options(run), training)
+        algorithm = sync.build(run.sync.in_steps(run.steps_per_epoch), training)
         if run.compile:
             workers.compile(run.compile)
         if any(isinstance(layer, nn.Dropout) and layer.p for layer in model.modules()):
@@ -219,13 +219,3 @@ def _seed_dropout(run: Run, worker: int, step: int) -> None:
 
 def _loss_scales(run: Run, num_local: int) -> LossScales | None:
     return LossScales(run.loss_scale or LossScale(), num_local) if run.precision == "fp16" else None
-
-
-def _sync_options(run: Run) -> dict[str, Any]:
-    """The algorithm's options as it takes them: period rules instead of their configuration, steps for epochs."""
-    options = dict(run.sync.options)
-    if "period" in options:
-        options["period"] = period_of(run)
-    if isinstance(options.get("peers"), tuple):
-        options["peers"] = phases_of(run, options["peers"])
-    return options

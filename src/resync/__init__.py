@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _FORMULAS = {
     "gossip": "averaging",
@@ -20,18 +20,28 @@ _FORMULAS = {
     "schedules": "schedules",
     "topology": "topology",
 }
-_ALGORITHMS = (
-    "ADPSGD",
-    "AllReduce",
-    "DPSGD",
-    "DiLoCo",
-    "LocalSGD",
-    "Lookahead",
-    "OSGP",
-    "QSR",
-    "SGP",
-    "SlowMo",
-)
+if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
+    from resync.attach import (
+        ADPSGD,
+        DPSGD,
+        OSGP,
+        QSR,
+        SGP,
+        AllReduce,
+        DiLoCo,
+        LocalSGD,
+        Lookahead,
+        SlowMo,
+        Synchronised,
+    )
+    from resync.formulas import averaging, mixing, periods, schedules, topology
+
+    gossip = averaging
+
+__all__ = [
+    "ADPSGD", "DPSGD", "OSGP", "QSR", "SGP", "AllReduce", "DiLoCo", "LocalSGD", "Lookahead", "SlowMo", "Synchronised",
+    "gossip", "mixing", "periods", "schedules", "topology",
+]  # fmt: skip
 
 
 class _Formulas(MetaPathFinder, Loader):
@@ -56,10 +66,10 @@ sys.meta_path.append(_Formulas())
 def __getattr__(name: str) -> Any:
     if name in _FORMULAS:
         return import_module(f"{__name__}.{name}")
-    if name in _ALGORITHMS:
+    if name in __all__:
         return getattr(import_module(f"{__name__}.attach"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_FORMULAS, *_ALGORITHMS])
+    return sorted({*globals(), *__all__})

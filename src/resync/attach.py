@@ -10,27 +10,35 @@
 Each process is one worker. `torch.distributed` is used as the caller has set it up; without it there is one worker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from inspect import Parameter, Signature, cleandoc, signature
+from itertools import starmap
 from math import inf
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 import torch.distributed as dist
+from pydantic import Field
+from pydantic.fields import FieldInfo
 from torch import nn
 from torch.optim import Optimizer
 
-from resync import sync
+from resync.config.parts import SyncOptions
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
-from resync.formulas.periods import Constant, Period, PowerRule
-from resync.sync.mixes import PeerPhases
+from resync.formulas.periods import PeriodRule, PowerRule
+from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
+from resync.sync import build
+from resync.sync.algorithm import Training
+from resync.sync.options import adpsgd, allreduce, dpsgd, local, osgp, sgp, slowmo
 
 
 class Synchronised:
     """A model and its optimizer, synchronised with the other processes by `optimizer.step()`.
 
+    The algorithm is that of `options`, such as `resync.sync.options.sgp.SGP(peers=2)`, which count in steps.
     All workers start from the parameters of rank 0. Buffers (BatchNorm statistics) and optimizer state stay local
     unless an algorithm says otherwise. The learning rate of a step is the largest of the optimizer's groups.
 
@@ -40,15 +48,14 @@ class Synchronised:
 
     def __init__(
         self,
-        name: str,
         model: nn.Module,
         optimizer: Optimizer,
+        options: SyncOptions,
         *,
         total_steps: float = inf,
         warmup_steps: int = 0,
         seed: int = 0,
         clip_norm: float | None = None,
-        **options: Any,
     ) -> None:
         _check(model, optimizer)
         workers = Workers.attach(model)
@@ -57,9 +64,10 @@ class Synchronised:
         if size > 1:
             dist.broadcast(workers.rows.data, src=0)
         self.model, self.optimizer, self.workers = model, optimizer, workers
-        training = sync.Training(workers, self.transport, optimizer, total_steps, warmup_steps, seed)
-        self.algorithm = sync.build(name, options, training)
+        training = Training(workers, self.transport, optimizer, total_steps, warmup_steps, seed)
+        self.algorithm = build(options, training)
         self.synced = False
+        self._averages_gradients = options.averages_gradients
         self._clip_norm = clip_norm
         self._lr = 0.0
         self._hooks = [
@@ -109,10 +117,10 @@ class Synchronised:
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._lr = max(float(group["lr"]) for group in optimizer.param_groups)
-        if self.algorithm.averages_gradients:
+        if self._averages_gradients:
             self.workers.pack_gradients()
         self.algorithm.after_backward()
-        if self.algorithm.averages_gradients:
+        if self._averages_gradients:
             if self._clip_norm:
                 self.workers.clip_gradients(self._clip_norm)
             self.workers.unpack_gradients()
@@ -122,156 +130,137 @@ class Synchronised:
         self.algorithm.before_forward()
 
 
-def AllReduce(model: nn.Module, optimizer: Optimizer, *, clip_norm: float | None = None) -> Synchronised:
-    """Gradients averaged over all workers in every step (see resync.sync.allreduce).
-
-    The average is then clipped to the L2 norm `clip_norm`: clipping before `step()` would clip what one worker has.
-    """
-    return Synchronised("allreduce", model, optimizer, clip_norm=clip_norm)
+class _Seeded(Settings):
+    seed: Count = Field(default=0, description="seed of everything that the algorithm draws")
 
 
-def LocalSGD(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    h: int | Period,
-    total_steps: float = inf,
-    warmup_steps: int = 0,
-    average_state: Sequence[str] = (),
-) -> Synchronised:
-    """Parameters averaged every `h` steps, or by any rule of resync.formulas.periods (see resync.sync.local)."""
-    return Synchronised(
-        "local",
-        model,
-        optimizer,
-        total_steps=total_steps,
-        warmup_steps=warmup_steps,
-        period=_period(h),
-        average_state=average_state,
+class _Rounds(Settings):
+    total_steps: PositiveInt | None = Field(
+        default=None, description="steps of the whole training, whose end cuts the last round; None: not known"
+    )
+    warmup_steps: Count = Field(default=0, description="steps of the learning rate's warm-up")
+
+
+class _AllReduce(Settings):
+    """Gradients averaged over all workers in every step (see resync.sync.allreduce)."""
+
+    clip_norm: PositiveNumber | None = Field(
+        default=None,
+        description="largest L2 norm of the averaged gradient; clipping before `step()` would clip what one worker has",
     )
 
+    def options(self) -> SyncOptions:
+        return allreduce.AllReduce()
 
-def QSR(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    alpha: float,
-    h_base: int,
-    total_steps: float,
-    warmup_steps: int = 0,
-    power: float = 2.0,
-    h_warmup: int | None = None,
-    h_max: int | None = None,
-    average_state: Sequence[str] = (),
-) -> Synchronised:
+
+class _LocalSGD(_Rounds, local.Local):
+    """Parameters averaged after every round of local steps (see resync.sync.local and resync.periods)."""
+
+
+class _QSR(PowerRule):
     """Local SGD / AdamW with H = max(h_base, floor((alpha / lr)^power)) (see resync.sync.local)."""
-    period = PowerRule(alpha, power, h_base, h_warmup, h_max)
-    return LocalSGD(
-        model,
-        optimizer,
-        h=period,
-        total_steps=total_steps,
-        warmup_steps=warmup_steps,
-        average_state=average_state,
-    )
+
+    total_steps: PositiveInt = Field(description="steps of the whole training, whose end cuts the last round")
+    warmup_steps: Count = Field(default=0, description="steps of the learning rate's warm-up")
+    average_state: local.StateNames = ()
+
+    def options(self) -> SyncOptions:
+        return local.Local(period=self, average_state=self.average_state)
 
 
-def SGP(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    topology: str | int = "exponential",
-    peers: int | PeerPhases = 1,
-    mixing_weights: Sequence[float] | None = None,
-    seed: int = 0,
-) -> Synchronised:
+class _SGP(_Seeded, sgp.SGP):
     """Synchronous push-sum gossip after every step (see resync.sync.sgp)."""
-    return Synchronised(
-        "sgp", model, optimizer, seed=seed, topology=topology, peers=peers, mixing_weights=mixing_weights
-    )
 
 
-def OSGP(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    topology: str | int = "exponential",
-    peers: int | PeerPhases = 1,
-    mixing_weights: Sequence[float] | None = None,
-    staleness: int = 0,
-    biased: bool = False,
-    seed: int = 0,
-) -> Synchronised:
+class _OSGP(_Seeded, osgp.OSGP):
     """Push-sum gossip that overlaps with the gradient (see resync.sync.osgp)."""
-    options: dict[str, Any] = {"topology": topology, "peers": peers, "mixing_weights": mixing_weights}
-    options |= {"staleness": staleness, "biased": biased}
-    return Synchronised("osgp", model, optimizer, seed=seed, **options)
 
 
-def DPSGD(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    topology: str | int = "bipartite_exponential",
-    peers: int | PeerPhases = 1,
-) -> Synchronised:
+class _DPSGD(dpsgd.DPSGD):
     """Symmetric gossip after every step (see resync.sync.dpsgd)."""
-    return Synchronised("dpsgd", model, optimizer, topology=topology, peers=peers)
 
 
-def ADPSGD(model: nn.Module, optimizer: Optimizer, *, topology: str | int = "bipartite_exponential") -> Synchronised:
+class _ADPSGD(Settings):
     """Asynchronous pairwise averaging in a background thread; call `finish` at the end (see resync.sync.pairing)."""
-    return Synchronised("adpsgd", model, optimizer, topology=topology, asynchronous=True)
+
+    topology: adpsgd.PairTopology = "bipartite_exponential"
+
+    def options(self) -> SyncOptions:
+        return adpsgd.ADPSGD(topology=self.topology, asynchronous=True)
 
 
-def SlowMo(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    h: int | Period,
-    alpha: float = 1.0,
-    beta: float = 0.5,
-    average: bool = True,
-    buffers: str = "keep",
-    base: str = "none",
-    total_steps: float = inf,
-    warmup_steps: int = 0,
-    **base_options: Any,
-) -> Synchronised:
+class _SlowMo(_Rounds, _Seeded, slowmo.SlowMo):
     """Slow momentum on the average, around Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo)."""
-    outer = {"alpha": alpha, "beta": beta, "average": average, "buffers": buffers}
-    return _outer(model, optimizer, h, total_steps, warmup_steps, base=base, base_options=base_options, **outer)
 
 
-def DiLoCo(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    h: int | Period,
-    lr: float = 0.7,
-    momentum: float = 0.9,
-    total_steps: float = inf,
-    warmup_steps: int = 0,
-) -> Synchronised:
-    """Nesterov momentum on the averaged pseudo-gradient every `h` steps (see resync.sync.slowmo)."""
-    outer = {"alpha": lr, "beta": momentum, "nesterov": True, "scale_by_lr": False}
-    return _outer(model, optimizer, h, total_steps, warmup_steps, **outer)
+class _DiLoCo(_Rounds):
+    """Nesterov momentum on the averaged pseudo-gradient after every round (see resync.sync.slowmo)."""
+
+    period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
+    lr: slowmo.OuterLr = 0.7
+    momentum: slowmo.OuterMomentum = 0.9
+
+    def options(self) -> SyncOptions:
+        return slowmo.SlowMo(period=self.period, alpha=self.lr, beta=self.momentum, nesterov=True, scale_by_lr=False)
 
 
-def Lookahead(model: nn.Module, optimizer: Optimizer, *, h: int, alpha: float = 0.5) -> Synchronised:
-    """Every `h` steps, go the part `alpha` of the way (Zhang et al. 2019): SlowMo without momentum."""
-    return _outer(model, optimizer, h, inf, 0, alpha=alpha, beta=0.0)
+class _Lookahead(Settings):
+    """After every round, go the part `alpha` of the way (Zhang et al. 2019): SlowMo without momentum."""
+
+    period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
+    alpha: slowmo.OuterLr = 0.5
+
+    def options(self) -> SyncOptions:
+        return slowmo.SlowMo(period=self.period, alpha=self.alpha, beta=0.0)
 
 
-def _outer(
-    model: nn.Module, optimizer: Optimizer, h: int | Period, total_steps: float, warmup_steps: int, **options: Any
-) -> Synchronised:
-    options |= {"total_steps": total_steps, "warmup_steps": warmup_steps}
-    return Synchronised("slowmo", model, optimizer, period=_period(h), **options)
+P = ParamSpec("P")
+METHODS: dict[str, Callable[..., Synchronised]] = {}
+"""The algorithms by name, as functions of a model, its optimizer and their options."""
 
 
-def _period(h: int | Period) -> Period:
-    return Constant(h) if isinstance(h, int) else h
+def _method(arguments: Callable[P, Settings]) -> Callable[Concatenate[nn.Module, Optimizer, P], Synchronised]:
+    """The function that attaches the algorithm whose options, with what it must know of a training, are `arguments`."""
+
+    def attach(model: nn.Module, optimizer: Optimizer, *args: P.args, **options: P.kwargs) -> Synchronised:
+        given: Any = arguments(*args, **options)
+        training = {name: value for name in _OF_TRAINING if (value := getattr(given, name, None)) is not None}
+        chosen = given if isinstance(given, SyncOptions) else given.options()
+        return Synchronised(model, optimizer, chosen, **training)
+
+    return _described(attach, arguments)
+
+
+def _described(attach: Any, arguments: Any) -> Any:
+    """`attach` with the name, signature and help lines of its arguments."""
+    fields = {name: field for name, field in arguments.model_fields.items() if field.init is not False}
+    ahead = list(signature(attach).parameters.values())[:2]
+    attach.__name__ = attach.__qualname__ = arguments.__name__.removeprefix("_")
+    attach.__signature__ = Signature([*ahead, *starmap(_parameter, fields.items())], return_annotation=Synchronised)
+    lines = [f"    {name}: {field.description}" for name, field in fields.items()]
+    if any("epoch" in line for line in lines):
+        lines.append("Epochs are steps here.")
+    attach.__doc__ = "\n".join([cleandoc(arguments.__doc__), "", "Args:", *lines])
+    METHODS[attach.__name__] = attach
+    return attach
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    default = Parameter.empty if field.is_required() else field.default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)
+
+
+_OF_TRAINING = ("total_steps", "warmup_steps", "seed", "clip_norm")
+AllReduce = _method(_AllReduce)
+LocalSGD = _method(_LocalSGD)
+QSR = _method(_QSR)
+SGP = _method(_SGP)
+OSGP = _method(_OSGP)
+DPSGD = _method(_DPSGD)
+ADPSGD = _method(_ADPSGD)
+SlowMo = _method(_SlowMo)
+DiLoCo = _method(_DiLoCo)
+Lookahead = _method(_Lookahead)
 
 
 def _check(model: nn.Module, optimizer: Optimizer) -> None:

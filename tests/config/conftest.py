@@ -26,16 +26,37 @@ FILES = {
           momentum: {type: number, minimum: 0, exclusiveMaximum: 1, default: 0.0, description: momentum}
           nesterov: {type: boolean, default: false, description: look ahead}
         """,
-    "package/sync/allreduce.yaml": """\
-        description: all together in every step
-        options: {}
-        traffic: {every: step, vectors: 1}
+    "package/sync/options/allreduce.py": """\
+        from typing import ClassVar, Literal
+
+        from resync.config.parts import SyncOptions, Traffic
+
+
+        class AllReduce(SyncOptions):
+            '''all together in every step'''
+
+            name: Literal["allreduce"] = "allreduce"
+            traffic: ClassVar = Traffic()
         """,
-    "package/sync/local.yaml": """\
-        description: periodic averaging
-        options:
-          period: {type: period, description: period rule}
-        traffic: {every: round, vectors: 1}
+    "package/sync/options/local.py": """\
+        from typing import ClassVar, Literal
+
+        from pydantic import Field
+
+        from resync.config.parts import SyncOptions, Traffic
+        from resync.formulas.periods import PeriodRule
+
+
+        class Local(SyncOptions):
+            '''periodic averaging'''
+
+            name: Literal["local"] = "local"
+            period: PeriodRule = Field(description="period rule")
+            traffic: ClassVar = Traffic(every="round")
+
+            @property
+            def rule(self):
+                return self.period
         """,
     "package/render/curve.yaml": """\
         description: a curve

@@ -410,10 +410,12 @@ def test_item_whose_series_share_no_scale_is_an_error(workspace, lines_of):
 
 
 COMPONENTS = [
-    case("type", "package/sync/local.yaml", "type: period", "type: perod",
-         "3: options.period.type: found 'perod', "
-         "allowed: boolean, integer, number, string, array, peers, period or null; "
-         "did you mean 'period'?"),
+    pytest.param("package/sync/options/local.py", '] = "local"', '] = "lokal"',
+                 ["package/sync/options/local.py: found 0 classes of options with the name 'local', allowed: 1"],
+                 id="another name"),
+    pytest.param("package/sync/options/local.py", "Field(description", "Field(default=0, description",
+                 ["package/sync/options/local.py: default of Local: period: found 0, allowed: integer >= 1 or a rule"],
+                 id="default of a class"),
     case("keyword", "package/optim/sgd.yaml", "minimum: 0,", "minimun: 0,",
          "3: options.momentum.minimun: unknown key, allowed: type, enum, minimum, exclusiveMinimum, maximum, "
          "exclusiveMaximum, multipleOf, pattern, minItems, maxItems, items, description, default; "
@@ -425,8 +427,6 @@ COMPONENTS = [
          "exclusiveMaximum, multipleOf, pattern, minItems, maxItems, items, description, default"),
     case("data without samples", "package/data/toy.yaml", "train_samples: 64, ", "",
          "1: facts.train_samples: found null, allowed: integer >= 1"),
-    case("traffic", "package/sync/local.yaml", "vectors: 1", "vectors: peers",
-         "4: traffic.vectors: found 'peers', allowed: period"),
 ]  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def test_properties_of_a_run(workspace):
     assert run.label == "QSR"
     assert run.facts["train_samples"] == 64
     assert run.model.options == {"widths": (4, 8), "norm": "group"}
-    assert run.sync.component.traffic.every == "round"
+    assert run.sync.traffic.every == "round"
 
 
 HASHES = {
@@ -218,9 +218,9 @@ def test_asking_for_an_unknown_name_is_one_line(workspace, lines_of, ask, expect
 def test_components_say_what_they_are(workspace, lines_of):
     assert names("sync", workspace.package) == ["allreduce", "local"]
     local = component("sync", "local", workspace.package)
-    assert local.description == "periodic averaging"
-    assert local.options["period"].required
-    assert (local.traffic.every, local.traffic.vectors) == ("round", 1)
+    assert local.description() == "periodic averaging"
+    assert local.model_fields["period"].is_required()
+    assert local.traffic.every == "round"
     assert lines_of(lambda: component("sync", "lokal", workspace.package)) == [
         "sync: found 'lokal', allowed: allreduce, local; did you mean 'local'?"
     ]

@@ -17,12 +17,12 @@ from resync.formulas.schedules import constant, cosine, linear
     ("total_steps", "warmup_steps", "max_lr", "rule", "num_rounds", "percent", "longer", "last", "digest"),
     [
         pytest.param(
-            93_600, 10_000, 0.008, PowerRule(0.0175, 2, 4),
+            93_600, 10_000, 0.008, PowerRule(alpha=0.0175, power=2, h_base=4),
             9_711, 10.375, (17_876, 5), [1612, 2769, 8142], "56f135ed3642",
             id="ViT-B",
         ),
         pytest.param(
-            62_400, 1_560, 0.8, PowerRule(0.2, 2, 2),
+            62_400, 1_560, 0.8, PowerRule(alpha=0.2, power=2, h_base=2),
             24_792, 39.731, (47_306, 3), [784, 2051, 829], "d62bcbf13151",
             id="ResNet-152",
         ),
@@ -45,8 +45,8 @@ def test_golden_rounds(total_steps, warmup_steps, max_lr, rule, num_rounds, perc
 
 
 def test_constant_h_is_cut_at_the_end():
-    assert rounds(Constant(4), constant(0.1), 10, 0) == [4, 4, 2]
-    assert rounds(Constant(1), constant(0.1), 3, 0) == [1, 1, 1]
+    assert rounds(Constant(h=4), constant(0.1), 10, 0) == [4, 4, 2]
+    assert rounds(Constant(h=1), constant(0.1), 3, 0) == [1, 1, 1]
 
 
 def test_a_round_that_starts_in_the_warm_up_may_straddle_its_end():
@@ -62,39 +62,44 @@ def test_without_h_warmup_the_warm_up_uses_h_base():
 @pytest.mark.parametrize(("power", "h"), [(1, 2), (2, 6), (3, 15)])
 def test_powers(power, h):
     """(0.5 / 0.2) ** power = 2.5, 6.25, 15.625, rounded down."""
-    assert round_length(PowerRule(0.5, power, 1), 0.2, step=0, total_steps=100, warmup_steps=0) == h
+    assert round_length(PowerRule(alpha=0.5, power=power, h_base=1), 0.2, step=0, total_steps=100, warmup_steps=0) == h
 
 
 @pytest.mark.parametrize("lr", [0.0, 1e-300])
 def test_a_vanishing_learning_rate_makes_one_last_round(lr):
-    assert round_length(PowerRule(0.5, 2, 1), lr, step=90, total_steps=100, warmup_steps=0) == 10
+    assert round_length(PowerRule(alpha=0.5, power=2, h_base=1), lr, step=90, total_steps=100, warmup_steps=0) == 10
 
 
 def test_a_round_is_never_shorter_than_one_step():
-    assert round_length(Constant(4), 0.1, step=100, total_steps=100, warmup_steps=0) == 1
+    assert round_length(Constant(h=4), 0.1, step=100, total_steps=100, warmup_steps=0) == 1
 
 
 def test_the_warm_up_does_not_look_at_the_learning_rate():
-    assert round_length(PowerRule(0.5, 2, 3), math.nan, step=0, total_steps=9, warmup_steps=1) == 3
+    assert round_length(PowerRule(alpha=0.5, power=2, h_base=3), math.nan, step=0, total_steps=9, warmup_steps=1) == 3
 
 
 @pytest.mark.parametrize("lr", [-0.1, math.nan])
 def test_an_impossible_learning_rate_is_an_error(lr):
     with pytest.raises(ValueError, match="learning rate of step 7"):
-        round_length(PowerRule(0.5, 2, 3), lr, step=7, total_steps=9, warmup_steps=1)
+        round_length(PowerRule(alpha=0.5, power=2, h_base=3), lr, step=7, total_steps=9, warmup_steps=1)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Constant(0), "h is 0, expected an integer >= 1"),
-        (lambda: Constant(2.0), "h is 2.0"),
-        (lambda: Constant(True), "h is True"),
-        (lambda: PowerRule(0, 2, 1), "alpha is 0, .*for a constant H use Constant"),
-        (lambda: PowerRule(0.1, -1, 1), "power is -1"),
-        (lambda: PowerRule(math.nan, 2, 1), "alpha is nan"),
-        (lambda: PowerRule(0.1, 2, 0), "h_base is 0"),
-        (lambda: PowerRule(0.1, 2, 1, 0), "h_warmup is 0"),
+        (lambda: Constant(h=0), "^Constant: h: found 0, allowed: integer >= 1$"),
+        (lambda: Constant(h=2.0), "h: found 2.0, allowed: integer >= 1$"),
+        (lambda: Constant(h=True), "h: found true, allowed: integer"),
+        (lambda: PowerRule(alpha=0, power=2, h_base=1), "^PowerRule: alpha: found 0, allowed: number > 0$"),
+        (lambda: PowerRule(alpha=0.1, power=-1, h_base=1), "power: found -1, allowed: number > 0$"),
+        (lambda: PowerRule(alpha=math.nan, power=2, h_base=1), "alpha: found nan"),
+        (lambda: PowerRule(alpha=0.1, h_bas=2), "^PowerRule: h_bas: unknown key, .*did you mean 'h_base'"),
+        (lambda: PowerRule(), "^PowerRule: alpha: missing, allowed: number > 0$"),
+        (lambda: PowerRule(alpha=0.1, power=2, h_base=0), "h_base: found 0"),
+        (
+            lambda: PowerRule(alpha=0.1, power=2, h_base=1, h_warmup=0),
+            "h_warmup: found 0, allowed: integer >= 1 or null$",
+        ),
     ],
 )
 def test_values_out_of_range_are_named(make, message):
@@ -115,7 +120,10 @@ def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_fa
 ):
     warmup_steps = int(warm * total_steps)
     lengths = rounds(
-        PowerRule(alpha, power, h_base), shape(0.8, 0.0, total_steps, warmup_steps), total_steps, warmup_steps
+        PowerRule(alpha=alpha, power=power, h_base=h_base),
+        shape(0.8, 0.0, total_steps, warmup_steps),
+        total_steps,
+        warmup_steps,
     )
     assert sum(lengths) == total_steps
     assert all(h >= h_base for h in lengths[:-1])
@@ -123,28 +131,37 @@ def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_fa
 
 
 def test_phases_cut_a_round_where_the_next_phase_starts():
-    post_local = Phases(((0, Constant(1)), (4, Constant(3))))
+    post_local = Phases(phases=[(0, 1), (4, 3)])
     assert rounds(post_local, lambda step: 0.1, 12, 0) == [1, 1, 1, 1, 3, 3, 2]
-    assert rounds(Phases(((0, Constant(3)), (4, Constant(2)))), lambda step: 0.1, 8, 0) == [3, 1, 2, 2]
+    assert rounds(Phases(phases=[(0, 3), (4, Constant(h=2))]), lambda step: 0.1, 8, 0) == [3, 1, 2, 2]
 
 
 def test_swap_averages_once_at_the_end():
-    assert rounds(Phases(((0, Constant(2)), (4, None))), lambda step: 0.1, 11, 0) == [2, 2, 7]
+    assert rounds(Phases(phases=[(0, 2), (4, "end")]), lambda step: 0.1, 11, 0) == [2, 2, 7]
 
 
 def test_a_cap_limits_the_power_rule():
     rule = PowerRule(alpha=1.0, power=2, h_base=2, h_max=5)
     assert rounds(rule, lambda step: 1 / (1 + step), 20, 0) == [2, 5, 5, 5, 3]
-    with pytest.raises(ValueError, match="h_max is 1, expected >= h_base = 2"):
+    with pytest.raises(ValueError, match="h_max: found 1, allowed: null or at least h_base = 2"):
         PowerRule(alpha=1.0, power=2, h_base=2, h_max=1)
 
 
-@pytest.mark.parametrize("phases", [(), ((1, Constant(1)),), ((0, Constant(1)), (0, Constant(2)))])
-def test_phases_out_of_order_are_refused(phases):
-    with pytest.raises(ValueError, match="expected ascending steps, from 0 on"):
-        Phases(phases)
+@pytest.mark.parametrize(
+    ("phases", "message"),
+    [
+        ([], "Phases: phases: found \\[\\], allowed: list of .* with at least 1"),
+        ([(1, 1)], r"phases\[0\]\[0\]: found 1, allowed: 0, the first phase starts with the training"),
+        ([(0, 1), (0, 2)], r"phases\[1\]\[0\]: found 0, allowed: later than 0, the one before"),
+        ([(0, "end"), (4, 2)], r"phases\[0\]\[1\]: found end, allowed: integer >= 1, only the last phase"),
+        ([(0, 0)], r"phases\[0\]\[1\]: found 0, allowed: integer >= 1 or end"),
+    ],
+)
+def test_phases_out_of_order_are_refused(phases, message):
+    with pytest.raises(ValueError, match=message):
+        Phases(phases=phases)
 
 
 def test_a_round_without_an_end_is_refused():
     with pytest.raises(ValueError, match="has no end: give total_steps"):
-        round_length(Phases(((0, None),)), 0.1, 0, math.inf, 0)
+        round_length(Phases(phases=[(0, "end")]), 0.1, 0, math.inf, 0)

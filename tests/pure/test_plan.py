@@ -8,7 +8,7 @@ import pytest
 
 from resync.config import Run, load_suite
 from resync.formulas.periods import Constant, PowerRule
-from resync.plan import Cost, cost, lr_of, period_of, table, table_of_totals, totals
+from resync.plan import Cost, cost, lr_of, table, table_of_totals, totals
 
 VIT_PARAMETERS = 86_000_000
 
@@ -70,9 +70,11 @@ def test_every_algorithm_costs_what_it_declares(sync, rounds, percent):
 
 def test_period_rules_keep_their_settings():
     power = {"rule": "power", "alpha": 0.5, "power": 3.0, "h_base": 2, "h_warmup": 8}
-    assert period_of(a_run(sync={"name": "local", "period": power})) == PowerRule(0.5, 3.0, 2, 8)
-    assert period_of(a_run(sync={"name": "local", "period": {"rule": "constant", "h": 7}})) == Constant(7)
-    assert period_of(a_run(sync={"name": "allreduce"})) == Constant(1)
+    assert a_run(sync={"name": "local", "period": power}).period == PowerRule(
+        alpha=0.5, power=3.0, h_base=2, h_warmup=8
+    )
+    assert a_run(sync={"name": "local", "period": {"rule": "constant", "h": 7}}).period == Constant(h=7)
+    assert a_run(sync={"name": "allreduce"}).period == Constant(h=1)
 
 
 @pytest.mark.parametrize(

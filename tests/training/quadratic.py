@@ -6,11 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from resync import sync
 from resync.engine.clocks import Clocks
+from resync.engine.engine import Engine
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
-from resync.sync import Algorithm
+from resync.settings.options import options_of
+from resync.sync import build
+from resync.sync.algorithm import Algorithm, Training
 
 
 class Point(nn.Module):
@@ -42,9 +44,12 @@ class Problem:
         self.centres = [torch.tensor(centre, dtype=torch.float64) for centre in centres]
         transport = Transport(len(centres), Clocks(torch.device("cpu")))
         self.workers = Workers(Point(theta0), transport.num_local)
-        self.optimizer = optimizer([self.workers.rows], **({"lr": 0.1} | (settings or {})))
-        given = sync.Training(self.workers, transport, self.optimizer, **(training or {}))
-        self.sync: Algorithm = sync.build(name, options, given)
+        chosen = options_of("sync", name)(**options)
+        parameters = self.workers.split() if chosen.steps_apart else [self.workers.rows]
+        self.optimizer = optimizer(parameters, **({"lr": 0.1} | (settings or {})))
+        self.engine = Engine(self.workers, self.optimizer, lambda model, target, _: model(target))
+        given = Training(self.workers, transport, self.optimizer, **(training or {}))
+        self.sync: Algorithm = build(chosen, given)
 
     @property
     def rows(self) -> np.ndarray:

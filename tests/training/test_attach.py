@@ -23,22 +23,22 @@ START = [1.0, -1.0]
 STEPS = 7
 METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "AllReduce": ("allreduce", {}, {}),
-    "LocalSGD": ("local", {"h": 3}, {"period": Constant(3)}),
+    "LocalSGD": ("local", {"period": 3}, {"period": Constant(h=3)}),
     "QSR": (
         "local",
         {"alpha": 0.2, "h_base": 2, "total_steps": STEPS},
-        {"period": PowerRule(0.2, 2, 2), "training": {"total_steps": STEPS}},
+        {"period": PowerRule(alpha=0.2, power=2, h_base=2), "training": {"total_steps": STEPS}},
     ),
     "SGP": ("sgp", {"topology": "random", "peers": 2}, {"topology": "random", "peers": 2}),
     "OSGP": ("osgp", {"staleness": 1}, {"staleness": 1}),
     "DPSGD": ("dpsgd", {}, {}),
-    "SlowMo": ("slowmo", {"h": 3, "base": "sgp"}, {"period": Constant(3), "base": "sgp"}),
+    "SlowMo": ("slowmo", {"period": 3, "base": "sgp"}, {"period": Constant(h=3), "base": "sgp"}),
     "DiLoCo": (
         "slowmo",
-        {"h": 3},
-        {"period": Constant(3), "alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False},
+        {"period": 3},
+        {"period": Constant(h=3), "alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False},
     ),
-    "Lookahead": ("slowmo", {"h": 3}, {"period": Constant(3), "alpha": 0.5, "beta": 0.0}),
+    "Lookahead": ("slowmo", {"period": 3}, {"period": Constant(h=3), "alpha": 0.5, "beta": 0.0}),
 }
 
 
@@ -123,7 +123,7 @@ def test_allreduce_clips_the_average_and_the_loop_what_a_worker_has():
 def _scaled(rank: int, world_size: int) -> tuple[int, float, float]:
     model = Point([0.0, 0.0], torch.float32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = resync.LocalSGD(model, optimizer, h=2)
+    sync = resync.LocalSGD(model, optimizer, period=2)
     scaler = ShardedGradScaler("cpu", init_scale=4.0, process_group=dist.group.WORLD)
     for step in range(6):
         scaler.scale(model(torch.tensor(CENTRES[rank], dtype=torch.float32))).backward()
@@ -196,10 +196,10 @@ def test_what_cannot_work_is_refused():
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD([model.weight], lr=0.1)
     with pytest.raises(ValueError, match="does not have these parameters of the model: bias"):
-        resync.LocalSGD(model, optimizer, h=2)
+        resync.LocalSGD(model, optimizer, period=2)
     mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     with pytest.raises(ValueError, match=r"share one dtype, found: torch\.float32, torch\.float64"):
-        resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), h=2)
+        resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), period=2)
 
 
 def _asynchronous(rank: int, world_size: int, folder: Path, steps: int) -> dict[str, Any]:

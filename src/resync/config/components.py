@@ -19,65 +19,32 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     create_model,
-    field_validator,
 )
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from resync.config.options import Option
 from resync.config.preparation import Preparation, TextPreparation
 from resync.config.readers import Reader
-from resync.settings.base import PACKAGE, Check, Id, Settings, Text, checks_failed, reading_of
+from resync.settings.base import PACKAGE, Check, Settings, Text, checks_failed, reading_of
 from resync.settings.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
 from resync.settings.loader import load
+from resync.settings.options import option_names, options_of
 from resync.settings.tree import Node
 from resync.settings.validation import validate
-
-ROOMS = ("data", "models", "optim", "sync", "render")
-
-
-class Traffic(Settings):
-    """What one worker sends every step or round: `vectors` parameter vectors, a number or an option.
-
-    They go to `all` workers, as an average, or one to each of so many `peers`. `delay` names the option with the
-    number of steps by which a message may keep the next one waiting. `overlap` says who waits for a message: the next
-    step (`none`), the next message, so that it travels while steps are computed (`bounded`), or nobody (`full`).
-    """
-
-    every: Literal["step", "round"]
-    vectors: int | str
-    to: Literal["all", "peers"] = "all"
-    delay: Id | None = None
-    overlap: Literal["none", "bounded", "full"] = "none"
-
-    @field_validator("vectors", mode="plain")
-    @classmethod
-    def _count_or_option(cls, value: Any) -> Any:
-        if type(value) not in (int, str):
-            raise checks_failed("vectors", [((), f"found {show(value)}, allowed: a count or an option")])
-        return value
 
 
 class _ComponentFile(Settings):
     description: Text
     options: dict[str, Option] = Field(default={})
     facts: dict[str, Any] = Field(default={})
-    traffic: Traffic | None = None
     reader: Reader | None = None
     prepare: Preparation | None = None
     prepare_text: TextPreparation | None = None
 
     def checks(self) -> Iterator[Check]:
-        """Options do not hide the component's name, and the traffic refers to an option that exists."""
+        """Options do not hide the component's name."""
         for reserved in {"name", "component", "options"} & set(self.options):
             yield ("options", reserved), "reserved, allowed: another name"
-        vectors = self.traffic.vectors if self.traffic else 0
-        if isinstance(vectors, str) and vectors not in self.options:
-            yield ("traffic", "vectors"), not_among(vectors, self.options)
-        delay = self.traffic.delay if self.traffic else None
-        if delay is not None and delay not in self.options:
-            yield ("traffic", "delay"), not_among(delay, self.options)
-        if self.traffic and self.traffic.to == "peers" and "topology" not in self.options:
-            yield ("traffic", "to"), "found 'peers' without the option 'topology', allowed: with it, or 'all'"
         if self.reader:
             yield from self.reader.problems(self.prepare or self.prepare_text, self.facts)
             for hidden in set(self.reader.options()) & set(self.options):
@@ -93,7 +60,6 @@ class Component:
     description: str
     options: Mapping[str, Option]
     facts: Mapping[str, Any]
-    traffic: Traffic | None
     file: Path
     preparation: Preparation | None = None
     text: TextPreparation | None = None
@@ -152,11 +118,13 @@ class ComponentConfig(Settings):
 
 def names(room: str, package: Path = PACKAGE) -> list[str]:
     """The names of a room's components, sorted."""
-    return list(_names(room, package.absolute()))
+    return list(_names(room, package.absolute())) or option_names(room, package)
 
 
-def component(room: str, name: str, package: Path = PACKAGE) -> Component:
+def component(room: str, name: str, package: Path = PACKAGE) -> Any:
     """The declaration of one component. Raises ConfigError for an unknown name or a broken declaration."""
+    if option_names(room, package):
+        return options_of(room, name, package)
     return _component(room, name, package.absolute())
 
 
@@ -183,7 +151,7 @@ def _component(room: str, name: str, package: Path) -> Component:
     if room == "data":
         raise_if_any(_missing_counts(declared.facts, node))
     options = declared.options | (declared.reader.options() if declared.reader else {})
-    parts = options, declared.facts, declared.traffic, file, declared.prepare, declared.prepare_text, declared.reader
+    parts = options, declared.facts, file, declared.prepare, declared.prepare_text, declared.reader
     result = Component(room, name, declared.description, *parts)
     raise_if_any(_wrong_defaults(result, node))
     return result

@@ -19,7 +19,7 @@ from resync.settings.base import (
     checks_failed,
     reading_of,
 )
-from resync.settings.errors import not_among
+from resync.settings.errors import not_among, show
 
 
 class Item(Settings):

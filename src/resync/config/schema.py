@@ -17,6 +17,8 @@ from resync.config.run import Layer, Run
 from resync.files import write_text
 from resync.settings.base import PACKAGE
 from resync.settings.describe import Schema, schema_of
+from resync.settings.options import first_paragraph, option_names, options_of
+from resync.settings.tree import CHOICES
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -72,12 +74,18 @@ def _exported(model: type[BaseModel], package: Path) -> Schema:
     rooms = sorted(_rooms(schema))
     for room in rooms:
         for name in names(room, package):
-            config = schema_of(component(room, name, package).config)
+            config = schema_of(_model(room, name, package))
             schema["$defs"] |= config.pop("$defs", {})
-            config["required"] = ["name", *config.get("required", [])]
             schema["$defs"][f"{room}.{name}"] = config
-    choices = {room: [{"$ref": f"#/$defs/{room}.{name}"} for name in names(room, package)] for room in rooms}
-    return {"$schema": _DIALECT, **_map(schema, lambda part: _plain(part, choices))}
+    return {"$schema": _DIALECT, **_map(schema, lambda part: _plain(part, package))}
+
+
+def _model(room: str, name: str, package: Path) -> type[BaseModel]:
+    return (
+        options_of(room, name, package)
+        if name in option_names(room, package)
+        else component(room, name, package).config
+    )
 
 
 def _rooms(schema: Schema) -> set[str]:
@@ -92,13 +100,23 @@ def _rooms(schema: Schema) -> set[str]:
     return rooms
 
 
-def _plain(part: Schema, choices: dict[str, list[Schema]]) -> Schema:
+def _plain(part: Schema, package: Path) -> Schema:
     """Without pydantic's titles, and with a choice among its components in place of a room."""
     part = {key: value for key, value in part.items() if key not in ("title", "discriminator")}
+    if isinstance(part.get("description"), str):
+        part["description"] = first_paragraph(part["description"])
+    for choice in CHOICES:
+        declared = part.get("properties", {}).get(choice, {})
+        if "const" in declared:  # a default in Python, required in files
+            part["required"] = list(dict.fromkeys([choice, *part.get("required", [])]))
+            described = {"description": part["description"], **declared}
+            part["properties"] = {**part["properties"], choice: described}
     if "x-component" not in part:
         return part
-    kept = {key: value for key, value in part.items() if key not in ("type", "x-component")}
-    return {**kept, "oneOf": choices[part["x-component"]]}
+    room, fact = part["x-component"], part.get("x-only")
+    chosen = [name for name in names(room, package) if not fact or getattr(options_of(room, name, package), fact)]
+    kept = {key: value for key, value in part.items() if key not in ("type", "x-component", "x-only")}
+    return {**kept, "oneOf": [{"$ref": f"#/$defs/{room}.{name}"} for name in chosen]}
 
 
 def _partial(schema: Schema) -> Schema:
@@ -117,9 +135,10 @@ def _with_kinds(schema: Schema, package: Path) -> Schema:
     kinds = []
     for name in names("render", package):
         kind = component("render", name, package)
-        options = _map(schema_of(kind.config), lambda part: _plain(part, {}))
+        options = _map(schema_of(kind.config), lambda part: _plain(part, package))
         schema["$defs"] |= options.pop("$defs", {})
         del options["properties"]["name"]
+        options["required"].remove("name")
         chosen = {"kind": {"const": name, "description": kind.description}, "options": options}
         properties = {**item["properties"], **chosen}
         required = [*item["required"], *(["options"] if options.get("required") else [])]

@@ -1,13 +1,14 @@
 """The settings of one training: what decides its result, except its names and seed, and how it is carried out."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.config.components import ComponentConfig, FromRoom
-from resync.config.period import phase_checks
+from resync.config.parts import SyncOptions
 from resync.config.schedule import Schedule, StepSchedule
+from resync.formulas.periods import Period, in_time_checks
 from resync.settings.base import (
     Check,
     Count,
@@ -18,7 +19,7 @@ from resync.settings.base import (
     checks_failed,
     reading_of,
 )
-from resync.settings.errors import KeyPath, show
+from resync.settings.errors import show
 
 
 class Loss(Settings):
@@ -192,7 +193,7 @@ class ResultSettings(Settings):
     early_stopping: EarlyStopping | None = Field(
         default=None, description="end of the training where the validation loss stays; null: the last epoch"
     )
-    sync: Annotated[ComponentConfig, FromRoom("sync")] = Field(description="synchronisation algorithm")
+    sync: SyncOptions = Field(description="synchronisation algorithm")
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
         default="fp32",
@@ -259,6 +260,11 @@ class ResultSettings(Settings):
         return self.epochs * self.steps_per_epoch
 
     @property
+    def period(self) -> Period:
+        """The rule for the local steps of a round, in steps."""
+        return self.sync.in_steps(self.steps_per_epoch).rule
+
+    @property
     def warmup_steps(self) -> int:
         """Steps of the learning rate's warm-up."""
         return self.schedule.warmup_length(self.steps_per_epoch)
@@ -283,7 +289,7 @@ class RunSettings(Execution, ResultSettings):
             yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
         if self.start_from and self.start_checkpoint:
             yield ("start_checkpoint",), f"found beside start_from {self.start_from}, allowed: one of the two"
-        if self.plateau and getattr(self.sync.options.get("period"), "rule", None) == "power":
+        if self.plateau and self.sync.rule.follows_lr:
             allowed = "null, because the period follows from a learning rate that is known before the training"
             yield ("plateau",), f"found with the period rule power, allowed: {allowed}"
         yield from self._schedule_checks()
@@ -316,21 +322,16 @@ class RunSettings(Execution, ResultSettings):
             limit = f"less than the training's {self.epochs} epochs = {self.total_steps} steps"
             yield ("schedule", key), f"found {getattr(self.schedule, key):g}, allowed: {limit}"
         if isinstance(self.schedule, StepSchedule):
-            yield from self._in_time_checks(("schedule", "decays"), self.schedule.decays)
+            yield from in_time_checks(("schedule", "decays"), self.schedule.decays, self)
 
     def _component_checks(self) -> Iterator[Check]:
-        optimizer, period = self.optimizer.options, self.sync.options.get("period")
+        optimizer = self.optimizer.options
         if optimizer.get("decay") == "matrices" and not optimizer.get("weight_decay"):
             yield ("optimizer", "decay"), "found matrices without weight_decay, allowed: with weight_decay > 0"
         if optimizer.get("nesterov") and not optimizer.get("momentum"):
             yield ("optimizer", "nesterov"), "found true without momentum, allowed: with momentum > 0"
-        if getattr(period, "h_warmup", None) is not None and not self.warmup_steps:
-            yield (
-                ("sync", "period", "h_warmup"),
-                f"found {period.h_warmup} without a warm-up in schedule, allowed: null",  # type: ignore[union-attr]
-            )
         yield from self._engine_checks()
-        yield from self._phase_checks()
+        yield from ((("sync", *key), message) for key, message in self.sync.checks_in(self))
         if _has_batch_norm(self.model) and not self.evaluation.bn_batches:
             yield (
                 ("evaluation", "bn_batches"),
@@ -373,21 +374,6 @@ class RunSettings(Execution, ResultSettings):
             )
         if self.precision not in ("fp32", "tf32"):
             yield ("precision",), f"found {self.precision}, allowed with engine deepspeed: fp32, tf32"
-
-    def _phase_checks(self) -> Iterator[Check]:
-        """What changes at an epoch of the algorithm changes in the course of this training."""
-        period, peers = self.sync.options.get("period"), self.sync.options.get("peers")
-        yield from self._in_time_checks(("sync", "period", "phases"), getattr(period, "phases", ()))
-        if isinstance(peers, tuple):
-            yield from phase_checks(("sync", "peers"), [epoch for epoch, _ in peers])
-            yield from self._in_time_checks(("sync", "peers"), peers)
-
-    def _in_time_checks(self, key: KeyPath, pairs: Iterable[tuple[float, Any]]) -> Iterator[Check]:
-        """The epochs of [epoch, value] pairs lie in the training."""
-        for index, (epoch, _) in enumerate(pairs):
-            if epoch >= self.epochs:
-                limit = f"less than epochs = {self.epochs}, or it has no effect"
-                yield (*key, index, 0), f"found {epoch:g}, allowed: {limit}"
 
 
 def _has_batch_norm(model: ComponentConfig) -> bool | None:

@@ -1,115 +1,204 @@
 """Periods H: how many local steps a round has, as a pure function of the step and its learning rate.
 
-A period rule only answers how long a round that starts now wants to be. `round_length` is the one place that
+A period rule only answers how long a round that starts now should be. `round_length` is the one place that
 knows the exact loop around it: warm-up, rounding down and the cut at the end of training. Training asks it at
 the start of every round and planning asks it for all rounds (`rounds`), so the planned volume is the trained
-one.
+one. A rule is also its declaration: what a configuration gives under `period`, and what Python code builds.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    Strict,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from resync.settings.base import (
+    Check,
+    NonNegativeNumber,
+    PositiveInt,
+    PositiveNumber,
+    Reading,
+    Several,
+    ascending,
+    checks_failed,
+)
+from resync.settings.errors import KeyPath, show
+from resync.settings.options import Course, Part
 
 
-class Period(Protocol):
-    """A rule for H. Further rules (phases, a cap around another rule) need no more than this method."""
+class Period(Part):
+    """A rule for H. Further rules (a cap around another rule, say) need no more than `local_steps`."""
+
+    follows_lr: ClassVar[bool] = False
+    """Whether H depends on the learning rate, which must then be known before the training."""
+    rule: str
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return the wished length of a round that starts at `step`, where the learning rate is `lr`.
+        """Return the unrounded length of a round that starts at `step`, where the learning rate is `lr`.
 
-        The wish may have a fraction or be infinite; `round_length` rounds it down and cuts it.
+        It may have a fraction or be infinite; `round_length` rounds it down and cuts it.
         """
-        ...
+        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Period):
     """The same `h` in every round, as in Local SGD; h = 1 averages after every step."""
 
-    h: int
-
-    def __post_init__(self) -> None:
-        """Raise ValueError if `h` is not an integer >= 1."""
-        _check_steps("h", self.h)
+    rule: Literal["constant"] = Field(default="constant", init=False)
+    h: PositiveInt = Field(description="local steps in a round")
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> int:
         """Return h."""
         return self.h
 
 
-@dataclass(frozen=True)
-class PowerRule:
-    """H = max(h_base, floor((alpha / lr) ** power)): QSR and its relatives (Gu et al. 2024).
+class PowerRule(Period):
+    """H = max(h_base, floor((alpha / lr)^power)) of the round's first lr: QSR and its relatives (Gu et al. 2024)."""
 
-    Attributes:
-        alpha: growth coefficient, in units of the learning rate.
-        power: 2 is the quadratic rule (QSR), 1 the linear rule H = beta / lr, 3 the cubic rule. It has no
-            default, because a forgotten power silently ran the linear rule in the original.
-        h_base: smallest H.
-        h_warmup: H of every round that starts in the warm-up, where the small learning rate would ask for
-            very long rounds; `h_base` if left out.
-        h_max: largest H; no limit if left out.
-    """
+    follows_lr = True
+    rule: Literal["power"] = Field(default="power", init=False)
+    alpha: PositiveNumber = Field(description="growth coefficient, in the unit of the learning rate")
+    power: PositiveNumber = Field(default=2.0, description="2 is QSR, 1 the linear rule, 3 the cubic rule")
+    h_base: PositiveInt = Field(default=1, description="smallest number of local steps in a round")
+    h_warmup: PositiveInt | None = Field(
+        default=None, description="H of the rounds that start in warm-up; null: h_base"
+    )
+    h_max: PositiveInt | None = Field(default=None, description="largest number of local steps; null: no limit")
 
-    alpha: float
-    power: float
-    h_base: int
-    h_warmup: int | None = None
-    h_max: int | None = None
+    def checks(self) -> Iterator[Check]:
+        """The limits are in order."""
+        if self.h_max is not None and self.h_max < self.h_base:
+            yield ("h_max",), f"found {self.h_max}, allowed: null or at least h_base = {self.h_base}"
 
-    def __post_init__(self) -> None:
-        """Raise ValueError if a value is out of range."""
-        for name, value in (("alpha", self.alpha), ("power", self.power)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}, expected a number > 0 (for a constant H use Constant)")
-        _check_steps("h_base", self.h_base)
-        if self.h_warmup is not None:
-            _check_steps("h_warmup", self.h_warmup)
-        if self.h_max is not None:
-            _check_steps("h_max", self.h_max)
-            if self.h_max < self.h_base:
-                raise ValueError(f"h_max is {self.h_max}, expected >= h_base = {self.h_base}")
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """A period for the warm-up needs one."""
+        if self.h_warmup is not None and not course.warmup_steps:
+            yield ("h_warmup",), f"found {self.h_warmup} without a warm-up in schedule, allowed: null"
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return H before rounding down; infinite where `lr` is 0: workers that stand still cannot drift."""
+        """Return H before rounding down; infinite where `lr` is 0: workers that stand still cannot drift.
+
+        In the warm-up, whose small learning rates would ask for very long rounds, it is `h_warmup`.
+        """
         if warming_up:
             return self.h_base if self.h_warmup is None else self.h_warmup
         if not lr >= 0:
             raise ValueError(f"the learning rate of step {step} is {lr}, expected >= 0")
         try:
-            wish = max(self.h_base, (self.alpha / lr) ** self.power)
+            unrounded = max(self.h_base, (self.alpha / lr) ** self.power)
         except (ZeroDivisionError, OverflowError):
-            wish = math.inf
-        return wish if self.h_max is None else min(wish, self.h_max)
+            unrounded = math.inf
+        return unrounded if self.h_max is None else min(unrounded, self.h_max)
 
 
-@dataclass(frozen=True)
-class Phases:
-    """Another rule from each given step on: post-local SGD (Lin et al. 2020) and SWAP (Gupta et al. 2020).
+def _h(value: Any) -> Any:
+    if value == "end" or isinstance(value, Period) or (type(value) is int and value >= 1):
+        return value
+    raise checks_failed("h", [((), f"found {show(value)}, allowed: integer >= 1 or end")])
 
-    Post-local SGD is `Phases(((0, Constant(1)), (switch, Constant(h))))`. SWAP averages every h steps until the switch
-    and then once, at the end: `Phases(((0, Constant(h)), (switch, None)))`. A round ends where a phase does.
 
-    Attributes:
-        phases: (first step, rule) in ascending order, from step 0 on; None averages at the end of training only.
+_H = Annotated[
+    int | Period | Literal["end"],
+    PlainValidator(_h),
+    PlainSerializer(lambda h: h.model_dump(mode="json") if isinstance(h, Period) else h),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "end"}]}),
+]
+
+
+class Phases(Period):
+    """H changes in the course of training: post-local SGD (Lin et al. 2020) and SWAP (Gupta et al. 2020).
+
+    Post-local SGD is `Phases(phases=[(0, 1), (switch, h)])`. SWAP averages every h steps until the switch and then
+    once, at the end: `Phases(phases=[(0, h), (switch, "end")])`. A round ends where a phase does. A configuration
+    counts in epochs, `local_steps` in steps. In Python the H of a phase can also be another rule.
     """
 
-    phases: tuple[tuple[int, Period | None], ...]
+    rule: Literal["phases"] = Field(default="phases", init=False)
+    phases: Several[Annotated[tuple[NonNegativeNumber, _H], Strict(False)]] = Field(
+        min_length=1,
+        description="[first epoch, H] pairs from epoch 0 on; H is a number, or end: average at the end only",
+    )
 
-    def __post_init__(self) -> None:
-        """Raise ValueError for phases that are not in order."""
-        firsts = [first for first, _ in self.phases]
-        if not firsts or firsts[0] != 0 or firsts != sorted(set(firsts)):
-            raise ValueError(f"phases start at steps {firsts}, expected ascending steps, from 0 on")
+    def checks(self) -> Iterator[Check]:
+        """Phases follow each other, and only the last has no H."""
+        yield from phase_checks(("phases",), [first for first, _ in self.phases])
+        for index, (_, h) in enumerate(self.phases[:-1]):
+            if h == "end":
+                yield ("phases", index, 1), "found end, allowed: integer >= 1, only the last phase goes to the end"
+
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """Every phase starts within the training."""
+        return in_time_checks(("phases",), self.phases, course)
+
+    def in_steps(self, steps_per_epoch: int) -> Self:
+        """The same with first steps for first epochs."""
+        return self.model_copy(update={"phases": pairs_in_steps(self.phases, steps_per_epoch)})
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return the wish of the phase's rule, cut at the end of the phase."""
+        """Return the H of the phase, cut at its end."""
         current = max(index for index, (first, _) in enumerate(self.phases) if first <= step)
         end = next((first for first, _ in self.phases[current + 1 :]), math.inf)
-        rule = self.phases[current][1]
-        wish = math.inf if rule is None else rule.local_steps(lr, step, warming_up)
-        return min(wish, end - step)
+        h = self.phases[current][1]
+        if isinstance(h, Period):
+            return min(h.local_steps(lr, step, warming_up), end - step)
+        return min(math.inf if h == "end" else h, end - step)
+
+
+class _ByRule:
+    """Chooses among the rules of this module by `rule`; in Python an integer or a rule of one's own is taken too."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        rules = handler.generate_schema(Annotated[Constant | PowerRule | Phases, Field(discriminator="rule")])
+        return core_schema.with_info_wrap_validator_function(self._validate, rules)
+
+    @staticmethod
+    def _validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if isinstance(value, Period):
+            return value
+        if type(value) is not int or isinstance(info.context, Reading):
+            return handler(value)
+        if value < 1:
+            raise checks_failed("period", [((), f"found {value}, allowed: integer >= 1 or a rule")])
+        return Constant(h=value)
+
+
+PeriodRule = Annotated[Period | int, _ByRule()]
+"""The type of an option that is a period: after validation always a Period."""
+
+
+def rule_of(period: Period | int) -> Period:
+    """The rule that a period given as an integer stands for."""
+    return period if isinstance(period, Period) else Constant(h=period)
+
+
+def phase_checks(key: KeyPath, firsts: Sequence[float]) -> Iterator[Check]:
+    """Phases start at 0 and follow each other."""
+    if firsts and firsts[0] != 0:
+        yield (*key, 0, 0), f"found {firsts[0]:g}, allowed: 0, the first phase starts with the training"
+    yield from ascending(key, firsts)
+
+
+def in_time_checks(key: KeyPath, pairs: Iterable[tuple[float, Any]], course: Course) -> Iterator[Check]:
+    """The epochs of [epoch, value] pairs lie in the training."""
+    for index, (epoch, _) in enumerate(pairs):
+        if epoch >= course.epochs:
+            limit = f"less than epochs = {course.epochs}, or it has no effect"
+            yield (*key, index, 0), f"found {epoch:g}, allowed: {limit}"
+
+
+def pairs_in_steps(pairs: Iterable[tuple[float, Any]], steps_per_epoch: int) -> tuple[tuple[int, Any], ...]:
+    """(first epoch, value) pairs as (first step, value), rounded to whole steps."""
+    return tuple((round(epoch * steps_per_epoch), value) for epoch, value in pairs)
 
 
 def round_length(period: Period, lr_value: float, step: int, total_steps: float, warmup_steps: int) -> int:
@@ -126,8 +215,8 @@ def round_length(period: Period, lr_value: float, step: int, total_steps: float,
         total_steps: steps of the whole training, T.
         warmup_steps: steps of the warm-up.
     """
-    wish = period.local_steps(lr=lr_value, step=step, warming_up=step < warmup_steps)
-    length = min(wish, total_steps - step)
+    unrounded = period.local_steps(lr=lr_value, step=step, warming_up=step < warmup_steps)
+    length = min(unrounded, total_steps - step)
     if length == math.inf:
         raise ValueError(f"the round that starts at step {step} has no end: give total_steps or h_max")
     return max(1, math.floor(length))
@@ -141,8 +230,3 @@ def rounds(period: Period, lr: Callable[[int], float], total_steps: int, warmup_
         lengths.append(round_length(period, lr(step), step, total_steps, warmup_steps))
         step += lengths[-1]
     return lengths
-
-
-def _check_steps(name: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} is {value!r}, expected an integer >= 1")

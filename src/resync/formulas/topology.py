@@ -31,6 +31,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+TopologyName = Literal[
+    "symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential",
+    "complete", "cycle", "random", "random_exponential",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -43,7 +48,7 @@ class Topology:
         bipartite: even workers take the offsets with opposite sign, so that workers exchange in pairs.
     """
 
-    name: str
+    name: TopologyName
     offsets: Callable[[int, int], Iterable[int]]
     pick: Literal["next", "first", "all", "random"] = "next"
     bipartite: bool = False

@@ -5,7 +5,7 @@ hours in `resync.plan.forecast`; these two need numpy.
 """
 
 from resync.plan.cost import Cost, Total, Volume, cost, table, table_of_totals, totals, volume
-from resync.plan.translate import lr_of, period_of, phases_of
+from resync.plan.translate import lr_of
 
 __all__ = [
     "Cost",
@@ -13,8 +13,6 @@ __all__ = [
     "Volume",
     "cost",
     "lr_of",
-    "period_of",
-    "phases_of",
     "table",
     "table_of_totals",
     "totals",

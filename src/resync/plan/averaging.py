@@ -22,13 +22,12 @@ def averaging_errors(run: Run, mixes: int) -> NDArray[np.float64]:
 
     Raises ValueError for a run without at least two workers that mix by one topology and number of peers.
     """
-    options = run.sync.options
-    topology, peers = options.get("topology"), options.get("peers", 1)
-    if topology is None or not isinstance(peers, int) or run.workers == 1:
+    traffic = run.sync.traffic
+    if traffic is None or traffic.topology is None or len(traffic.peers) > 1 or run.workers == 1:
         raise ValueError(f"{run.id}: sync {run.sync.name} of {run.workers} workers has no mixes of one topology")
-    draws = range(1 if resolve(topology).regular else DRAWS)
-    mixing_weights = options.get("mixing_weights")
-    return np.mean([_errors(topology, run.workers, peers, mixing_weights, mixes, seed) for seed in draws], axis=0)
+    draws = range(1 if resolve(traffic.topology).regular else DRAWS)
+    [(_, peers)], weights = traffic.peers, traffic.mixing_weights
+    return np.mean([_errors(traffic.topology, run.workers, peers, weights, mixes, seed) for seed in draws], axis=0)
 
 
 def averaging_error(run: Run) -> float:
@@ -42,7 +41,7 @@ def mixes_of(workers: int) -> int:
 
 
 def _errors(
-    topology: str, workers: int, peers: int, mixing_weights: list[float] | None, mixes: int, seed: int
+    topology: str, workers: int, peers: int, mixing_weights: tuple[float, ...] | None, mixes: int, seed: int
 ) -> NDArray[np.float64]:
     product, errors = np.eye(workers), [1.0]
     for k in range(mixes):

@@ -1,15 +1,16 @@
 """What a run exchanges: how often, how much, with whom, and what a message can hide behind."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from math import ceil
 from typing import Literal
 
 from resync.config import Run
-from resync.config.components import Traffic, component
+from resync.config.parts import SyncOptions, Traffic
 from resync.formulas.periods import rounds
-from resync.plan.translate import lr_of, period_of, phases_of
+from resync.plan.translate import lr_of
 
 
 @dataclass(frozen=True)
@@ -44,52 +45,40 @@ def exchanges(run: Run) -> list[Exchange]:
 
     Raises ValueError for an algorithm that declares no traffic.
     """
-    traffic = run.sync.component.traffic
-    if traffic is None:
-        raise ValueError(f"{run.id}: sync {run.sync.name} declares no traffic, so its cost is unknown")
-    if traffic.every == "step":
-        return list(_phases(run, traffic))
-    after = Counter(rounds(period_of(run), lr_of(run), run.total_steps, run.warmup_steps))
-    averages = Exchange(after, _vectors_of_a_round(run))
-    base = run.sync.options.get("base", "none")
-    return [averages] if base == "none" else [averages, _base(run, base)]
+    options = run.sync.in_steps(run.steps_per_epoch)
+    if _traffic(run, options).every == "step":
+        return list(_mixes(run, options))
+    lengths = rounds(run.period, lr_of(run), run.total_steps, run.warmup_steps)
+    averages = Exchange(Counter(lengths), options.vectors_per_round(optimizer_vectors(run)))
+    if options.inner is None:
+        return [averages]
+    starts = list(accumulate(lengths[:-1])) if averages.vectors else []
+    return [averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
 
 
-def _phases(run: Run, traffic: Traffic) -> Iterator[Exchange]:
-    """The exchanges of an algorithm that mixes all the time: one kind for each number of peers."""
-    options = run.sync.options
-    declared = traffic.vectors if isinstance(traffic.vectors, int) else options[traffic.vectors]
-    phases = [(0, declared)] if isinstance(declared, int) else phases_of(run, declared)
-    interval = 1 + (options[traffic.delay] if traffic.delay else 0)
-    ends = [*(first for first, _ in phases[1:]), run.total_steps]
-    for (first, peers), end in zip(phases, ends, strict=True):
-        if peers == 0 or traffic.to == "all":  # an average over all workers sends one vector, as an all-reduce does
-            yield Exchange({1: end - first}, peers or 1)
+def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[Exchange]:
+    """The exchanges of an algorithm that mixes all the time: one kind for each phase of a number of peers.
+
+    At the steps `restarts` an average takes all messages, so that the next one is sent at once.
+    """
+    traffic = _traffic(run, options)
+    ends = [*(first for first, _ in traffic.peers[1:]), run.total_steps]
+    for (first, peers), end in zip(traffic.peers, ends, strict=True):
+        if peers == 0 or traffic.topology is None:  # an average over all workers sends one vector
+            yield Exchange({1: end - first}, 1)
         else:
-            vectors = run.workers - 1 if options.get("topology") == "complete" else peers
-            mixes = {interval: ceil((end - first) / interval)}
-            yield Exchange(mixes, vectors, "peers", traffic.overlap, options["topology"])
+            vectors = run.workers - 1 if traffic.topology == "complete" else peers
+            cuts = [first, *(step for step in restarts if first < step < end), end]
+            count = sum(ceil((stop - start) / traffic.interval) for start, stop in pairwise(cuts))
+            yield Exchange({traffic.interval: count}, vectors, "peers", traffic.overlap, traffic.topology)
 
 
-def _vectors_of_a_round(run: Run) -> int:
-    """The parameters, unless they are not averaged, and the state of the optimizer that is averaged with them."""
-    options = run.sync.options
-    fields = len(options.get("average_state", ()))
-    if options.get("buffers") == "average":
-        fields = optimizer_vectors(run)
-    return fields + (options.get("average") is not False)
+def _traffic(run: Run, options: SyncOptions) -> Traffic:
+    if options.traffic is None:
+        raise ValueError(f"{run.id}: sync {options.name} declares no traffic, so its cost is unknown")
+    return options.traffic
 
 
 def optimizer_vectors(run: Run) -> int:
     """Vectors as long as the parameters in the optimizer's state of a worker."""
     return 2 if run.optimizer.name == "adamw" else int(run.optimizer.options["momentum"] > 0)
-
-
-def _base(run: Run, name: str) -> Exchange:
-    """What the base algorithm of an outer optimizer exchanges in every step, with its default options."""
-    base = component("sync", name)
-    assert base.traffic is not None
-    if base.traffic.to == "all":
-        return Exchange({1: run.total_steps}, 1, within_round=True)
-    topology = base.config.model_validate({}).topology
-    return Exchange({1: run.total_steps}, 1, "peers", base.traffic.overlap, topology, within_round=True)

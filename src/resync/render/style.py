@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from resync.config import Run
 from resync.config.metrics import METRICS
+from resync.formulas.periods import Constant, PowerRule
 
 COLUMN, DOUBLE_COLUMN = 3.3, 6.8
 """Widths in inches of one and of two columns of a paper."""
@@ -102,20 +103,24 @@ NAMES = {
     "adpsgd": "AD-PSGD",
 }
 """What figures call an algorithm apart from any series."""
-_POWERS = {2: Style(_VERMILLION, "D", _SOLID), 1: Style(_ORANGE, "P", _SHORT), 3: Style(_PURPLE, "X", _LONG)}
+_POWERS: dict[float, Style] = {
+    2: Style(_VERMILLION, "D", _SOLID),
+    1: Style(_ORANGE, "P", _SHORT),
+    3: Style(_PURPLE, "X", _LONG),
+}
 _CONSTANT = Style(_BLUE, "s", _LONG)
 
 
 def style_of(run: Run) -> Style:
     """The style of a run's algorithm, for Local SGD of its period rule: darker for a longer period."""
-    period = run.sync.options.get("period")
-    if period is None or run.sync.name in _ALGORITHMS:
+    rule, traffic = run.sync.rule, run.sync.traffic
+    if traffic is None or traffic.every == "step" or run.sync.name in _ALGORITHMS:
         return style_of_algorithm(run.sync.name)
-    if period.rule == "constant":
-        return _shaded(_CONSTANT, period.h, markers="s^vP")
-    if period.rule == "power" and period.power in _POWERS:
-        return _shaded(_POWERS[period.power], period.h_base)
-    return _style_of_name(f"{period}")
+    if isinstance(rule, Constant):
+        return _shaded(_CONSTANT, rule.h, markers="s^vP")
+    if isinstance(rule, PowerRule) and rule.power in _POWERS:
+        return _shaded(_POWERS[rule.power], rule.h_base)
+    return _style_of_name(f"{rule}")
 
 
 def style_of_algorithm(name: str) -> Style:

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from resync.config.components import component
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
@@ -22,6 +21,7 @@ from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData
 from resync.render.lines import footnote
 from resync.render.style import DOUBLE_COLUMN, GREY, NAMES, Style, new_figure, style_of_algorithm
+from resync.settings.options import options_of
 
 _LINKS = {
     "ethernet_10g": "10 Gbit/s Ethernet",
@@ -119,7 +119,7 @@ def draw(panels: Panels) -> Figure:
 
 def _curve(data: ItemData, algorithm: str, machine: Machine, value: Callable[[WallClock], float]) -> Curve:
     """The model of an algorithm with default options, at powers of two from the fewest workers of the item on."""
-    run = data.references[0].model_copy(update={"sync": component("sync", algorithm).config.model_validate({})})
+    run = data.references[0].model_copy(update={"sync": options_of("sync", algorithm).model_validate({})})
     fewest, most = min(run.workers for run in data.references), data.options["most_workers"]
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
     clocks = [wall_clock(run, machine, data.options["parameters"], count) for count in workers]

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from resync.settings.describe import in_one_line
 from resync.settings.errors import KeyPath
 
 PACKAGE = Path(__file__).parent.parent
@@ -31,6 +41,8 @@ Check = tuple[KeyPath, str]
 _Item = TypeVar("_Item")
 Items = Annotated[tuple[_Item, ...], Strict(False)]
 """A YAML list, kept as a tuple because models are frozen."""
+Several = Annotated[Sequence[_Item], AfterValidator(tuple)]
+"""The same for what is also given in Python, as a list or a tuple."""
 
 
 @dataclass
@@ -58,7 +70,10 @@ def reading_of(info: ValidationInfo) -> Reading:
 
 
 class Settings(BaseModel):
-    """A frozen, strict model; a subclass states what must hold between its keys in `checks`."""
+    """A frozen, strict model; a subclass states what must hold between its keys in `checks`.
+
+    Built in Python, with keywords, it raises ValueError with one line for values that are not allowed.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -71,6 +86,17 @@ class Settings(BaseModel):
 
     layered: ClassVar[bool] = True
     """Whether another layer may complete a partial mapping of this model."""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **values):
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise ValueError(in_one_line(error, type(self))) from None
+
+        # Validation of files then builds models without calling it, as it does with pydantic's own.
+        __init__.__pydantic_base_init__ = True
 
     def checks(self) -> Iterator[Check]:
         """Yield what is wrong between keys that are fine one by one."""

@@ -1,12 +1,13 @@
 """JSON Schema in words: what an error message says is allowed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from resync.settings.errors import KeyPath, show
+from resync.settings.errors import KeyPath, dotted, no_choice, show, suggestion
 
 Schema = dict[str, Any]
 
@@ -30,6 +31,46 @@ class _Generator(GenerateJsonSchema):
 def schema_of(model: type[BaseModel]) -> Schema:
     """The JSON Schema of a model, new at every call."""
     return model.model_json_schema(schema_generator=_Generator)
+
+
+@cache
+def known_schema(model: type[BaseModel]) -> Schema:
+    """The JSON Schema of a model, made once: not to be changed."""
+    return schema_of(model)
+
+
+def in_one_line(error: ValidationError, model: type[BaseModel]) -> str:
+    """What is wrong with values that `model` was built from in Python, as one line."""
+    lines = []
+    for details in error.errors(include_url=False):
+        message, key = explain(details, model, details["loc"])
+        lines.append(": ".join(filter(None, (dotted((*details["loc"], *key)), message))))
+    return f"{model.__name__}: {'; '.join(dict.fromkeys(lines))}"
+
+
+def explain(details: Mapping[str, Any], model: type[BaseModel], path: KeyPath) -> tuple[str, KeyPath]:
+    """The text of one of pydantic's errors at `path` of `model`, and the key below that it is about, if any."""
+    kind, context, found = details["type"], details.get("ctx", {}), details["input"]
+    schema = at(known_schema(model), path)
+    if kind == "check":
+        return context["message"], ()
+    if kind == "missing":
+        return f"missing, allowed: {describe(schema, known_schema(model))}", ()
+    if kind == "extra_forbidden":
+        keys = list(at(known_schema(model), path[:-1]).get("properties", {}))
+        allowed = f", allowed: {', '.join(keys)}" if keys else ""
+        return f"unknown key{allowed}{suggestion(details['loc'][-1], keys)}", ()
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        tag = context["discriminator"].strip("'")
+        return no_choice(found.get(tag) if isinstance(found, dict) else found, choices(schema)), (tag,)
+    if details["loc"] and details["loc"][-1] == "[key]":
+        of_key = key_schema(at(known_schema(model), path[:-1]))
+        return f"found the key {show(found)}, allowed: {_with_suggestion(of_key, found, model)}", ()
+    return f"found {show(found)}, allowed: {_with_suggestion(schema, found, model)}", ()
+
+
+def _with_suggestion(schema: Schema, found: Any, model: type[BaseModel]) -> str:
+    return describe(schema, known_schema(model)) + suggestion(found, choices(schema))
 
 
 def at(root: Schema, path: KeyPath) -> Schema:

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from resync.settings.base import PACKAGE, Reading, Settings
-from resync.settings.describe import Schema, at, choices, chosen, describe, key_schema, schema_of
-from resync.settings.errors import ConfigError, KeyPath, Problem, closest, no_choice, show, suggestion
+from resync.settings.describe import at, chosen, explain, known_schema
+from resync.settings.errors import ConfigError, KeyPath, Problem, closest
 from resync.settings.tree import Node
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -44,14 +43,6 @@ class _Place:
     model: type[BaseModel]
     field_path: KeyPath
 
-    @property
-    def schema(self) -> Schema:
-        return at(_schema(self.model), self.field_path)
-
-    @property
-    def allowed(self) -> str:
-        return describe(self.schema, _schema(self.model))
-
 
 def _problems(
     error: ValidationError, model: type[BaseModel], node: Node, data: Any, reading: Reading
@@ -74,7 +65,7 @@ def _problems(
             continue  # the unknown key already says it
         if kind == "too_short" and any(other["loc"][: len(loc)] == loc != other["loc"] for other in found):
             continue  # its items are wrong, not too few
-        message, key = _message(kind, details, place)
+        message, key = explain(details, place.model, place.field_path)
         yield place.node.problem(message, *place.absent, *key)
 
 
@@ -105,33 +96,4 @@ def _locate(loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers
 
 def _is_choice(key: str | int, model: type[BaseModel], field_path: KeyPath, data: Any) -> bool:
     """Whether `key` names the union member that `data` chooses; a schema is only made where it may."""
-    return isinstance(data, dict) and key in data.values() and key == chosen(at(_schema(model), field_path), data)
-
-
-def _message(kind: str, details: Any, place: _Place) -> tuple[str, KeyPath]:
-    """The text of one of pydantic's errors, and the key below `place` that it is about, if any."""
-    context, found = details.get("ctx", {}), details["input"]
-    if kind == "check":
-        return context["message"], ()
-    if kind == "missing":
-        return f"missing, allowed: {place.allowed}", ()
-    if kind == "extra_forbidden":
-        keys = list(place.model.model_fields)
-        return f"unknown key, allowed: {', '.join(keys)}{suggestion(details['loc'][-1], keys)}", ()
-    if kind in ("union_tag_not_found", "union_tag_invalid"):
-        tag = context["discriminator"].strip("'")
-        names = choices(place.schema)
-        return no_choice(found.get(tag) if isinstance(found, dict) else found, names), (tag,)
-    if details["loc"] and details["loc"][-1] == "[key]":
-        of_key = key_schema(at(_schema(place.model), place.field_path[:-1]))
-        return f"found the key {show(found)}, allowed: {_with_suggestion(of_key, found, place)}", ()
-    return f"found {show(found)}, allowed: {_with_suggestion(place.schema, found, place)}", ()
-
-
-def _with_suggestion(schema: Schema, found: Any, place: _Place) -> str:
-    return describe(schema, _schema(place.model)) + suggestion(found, choices(schema))
-
-
-@cache
-def _schema(model: type[BaseModel]) -> Schema:
-    return schema_of(model)
+    return isinstance(data, dict) and key in data.values() and key == chosen(at(known_schema(model), field_path), data)

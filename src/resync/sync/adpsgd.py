@@ -6,7 +6,7 @@ from torch import Tensor
 from resync.formulas.topology import peer_list, resolve
 from resync.streams import stream
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options import adpsgd as options
+from resync.sync.options import adpsgd
 
 
 class ADPSGD(Algorithm):
@@ -30,7 +30,7 @@ class ADPSGD(Algorithm):
     shared = ("gradients", "finish", "averages")
     per_worker = ("copies",)
 
-    def __init__(self, training: Training, options: options.ADPSGD) -> None:
+    def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
         super().__init__(training)
         self.options = options
         size = self.transport.num_workers
@@ -128,7 +128,7 @@ def partner(topology: str | int, worker: int, num_workers: int, number: int) -> 
     return peers[number % len(peers)] if worker % 2 and peers else None
 
 
-def build(training: Training, options: options.ADPSGD) -> Algorithm:
+def build(training: Training, options: adpsgd.ADPSGD) -> Algorithm:
     """AD-PSGD in simulated time, or with a thread in each process."""
     if not options.asynchronous:
         return ADPSGD(training, options)

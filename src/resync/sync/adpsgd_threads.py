@@ -10,7 +10,7 @@ from torch import Tensor
 from resync.formulas.topology import peer_list
 from resync.sync.adpsgd import check_bipartite, partner
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options import adpsgd as options
+from resync.sync.options import adpsgd
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
 """Tags of the messages of one average: who asks, the row of the one who asks, the row of the one who answers."""
@@ -32,7 +32,7 @@ class AsynchronousPairs(Algorithm):
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
 
-    def __init__(self, training: Training, options: options.ADPSGD) -> None:
+    def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
         super().__init__(training)
         size = self.transport.num_workers
         check_bipartite(options.topology, size)

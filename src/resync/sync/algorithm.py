@@ -47,8 +47,6 @@ class Algorithm:
     `per_worker` ones are tensors [k, ...] with a row for every local worker. Those of its bases are added.
     """
 
-    averages_gradients: ClassVar[bool] = False
-    """Whether `after_backward` changes the gradients; else it leaves them alone."""
     shared: ClassVar[tuple[str, ...]] = ("steps", "rounds", "h")
     per_worker: ClassVar[tuple[str, ...]] = ()
 

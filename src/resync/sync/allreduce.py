@@ -1,7 +1,7 @@
 """Synchronous data-parallel training."""
 
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options import allreduce as options
+from resync.sync.options import allreduce
 
 
 class AllReduce(Algorithm):
@@ -13,9 +13,7 @@ class AllReduce(Algorithm):
     have averaged already, while the backward pass still ran.
     """
 
-    averages_gradients = True
-
-    def __init__(self, training: Training, options: options.AllReduce) -> None:
+    def __init__(self, training: Training, options: allreduce.AllReduce) -> None:
         super().__init__(training)
 
     def after_backward(self) -> None:

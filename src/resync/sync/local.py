@@ -1,10 +1,8 @@
 """Local SGD and Local AdamW: average the parameters after every round of local steps."""
 
-from collections.abc import Sequence
-
-from resync.formulas.periods import Period
 from resync.sync.algorithm import Training
 from resync.sync.fields import average_fields
+from resync.sync.options import local
 from resync.sync.rounds import Rounds
 
 
@@ -23,11 +21,12 @@ class Local(Rounds):
     Raises ValueError at the first average for a field that the optimizer does not have.
     """
 
-    def __init__(self, training: Training, *, period: Period, average_state: Sequence[str] = ()) -> None:
-        super().__init__(training, period)
-        self.average_state = tuple(average_state)
+    def __init__(self, training: Training, options: local.Local) -> None:
+        super().__init__(training, options.rule)
+        self.average_state = options.average_state
 
-    def _end_round(self) -> None:
+    def end_round(self) -> None:
+        """Average the parameters and the named state."""
         self.synchronise()
         average_fields(self.workers, self.optimizer, self.transport, self.average_state)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from resync.sync.algorithm import Training
 from resync.sync.mixes import Average, InFlight, Mix
-from resync.sync.options import osgp as options
+from resync.sync.options import osgp
 from resync.sync.sgp import SGP
 
 
@@ -29,7 +29,7 @@ class OSGP(SGP):
     shared = ("sent_at",)
     per_worker = ("sent_rows", "sent_weights")
 
-    def __init__(self, training: Training, options: options.OSGP) -> None:
+    def __init__(self, training: Training, options: osgp.OSGP) -> None:
         super().__init__(training, options)
         # What was sent is missing at its sender until it arrives, so the weights are never all 1.
         self.weights_change = not options.biased

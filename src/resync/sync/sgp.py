@@ -1,5 +1,7 @@
 """Stochastic Gradient Push."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -19,8 +21,8 @@ class SGP(Algorithm):
     with uniform weights, all push-sum weights stay 1 and none is sent.
     """
 
-    shared = ("debiased",)
-    per_worker = ("weights",)
+    shared: ClassVar[tuple[str, ...]] = ("debiased",)
+    per_worker: ClassVar[tuple[str, ...]] = ("weights",)
 
     def __init__(self, training: Training, options: GossipOptions) -> None:
         super().__init__(training)

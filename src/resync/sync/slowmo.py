@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from resync.sync import build as build_base
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.build import build as build_base
 from resync.sync.fields import average_fields, moments, reset_state
-from resync.sync.options import slowmo as options
+from resync.sync.options import slowmo
 from resync.sync.rounds import Rounds
 
 
@@ -32,7 +32,7 @@ class SlowMo(Rounds):
 
     shared = ("gamma",)
 
-    def __init__(self, training: Training, options: options.SlowMo) -> None:
+    def __init__(self, training: Training, options: slowmo.SlowMo) -> None:
         super().__init__(training, options.rule)
         self.options = options
         self.base = build_base(options.inner, training) if options.inner else Algorithm(training)

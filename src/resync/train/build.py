@@ -17,8 +17,10 @@ from resync.engine.loss_scale import LossScales
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.models.originals import load_original
+from resync.plan import lr_of
 from resync.prepare import data_root
 from resync.streams import stream_seed
+from resync.sync.algorithm import Training
 from resync.train.checkpoint import Checkpoints
 from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.log import RunLog
@@ -42,10 +44,10 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
     if run.memory_format:
         model = model.to(memory_format=getattr(torch, run.memory_format))
     workers = Workers(model, transport.num_local)
-    optimizer = optim.build(run.optimizer, workers, apart=run.sync.steps_apart)
+    optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers, apart=run.sync.steps_apart)
     objective = _objective(run)
     engine = _engine(run, transport, workers, optimizer, objective)
-    training = sync.Training(
+    training = Training(
         workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, engine.averages_gradients
     )
     return Session(
@@ -66,7 +68,7 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
         optimizer=optimizer,
         engine=engine,
         sync=sync.build(run.sync.in_steps(run.steps_per_epoch), training),
-        schedule=run.lr,
+        schedule=lr_of(run),
         watch=ValidationWatch(run.plateau, run.early_stopping),
         objective=objective,
         losses=Losses(transport.num_local, device),
@@ -77,7 +79,9 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
 
 
 def _model(run: Run, out: Path) -> nn.Module:
-    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
+    model = models.build(
+        run.model.name, run.model.options, run.facts["input_shape"], run.facts["num_classes"], run.seed
+    )
     if run.start_from:
         load_start(model, run, out)
     if run.start_checkpoint:

@@ -13,7 +13,8 @@ BatchTransform = Callable[[Any, Any, int, int], tuple[Any, Any]]
 
 def transforms_of(run: Run) -> tuple[BatchTransform, ...]:
     """The transforms of a run, in their order."""
-    classes, found = run.facts["num_classes"], []
+    classes = run.facts["num_classes"]
+    found: list[BatchTransform] = []
     if run.loss.label_noise:
         found.append(LabelNoise(run.loss.label_noise, classes, run.seed))
     if run.loss.mixup:

@@ -1,0 +1,170 @@
+"""Options of components: parts of a training that are chosen by name and found by file name.
+
+`sync/options/local.py` declares the options of `sync/local.py` as a class: name, type, default, range and help line
+of each, once for configurations, JSON Schema, the component's code and callers in Python. Reading it imports neither
+torch nor the code, so that a workflow manager or a cluster job can validate a configuration in milliseconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import cleandoc
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Protocol, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+
+from resync.settings.base import PACKAGE, Check, Settings, checks_failed, reading_of
+from resync.settings.describe import in_one_line
+from resync.settings.errors import ConfigError, no_choice, not_among
+
+
+class Course(Protocol):
+    """What parts may ask of the training that they belong to."""
+
+    @property
+    def workers(self) -> int:
+        """Number of replicas, K."""
+
+    @property
+    def epochs(self) -> int:
+        """Length of the training."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in an epoch."""
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole training, T."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps of the learning rate's warm-up."""
+
+
+class Part(Settings):
+    """Settings that can be in the unit of epochs (in a configuration) or steps (in the code that they set)."""
+
+    def in_steps(self, steps_per_epoch: int) -> Self:
+        """The same with epochs replaced by whole steps."""
+        parts = {name: value.in_steps(steps_per_epoch) for name, value in self if isinstance(value, Part)}
+        return self.model_copy(update=parts) if parts else self
+
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """Yield what is wrong between this part, in epochs, and the training that it belongs to."""
+        for name, value in self:
+            if isinstance(value, Part):
+                yield from (((name, *key), message) for key, message in value.checks_in(course))
+
+
+class Options(Part):
+    """A chosen component: its name and its options as attributes.
+
+    A room has a subclass with `room` and what its components must say of themselves; as the type of a field it stands
+    for the options of any of them, chosen by `name`. The first paragraph of a component's docstring describes it.
+    """
+
+    room: ClassVar[str]
+    name: str
+
+    @classmethod
+    def description(cls) -> str:
+        """What the component is, on one line."""
+        return first_paragraph(cleandoc(cls.__doc__ or ""))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Of a room, validate with the class of the chosen component, and dump all of its options."""
+        if "room" not in vars(cls):
+            return handler(source)
+        return core_schema.with_info_plain_validator_function(
+            cls._chosen,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value, info: value.model_dump(mode=info.mode, exclude_none=info.exclude_none),
+                info_arg=True,
+            ),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Of a room, name it only; the export puts its components in its place."""
+        return {"type": "object", "x-component": cls.room} if "room" in vars(cls) else handler(schema)
+
+    @classmethod
+    def _chosen(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, cls):
+            return value
+        reading = reading_of(info)
+        if not isinstance(value, dict):
+            raise PydanticKnownError("dict_type")
+        if "name" not in value and reading.partial:
+            return value
+        name, known = value.get("name"), option_names(cls.room, reading.package)
+        if name not in known:
+            raise checks_failed(cls.room, [(("name",), no_choice(name, known))])
+        return options_of(cls.room, name, reading.package).model_validate(value, context=info.context)
+
+
+def first_paragraph(text: str) -> str:
+    """The first paragraph of a text, on one line."""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def option_names(room: str, package: Path = PACKAGE) -> list[str]:
+    """The names of a room's components, sorted: of the files in `<room>/options` that do not start with `_`."""
+    return list(_names(room, package.absolute()))
+
+
+def options_of(room: str, name: str, package: Path = PACKAGE) -> type[Options]:
+    """The class of a component's options. Raises ConfigError for an unknown name or a broken declaration."""
+    return _options_of(room, name, package.absolute())
+
+
+@cache
+def _names(room: str, package: Path) -> tuple[str, ...]:
+    return tuple(sorted(file.stem for file in (package / room / "options").glob("[!_]*.py")))
+
+
+@cache
+def _options_of(room: str, name: str, package: Path) -> type[Options]:
+    known = option_names(room, package)
+    if name not in known:
+        raise ConfigError([f"{room}: {not_among(name, known)}"])
+    file = package / room / "options" / f"{name}.py"
+    module = _module(room, name, file)
+    classes = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Options)]
+    own = [each for each in classes if each.__module__ == module.__name__ and _name_of(each) == name]
+    if len(own) != 1:
+        raise ConfigError([f"{file}: found {len(own)} classes of options with the name {name!r}, allowed: 1"])
+    [found] = own
+    try:
+        found.model_validate({})
+    except ValidationError as error:
+        wrong = [details for details in error.errors() if details["type"] != "missing"]
+        if wrong:
+            raise ConfigError([f"{file}: default of {in_one_line(error, found)}"]) from None
+    return found
+
+
+def _name_of(options: type[Options]) -> Any:
+    return options.model_fields["name"].default
+
+
+def _module(room: str, name: str, file: Path) -> ModuleType:
+    """The module of a file, which need not be in this package."""
+    if file.is_relative_to(PACKAGE):
+        return import_module(f"resync.{room}.options.{name}")
+    spec = spec_from_file_location(f"{room}.options.{name}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[module.__name__] = module  # pydantic looks up annotations there
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,24 @@
+"""Options of synchronous data-parallel training."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from resync.config.parts import SyncOptions, Traffic
+
+
+class AllReduce(SyncOptions):
+    """Synchronous data-parallel training, gradients averaged over all workers in every step."""
+
+    can_be_base = True
+    name: Literal["allreduce"] = Field(default="allreduce", init=False)
+
+    @property
+    def averages_gradients(self) -> bool:
+        """In every step."""
+        return True
+
+    @property
+    def traffic(self) -> Traffic:
+        """The gradient is averaged after every step."""
+        return Traffic()

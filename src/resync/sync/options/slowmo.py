@@ -1,0 +1,93 @@
+"""Options of slow momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, ValidatorFunctionWrapHandler
+from pydantic_core import CoreSchema, core_schema
+
+from resync.config.parts import SyncOptions
+from resync.settings.base import PACKAGE, Check, PositiveNumber, checks_failed
+from resync.settings.errors import not_among
+from resync.settings.options import option_names, options_of
+from resync.sync.options._rounds import RoundsOptions
+
+OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
+OuterMomentum = Annotated[float, Field(ge=0, lt=1, description="outer momentum")]
+
+
+class _Base:
+    """`none`, or another algorithm that says that it can be a base; its name alone stands for its defaults."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(
+            self._validate, handler.generate_schema(SyncOptions), serialization=core_schema.simple_ser_schema("any")
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        options = {"type": "object", "x-component": "sync", "x-only": "can_be_base"}
+        return {"anyOf": [{"enum": ["none", *bases()]}, options]}
+
+    @staticmethod
+    def _validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if value == "none":
+            return value
+        allowed = ["none", *bases()]
+        if isinstance(value, str):
+            if value not in allowed:
+                raise checks_failed("base", [((), not_among(value, allowed))])
+            value = {"name": value}
+        found = handler(value)
+        if isinstance(found, SyncOptions) and not found.can_be_base:
+            raise checks_failed("base", [(("name",), not_among(found.name, allowed))])
+        return found
+
+
+def bases() -> list[str]:
+    """The names of the algorithms that can be a base."""
+    return [name for name in option_names("sync", PACKAGE) if getattr(options_of("sync", name), "can_be_base", False)]
+
+
+class SlowMo(RoundsOptions):
+    """Slow momentum on the workers' average around Local SGD, all-reduce, SGP or OSGP (Wang et al. 2020).
+
+    DiLoCo and Lookahead are settings of it.
+    """
+
+    name: Literal["slowmo"] = Field(default="slowmo", init=False)
+    alpha: OuterLr = 1.0
+    beta: OuterMomentum = 0.5
+    nesterov: bool = Field(default=False, description="Nesterov form of the outer momentum (DiLoCo)")
+    scale_by_lr: bool = Field(
+        default=True,
+        description="divide the outer step by the inner learning rate of the round's first step; DiLoCo does not",
+    )
+    average: bool = Field(default=True, description="average over the workers before the outer step")
+    buffers: Literal["zero", "keep", "average"] = Field(
+        default="keep", description="what happens to the inner optimizer's state before every round"
+    )
+    base: Annotated[SyncOptions | str, _Base()] = Field(
+        default="none",
+        description="what is exchanged in every step of a round: none, the name of an algorithm, or its options",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Without a base there is nothing but the average."""
+        if self.inner is None and not self.average:
+            yield ("average",), "found false without a base algorithm, allowed: true, or with one"
+
+    @property
+    def inner(self) -> SyncOptions | None:
+        """The options of the base algorithm."""
+        return self.base if isinstance(self.base, SyncOptions) else None
+
+    @property
+    def averages_gradients(self) -> bool:
+        """As the base."""
+        return self.inner is not None and self.inner.averages_gradients
+
+    def vectors_per_round(self, state_vectors: int) -> int:
+        """The parameters, unless they are not averaged, and the optimizer's state if it is."""
+        return int(self.average) + (state_vectors if self.buffers == "average" else 0)

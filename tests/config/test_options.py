@@ -1,0 +1,88 @@
+"""Options of components: declared once, read without torch, with one line for a wrong value in Python."""
+
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from resync.formulas.periods import Constant, Period, Phases, PowerRule
+from resync.formulas.topology import TOPOLOGIES, TopologyName
+from resync.settings.options import option_names, options_of
+from resync.sync.options.local import Local
+from resync.sync.options.sgp import SGP
+from resync.sync.options.slowmo import SlowMo
+
+ROOMS = ("sync",)
+
+
+def test_reading_all_options_does_not_import_torch():
+    code = f"""
+import sys
+from resync.settings.options import option_names, options_of
+found = [options_of(room, name) for room in {ROOMS} for name in option_names(room)]
+print(len(found) >= 7, "torch" in sys.modules)
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize(("room", "name"), [(room, name) for room in ROOMS for name in option_names(room)])
+def test_every_option_is_described_and_has_one_type(room, name):
+    options = options_of(room, name)
+    assert options.description()
+    assert all(field.description for key, field in options.model_fields.items() if key != "name")
+
+
+def test_topologies_are_those_with_a_name():
+    assert get_args(TopologyName) == tuple(TOPOLOGIES)
+
+
+def test_epochs_become_whole_steps_in_every_part():
+    phases = Phases(phases=[(0, 1), (2.5, 4), (3, "end")])
+    assert Local(period=phases).in_steps(10).rule == Phases(phases=[(0, 1), (25, 4), (30, "end")])
+    slow = SlowMo(period=phases, base=SGP(peers=[(0, 0), (0.25, 2)])).in_steps(10)
+    assert slow.rule == Phases(phases=[(0, 1), (25, 4), (30, "end")])
+    assert slow.inner.phases == ((0, 0), (2, 2))
+
+
+def test_a_period_may_be_an_integer_or_a_rule_of_ones_own():
+    class Cap(Period):
+        rule: str = "cap"
+
+        def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
+            return min(3, PowerRule(alpha=1).local_steps(lr, step, warming_up))
+
+    assert Local(period=4).rule == Constant(h=4)
+    assert Local(period=Cap()).rule.local_steps(0.1, 0, False) == 3
+
+
+def test_the_name_of_a_base_stands_for_its_defaults():
+    assert SlowMo(period=2, base="sgp") == SlowMo(period=2, base=SGP())
+    assert SlowMo(period=2).inner is None
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SGP(peer=2), "SGP: peer: unknown key, allowed: name, topology, peers, mixing_weights; did you mean "),
+        (lambda: SGP(peers=0), r"SGP: peers: found 0, allowed: integer >= 1, or a list of \[first epoch, peers >= 0\]"),
+        (
+            lambda: SGP(peers=[(1, 2)]),
+            r"peers\[0\]\[0\]: found 1, allowed: 0, the first phase starts with the training",
+        ),
+        (lambda: SlowMo(period=2, base="sgd"), "base: found 'sgd', allowed: none, allreduce, osgp, sgp; did you mean"),
+        (
+            lambda: SlowMo(period=2, base=Local(period=3)),
+            "base.name: found 'local', allowed: none, allreduce, osgp, sg",
+        ),
+        (lambda: SlowMo(period=2, base={"name": "sgp", "peer": 2}), "base.peer: unknown key"),
+        (lambda: Local(period=0), "^Local: period: found 0, allowed: integer >= 1 or a rule$"),
+        (lambda: SlowMo(period=2, average=False), "average: found false without a base algorithm, allowed: true"),
+        (lambda: Local(period="often"), "Local: period: found 'often', allowed: a mapping with the key 'rule'"),
+    ],
+)
+def test_a_wrong_value_in_python_is_one_line(make, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)

@@ -55,7 +55,7 @@ class Constraint(Settings):
         if self.items is not None:
             kind: Any = Items[self.items.annotation()]  # type: ignore[misc]
         else:
-            kind = _PLAIN_TYPES[self.type or ""]
+            kind = _NAMED_TYPES.get(self.type or "") or _PLAIN_TYPES[self.type or ""]
         return Annotated[kind, Field(**limits)] if limits else kind
 
 

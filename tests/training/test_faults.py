@@ -24,7 +24,9 @@ from resync.launch.start import Place
 from resync.processes import lock
 from resync.processes.store import serve
 from resync.results import wandb_log
-from resync.results.collect import ResultsError, compare_with_wandb, read_run
+from resync.results.collect import compare_with_wandb
+from resync.results.runs import read_run
+from resync.results.tables import ResultsError
 from resync.train import train
 from resync.train.watchdog import Watchdog
 

@@ -16,7 +16,7 @@ from processes import run_processes
 from runs import VARIANTS, make_run
 
 from resync.plan import cost
-from resync.results.collect import read_run
+from resync.results.runs import read_run
 from resync.train import train
 
 KEY = "5ec2e7" * 6 + "cafe"
@@ -57,7 +57,7 @@ def test_metrics_have_a_row_per_evaluation_and_steps_a_row_per_sample(finished: 
     assert metrics["train_loss"][1:].notna().all()
     assert metrics["val_top1"].between(0, 100).all()
     assert steps["step"].tolist() == [5, 10]
-    assert (steps[["data_seconds", "compute_seconds", "communication_seconds"]] >= 0).all().all()
+    assert (steps[["step_data_seconds", "step_compute_seconds", "step_communication_seconds"]] >= 0).all().all()
 
 
 def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Path):

@@ -34,8 +34,8 @@ LAYERS = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
-    "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit", "report",
-    "importer", "cli",
+    "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit",
+    "report", "importer", "cli",
 }  # fmt: skip
 
 

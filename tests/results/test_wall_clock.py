@@ -85,7 +85,7 @@ def test_numbers_of_the_cells_are_in_the_csv(suite: Suite, finished: Path):
     assert rows["parallel"]["model_basis"] == "fitted"
     assert rows["parallel"]["published_communication_hours_status"] == "derived"
     measured = mean(result.final("training_hours") for result in own(suite, finished, "parallel"))
-    assert float(rows["parallel"]["here_training_hours_mean"]) == pytest.approx(measured)
+    assert float(rows["parallel"]["here_hours_mean"]) == pytest.approx(measured)
     assert rows["sgp"]["model_hours"] == rows["sgp"]["published_hours"] == ""
     assert float(rows["h4"]["model_hours"]) + float(rows["h4"]["model_hours_rounding"]) < 10
 

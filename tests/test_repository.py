@@ -1,6 +1,7 @@
 """Properties of the repository as a whole: who imports whom, dependencies, what the files may name."""
 
 import ast
+import graphlib
 import os
 import re
 import sys
@@ -29,12 +30,12 @@ LAYERS = [
     {"config"},
     {"formulas", "processes"},
     {"settings"},
-    {"files", "streams"},
+    {"files", "streams", "text_tables"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
-    "files", "streams", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit", "report",
-    "importer", "cli", "workflow",
+    "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit",
+    "report", "importer", "cli", "workflow",
 }  # fmt: skip
 
 
@@ -76,6 +77,13 @@ def test_rooms_import_only_downwards():
     assert upward == []
 
 
+def test_no_modules_import_each_other():
+    """Also not for types only, and not within a room."""
+    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    needs = {name: set(imports(ast.parse(path.read_text()))) & names.keys() for name, path in names.items()}
+    graphlib.TopologicalSorter(needs).prepare()  # raises CycleError that names them
+
+
 def test_what_reads_configurations_or_results_never_imports_torch():
     heavy = {"torch", "torchvision"}
     found = {room for room, tree in modules() for name in imports(tree) if name.split(".")[0] in heavy}
@@ -94,8 +102,8 @@ def test_declared_dependencies_are_those_imported():
     needed = {distributions.get(name, name) for name in imported - sys.stdlib_module_names - {"resync"}}
     optional = {name for extra in ("cluster", "ffcv") for name in
                 declared(PYPROJECT["project"]["optional-dependencies"][extra])}  # fmt: skip
-    # pandas writes Parquet with pyarrow; scikit-learn brings the digits as a file
-    not_imported = {"snakemake", "snakemake-executor-plugin-slurm", "pyarrow", "scikit-learn"}
+    # scikit-learn brings the digits as a file
+    not_imported = {"snakemake", "snakemake-executor-plugin-slurm", "scikit-learn"}
     assert needed - optional - not_imported == set(declared(PYPROJECT["project"]["dependencies"])) - not_imported
 
 

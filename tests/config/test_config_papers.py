@@ -189,12 +189,12 @@ def test_only_what_was_read_counts_as_verified(suite):
     assert verified == {
         ("qsr", "h4", "val_top1", 79.32),
         ("qsr", "qsr_h4", "val_top1", 80.98),
-        ("qsr", "parallel", "hours", 26.7),
-        ("qsr", "qsr_h4", "hours", 20.2),
-        ("qsr", "parallel", "hours", 8.6),
-        ("qsr", "qsr_h4", "hours", 5.5),
-        ("sgp", "ar_32", "hours", 5),
-        ("sgp", "sgp_32", "hours", 1.6),
+        ("qsr", "parallel", "training_hours", 26.7),
+        ("qsr", "qsr_h4", "training_hours", 20.2),
+        ("qsr", "parallel", "training_hours", 8.6),
+        ("qsr", "qsr_h4", "training_hours", 5.5),
+        ("sgp", "ar_32", "training_hours", 5),
+        ("sgp", "sgp_32", "training_hours", 1.6),
     }
     assert {value.status for value in suite.papers["slowmo"].published} == {"verified", "missing", "unverified"}
     unsure = [value for paper in suite.papers.values() for value in paper.published if value.std is not None]

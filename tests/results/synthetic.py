@@ -65,8 +65,10 @@ def tables(run: Run, top1: float | None = None, diverged_at: int | None = None) 
         }
         sent = 4 * PARAMETERS * number
         if step and step % run.log.every_steps == 0:
-            clocks = {"data_seconds": 1e-4, "compute_seconds": SECONDS_PER_STEP}
-            steps.append(row | clocks | {"communication_seconds": 1e-3, "bytes_sent": 4 * PARAMETERS})
+            position = {name: row[name] for name in ("step", "epoch", "round", "h", "lr")}
+            clocks = {"step_data_seconds": 1e-4, "step_compute_seconds": SECONDS_PER_STEP}
+            clocks |= {"step_communication_seconds": 1e-3, "step_bytes": 4 * PARAMETERS}
+            steps.append(position | {"step_loss": row["train_loss"]} | clocks)
         if step % (run.evaluation.every_epochs * run.steps_per_epoch) == 0 or step == diverged_at:
             metrics.append(row | {
                 "val_loss": math.nan if broken else 2.3 * math.exp(-3 * progress),
@@ -74,7 +76,8 @@ def tables(run: Run, top1: float | None = None, diverged_at: int | None = None) 
                 (1 - math.exp(-9)) + jitter,
                 "bytes_sent": sent,
                 "volume_percent": 100 * number / step if step else 0.0,
-                "train_seconds": SECONDS_PER_STEP * step * (1 + noise[1] / 4),
+                "training_seconds": SECONDS_PER_STEP * step * (1 + noise[1] / 4)
+                + SECONDS_PER_ROUND[run.series] * number,
                 "communication_seconds": SECONDS_PER_ROUND[run.series] * number,
                 "evaluation_seconds": 0.01 * len(metrics),
             })  # fmt: skip
@@ -100,7 +103,7 @@ def summary(run: Run, last: dict[str, float], diverged: dict[str, int] | None = 
         "parameters": PARAMETERS,
         "final": {"val_top1": last["val_top1"], "val_loss": last["val_loss"]},
         "best": {"val_top1": last["val_top1"]},
-        "seconds": {clock: last.get(f"{clock}_seconds", 1.0) for clock in ("train", "communication", "evaluation")}
+        "seconds": {clock: last.get(f"{clock}_seconds", 1.0) for clock in ("training", "communication", "evaluation")}
         | {"wall": 60.0},
         "parameters_sha256": "0" * 64,
         "diverged": diverged,

@@ -7,7 +7,10 @@ import pytest
 import synthetic
 
 from resync.config import Run, Suite
-from resync.results.collect import COLUMNS, MissingRun, ResultsError, collect, read_run, state_of, write
+from resync.config.metrics import columns
+from resync.results.collect import collect, write
+from resync.results.runs import MissingRun, read_run, state_of
+from resync.results.tables import ResultsError
 
 
 def edit(file: Path, old: str, new: str, count: int = 1) -> None:
@@ -22,11 +25,8 @@ def test_reads_what_a_run_wrote(runs: list[Run], finished: Path):
     assert result.metrics["step"].dtype == "int64"
     assert math.isnan(result.metrics["train_loss"][0])
     assert result.final("val_top1") == result.metrics["val_top1"].iloc[-1]
-    assert set(result.metrics) | set(result.steps) <= set(COLUMNS)
-
-
-def test_columns_are_documented_with_title_unit_and_meaning():
-    assert all(column.title and column.unit and column.meaning for column in COLUMNS.values())
+    assert set(result.metrics) <= set(columns("metrics"))
+    assert set(result.steps) <= set(columns("steps"))
 
 
 def cut_line(directory: Path) -> None:
@@ -44,7 +44,7 @@ DAMAGES = {
     "rows cut off": (cut_rows, "metrics.csv: ends at step 594, summary.json at 660: truncated?"),
     "short line": (
         lambda path: edit(path / "steps.csv", "\n20,", "\n20\n21,"),
-        "steps.csv: line 3 has 1 values, the header 10: half-written?",
+        "steps.csv: CSV parse error: Row #3: Expected 10 columns, got 1: 20: half-written",
     ),
     "no metrics": (
         lambda path: (path / "metrics.csv").unlink(),
@@ -57,7 +57,7 @@ DAMAGES = {
         "metrics.csv: not one of our files, it has a column 'accuracy'",
     ),
     "column of another file": (
-        lambda path: edit(path / "steps.csv", "data_seconds", "evaluation_seconds"),
+        lambda path: edit(path / "steps.csv", "step_data_seconds", "evaluation_seconds"),
         "steps.csv: not one of our files, it has a column 'evaluation_seconds'",
     ),
     "lacking column": (
@@ -66,7 +66,7 @@ DAMAGES = {
     ),
     "no number": (
         lambda path: edit(path / "metrics.csv", "\n22,", "\nmany,"),
-        "could not convert string to float",
+        "metrics.csv: In CSV column #0: Row #3: CSV conversion error to int64: invalid value 'many'",
     ),
     "steps repeated": (lambda path: edit(path / "metrics.csv", "\n44,", "\n22,"), "steps do not grow"),
     "half a summary": (

@@ -1,4 +1,4 @@
-"""Logs of others: each format to the files of a run and through collect, and what is refused."""
+"""Third-party logs: each format to the files of a run and through collect, and what is refused."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from resync.audit import audit
+from resync.audit import audit, write
 from resync.cli import main
 from resync.config import ConfigError, Run, Suite
 from resync.importer import import_log
@@ -18,7 +18,8 @@ from resync.importer.log import LogError
 from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy
 from resync.render.item import load
 from resync.report import report
-from resync.results.collect import RunResult, collect, read_run, state_of
+from resync.results.collect import collect
+from resync.results.runs import RunResult, read_run, state_of
 
 SGP = "toy/vit/sgp/seed0"
 QSR = "toy/vit/qsr/seed0"
@@ -41,8 +42,8 @@ def imported(suite: Suite, tmp_path: Path) -> Import:
 
     def run(kind: str, sources: list[Path | str], name: str = SGP, columns: str | None = None, **options) -> RunResult:
         if columns is not None:
-            options["columns"] = tmp_path / "columns.yaml"
-            options["columns"].write_text(columns)
+            options["column_map"] = tmp_path / "columns.yaml"
+            options["column_map"].write_text(columns)
         texts = [str(source) for source in sources]
         return read_run(import_log(suite, name, "smoke", kind, texts, tmp_path / "results", **options))
 
@@ -87,11 +88,11 @@ def test_logs_of_the_original_sgp_code_are_averaged_over_ranks(imported: Import,
     assert list(result.metrics["epoch"]) == list(range(1, 31))
     assert result.metrics["val_top1"][0] == pytest.approx(61 + 3.5)
     assert result.metrics["train_loss"][1] == pytest.approx(2.45 + 0.035)
-    assert result.training_seconds.iloc[-1] == pytest.approx(660 * 0.1035)
-    assert result.metrics[["round", "h", "lr", "bytes_sent", "train_seconds"]].isna().all(axis=None)
+    assert result.metrics["training_seconds"].iloc[-1] == pytest.approx(660 * 0.1035)
+    assert result.metrics[["round", "h", "lr", "bytes_sent", "communication_seconds"]].isna().all(axis=None)
     assert list(result.steps["step"][:5]) == [1, 11, 21, 22, 23]
-    assert math.isnan(result.steps["data_seconds"][0])  # the first steps of an epoch are not timed
-    assert result.steps["data_seconds"][1] == pytest.approx(0.045)
+    assert math.isnan(result.steps["step_data_seconds"][0])  # the first steps of an epoch are not timed
+    assert result.steps["step_data_seconds"][1] == pytest.approx(0.045)
     assert result.final("best_val_top1") == result.final("val_top1") == pytest.approx(93.5)
     assert result.imported
     assert result.imported["format"] == "sgp"
@@ -104,7 +105,7 @@ def test_a_table_is_mapped_and_converted(imported: Import, tmp_path: Path):
     result = imported("csv", [csv_log(tmp_path)], columns=MAP)
     assert list(result.metrics["epoch"]) == list(range(2, 31, 2))
     assert result.metrics["val_top1"].iloc[-1] == 100 - (40 - 29)
-    assert result.training_seconds.iloc[-1] == pytest.approx(0.3 * 3600)
+    assert result.metrics["training_seconds"].iloc[-1] == pytest.approx(0.3 * 3600)
     assert result.steps.empty  # epochs are no steps
 
 
@@ -119,6 +120,7 @@ def test_charts_of_one_run_are_joined(imported: Import, tmp_path: Path):
         charts.append(tmp_path / f"{metric.replace('/', '_')}.csv")
         charts[-1].write_text("\n".join(lines) + "\n")
     columns = "step: {column: Step}\nval_top1: {column: val/acc, unit: fraction}\ntrain_loss: {column: train/loss}\n"
+    columns += "step_loss: {column: train/loss}\n"
     with pytest.raises(LogError, match=r"val_acc.csv:1: found the runs a, b, allowed: one, chosen with --wandb-run"):
         imported("wandb-csv", charts, columns=columns)
     result = imported("wandb-csv", charts, columns=columns, wandb_run="a - 1")
@@ -145,7 +147,7 @@ def test_a_run_on_a_server_is_read_whole(imported: Import, monkeypatch: pytest.M
             return types.SimpleNamespace(scan_history=lambda: iter(rows))
 
     monkeypatch.setitem(__import__("sys").modules, "wandb", types.SimpleNamespace(Api=Api, Error=KeyError))
-    columns = "step: {column: step}\nval_top1: {column: acc}\ntrain_loss: {column: loss}\nlr: {column: lr}\n"
+    columns = "step: {column: step}\nval_top1: {column: acc}\nstep_loss: {column: loss}\nlr: {column: lr}\n"
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     with pytest.raises(LogError, match="lab/sgp/x1: WANDB_API_KEY is not set"):
         imported("wandb-api", ["lab/sgp/x1"], columns=columns)
@@ -154,7 +156,7 @@ def test_a_run_on_a_server_is_read_whole(imported: Import, monkeypatch: pytest.M
         imported("wandb-api", ["lab/sgp/x2"], columns=columns)
     result = imported("wandb-api", ["lab/sgp/x1"], columns=columns)
     assert list(result.metrics["val_top1"]) == [90.0] * 3
-    assert result.steps[["step", "lr", "train_loss"]].to_numpy().tolist() == [[110, 0.1, 2.5]]
+    assert result.steps[["step", "lr", "step_loss"]].to_numpy().tolist() == [[110, 0.1, 2.5]]
     assert result.imported
     assert result.imported["sources"][0]["name"] == "wandb run lab/sgp/x1"
 
@@ -183,7 +185,7 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
         import_log(suite, run.id, "smoke", "sgp", logs, results)
         assert state_of(run, results).status == "finished"
     result = audit(suite, "smoke", results)
-    as_json, as_markdown, as_html = (path.read_text() for path in result.write(results / "smoke"))
+    as_json, as_markdown, as_html = (path.read_text() for path in write(result, results / "smoke"))
     row = next(row for row in json.loads(as_json)["rows"] if row["id"] == "parallel_top1")
     assert row["ours"]["imported"] == 3
     assert row["provenance"]["imported"][0]["format"] == "sgp"
@@ -246,7 +248,7 @@ WRONG_TABLES = {
     "column twice": ("epoch,loss,loss,error,hours\n0,2,2,1,0\n", "table.csv:1: found the column 'loss' twice, allowed: "
                      "columns with names of their own"),
     "no evaluation": ("epoch,loss,error,hours\n0,2,,0\n", "table.csv:1: no row has a validation metric, allowed: at "
-                      "least one of val_loss, val_top1, val_perplexity in the map"),
+                      "least one of val_loss, val_top1, val_perplexity, test_bleu, sharpness in the map"),
     "steps back": ("epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n", "table.csv:3: found step 44 after 44, allowed: a "
                    "later one"),
     "too short": ("epoch,loss,error,hours\n1,2,9,0\n", "table.csv: the last evaluation is at step 44 (epoch 2), "

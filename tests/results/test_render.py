@@ -25,7 +25,8 @@ from resync.render.item import load
 from resync.render.lines import mean_over_seeds
 from resync.render.style import distinct, style_of
 from resync.render.table import Heading, Table
-from resync.results.collect import ResultsError, read_run
+from resync.results.runs import read_run
+from resync.results.tables import ResultsError
 
 
 def drop(results: Path, *runs: Run) -> None:
@@ -95,8 +96,7 @@ def test_time_is_training_and_communication_without_evaluation(suite: Suite, fin
     assert panels.time_unit == "s"
     assert parallel.x[-1] > sgp.x[-1]
     result = load(suite, "toy", "fig6", "smoke", finished).series[0].results("finished")[0].metrics
-    clocks = result["train_seconds"] + result["communication_seconds"]
-    assert parallel.x[-1] == pytest.approx(clocks.iloc[-1], rel=0.2)
+    assert parallel.x[-1] == pytest.approx(result["training_seconds"].iloc[-1], rel=0.2)
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(1, "s"), (100, "min"), (10000, "h")])
@@ -175,8 +175,8 @@ def test_a_table_of_metrics_has_published_columns_where_something_is_published(s
     assert rows["QSR, H_base = 4"][2::2] == ("80.98, verified", "20.2, verified")
     assert re.fullmatch(r"0\.00\d{3} ± 0\.00\d{3} \(n=3\)", rows["QSR, H_base = 4"][3])
     assert rows["SGP"][0].endswith("(n=2), 1 of 3 not run")
-    hours = mean(read_run(results / run.directory).final("hours") for run in seeds(suite, "parallel"))
-    assert table.records[0]["hours_mean"] == pytest.approx(hours)
+    hours = mean(read_run(results / run.directory).final("training_hours") for run in seeds(suite, "parallel"))
+    assert table.records[0]["training_hours_mean"] == pytest.approx(hours)
 
 
 def test_periods_are_drawn_without_any_run(suite: Suite, tmp_path: Path):
@@ -227,8 +227,17 @@ def test_every_kind_is_declared_beside_its_code():
         assert callable(module.prepare)
 
 
-def test_rendering_imports_neither_torch_nor_pyplot():
-    code = "import sys, resync.render.accuracy_curves, resync.audit, resync.report; print(sorted(sys.modules))"
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [
+        ("resync.render.accuracy_curves, resync.report", ("torch", "wandb", "matplotlib.pyplot", "scipy.stats")),
+        ("resync.audit", ("torch", "wandb", "matplotlib")),
+        ("resync.results.status", ("torch", "wandb", "matplotlib", "pandas")),
+        ("resync.results.state", ("torch", "pandas", "numpy", "pyarrow")),
+    ],
+)
+def test_what_shows_results_imports_no_more_than_it_needs(modules: str, absent: tuple[str, ...]):
+    code = f"import sys, {modules}; print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for module in ("torch", "wandb", "matplotlib.pyplot", "scipy.stats"):
+    for module in absent:
         assert f"'{module}'" not in loaded

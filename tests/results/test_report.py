@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from resync.audit import audit
+from resync.audit import audit, write
 from resync.config import Suite
 from resync.render import render
 from resync.report import report
@@ -16,7 +16,7 @@ def page(suite: Suite, results: Path) -> tuple[Path, str]:
     figures = results.parent / "figures"
     for item in ("fig5", "table1"):
         render(suite, "toy", item, "smoke", results, figures)
-    audit(suite, "smoke", results).write(results / "smoke")
+    write(audit(suite, "smoke", results), results / "smoke")
     path = report(suite, "smoke", results, figures)
     return path, path.read_text()
 

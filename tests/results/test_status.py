@@ -1,61 +1,34 @@
-"""`resync status`: what the files of a run say, whatever has become of it."""
+"""How a run stands: what `resync status` and the audit say of every state that a folder can be in."""
 
 import json
 import multiprocessing
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import synthetic
 
+from resync.audit import audit
+from resync.audit.rows import ROUNDS
+from resync.config import Run, Suite
 from resync.processes.lock import locked
-from resync.results.status import status, table
+from resync.results import state
+from resync.results.runs import state_of
+from resync.results.status import progress, table
 
-STEPS = "step,epoch,data_seconds,compute_seconds,communication_seconds\n"
+STEPS = "step,epoch,step_data_seconds,step_compute_seconds,step_communication_seconds\n"
 
 
 @pytest.fixture
-def run(suite):
-    return suite.runs("toy", "smoke")[0]
+def run(suite: Suite) -> Run:
+    return suite.runs("toy", "smoke", "vit", "qsr")[0]
 
 
-def folder_of(run, results: Path, log: str = "", summary: dict | None = None) -> Path:
-    folder = results / run.directory
-    folder.mkdir(parents=True)
-    if log:
-        (folder / "train.log").write_text(log)
-    if summary:
-        (folder / "summary.json").write_text(json.dumps({"config_hash": run.hash, "steps": run.total_steps} | summary))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("log", "summary", "state", "reason"),
-    [
-        ("", None, "queued", ""),
-        ("a: epoch 1\n", {"status": "finished"}, "done", ""),
-        ("a\n", {"status": "finished", "config_hash": "0"}, "stale", "results of another configuration"),
-        ("a\n", {"status": "diverged", "diverged": {"step": 7, "worker": 3}}, "diverged", "step 7, worker 3"),
-        ("a: SIGTERM: stops after step 20 of 90 with a checkpoint\n", None, "stopped", "continues"),
-        ("resync: rank 3 ends after step 8: no step for 9 s\nbye\n", None, "failed", "no step for 9 s"),
-        (
-            "resync: error: out of space\nresync: error: a: rank 0 ended with exit code 2\n",
-            None,
-            "failed",
-            "out of space",
-        ),
-        ("a: epoch 3 step 30\n", None, "failed", "ended without a word after: a: epoch 3 step 30"),
-    ],
-)
-def test_what_the_files_say(log, summary, state, reason, run, tmp_path):
-    folder_of(run, tmp_path, log, summary)
-    found = status(run, tmp_path)
-    assert found.state == state
-    assert reason in found.reason
-    assert found.seconds_left is None
-
-
-def test_a_running_run_has_a_place_and_an_end(run, tmp_path):
-    folder = folder_of(run, tmp_path, "a: epoch 0\n")
-    (folder / "steps.csv.partial").write_text(STEPS + "10,0.5,0.1,0.2,0.2\n20,1.0,0.1,0.3,0.1\n30,1.5,0.")
+@contextmanager
+def held(folder: Path) -> Iterator[multiprocessing.Process]:
+    """The folder while another process trains its run."""
     context = multiprocessing.get_context("fork")
     ready, end = context.Event(), context.Event()
 
@@ -68,11 +41,172 @@ def test_a_running_run_has_a_place_and_an_end(run, tmp_path):
     job.start()
     try:
         ready.wait()
-        found = status(run, tmp_path)
+        yield job
     finally:
         end.set()
         job.join()
-    assert (found.state, found.step, found.seconds_left) == ("running", 20, pytest.approx(0.5 * (run.total_steps - 20)))
+
+
+def fresh(folder: Path) -> None:
+    """Leave nothing of the run."""
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def record(word: str, reason: str) -> Callable[[Path, Run], None]:
+    def act(folder: Path, run: Run) -> None:
+        fresh(folder)
+        state.record(folder, run, word, 44, reason)
+
+    return act
+
+
+def of_another_configuration(folder: Path, run: Run) -> None:
+    fresh(folder)
+    state.record(folder, Run.model_validate(run.model_dump() | {"seed": 9}), "failed", 44, "out of memory")
+
+
+def diverged(folder: Path, run: Run) -> None:
+    shutil.rmtree(folder)
+    synthetic.write_run(run, folder.parents[len(run.directory.parts) - 1], diverged_at=330)
+
+
+STATES = {
+    "nothing there": (lambda folder, run: shutil.rmtree(folder), "not run", "summary.json: missing", "partial"),
+    "killed": (record("running", ""), "failed", "killed?", "partial"),
+    "asked to stop": (record("stopped", "SIGTERM: stops after step 44"), "stopped", "SIGTERM", "partial"),
+    "an error": (record("failed", "out of space"), "failed", "out of space", "partial"),
+    "an old failure": (of_another_configuration, "not run", "its last job had configuration", "partial"),
+    "half a state": (
+        lambda folder, run: (fresh(folder), (folder / "state.json").write_text("{")),
+        "damaged",
+        "state.json: not a run's state",
+        "partial",
+    ),
+    "results": (lambda folder, run: None, "finished", "", "reproduced"),
+    "results beside an old state": (
+        lambda folder, run: state.record(folder, run, "failed", 3, "out of space"),
+        "finished",
+        "",
+        "reproduced",
+    ),
+    "no finite loss": (diverged, "diverged", "at step 330 worker 3", "diverged"),
+    "another configuration": (
+        lambda folder, run: synthetic.rewrite(folder, config_hash="0" * 16),
+        "stale",
+        "trained with configuration 0000000000000000",
+        "stale",
+    ),
+    "another run.yaml": (
+        lambda folder, run: (folder / "run.yaml").write_text(
+            Run.model_validate(run.model_dump() | {"seed": 9}).to_yaml()
+        ),
+        "stale",
+        "run.yaml has configuration",
+        "stale",
+    ),
+    "no run.yaml": (lambda folder, run: (folder / "run.yaml").unlink(), "stale", "run.yaml cannot be read", "stale"),
+    "old columns": (
+        lambda folder, run: (
+            synthetic.rewrite(folder, config_hash="0" * 16),
+            (folder / "metrics.csv").write_text("step,train_seconds\n"),
+        ),
+        "stale",
+        "trained with configuration",
+        "stale",
+    ),
+    "half a table": (
+        lambda folder, run: (folder / "metrics.csv").write_text("step,epoch"),
+        "damaged",
+        "metrics.csv: the last line has no end",
+        "partial",
+    ),
+    "half a summary": (
+        lambda folder, run: (folder / "summary.json").write_text("{"),
+        "damaged",
+        "summary.json: not JSON",
+        "partial",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_status_and_audit_agree_on_every_state(name: str, suite: Suite, run: Run, results: Path):
+    act, status, reason, verdict = STATES[name]
+    act(results / run.directory, run)
+    found = progress(run, results)
+    assert (found.status, found.seconds_left) == (status, None)
+    assert reason in found.reason
+    _agree(suite, run, results, status, found.reason, verdict)
+
+
+def _agree(suite: Suite, run: Run, results: Path, status: str, reason: str, verdict: str) -> None:
+    """The audit's row of the series says what `resync status` says of this one of its three seeds."""
+    row = next(row for row in audit(suite, "smoke", results).rows if row.kind == ROUNDS and row.series == run.series)
+    assert row.verdict == verdict, row.reason
+    if status != "finished":
+        assert reason in row.reason
+    if status not in ("finished", "stale", "diverged", "not run"):
+        assert f"seed {run.seed} {status}: {reason}" in row.reason
+
+
+def test_a_running_run_has_a_place_and_an_end(suite: Suite, run: Run, results: Path):
+    folder = results / run.directory
+    fresh(folder)
+    state.begin(folder, run)
+    (folder / "steps.csv.partial").write_text(STEPS + "10,0.5,0.1,0.2,0.2\n20,1.0,0.1,0.3,0.1\n30,1.5,0.")
+    with held(folder) as job:
+        found = progress(run, results)
+        _agree(suite, run, results, "running", found.reason, "partial")
+    assert (found.status, found.step) == ("running", 20)
+    assert found.seconds_left == pytest.approx(0.5 * (run.total_steps - 20))
     assert f"pid {job.pid}" in found.reason
-    assert status(run, tmp_path).state == "failed"
+    assert (progress(run, results).status, progress(run, results).step) == ("failed", 20)
     assert "1 runs: 1 running" in table([found])
+
+
+def test_communication_that_is_not_told_apart_still_has_an_end(run: Run, tmp_path: Path):
+    folder = tmp_path / run.directory
+    folder.mkdir(parents=True)
+    (folder / "steps.csv.partial").write_text(STEPS + "10,0.5,0.1,0.4,nan\n20,1.0,0.1,0.4,nan\n")
+    with held(folder):
+        found = progress(run, tmp_path)
+    assert found.seconds_left == pytest.approx(0.5 * (run.total_steps - 20))
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "status", "reason"),
+    [
+        (1, "running", "failed", "its processes ended with exit code 1"),
+        (75, "running", "stopped", "asked to stop before it could train"),
+        (1, "failed", "failed", "out of space"),
+        (75, "stopped", "stopped", "out of space"),
+        (0, "running", "failed", "killed?"),
+    ],
+)
+def test_a_launcher_says_what_its_processes_could_not(code, before, status, reason, run: Run, tmp_path: Path):
+    state.record(tmp_path / run.directory, run, before, 5, "out of space" if before != "running" else "")
+    state.conclude(tmp_path / run.directory, run, code)
+    found = state_of(run, tmp_path)
+    assert (found.status, found.step) == (status, 5)
+    assert reason in found.reason
+
+
+def test_the_first_cause_counts(run: Run, tmp_path: Path):
+    folder = tmp_path / run.directory
+    state.begin(folder, run)
+    for error in (OSError("out of space"), RuntimeError("connection closed by peer")):
+        with pytest.raises(type(error)), state.failures_recorded(folder, run):
+            raise error
+    assert state_of(run, tmp_path).reason == "out of space"
+    state.begin(folder, run)
+    with pytest.raises(RuntimeError), state.failures_recorded(folder, run):
+        raise RuntimeError("connection closed by peer\nand more")
+    assert state_of(run, tmp_path).reason == "RuntimeError: connection closed by peer"
+
+
+def test_a_state_is_read_by_others(run: Run, tmp_path: Path):
+    state.record(tmp_path, run, "stopped", 7, "SIGTERM")
+    content = json.loads((tmp_path / "state.json").read_text())
+    assert content.pop("time").endswith("+00:00")
+    assert content == {"state": "stopped", "config_hash": run.hash, "step": 7, "reason": "SIGTERM"}

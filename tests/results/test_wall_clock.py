@@ -13,7 +13,7 @@ from resync.config.published import PublishedValue
 from resync.plan.network import LINKS
 from resync.render import render, time_per_iteration, wall_clock
 from resync.render.item import ItemData, load
-from resync.results.collect import RunResult, state_of
+from resync.results.runs import RunResult, state_of
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ import synthetic
 from synthetic import put_log
 
 from resync.config import Run, Suite
-from resync.results.collect import ResultsError, collect, compare_with_wandb, read_run
+from resync.results.collect import collect, compare_with_wandb
+from resync.results.runs import read_run
+from resync.results.tables import ResultsError
 from resync.results.wandb_log import read_history
 
 

@@ -15,7 +15,7 @@ from processes import TIMEOUT
 
 from resync import cli
 
-CLOCKS = ("train_seconds", "communication_seconds", "evaluation_seconds")
+CLOCKS = ("training_seconds", "communication_seconds", "evaluation_seconds")
 
 
 @contextmanager

@@ -23,8 +23,10 @@ from resync.launch import slurm
 from resync.launch.request import Place
 from resync.processes import lock
 from resync.processes.tcp_store import serve
-from resync.results import wandb_log
-from resync.results.collect import ResultsError, compare_with_wandb, read_run
+from resync.results import state, wandb_log
+from resync.results.collect import compare_with_wandb
+from resync.results.runs import read_run
+from resync.results.tables import ResultsError
 from resync.train import train
 from resync.train.watchdog import Watchdog
 
@@ -81,6 +83,9 @@ def test_a_signal_ends_in_a_checkpoint_and_an_exit_code_of_its_own(number, folde
     assert "with a checkpoint" in (folder / "launch.log").read_text()
     assert not (folder / "summary.json").exists()
     stopped = int(checkpoints(folder)[-1].name.removeprefix("step"))
+    left = state.recorded(folder)
+    assert (left.state, left.step) == ("stopped", stopped)
+    assert f"stops after step {stopped}" in left.reason
     assert finish(folder) == 0
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
 
@@ -138,6 +143,7 @@ def test_ranks_end_with_their_killed_launcher_and_the_next_job_goes_on(folder, u
             assert time.monotonic() < deadline
             time.sleep(0.02)
     assert lock.holder(folder) is None
+    assert state.recorded(folder).state == "running"  # nobody was left to say otherwise
     assert finish(folder) == 0
     assert assert_same_results(folder, undisturbed)["resumed_from"]
 
@@ -167,7 +173,7 @@ def test_truncated_files_are_written_again(tmp_path, undisturbed):
 
 def test_a_hang_ends_and_says_where(tmp_path):
     def hang() -> None:
-        with Watchdog(timeout=0.4, rank=3, world_size=1).watching():
+        with Watchdog(timeout=0.4, rank=3, world_size=1, record=(tmp_path / "reason").write_text).watching():
             time.sleep(600)
 
     with forked(hang, log=tmp_path / "log") as process:
@@ -175,6 +181,7 @@ def test_a_hang_ends_and_says_where(tmp_path):
     log = (tmp_path / "log").read_text()
     assert "in hang" in log
     assert "resync: rank 3 ends after step 0: no step for 0.4 s" in log
+    assert (tmp_path / "reason").read_text() == "rank 3 ends after step 0: no step for 0.4 s"
 
 
 @contextmanager
@@ -250,6 +257,19 @@ def test_a_mistake_is_one_line_before_training(changes, message, tmp_path, capsy
     assert main(["launch", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "summary.json").exists()
+    left = state.recorded(tmp_path)
+    assert left.state == "failed"
+    assert message in left.reason
+
+
+def test_ranks_that_were_killed_leave_what_their_launcher_knows(folder):
+    with launched(folder) as process:
+        until(lambda: checkpoints(folder), process)
+        for rank in process.children():
+            rank.kill()
+        assert code_of(process) == 1
+    left = state.recorded(folder)
+    assert (left.state, left.reason) == ("failed", "its processes ended with exit code 1")
 
 
 def test_another_step_of_a_job_uses_another_port(monkeypatch):

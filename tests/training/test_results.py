@@ -7,6 +7,7 @@ import socket
 import threading
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,8 +17,9 @@ from processes import run_processes
 from runs import VARIANTS, make_run
 
 from resync.plan import cost
-from resync.results.collect import read_run
+from resync.results.runs import read_run
 from resync.train import train
+from resync.train.log import RunLog
 
 KEY = "5ec2e7" * 6 + "cafe"
 
@@ -57,7 +59,7 @@ def test_metrics_have_a_row_per_evaluation_and_steps_a_row_per_sample(finished: 
     assert metrics["train_loss"][1:].notna().all()
     assert metrics["val_top1"].between(0, 100).all()
     assert steps["step"].tolist() == [5, 10]
-    assert (steps[["data_seconds", "compute_seconds", "communication_seconds"]] >= 0).all().all()
+    assert (steps[["step_data_seconds", "step_compute_seconds", "step_communication_seconds"]] >= 0).all().all()
 
 
 def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Path):
@@ -85,6 +87,19 @@ def test_saved_model_is_the_average_with_its_own_statistics(finished: Path):
     state = torch.load(finished / "model.pt", weights_only=True)
     assert "1.running_mean" in state
     assert sum(value.numel() for value in state.values()) * 4 < (finished / "model.pt").stat().st_size < 40_000
+
+
+def test_the_last_sharpness_is_among_the_final_values(finished: Path):
+    result = read_run(finished)
+    assert result.final("sharpness") == result.metrics["sharpness"].iloc[-1]
+    assert set(result.summary["final"]) == {"train_loss", "val_loss", "val_top1", "sharpness"}
+    assert set(result.summary["best"]) == {"train_loss", "val_loss", "val_top1"}
+
+
+def test_a_column_that_is_not_declared_is_refused_at_its_first_row(tmp_path: Path):
+    log = RunLog(tmp_path, make_run(tmp_path))
+    with pytest.raises(ValueError, match=r"metrics.csv: resync.config.metrics declares no column val_top7"):
+        log.evaluation({"step": 0, "epoch": 0.0, "lr": 0.1, "h": 1, "val_top7": 1.0})
 
 
 def test_finished_run_started_again_changes_nothing(finished: Path, tmp_path: Path):
@@ -118,13 +133,13 @@ def test_processes_that_do_not_divide_the_workers_are_one_clear_error(tmp_path, 
         build(make_run(tmp_path), tmp_path, torch.device("cpu"), 0, 3)
 
 
-def _train_asynchronously(rank: int, world_size: int, folder: Path, port: int) -> int:
+def _train_with_others(rank: int, world_size: int, folder: Path, port: int, sync: dict[str, Any]) -> int:
     """A whole run as torchrun starts it; the number of threads that it leaves."""
     dist.destroy_process_group()
     names = {"RANK": rank, "WORLD_SIZE": world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in names.items()})
     before = threading.active_count()
-    changes = {"workers": 2, "processes": 2, "sync": {"name": "adpsgd", "asynchronous": True}}
+    changes = {"workers": 2, "processes": 2, "sync": sync}
     train(make_run(folder / f"config{rank}", **changes), folder)
     left = threading.active_count() - before
     store = f"file://{folder}/again"
@@ -132,10 +147,38 @@ def _train_asynchronously(rank: int, world_size: int, folder: Path, port: int) -
     return left
 
 
-def test_an_asynchronous_run_ends_with_its_threads(tmp_path: Path):
+def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    assert run_processes(2, _train_asynchronously, tmp_path, port) == [0, 0]
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("sync", "known"),
+    [
+        ({"name": "allreduce"}, False),
+        ({"name": "adpsgd", "asynchronous": True}, False),
+        ({"name": "local", "period": {"rule": "constant", "h": 2}}, True),
+    ],
+)
+def test_communication_that_overlaps_with_computing_is_nan_and_never_0(sync, known, tmp_path: Path):
+    run_processes(2, _train_with_others, tmp_path, _free_port(), sync)
+    result = read_run(tmp_path)
+    trained = result.metrics[result.metrics["step"] > 0]
+    times = [trained["communication_seconds"], result.steps["step_communication_seconds"]]
+    assert [bool(column.notna().all()) for column in times] == [known] * 2
+    assert [bool(column.isna().all()) for column in times] == [not known] * 2
+    assert (result.summary["seconds"]["communication"] is None) == (not known)
+    for metric in ("communication_seconds", "communication_hours"):
+        assert math.isnan(result.final(metric)) == (not known)
+    for metric in ("training_seconds", "training_hours", "seconds_per_step"):
+        assert result.final(metric) > 0
+    assert (trained["training_seconds"] > 0).all()
+    assert (result.steps["step_compute_seconds"] > 0).all()
+
+
+def test_an_asynchronous_run_ends_with_its_threads(tmp_path: Path):
+    sync = {"name": "adpsgd", "asynchronous": True}
+    assert run_processes(2, _train_with_others, tmp_path, _free_port(), sync) == [0, 0]
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["status"], summary["steps"], summary["launch"]["world_size"]) == ("finished", 14, 2)

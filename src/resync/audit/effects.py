@@ -6,6 +6,7 @@ bootstrap interval beside them shows how far the seeds spread; of few seeds it i
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,9 @@ def welch(better: Evidence, than: Evidence, at_least: float) -> tuple[float, flo
         return _without_doubt(better.mean - than.mean - at_least)
     shifted = np.asarray(better.values) - at_least
     test = partial(stats.ttest_ind, shifted, than.values, equal_var=False)
-    return float(test(alternative="greater").pvalue), float(test(alternative="less").pvalue)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one side may have no spread: the other one has
+        return float(test(alternative="greater").pvalue), float(test(alternative="less").pvalue)
 
 
 def paired(differences: Evidence, at_least: float) -> tuple[float, float]:

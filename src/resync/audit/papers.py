@@ -139,7 +139,7 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     return ValueRow(
         paper=run.paper, kind=ROUNDS, id=f"{run.experiment}_{run.series}_rounds", item=None,
         experiment=run.experiment, series=run.series, label=run.label, metric="rounds", unit="rounds",
-        reference=Reference(f"{expected:,}", expected, "planned", "schedule and period rule", run.scale),
+        reference=Reference(f"{expected:,}", float(expected), "planned", "schedule and period rule", run.scale),
         ours=ours_of(evidence, run.scale, states, decimals=0),
         difference=_difference(evidence.mean, expected),
         **verdict_fields(verdict or Verdict("reproduced", "every run did the planned rounds")),

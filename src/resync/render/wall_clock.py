@@ -15,9 +15,11 @@ from resync.render.style import time_unit
 from resync.render.table import Heading, Table
 from resync.results.evidence import Evidence, decimals_of, number
 
+_UNKNOWN = "not told from computing"
+
 
 @dataclass(frozen=True)
-class _Row:
+class _Method:
     """A series: how often it averages vectors over all workers (None: it does not), its published hours, and ours."""
 
     run: Run
@@ -53,11 +55,11 @@ def prepare(data: ItemData) -> Table:
     )
 
 
-def _row(data: ItemData, run: Run) -> _Row:
+def _row(data: ItemData, run: Run) -> _Method:
     name = run.experiment, run.series
     found = exchanges(run)
     load = sum(exchange.count * exchange.vectors for exchange in found)
-    return _Row(
+    return _Method(
         run,
         load if all(exchange.to == "all" for exchange in found) else None,
         most_certain(data.published, *name, "training_hours", data.item.id),
@@ -66,7 +68,7 @@ def _row(data: ItemData, run: Run) -> _Row:
     )
 
 
-def _timings(row: _Row, published: Iterable[PublishedValue]) -> list[Timing]:
+def _timings(row: _Method, published: Iterable[PublishedValue]) -> list[Timing]:
     """What the row offers a calibration."""
     if row.load is None or row.total is None or row.total.value is None:
         return []
@@ -75,12 +77,12 @@ def _timings(row: _Row, published: Iterable[PublishedValue]) -> list[Timing]:
     return [Timing(row.run.id, row.load, row.total.value, CERTAINTY.index(status), rounding)]
 
 
-def _published_cells(row: _Row) -> tuple[str, ...]:
+def _published_cells(row: _Method) -> tuple[str, ...]:
     averages = NONE if row.load is None else f"{row.load:,}"
     return row.run.label, averages, published_cell(row.total), published_cell(row.communication)
 
 
-def _model_cells(row: _Row, model: Calibration) -> tuple[str, ...]:
+def _model_cells(row: _Method, model: Calibration) -> tuple[str, ...]:
     if row.load is None:
         return NONE, NONE, NONE
     word = _basis(row, model)
@@ -103,16 +105,16 @@ def _own_cells(ours: Series | None, size: float) -> tuple[str, ...]:
         Evidence.of(seconds / size for seconds in _seconds(ours)),
         Evidence.of(seconds / size for seconds in ours.evidence("communication_seconds").values),
     )
-    measured = (f"{clock.text()}, measured" if clock.n else "" for clock in clocks)
+    measured = (f"{clock.text()}, measured" if clock.finite else _UNKNOWN if clock.n else "" for clock in clocks)
     total, communication = measured
     return ", ".join(filter(None, (total, ours.note))), communication or NONE
 
 
-def _record(row: _Row, model: Calibration) -> dict[str, Any]:
+def _record(row: _Method, model: Calibration) -> dict[str, Any]:
     run, load = row.run, row.load
     hours = {
-        f"here_{metric}_mean": row.ours.evidence(metric) if row.ours else Evidence(())
-        for metric in ("training_hours", "communication_hours")
+        f"here_{name}_mean": row.ours.evidence(metric) if row.ours else Evidence(())
+        for name, metric in (("hours", "training_hours"), ("communication_hours", "communication_hours"))
     }
     return {
         "experiment": run.experiment,
@@ -134,7 +136,7 @@ def _record(row: _Row, model: Calibration) -> dict[str, Any]:
     }
 
 
-def _basis(row: _Row, model: Calibration) -> str:
+def _basis(row: _Method, model: Calibration) -> str:
     """Where the model's numbers of a row come from, in a word or two."""
     if row.run.id in (model.more.name, model.less.name):
         return "fitted"
@@ -142,7 +144,7 @@ def _basis(row: _Row, model: Calibration) -> str:
     return "predicted" if status == "verified" else f"predicted from {status}"
 
 
-def _error(row: _Row, model: Calibration) -> float | None:
+def _error(row: _Method, model: Calibration) -> float | None:
     """(model - published) / published of a row that was not fitted."""
     if row.load is None or row.total is None or row.total.value is None or _basis(row, model) == "fitted":
         return None
@@ -153,7 +155,7 @@ def _seconds(ours: Series | None) -> list[float]:
     return [result.final("training_seconds") for result in ours.results("finished")] if ours else []
 
 
-def _note(model: Calibration, rows: Iterable[_Row]) -> str:
+def _note(model: Calibration, rows: Iterable[_Method]) -> str:
     pair = " and ".join(f"{one.name.split('/')[2]} ({CERTAINTY[one.certainty]})" for one in (model.more, model.less))
     seconds = number(model.cost * SECONDS_PER_HOUR, 3)
     derived = any(value and value.status == "derived" for row in rows for value in (row.total, row.communication))

@@ -6,7 +6,7 @@ A run that ends with results deletes it: from then on summary.json says everythi
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,13 +52,13 @@ def recorded(directory: Path) -> Unfinished | None:
 
 def begin(directory: Path, run: Run) -> None:
     """Record that processes of the run begin; the step is the one that was known before."""
-    before = recorded(directory)
+    before = _recorded_if_readable(directory)
     record(directory, run, "running", before.step if before and before.config_hash == run.hash else 0, "")
 
 
 def fail(directory: Path, run: Run, reason: str) -> None:
     """Record why the run failed, unless another of its processes has said so before: the first cause counts."""
-    now = recorded(directory)
+    now = _recorded_if_readable(directory)
     if now is None or now.state == "running":
         record(directory, run, "failed", now.step if now else 0, reason)
 
@@ -71,13 +71,14 @@ def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
     except BaseException as error:
         text = str(error).splitlines()[0] if str(error) else ""
         named = isinstance(error, (ValueError, OSError)) and text
-        fail(directory, run, text if named else f"{type(error).__name__}{': ' if text else ''}{text}")
+        with suppress(OSError):  # the disk may be what failed: then the launcher says that the run ended
+            fail(directory, run, text if named else f"{type(error).__name__}{': ' if text else ''}{text}")
         raise
 
 
 def conclude(directory: Path, run: Run, code: int) -> None:
     """Record how the processes of a run ended that could not do so themselves: killed, or asked to stop early on."""
-    now = recorded(directory)
+    now = _recorded_if_readable(directory)
     if code == os.EX_OK or now is None or now.state != "running":
         return
     if code == os.EX_TEMPFAIL:
@@ -89,3 +90,10 @@ def conclude(directory: Path, run: Run, code: int) -> None:
 def clear(directory: Path) -> None:
     """Delete the state of a run that has results now."""
     (directory / NAME).unlink(missing_ok=True)
+
+
+def _recorded_if_readable(directory: Path) -> Unfinished | None:
+    """A damaged state must not keep a run from training; it is about to be replaced."""
+    with suppress(ValueError):
+        return recorded(directory)
+    return None

@@ -30,6 +30,7 @@ def read_table(path: Path, whole: Iterable[str]) -> pa.Table:
     try:
         table = csv.read_csv(
             pa.BufferReader(content),
+            read_options=csv.ReadOptions(use_threads=False),  # several threads lose count of the lines
             parse_options=csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(column_types=types, null_values=[""]),
         )

@@ -49,10 +49,14 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     torch.set_num_threads(run.threads)
     for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
         products.allow_tf32 = run.precision == "tf32"
-    with Interruption.awaited() as interruption, _process_group(run, timeout) as (rank, world_size, device):
+    with (
+        state.failures_recorded(out, run),
+        Interruption.awaited() as interruption,
+        _process_group(run, timeout) as (rank, world_size, device),
+    ):
         store = roll_call_store(timeout) if world_size > 1 else None
         watchdog = Watchdog(timeout, rank, world_size, store, partial(state.fail, out, run))
-        with watchdog.watching(), locked(out) if rank == 0 else nullcontext(), state.failures_recorded(out, run):
+        with watchdog.watching(), locked(out) if rank == 0 else nullcontext():
             if rank == 0:
                 state.begin(out, run)
             return _train_and_publish(run, out, (device, rank, world_size), interruption, watchdog)

@@ -1,0 +1,49 @@
+"""The registry of metrics: one name has one meaning."""
+
+from typing import get_args
+
+import pytest
+
+from resync.config import metrics
+from resync.config.metrics import AXES, METRICS, Metric, columns, required_columns
+
+
+def test_every_metric_is_documented():
+    for name, metric in METRICS.items():
+        assert metric.title, name
+        assert metric.unit, name
+        assert metric.meaning, name
+
+
+def test_a_column_means_the_same_in_both_tables():
+    """What counts since step 0 or since the row before has another name than what is of one step."""
+    both = [METRICS[name] for name in columns("metrics") if name in columns("steps")]
+    assert {metric.span for metric in both} == {"moment"}
+    assert {METRICS[name].span for name in columns("steps")} == {"moment", "step"}
+    assert "step" not in {METRICS[name].span for name in columns("metrics")}
+
+
+def test_required_columns_are_those_that_no_evaluation_computes():
+    assert set(columns("metrics")) - set(required_columns("metrics")) == set(metrics.EVALUATED)
+    assert required_columns("steps") == columns("steps")
+
+
+def test_what_is_compared_has_a_direction_or_follows_from_the_configuration():
+    for name in metrics.COMPARED:
+        assert METRICS[name].better or name in metrics.EXACT, name
+    assert set(metrics.BEST) <= set(metrics.COMPARED)
+
+
+def test_axes_are_columns_and_types_have_the_names():
+    assert set(AXES) <= set(columns("metrics"))
+    assert get_args(metrics.ComparedMetric) == metrics.COMPARED
+    assert get_args(metrics.DrawnMetric) == metrics.DRAWN
+    assert get_args(metrics.TabledMetric) == metrics.TABLED
+
+
+@pytest.mark.parametrize(
+    ("better", "values", "best"),
+    [("higher", [1.0, 3.0, 2.0], 3.0), ("lower", [2.0, float("nan"), 1.0], 1.0), ("higher", [float("inf")], None)],
+)
+def test_the_best_value_is_finite_and_on_the_better_side(better, values, best):
+    assert Metric("a", "1", "b", ("metrics",), better=better).best_of(values) == best

@@ -1,0 +1,137 @@
+"""A new metric needs its entry in the registry and the code that computes it: nothing else.
+
+A copy of the package gets `val_top5` by these two edits. The metric is then followed through a training, the collected
+table, a figure, a table and the audit.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import resync
+
+ENTRY = """
+    "val_top5": Metric(
+        "Validation top-5 accuracy", "%", "of the consensus model", _EVALUATIONS, better="higher", tolerance=0.2,
+        evaluated=True, best=True, compared=True,
+    ),
+"""
+EDITS = {
+    "config/metrics.py": [('    "val_perplexity": Metric(', ENTRY + '    "val_perplexity": Metric(')],
+    "train/objective.py": [
+        ("new_zeros(3,", "new_zeros(4,"),
+        (
+            "            correct = (",
+            "            near = (logits.topk(5).indices == targets[:, None]).any(1).sum()\n            correct = (",
+        ),
+        ("correct.double(), ", "correct.double(), near.double(), "),
+        ("loss, correct, samples =", "loss, correct, near, samples ="),
+        (
+            '"val_top1": 100 * correct / samples',
+            '"val_top1": 100 * correct / samples, "val_top5": 100 * near / samples',
+        ),
+    ],
+}
+
+CONFIGS = {
+    "scales/smoke.yaml": """
+data: {name: digits}
+model: {name: mlp, hidden: [16]}
+workers: 2
+batch_size: 64
+epochs: 2
+steps_per_epoch: 5
+schedule: {name: constant, lr: 0.1}
+seeds: [0, 1]
+device: cpu
+log: {wandb: disabled}
+""",
+    "scales/mini.yaml": "seeds: [0]",
+    "scales/paper.yaml": "seeds: [0]",
+    "toy/experiments/digits.yaml": """
+expect: the right class is among the best five more often than it is the best
+base: {optimizer: {name: sgd}}
+series:
+  local: {label: Local SGD, sync: {name: local, period: {rule: constant, h: 2}}}
+scales: {smoke: {}}
+""",
+    "toy/paper.yaml": """
+title: A paper with a new metric
+authors: [Ada Lovelace]
+venue: Tests
+figures:
+  - {id: curves, kind: training_curves, title: Curves, series: [digits], options: {metrics: [val_top1, val_top5]}}
+tables:
+  - {id: table1, kind: metrics_table, title: Ends, series: [digits], options: {metrics: [val_top5, best_val_top5]}}
+""",
+    "toy/published.yaml": """
+- {id: top5, item: table1, experiment: digits, series: local, metric: val_top5, value: 5.0, unit: "%",
+   status: verified, source: made up, scale: smoke}
+""",
+    "toy/claims.yaml": "[]",
+}
+
+FOLLOW = """
+from pathlib import Path
+from resync.audit import audit, write
+from resync.config import load_suite
+from resync.render import render
+from resync.results import collect
+from resync.train import train
+
+suite, results = load_suite(Path("configs")), Path("results")
+for run in suite.runs("toy", "smoke"):
+    train(run, results / run.directory)
+collect.write(collect.collect(suite.runs("toy", "smoke"), results), Path("collected"))
+for item in ("curves", "table1"):
+    render(suite, "toy", item, "smoke", results, Path("figures"))
+write(audit(suite, "smoke", results), Path("audit"))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the patched package has trained, collected, drawn and audited."""
+    folder = tmp_path_factory.mktemp("new_metric")
+    package = shutil.copytree(Path(resync.__file__).parent, folder / "package/resync")
+    for name, edits in EDITS.items():
+        text = (package / name).read_text()
+        for old, new in edits:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (package / name).write_text(text)
+    for name, text in CONFIGS.items():
+        (folder / "configs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "configs" / name).write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(folder / "package")}
+    done = subprocess.run([sys.executable, "-c", FOLLOW], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_it_is_trained_and_collected(folder: Path):
+    lines = (folder / "collected.csv").read_text().splitlines()
+    assert sum(",evaluation," in line and ",val_top5," in line for line in lines) == 2 * 3
+    assert sum(",summary," in line and ",best_val_top5," in line for line in lines) == 2
+
+
+def test_it_is_drawn_and_tabled(folder: Path):
+    assert (folder / "figures/smoke/toy/curves.pdf").stat().st_size > 1000
+    text = (folder / "figures/smoke/toy/table1.md").read_text()
+    assert "Validation top-5 accuracy (%)" in text
+    assert "Best validation top-5 accuracy (%)" in text
+    assert "5.0, verified" in text
+
+
+def test_it_is_audited_by_its_direction_and_tolerance(folder: Path):
+    content = json.loads((folder / "audit/audit.json").read_text())
+    [row] = [row for row in content["rows"] if row["id"] == "top5"]
+    assert row["tolerance"] == 0.2
+    assert row["tolerance_basis"] == "the metric's default"
+    assert row["ours"]["mean"] > 20
+    assert row["verdict"] in ("better", "inconclusive")

@@ -91,7 +91,7 @@ def test_packing_without_ffcv_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
     write_files(root / "copy", images())
     monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
     for act in (prepare.prepare, prepare.check):
-        with pytest.raises(ValueError, match=r"^data tiny: its .beton files need FFCV: pip install ffcv, "):
+        with pytest.raises(ValueError, match=r"^data tiny: its .beton files need FFCV: pip install ffcv==1.0.2, "):
             act(of, root)
     assert left_in(root) == []
 

@@ -104,7 +104,7 @@ def test_what_is_missing_is_one_line(photos: tuple[Component, Path], tmp_path: P
         prepare.load_stream(of, root, "files")
     monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
     for act in (prepare.load_stream, prepare.prepare):
-        with pytest.raises(ValueError, match=r"^data tiny: format beton needs FFCV: pip install ffcv, .*auto"):
+        with pytest.raises(ValueError, match=r"^data tiny: format beton needs FFCV: pip install ffcv==1.0.2, .*auto"):
             act(of, root, "beton")
     assert not (root / "prepared").exists()
     assert prepare.load_stream(photos[0], photos[1], "auto").record["source"] == "photos"

@@ -48,7 +48,7 @@ def installed() -> bool:
 def require_ffcv(of: Component, wanted: str, otherwise: str = "") -> None:
     """Raise ValueError where FFCV is not installed: `wanted` it, and what else would do."""
     if not installed():
-        how = "pip install ffcv, after the libraries that docs/data.md names"
+        how = "pip install ffcv==1.0.2, after the libraries that docs/data.md names"
         raise ValueError(f"data {of.name}: {wanted} FFCV: {how}{otherwise}")
 
 

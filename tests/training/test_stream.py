@@ -19,7 +19,7 @@ from resync import data, prepare
 from resync.config.components import Component
 from resync.data import streamed
 from resync.data.streamed import Streamed
-from resync.data.views import training_view, validation_view
+from resync.data.transforms import training_transform, validation_transform
 from resync.train.mixup import Mixup
 
 
@@ -181,13 +181,13 @@ def test_validation_images_are_shared_out_and_cropped_in_the_centre(small: Strea
     top, left = ((length - side) / 2 for length in image.shape[1:])
     crop = F.resized_crop(image, round(top), round(left), side, side, [16, 16], antialias=True)
     torch.testing.assert_close(whole[0], (crop / 255 - 0.5) / 0.25)
-    assert torch.equal(validation_view(16)(image), crop)
+    assert torch.equal(validation_transform(16)(image), crop)
 
 
-def test_a_training_view_is_a_part_at_least_8_percent_of_it_and_half_are_mirrored():
+def test_a_training_transform_is_a_part_at_least_8_percent_of_it_and_half_are_mirrored():
     ramp = torch.arange(200, dtype=torch.uint8).expand(3, 100, 200)
     torch.manual_seed(0)
-    views = torch.stack([training_view(8, strong=False)(ramp) for _ in range(300)]).float()
+    views = torch.stack([training_transform(8, strong=False)(ramp) for _ in range(300)]).float()
     slopes = (views[..., -1] - views[..., 0]).mean(dim=(1, 2))
     assert 0.4 < (slopes < 0).float().mean() < 0.6
     # The narrowest part has 8 % of the area and is 4/3 as high as wide, the widest is as high as the image.

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.prepare.prepared_file import Pixels, read_arrays
+from resync.prepare.progress import shown
 from resync.prepare.properties import Property, split_properties
 from resync.prepare.sources import Original, places
 
@@ -107,7 +107,7 @@ def _described(original: Original, split: str, paths: Sequence[str], labels: Seq
 
     with ThreadPoolExecutor() as pool:
         found = pool.map(described, paths)
-        progress = tqdm(found, f"{original.of.name} {split}", len(paths), unit="image", disable=None)
+        progress = shown(found, f"{original.of.name} {split}", "image", len(paths))
         lengths, heights, widths = np.array(list(progress), dtype=np.int64).reshape(-1, 3).T
     encoded = np.array([os.fsencode(path) for path in paths])
     return ImageFiles(original.path, encoded, np.array(labels, dtype=np.int64), lengths, heights, widths)

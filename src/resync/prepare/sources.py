@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.config.preparation import Source
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
+from resync.prepare.progress import shown
 
 SPLITS = {"train": "train", "test": "val", "val": "val"}
 """The folders of image files and what they are here."""
@@ -50,7 +50,7 @@ class Original:
         return sums_sha256((file_sha256(path), path.relative_to(self.path).as_posix()) for path in files)
 
     def error(self, found: str) -> ValueError:
-        """What is wrong with these images."""
+        """The error for these images."""
         return ValueError(f"data {self.of.name}: {self.path}: {found}")
 
 
@@ -181,7 +181,7 @@ def _files(original: Original) -> Iterator[tuple[str, bytes]]:
 def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
     """The pixels of image files, given by path and content."""
     images = np.empty((len(files), *original.shape), dtype=np.uint8)
-    progress = tqdm(files, desc=f"{original.of.name} {split}", unit="image", disable=None)
+    progress = shown(files, f"{original.of.name} {split}", "image")
     for image, (path, content) in zip(images, progress, strict=True):
         image[:] = _decode(original, path, content)
     return images

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from resync.config.components import Component
+from resync.prepare.progress import shown
 from resync.prepare.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test")
@@ -37,7 +37,7 @@ class Sentences:
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, progress: str) -> "Sentences":
         """The ids of the lines."""
         tokens, lengths = [np.empty(0, np.uint16)], [np.empty(0, np.int64)]
-        for start in tqdm(range(0, len(lines), CHUNK), desc=progress, unit=f"{CHUNK} sentences", disable=None):
+        for start in shown(range(0, len(lines), CHUNK), progress, f"{CHUNK} sentences"):
             encoded = vocabulary.encode(lines[start : start + CHUNK])
             tokens.append(np.fromiter(chain.from_iterable(encoded), np.uint16))
             lengths.append(np.array([len(ids) for ids in encoded]))
@@ -102,7 +102,7 @@ def encode(of: Component, lines: Mapping[str, Lines], max_ratio: float | None = 
     """The corpus of the normalised lines of every split, with a vocabulary made of the training pairs.
 
     With `max_ratio`, training pairs are left out that have an empty side, a sentence that is too long or one that is
-    more than so many times as long as the other. Raises ValueError for a sentence that is too long and stays.
+    more than `max_ratio` times as long as the other. Raises ValueError for a sentence that is too long and stays.
     """
     pairs = {split: list(zip(*sides, strict=True)) for split, sides in lines.items()}
     pairs["train"] = [pair for pair in pairs["train"] if all(pair)]

@@ -1,5 +1,6 @@
 """How a launcher calls the training in its own process, and what it makes of its end."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from runs import make_run
 from resync import train
 from resync.cli import main
 from resync.config import Run
+from resync.launch import Request, machine
 
 
 @pytest.fixture
@@ -61,3 +63,8 @@ def test_processes_that_cannot_meet_are_started_again(launched, capsys: pytest.C
     assert printed.err == "resync: error: no port\n"
     assert "exit code 1, restart 1 of 1" in printed.out
     assert launched(ConnectionError("no port"), restarts=0)[0] == 1
+
+
+def test_a_process_that_is_spawned_for_a_gpu_can_be_handed_its_request(tmp_path: Path):
+    request = Request(tmp_path / "config.yaml", tmp_path, 77, nodes=1, cpus=2, launcher="torchrun", max_restarts=0)
+    assert pickle.loads(pickle.dumps((machine._process, request))) == (machine._process, request)

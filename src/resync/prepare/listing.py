@@ -14,7 +14,6 @@ from PIL import Image
 
 from resync.config.components import Component
 from resync.prepare.prepared_file import Pixels, read_arrays
-from resync.prepare.progress import shown
 from resync.prepare.properties import Property, split_properties
 from resync.prepare.sources import Original, places
 
@@ -96,6 +95,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 def _described(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
     """The files with their lengths and sizes, which are in the first bytes of each."""
+    from tqdm import tqdm
 
     def described(path: str) -> tuple[int, int, int]:
         file = original.path / path
@@ -107,7 +107,7 @@ def _described(original: Original, split: str, paths: Sequence[str], labels: Seq
 
     with ThreadPoolExecutor() as pool:
         found = pool.map(described, paths)
-        progress = shown(found, f"{original.of.name} {split}", "image", len(paths))
+        progress = tqdm(found, f"{original.of.name} {split}", len(paths), unit="image", disable=None)
         lengths, heights, widths = np.array(list(progress), dtype=np.int64).reshape(-1, 3).T
     encoded = np.array([os.fsencode(path) for path in paths])
     return ImageFiles(original.path, encoded, np.array(labels, dtype=np.int64), lengths, heights, widths)

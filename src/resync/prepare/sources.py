@@ -13,7 +13,6 @@ from PIL import Image
 from resync.config.components import Component
 from resync.config.preparation import Source
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
-from resync.prepare.progress import shown
 
 SPLITS = {"train": "train", "test": "val", "val": "val"}
 """The folders of image files and what they are here."""
@@ -180,8 +179,10 @@ def _files(original: Original) -> Iterator[tuple[str, bytes]]:
 
 def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
     """The pixels of image files, given by path and content."""
+    from tqdm import tqdm
+
     images = np.empty((len(files), *original.shape), dtype=np.uint8)
-    progress = shown(files, f"{original.of.name} {split}", "image")
+    progress = tqdm(files, desc=f"{original.of.name} {split}", unit="image", disable=None)
     for image, (path, content) in zip(images, progress, strict=True):
         image[:] = _decode(original, path, content)
     return images

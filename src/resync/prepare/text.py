@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.config.components import Component
-from resync.prepare.progress import shown
 from resync.prepare.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test")
@@ -36,8 +35,10 @@ class Sentences:
     @classmethod
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, progress: str) -> "Sentences":
         """The ids of the lines."""
+        from tqdm import tqdm
+
         tokens, lengths = [np.empty(0, np.uint16)], [np.empty(0, np.int64)]
-        for start in shown(range(0, len(lines), CHUNK), progress, f"{CHUNK} sentences"):
+        for start in tqdm(range(0, len(lines), CHUNK), desc=progress, unit=f"{CHUNK} sentences", disable=None):
             encoded = vocabulary.encode(lines[start : start + CHUNK])
             tokens.append(np.fromiter(chain.from_iterable(encoded), np.uint16))
             lengths.append(np.array([len(ids) for ids in encoded]))

@@ -12,7 +12,7 @@ import torch
 from images import declare
 from photos import COUNTS, FOLDER, PER_CLASS, SMALL_RUN, batches, declared, equal, sampler, write_photos
 from PIL import Image
-from runs import assert_runs_agree
+from runs import assert_runs_agree, make_run
 from torchvision.transforms.v2 import functional as F
 
 from resync import data, prepare
@@ -146,6 +146,15 @@ def test_images_are_decoded_on_all_cores_of_a_process(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert streamed.read(of, **given).decoders == 1
     assert streamed.read(of, **given | {"decoders": 3}).decoders == 3
+
+
+def test_the_number_of_decoding_processes_decides_no_result_and_is_not_in_the_hash(tmp_path: Path):
+    given = {"name": "tiny_imagenet_20_224", "format": "files"}
+    one, other, another = (
+        make_run(tmp_path / str(number), **SMALL_RUN | {"data": given | changes}).hash
+        for number, changes in enumerate([{}, {"decoders": 3}, {"format": "beton"}])
+    )
+    assert one == other != another
 
 
 @pytest.mark.parametrize("replacement", [False, True])

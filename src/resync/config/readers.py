@@ -12,6 +12,9 @@ from resync.settings.base import Check, Items, PositiveInt, PositiveNumber, Sett
 Prepared = Preparation | TextPreparation | None
 """How a data set is prepared, if it is."""
 
+EXECUTION = frozenset({"decoders"})
+"""The options that say how a data set is read, but decide no result: they are not in the hash of a run."""
+
 
 class _Images(Settings):
     mean: Items[float] = Field(min_length=1, description="mean of every channel, of pixels from 0 to 1")

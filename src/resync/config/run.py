@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
+from resync.config.readers import EXECUTION
 from resync.config.training import RunSettings
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
 from resync.settings.errors import raise_if_any
@@ -94,8 +95,10 @@ class Run(RunSettings, _Names):
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits that change exactly when the content of `run.yaml` changes."""
-        canonical = json.dumps(self._content(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """16 hex digits that change exactly when something in `run.yaml` changes that decides the result."""
+        content = self._content()
+        content["data"] = {name: value for name, value in content["data"].items() if name not in EXECUTION}
+        canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from resync.cli import main
+from resync.config.run import SCALES
+from resync.settings import loader
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = str(ROOT / "paper_configs")
@@ -41,6 +43,48 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith("resync: error: ") and str(configs) in line for line in lines)
     assert any(file in line and expected in line for line in lines)
+
+
+@pytest.fixture
+def files_read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The configuration files that have been read, without the declarations of components."""
+    paths: list[Path] = []
+    read = loader._read
+
+    def noted(path: Path) -> str:
+        if path.is_relative_to(CONFIGS):
+            paths.append(path.relative_to(CONFIGS))
+        return read(path)
+
+    monkeypatch.setattr(loader, "_read", noted)
+    return paths
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["expand"], ["plan"], ["status", "--results", "no results"], ["audit", "--results", "no results"]],
+    ids=lambda verb: verb[0],
+)
+def test_with_a_paper_only_its_files_are_read(
+    verb: list[str], files_read: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([*verb, "--configs", CONFIGS, "--paper", "qsr"]) == 0
+    of_paper = sorted(path.relative_to(CONFIGS) for path in Path(CONFIGS, "qsr").rglob("*.yaml"))
+    assert len(of_paper) > 3
+    assert sorted(files_read) == sorted([*of_paper, *(Path("scales", f"{scale}.yaml") for scale in SCALES)])
+
+
+def test_without_a_paper_all_files_are_read(files_read: list[Path]):
+    assert main(["plan", "--configs", CONFIGS]) == 0
+    assert len(files_read) == len(set(files_read)) == len(list(Path(CONFIGS).rglob("*.yaml")))
+
+
+def test_an_unknown_paper_is_one_line_before_any_paper_is_read(files_read: list[Path], capsys):
+    assert main(["plan", "--configs", CONFIGS, "--paper", "qsrr"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"resync: error: paper: found 'qsrr', allowed: .*\bqsr\b.*; did you mean 'qsr'\?", line)
+    assert all(path.parts[0] == "scales" for path in files_read)
 
 
 def test_expand_lists_every_run_as_an_object(capsys: pytest.CaptureFixture[str]):

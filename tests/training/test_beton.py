@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from images import declare, images, write_files
 from photos import SMALL_RUN, batches, declared, equal, write_photos
@@ -157,7 +156,7 @@ def test_a_killed_writing_process_is_one_line_after_a_time_out_and_leaves_nothin
     with pytest.raises(ValueError, match=r"^data tiny: FFCV's writer has taken no image for 2 seconds: "):
         prepare.prepare(of, root, "beton")
     assert os.listdir(root / "prepared/tiny.beton") == []
-    assert not psutil.Process().children(recursive=True)
+    # Python frees it when the last process has ended that could use it.
     until(lambda: set(Path("/dev/shm").glob("psm_*")) <= shared_memory)
 
 

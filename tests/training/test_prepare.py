@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ from PIL import Image
 from resync import data, prepare
 from resync.cli import main
 from resync.config.components import component, prepared_names
-from resync.config.preparation import Spread
+from resync.config.preparation import ClassCounts
 from resync.prepare.prepared_file import Images, Prepared, prepared_file, save
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
@@ -91,7 +93,7 @@ def test_packing_without_ffcv_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
     write_files(root / "copy", images())
     monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
     for act in (prepare.prepare, prepare.check):
-        with pytest.raises(ValueError, match=r"^data tiny: its .beton files need FFCV: pip install ffcv, "):
+        with pytest.raises(ValueError, match=r"^data tiny: its .beton files need FFCV: pip install ffcv==1.0.2, "):
             act(of, root)
     assert left_in(root) == []
 
@@ -273,7 +275,7 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
     per_class = {"train": of.preparation.train_per_class, "val": of.preparation.val_per_class}
     for split, counts in per_class.items():
         samples = of.facts[f"{split}_samples"]
-        if isinstance(counts, Spread):
+        if isinstance(counts, ClassCounts):
             assert counts.fewest * classes < samples < counts.most * classes
         else:
             wanted = [counts] * classes if isinstance(counts, int) else counts
@@ -292,6 +294,15 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
     assert (inputs.shape, inputs.dtype) == ((3, *shape), torch.float32)
     assert targets.tolist() == [0, 1, 2]
     assert (built.variant, built.sha256) == ("small", "0")
+
+
+def test_training_on_prepared_data_needs_neither_progress_bars_nor_sentencepiece():
+    """They are for those who convert and for text: a run on a GPU machine with torch and little else has neither."""
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['sentencepiece', 'tqdm']); "
+        "import resync.data.prepared, resync.data.streamed, resync.data.text, resync.models.transformer"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.slow

@@ -12,14 +12,14 @@ import torch
 from images import declare
 from photos import COUNTS, FOLDER, PER_CLASS, SMALL_RUN, batches, declared, equal, sampler, write_photos
 from PIL import Image
-from runs import assert_runs_agree
+from runs import assert_runs_agree, make_run
 from torchvision.transforms.v2 import functional as F
 
 from resync import data, prepare
 from resync.config.components import Component
 from resync.data import streamed
 from resync.data.streamed import Streamed
-from resync.data.views import training_view, validation_view
+from resync.data.transforms import training_transform, validation_transform
 from resync.train.mixup import Mixup
 
 
@@ -104,7 +104,7 @@ def test_what_is_missing_is_one_line(photos: tuple[Component, Path], tmp_path: P
         prepare.load_stream(of, root, "files")
     monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
     for act in (prepare.load_stream, prepare.prepare):
-        with pytest.raises(ValueError, match=r"^data tiny: format beton needs FFCV: pip install ffcv, .*auto"):
+        with pytest.raises(ValueError, match=r"^data tiny: format beton needs FFCV: pip install ffcv==1.0.2, .*auto"):
             act(of, root, "beton")
     assert not (root / "prepared").exists()
     assert prepare.load_stream(photos[0], photos[1], "auto").record["source"] == "photos"
@@ -148,6 +148,15 @@ def test_images_are_decoded_on_all_cores_of_a_process(
     assert streamed.read(of, **given | {"decoders": 3}).decoders == 3
 
 
+def test_the_number_of_decoding_processes_decides_no_result_and_is_not_in_the_hash(tmp_path: Path):
+    given = {"name": "tiny_imagenet_20_224", "format": "files"}
+    one, other, another = (
+        make_run(tmp_path / str(number), **SMALL_RUN | {"data": given | changes}).hash
+        for number, changes in enumerate([{}, {"decoders": 3}, {"format": "beton"}])
+    )
+    assert one == other != another
+
+
 @pytest.mark.parametrize("replacement", [False, True])
 def test_batches_depend_on_seed_epoch_and_worker_only(small: Streamed, replacement: bool):
     plan = sampler(replacement=replacement)
@@ -181,13 +190,13 @@ def test_validation_images_are_shared_out_and_cropped_in_the_centre(small: Strea
     top, left = ((length - side) / 2 for length in image.shape[1:])
     crop = F.resized_crop(image, round(top), round(left), side, side, [16, 16], antialias=True)
     torch.testing.assert_close(whole[0], (crop / 255 - 0.5) / 0.25)
-    assert torch.equal(validation_view(16)(image), crop)
+    assert torch.equal(validation_transform(16)(image), crop)
 
 
-def test_a_training_view_is_a_part_at_least_8_percent_of_it_and_half_are_mirrored():
+def test_a_training_transform_is_a_part_at_least_8_percent_of_it_and_half_are_mirrored():
     ramp = torch.arange(200, dtype=torch.uint8).expand(3, 100, 200)
     torch.manual_seed(0)
-    views = torch.stack([training_view(8, strong=False)(ramp) for _ in range(300)]).float()
+    views = torch.stack([training_transform(8, strong=False)(ramp) for _ in range(300)]).float()
     slopes = (views[..., -1] - views[..., 0]).mean(dim=(1, 2))
     assert 0.4 < (slopes < 0).float().mean() < 0.6
     # The narrowest part has 8 % of the area and is 4/3 as high as wide, the widest is as high as the image.

@@ -20,8 +20,8 @@ class Source(Settings):
     )
 
 
-class Spread(Settings):
-    """How many images the classes of a data set have, where each has another number."""
+class ClassCounts(Settings):
+    """Images per class of a data set whose classes differ in size."""
 
     fewest: PositiveInt = Field(description="images of the smallest class")
     most: PositiveInt = Field(description="images of the largest class")
@@ -48,10 +48,10 @@ class Preparation(Settings):
     packed: Packing | None = Field(
         default=None, description="images that are read once are packed by FFCV; null: one file of arrays"
     )
-    train_per_class: PositiveInt | Items[PositiveInt] | Spread = Field(
+    train_per_class: PositiveInt | Items[PositiveInt] | ClassCounts = Field(
         description="training images of every class, of each one, or of the smallest and the largest"
     )
-    val_per_class: PositiveInt | Items[PositiveInt] | Spread = Field(
+    val_per_class: PositiveInt | Items[PositiveInt] | ClassCounts = Field(
         description="validation images of every class, of each one, or of the smallest and the largest"
     )
 
@@ -62,7 +62,7 @@ class Preparation(Settings):
 
 
 class TextFiles(Settings):
-    """A file of sentences in each language, a sentence a line; both have the same number of lines."""
+    """A file of sentences in each language, one sentence per line; both have the same number of lines."""
 
     source: Text = Field(description="below the folder, also inside of an archive; .gz and .sgm are understood")
     target: Text = Field(description="the same for the language that is translated into")
@@ -80,5 +80,5 @@ class TextPreparation(Settings):
         default=None,
         ge=1,
         description="training pairs are left out that have an empty side, a sentence that is too long, or one that has "
-        "more than so many times the tokens of the other; null: none is, and such a sentence is an error",
+        "more than this multiple of the tokens of the other; null: none is, and such a sentence is an error",
     )

@@ -12,13 +12,16 @@ from resync.settings.base import Check, Items, PositiveInt, PositiveNumber, Sett
 Prepared = Preparation | TextPreparation | None
 """How a data set is prepared, if it is."""
 
+EXECUTION = frozenset({"decoders"})
+"""The options that say how a data set is read, but decide no result: they are not in the hash of a run."""
+
 
 class _Images(Settings):
     mean: Items[float] = Field(min_length=1, description="mean of every channel, of pixels from 0 to 1")
     std: Items[PositiveNumber] = Field(min_length=1, description="standard deviation of every channel")
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """What does not fit the rest of the declaration: there are as many numbers as the images have channels."""
+        """Yield what does not fit the rest of the declaration: one number is needed for each channel."""
         channels = facts.get("input_shape", [None])[0]
         for key in ("mean", "std"):
             if (found := len(getattr(self, key))) != channels:
@@ -42,7 +45,7 @@ class MemoryReader(_Images):
         return {"augmentation": Option(enum=("none", "crop_flip"), default="crop_flip", description=text)}
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """What does not fit the rest of the declaration."""
+        """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, Preparation) or prepared.streaming:
             yield ("reader", "kind"), "found memory, allowed: with prepare, and without streaming in it"
         yield from super().problems(prepared, facts)
@@ -77,7 +80,7 @@ class StreamReader(_Images):
         }
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """What does not fit the rest of the declaration."""
+        """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, Preparation) or not prepared.streaming:
             yield ("reader", "kind"), "found stream, allowed: with prepare, and with streaming in it"
         yield from super().problems(prepared, facts)
@@ -98,7 +101,7 @@ class TextReader(Settings):
         return {"max_tokens": Option(type="integer", minimum=1, default=self.max_tokens, description=text)}
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """What does not fit the rest of the declaration."""
+        """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, TextPreparation):
             yield ("reader", "kind"), "found text, allowed: with prepare_text"
 

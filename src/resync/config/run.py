@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
+from resync.config.readers import EXECUTION
 from resync.config.training import Execution, RunSettings
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
 from resync.settings.errors import raise_if_any
@@ -101,6 +102,7 @@ class Run(RunSettings, _Names):
     def hash(self) -> str:
         """16 hex digits that change exactly when something changes that decides the result: all but `Execution`."""
         deciding = {name: value for name, value in self._content().items() if name not in Execution.model_fields}
+        deciding["data"] = {name: value for name, value in deciding["data"].items() if name not in EXECUTION}
         canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -5,6 +5,7 @@ One that is made in another way has `data/<name>.py` with `build(**options) -> D
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from resync.config.components import component
@@ -18,5 +19,7 @@ def build(name: str, options: Mapping[str, Any]) -> Dataset:
     """The data set `name` with its declared options. Raises ValueError where it has not been prepared."""
     of = component("data", name)
     if of.reader is None:
+        if find_spec(f"resync.data.{name}") is None:
+            raise ValueError(f"{of.file}: reader: missing, allowed: memory, stream or text, or a module {name}.py here")
         return import_module(f"resync.data.{name}").build(**options)
     return import_module(f"resync.data.{_READERS[of.reader.kind]}").read(of, **options)

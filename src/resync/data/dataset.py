@@ -1,4 +1,4 @@
-"""What the training loop needs of a data set, wherever its samples are."""
+"""The interface of a data set to the training loop, wherever its samples are."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol

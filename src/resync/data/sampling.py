@@ -10,9 +10,9 @@ from resync.streams import stream
 
 @dataclass(frozen=True)
 class Sampler:
-    """Index plan of a run: `steps` batches of `local_batch` samples for each of `num_workers` workers an epoch.
+    """Index plan of a run: `steps` batches of `local_batch` samples for each of `num_workers` workers per epoch.
 
-    Without replacement, one global permutation an epoch is split over the workers, so that a sample is drawn at
+    Without replacement, one global permutation per epoch is split over the workers, so that a sample is drawn at
     most once an epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). Where a paper rounds the steps of an
     epoch up, its last batch is completed from the start of the permutation, as torch's DistributedSampler does. With
     replacement, each worker draws uniformly from its own stream (Algorithm 2).
@@ -26,7 +26,7 @@ class Sampler:
     replacement: bool
 
     def __post_init__(self) -> None:
-        """Refuse an epoch that the samples do not fill: ValueError."""
+        """Raise ValueError for an epoch that the samples do not fill."""
         batch = self.num_workers * self.local_batch
         needed = self.steps * batch
         if not self.replacement and needed >= self.num_samples + batch:

@@ -14,7 +14,7 @@ from resync.config.components import Component
 from resync.config.readers import StreamReader
 from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler, statistics_draws
-from resync.data.views import View, training_view, validation_view
+from resync.data.transforms import Transform, training_transform, validation_transform
 from resync.prepare import Split, data_root, load_stream
 
 SEEDS = 2**63 - 1
@@ -23,14 +23,14 @@ SEEDS = 2**63 - 1
 
 @dataclass(frozen=True)
 class Streamed:
-    """Training and validation images on disk, and how a model sees them.
+    """Training and validation images on disk, and their transforms.
 
     A batch is a function of the index plan and of a seed for each of its images, so it is the same for every number
     of processes and after an interruption. `decoders` processes beside this one decode the images; 0: this one does.
     """
 
     splits: Mapping[str, Split]
-    views: Mapping[str, View]
+    transforms: Mapping[str, Transform]
     pixels: Pixels
     variant: str
     sha256: str
@@ -65,7 +65,7 @@ class Streamed:
         """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index` of `statistics_draws`."""
         drawn = statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS))
         # One batch: processes would take longer to start than this one to decode it.
-        images = _Views(self.splits["train"], self.views["train"])
+        images = _Transformed(self.splits["train"], self.transforms["train"])
         seen, labels = zip(*(images[request] for request in np.stack(drawn, axis=-1)), strict=True)
         inputs = self.pixels.normalised(torch.stack(seen).to(self.device))
         return inputs, torch.tensor(labels, device=self.device)
@@ -73,7 +73,7 @@ class Streamed:
     def _loaded(self, split: str, requests: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs [n, C, H, W] and targets [n] of each batch of requests [n, 2]: index and seed of every image."""
         loader = DataLoader(
-            _Views(self.splits[split], self.views[split]),
+            _Transformed(self.splits[split], self.transforms[split]),
             batch_sampler=requests,
             num_workers=self.decoders,
             pin_memory=self.device.type == "cuda",
@@ -85,11 +85,11 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class _Views(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """The images of a split as a model sees them, by index and seed."""
+class _Transformed(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """The transformed images of a split, by index and seed."""
 
     images: Split
-    view: View
+    transform: Transform
 
     def __getitem__(self, request: NDArray[np.int64]) -> tuple[Tensor, int]:
         index, seed = request.tolist()
@@ -97,20 +97,23 @@ class _Views(torch.utils.data.Dataset[tuple[Tensor, int]]):
         # torchvision draws from torch's generator of the CPU; nobody else's draws may depend on it.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            return self.view(image), int(self.images.labels[index])
+            return self.transform(image), int(self.images.labels[index])
 
 
 def read(of: Component, augmentation: str, format: str, decoders: int | None) -> Streamed:
-    """The data set `of` on disk in this format (see `load_stream`), decoded by so many processes (see `own_cores`).
+    """The data set `of` on disk in this format (see `load_stream`), decoded by `decoders` processes.
 
-    Raises ValueError where it has not been prepared in this format.
+    None stands for as many as `own_cores`. Raises ValueError where it has not been prepared in this format.
     """
     assert isinstance(of.reader, StreamReader)
     prepared = load_stream(of, data_root(of), format)
     shape = of.facts["input_shape"]
     return Streamed(
         splits=prepared.splits,
-        views={"train": training_view(shape[-1], augmentation == "strong"), "val": validation_view(shape[-1])},
+        transforms={
+            "train": training_transform(shape[-1], augmentation == "strong"),
+            "val": validation_transform(shape[-1]),
+        },
         pixels=Pixels.of(of.reader.mean, of.reader.std, shape, padding=None),
         variant=prepared.record["variant"],
         sha256=prepared.record["sha256"],

@@ -23,7 +23,7 @@ Inputs = tuple[Tensor, Tensor]
 
 
 class Targets(NamedTuple):
-    """What the decoder should say, [n, T], PAD where nothing; and how many tokens a forward pass has on average.
+    """Target ids of the decoder, [n, T], filled up with PAD, and the average number of tokens of a forward pass.
 
     `tokens` is the average over the worker's forward passes in the step, `tokens_of_all` that over all workers'.
     """

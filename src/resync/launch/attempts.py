@@ -25,7 +25,7 @@ def launch(request: Request, on_node: bool) -> int:
     for several nodes without Slurm, before anything is started.
     """
     run = Run.from_file(request.config)
-    # One thread a process unless the run says otherwise: the workers are what runs in parallel.
+    # One thread per process unless the run says otherwise: it is the workers that run in parallel.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     if on_node:
         return machine.run(run, request, slurm.place())

@@ -88,7 +88,7 @@ def _process(request: Request) -> int:
 
 
 def _deepspeed(run: Run, request: Request, place: Place) -> list[str]:
-    """What `deepspeed --hostfile` runs on each machine."""
+    """The command that `deepspeed --hostfile` runs on each machine."""
     slots = list(range(run.processes // len(place.hosts)))
     world = json.dumps({host: slots for host in place.hosts})
     flags = [

@@ -48,7 +48,7 @@ def installed() -> bool:
 def require_ffcv(of: Component, wanted: str, otherwise: str = "") -> None:
     """Raise ValueError where FFCV is not installed: `wanted` it, and what else would do."""
     if not installed():
-        how = "pip install ffcv, after the libraries that docs/data.md names"
+        how = "pip install ffcv==1.0.2, after the libraries that docs/data.md names"
         raise ValueError(f"data {of.name}: {wanted} FFCV: {how}{otherwise}")
 
 
@@ -208,7 +208,7 @@ def _write_all(settings: Packing, source: "_Source", file: Path) -> None:
 class _Source:
     """The images and labels that FFCV's writing processes ask for.
 
-    They leave word of a damaged image in `errors`, and of the image that was asked for last in `taken`.
+    They report a damaged image in `errors`, and in `taken` the image that was asked for last.
     """
 
     def __init__(self, images: Split, indices: range) -> None:
@@ -232,7 +232,7 @@ class _Source:
 class Packed:
     """The images of one split in .beton files, which stay on disk and in the operating system's cache.
 
-    FFCV's own loader is not used: its crops come from one random generator a process, so that they would depend on
+    FFCV's own loader is not used: its crops come from one random generator per process, so that they would depend on
     the number of processes and on interruptions. Its reader and its JPEG decoder are.
     """
 

@@ -96,7 +96,7 @@ def write(
 
 
 def counts(of: Component) -> dict[str, Any]:
-    """What a record says of the images, all of which was checked when they were prepared."""
+    """Counts and shape of the images for a record; they were checked when the images were prepared."""
     return {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes", "input_shape")}
 
 
@@ -130,12 +130,12 @@ def read_arrays(of: Component, file: Path, names: Iterable[str]) -> dict[str, ND
 
 
 def missing(of: Component, file: Path, flags: str = "") -> ValueError:
-    """What to do about a missing file: make it, with these flags of the command."""
+    """The error for a missing file, with the command that makes it and these flags of it."""
     return ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {flags}{of.name}")
 
 
 def damaged(of: Component, file: Path, reason: object, others: str = "") -> ValueError:
-    """What to do about a damaged file: delete it, and what else is named, and make it again."""
+    """The error for a damaged file: delete it, and what else is named, and make it again."""
     again = f"delete it{others}, then: resync data prepare {of.name}"
     return ValueError(f"data {of.name}: {file}: damaged ({reason}); {again}")
 
@@ -143,7 +143,7 @@ def damaged(of: Component, file: Path, reason: object, others: str = "") -> Valu
 def read(
     of: Component, root: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]
 ) -> tuple[Content, dict[str, Any]]:
-    """What `made_of` makes of the arrays of the prepared file, whose checksums are verified, and its record.
+    """The content that `made_of` makes of the arrays of the prepared file, which are verified, and its record.
 
     Raises ValueError where the file is missing or damaged.
     """

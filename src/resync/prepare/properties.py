@@ -1,4 +1,4 @@
-"""What a prepared data set has to be, property by property."""
+"""The properties that a prepared data set must have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.config.components import Component
-from resync.config.preparation import Spread
+from resync.config.preparation import ClassCounts
 from resync.prepare.prepared_file import Images, Split, file_sha256, load, prepared_file, read
 from resync.prepare.text import ParallelCorpus
 
@@ -46,7 +46,7 @@ def check_text(of: Component, root: Path) -> list[Property]:
 
 
 def variant(of: Component, record: Mapping[str, Any]) -> Property:
-    """What the samples are called: as those of one of the declared sources."""
+    """The variant of the samples: that of one of the declared sources."""
     if of.text:
         return Property("variant", record["variant"], (of.text.variant,))
     assert of.preparation
@@ -55,7 +55,7 @@ def variant(of: Component, record: Mapping[str, Any]) -> Property:
 
 
 def _with_origin(of: Component, root: Path, record: Mapping[str, Any], found: list[Property]) -> list[Property]:
-    """What was found, between what the samples are called and the checksum of their file."""
+    """The properties found, between the variant of the samples and the checksum of their file."""
     return [
         variant(of, record),
         *found,
@@ -71,7 +71,7 @@ def pairs(of: Component, counts: Mapping[str, int]) -> list[Property]:
 
 
 def text_properties(of: Component, text: ParallelCorpus, record: Mapping[str, Any]) -> list[Property]:
-    """What the declaration says of a text; of its training pairs, which are cleaned, what the record says."""
+    """The declared properties of a text; for its training pairs, which are cleaned, those of the record."""
     longest = max(sentences.lengths.max() for side in (text.source, text.target) for sentences in side.values())
     allowed = of.facts["input_shape"][0]
     return [
@@ -86,7 +86,7 @@ def text_properties(of: Component, text: ParallelCorpus, record: Mapping[str, An
 
 
 def properties(of: Component, images: Images) -> list[Property]:
-    """What the declaration says of the images: counts, sizes, classes and how many images each one has."""
+    """The declared properties of images: counts, sizes, classes and images per class."""
     shape = _joined("x", of.facts["input_shape"])
     result = []
     for split in ("train", "val"):
@@ -97,7 +97,7 @@ def properties(of: Component, images: Images) -> list[Property]:
 
 
 def split_properties(of: Component, splits: Mapping[str, Split]) -> list[Property]:
-    """What the declaration says of images that stay on disk: counts, classes and how many images each one has."""
+    """The declared properties of images that stay on disk: counts, classes and images per class."""
     return [each for name, split in splits.items() for each in _class_properties(of, name, split.labels)]
 
 
@@ -107,7 +107,7 @@ def _class_properties(of: Component, split: str, labels: NDArray[np.integer[Any]
     counts = of.preparation.train_per_class if split == "train" else of.preparation.val_per_class
     classes = of.facts["num_classes"]
     found = np.bincount(labels, minlength=classes).tolist()
-    if isinstance(counts, Spread):
+    if isinstance(counts, ClassCounts):
         per_class, wanted = f"{min(found)} to {max(found)}", f"{counts.fewest} to {counts.most}"
     else:
         per_class = _joined(" ", found)

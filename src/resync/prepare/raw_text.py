@@ -19,7 +19,7 @@ SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 class RawText:
     """The original files of the data set `of` below `root`.
 
-    Raises ValueError, one line each, where the folder or a file is missing, a file is damaged or no UTF-8, two files
+    Raises ValueError where the folder or a file is missing, a file is damaged or no UTF-8, two files
     have different numbers of lines, or a sentence is empty that nothing leaves out.
     """
 

@@ -85,5 +85,5 @@ def _listing(of: Component, root: Path, listed: Mapping[str, Any]) -> Listing:
 
 
 def _content(listed: Mapping[str, Any]) -> dict[str, str]:
-    """What .beton files are made from: the list, by its SHA-256."""
+    """The origin of .beton files: the list of image files, by its SHA-256."""
     return {"listing": listed["sha256"]}

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.prepare.vocabulary import Vocabulary
@@ -36,6 +35,8 @@ class Sentences:
     @classmethod
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, progress: str) -> "Sentences":
         """The ids of the lines."""
+        from tqdm import tqdm
+
         tokens, lengths = [np.empty(0, np.uint16)], [np.empty(0, np.int64)]
         for start in tqdm(range(0, len(lines), CHUNK), desc=progress, unit=f"{CHUNK} sentences", disable=None):
             encoded = vocabulary.encode(lines[start : start + CHUNK])
@@ -102,7 +103,7 @@ def encode(of: Component, lines: Mapping[str, Lines], max_ratio: float | None = 
     """The corpus of the normalised lines of every split, with a vocabulary made of the training pairs.
 
     With `max_ratio`, training pairs are left out that have an empty side, a sentence that is too long or one that is
-    more than so many times as long as the other. Raises ValueError for a sentence that is too long and stays.
+    more than `max_ratio` times as long as the other. Raises ValueError for a sentence that is too long and stays.
     """
     pairs = {split: list(zip(*sides, strict=True)) for split, sides in lines.items()}
     pairs["train"] = [pair for pair in pairs["train"] if all(pair)]

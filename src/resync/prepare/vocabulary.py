@@ -24,7 +24,7 @@ class Vocabulary:
     def train(cls, sentences: Iterable[str], size: int) -> "Vocabulary":
         """`size` pieces that are frequent in the sentences, a function of the sentences alone.
 
-        Raises ValueError where they do not have so many.
+        Raises ValueError where they do not have that number.
         """
         import sentencepiece
 

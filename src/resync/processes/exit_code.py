@@ -7,9 +7,10 @@ from resync.settings.errors import ConfigError
 
 
 def exit_code(act: Callable[[], int | None]) -> int:
-    """What `act` returns, 0 for None; 2 for a mistake of the user, 1 for processes that cannot meet, 130 for Ctrl-C.
+    """The exit code that `act` returns, 0 for None.
 
-    Mistakes are what is raised as ConfigError, ValueError or OSError; every other exception is a defect and passes.
+    2 for a mistake of the user, 1 for processes that cannot meet, 130 for Ctrl-C. Mistakes are what is raised as
+    ConfigError, ValueError or OSError; every other exception is a defect and passes.
     """
     try:
         return act() or 0

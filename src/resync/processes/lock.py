@@ -21,6 +21,8 @@ HELD = "RESYNC_LOCKED"
 
 _POLL_SECONDS = 1.0
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_held: dict[Path, tuple[int, IO[str]]] = {}
+"""The folders whose lock this process holds, with its process id, which a fork of it does not have, and the file."""
 
 
 @contextmanager
@@ -30,8 +32,13 @@ def locked(directory: Path) -> Iterator[None]:
     The lock is fcntl's on a file, so that the kernel, or the server of a network file system, gives it back when its
     holder dies, on this machine or another one. What died before it left no half-written file in the folder: those
     are deleted. A block within the block of a parent process does nothing.
+
+    POSIX gives such a lock to a process, not to an open file: the holder loses it when it closes *any* file object on
+    run.lock, also one that it has opened only to read it. Within the block, ask `holder`, which knows that, and let
+    nothing else in this process open the file.
     """
-    if os.environ.get(HELD) == str(directory.resolve()):
+    folder, outer = directory.resolve(), os.environ.get(HELD)
+    if outer == str(folder) or _is_held_here(folder):
         yield
         return
     directory.mkdir(parents=True, exist_ok=True)
@@ -42,15 +49,22 @@ def locked(directory: Path) -> Iterator[None]:
         file.write(json.dumps(_this_job()) + "\n")
         file.flush()
         clear_leftovers(directory)
-        os.environ[HELD] = str(directory.resolve())
+        os.environ[HELD] = str(folder)
+        _held[folder] = os.getpid(), file
         try:
             yield
         finally:
-            del os.environ[HELD]
+            del _held[folder]
+            if outer is None:
+                del os.environ[HELD]
+            else:
+                os.environ[HELD] = outer
 
 
 def holder(directory: Path) -> dict[str, Any] | None:
     """Who holds the lock of the run in `directory`: host, pid, slurm_job and since; None if nobody does."""
+    if _is_held_here(folder := directory.resolve()):
+        return _written_in(_held[folder][1])
     try:
         with (directory / NAME).open() as file:
             try:
@@ -63,6 +77,10 @@ def holder(directory: Path) -> dict[str, Any] | None:
             return None
     except FileNotFoundError:
         return None
+
+
+def _is_held_here(folder: Path) -> bool:
+    return folder in _held and _held[folder][0] == os.getpid()
 
 
 def _wait_for(file: IO[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a model sees of an image of any size: a square part of it at the model's resolution."""
+"""The transforms of images of any size for training and validation: a square part at the model's resolution."""
 
 from collections.abc import Callable
 
@@ -7,14 +7,14 @@ from torch import Tensor
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
-View = Callable[[Tensor], Tensor]
+Transform = Callable[[Tensor], Tensor]
 """From uint8 [3, height, width] to uint8 [3, side, side]; what is random comes from torch's default generator."""
 
 RATIO = 224 / 256
 """Side of the validation crop to the shorter side of the image."""
 
 
-def training_view(side: int, strong: bool) -> View:
+def training_transform(side: int, strong: bool) -> Transform:
     """A random part of the image, mirrored with probability 1/2 (Szegedy et al. 2015).
 
     The part has 8 to 100 % of the area and an aspect ratio of 3/4 to 4/3. `strong` adds RandAugment of two
@@ -24,11 +24,11 @@ def training_view(side: int, strong: bool) -> View:
     return v2.Compose([*steps, v2.RandAugment(num_ops=2, magnitude=10)] if strong else steps)
 
 
-def validation_view(side: int) -> View:
+def validation_transform(side: int) -> Transform:
     """The square in the centre whose side is 224/256 of the shorter one (Gu et al. 2024, trainer)."""
 
-    def view(image: Tensor) -> Tensor:
+    def transform(image: Tensor) -> Tensor:
         cropped = F.center_crop(image, [round(RATIO * min(image.shape[1:]))])
         return F.resize(cropped, [side, side], antialias=True)
 
-    return view
+    return transform

@@ -1,0 +1,70 @@
+"""How a launcher calls the training in its own process, and what it makes of its end."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from runs import make_run
+
+from resync import train
+from resync.cli import main
+from resync.config import Run
+from resync.launch import Request, machine
+
+
+@pytest.fixture
+def launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, list[tuple[Run, Path, float]]]]:
+    """`resync launch` of a run whose attempts end with the given results or exceptions: exit code and calls."""
+    make_run(tmp_path)
+
+    def launch(*ends: bool | Exception, restarts: int = 1) -> tuple[int, list[tuple[Run, Path, float]]]:
+        calls: list[tuple[Run, Path, float]] = []
+
+        def trained(run: Run, out: Path, timeout: float) -> bool:
+            calls.append((run, out, timeout))
+            if isinstance(end := ends[len(calls) - 1], Exception):
+                raise end
+            return end
+
+        monkeypatch.setattr(train, "train", trained)
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        flags = ["--config", tmp_path / "config.yaml", "--out", tmp_path / "out", "--max-restarts", restarts]
+        return main(["launch", *map(str, flags), "--timeout", "77"]), calls
+
+    return launch
+
+
+def test_a_run_of_one_process_is_trained_with_typed_arguments(launched, tmp_path: Path):
+    code, [(run, out, timeout)] = launched(True)
+    assert (code, out, timeout) == (0, tmp_path / "out", 77)
+    assert isinstance(run, Run)
+    assert run.hash == Run.from_file(tmp_path / "config.yaml").hash
+
+
+def test_a_run_that_was_asked_to_stop_is_not_started_again(launched):
+    code, calls = launched(False)
+    assert (code, len(calls)) == (75, 1)
+
+
+def test_a_mistake_is_one_line_and_not_tried_again(launched, capsys: pytest.CaptureFixture[str]):
+    code, calls = launched(ValueError("the model does not fit"))
+    assert (code, len(calls)) == (2, 1)
+    assert capsys.readouterr().err == "resync: error: the model does not fit\n"
+
+
+def test_processes_that_cannot_meet_are_started_again(launched, capsys: pytest.CaptureFixture[str]):
+    code, calls = launched(ConnectionError("no port"), True)
+    assert (code, len(calls)) == (0, 2)
+    printed = capsys.readouterr()
+    assert printed.err == "resync: error: no port\n"
+    assert "exit code 1, restart 1 of 1" in printed.out
+    assert launched(ConnectionError("no port"), restarts=0)[0] == 1
+
+
+def test_a_process_that_is_spawned_for_a_gpu_can_be_handed_its_request(tmp_path: Path):
+    request = Request(tmp_path / "config.yaml", tmp_path, 77, nodes=1, cpus=2, launcher="torchrun", max_restarts=0)
+    assert pickle.loads(pickle.dumps((machine._process, request))) == (machine._process, request)

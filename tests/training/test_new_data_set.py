@@ -1,0 +1,128 @@
+"""A data set that is added by its declaration alone, as docs/data.md shows it, and declarations that cannot be read."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from runs import BASE
+
+from resync import data
+from resync.config import ConfigError
+from resync.config.components import component
+
+ROOT = Path(__file__).parents[2]
+PREPARED_CHECKED_AND_TRAINED = """
+import sys
+from pathlib import Path
+from resync.cli import main
+
+folder = sys.argv[1]
+assert str(Path(main.__code__.co_filename)).startswith(folder), "not the copy of the package"
+for command in ("data prepare leaves", "data check leaves", f"train --config {folder}/run.yaml --out {folder}/run"):
+    if code := main(command.split()):
+        sys.exit(code)
+"""
+
+
+def example() -> str:
+    """The declaration in docs/data.md."""
+    found = re.search(
+        r"```yaml\n# src/resync/data/leaves.yaml\n(.*?)```", (ROOT / "docs/data.md").read_text(), re.DOTALL
+    )
+    assert found
+    return found[1]
+
+
+def write_leaves(folder: Path) -> None:
+    """Images of three colours, in folders of their classes."""
+    generator = np.random.default_rng(0)
+    for split, number in (("train", 8), ("val", 2)):
+        for channel, tree in enumerate(("ash", "beech", "oak")):
+            (folder / split / tree).mkdir(parents=True)
+            for index in range(number):
+                pixels = generator.integers(100, size=(16, 16, 3), dtype=np.uint8)
+                pixels[..., channel] += 100
+                Image.fromarray(pixels).save(folder / split / tree / f"{index}.png")
+
+
+def test_a_data_set_is_added_by_its_yaml_alone(tmp_path: Path):
+    shutil.copytree(ROOT / "src/resync", tmp_path / "src/resync", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "src/resync/data/leaves.yaml").write_text(example())
+    write_leaves(tmp_path / "data/leaves")
+    changes = {"data": {"name": "leaves"}, "batch_size": 8, "steps_per_epoch": 3, "epochs": 8}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(BASE | changes))
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src"), "RESYNC_DATA": str(tmp_path / "data")}
+    command = [sys.executable, "-c", PREPARED_CHECKED_AND_TRAINED, str(tmp_path)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "leaves: train images per class: 8 8 8\n" in done.stdout
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert (summary["status"], summary["data"]["variant"], summary["steps"]) == ("finished", "leaves", 24)
+    assert summary["best"]["val_top1"] > 90
+    assert yaml.safe_load((tmp_path / "run/run.yaml").read_text())["data"]["augmentation"] == "crop_flip"
+
+
+PREPARE = {"sources": [{"folder": "tiny", "variant": "tiny"}], "train_per_class": 1, "val_per_class": 1}
+GREY = {"mean": [0.5], "std": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reader": {"kind": "memory", **GREY}}, ""),
+        (
+            {"reader": {"kind": "memry", **GREY}},
+            "reader.kind: found 'memry', allowed: memory, stream, text; did you mean 'memory'?",
+        ),
+        (
+            {"reader": {"kind": "memory", **GREY, "mean": [0.5] * 3}},
+            "reader.mean: found 3 numbers, allowed: 1, one for each channel",
+        ),
+        (
+            {"reader": {"kind": "stream", **GREY}},
+            "reader.kind: found stream, allowed: with prepare, and with streaming in it",
+        ),
+        (
+            {"reader": {"kind": "memory", **GREY}, "prepare": {**PREPARE, "streaming": {}}},
+            "reader.kind: found memory, allowed: with prepare, and without streaming in it",
+        ),
+        ({"reader": {"kind": "text", "max_tokens": 9}}, "reader.kind: found text, allowed: with prepare_text"),
+        (
+            {
+                "reader": {"kind": "memory", **GREY, "crop_padding": 1},
+                "options": {"augmentation": {"type": "boolean", "description": "another"}},
+            },
+            "options.augmentation: found beside the reader's own augmentation, allowed: another name",
+        ),
+    ],
+)
+def test_a_reader_fits_the_rest_of_its_declaration(changes: dict[str, Any], message: str, tmp_path: Path):
+    facts = {"train_samples": 3, "val_samples": 3, "num_classes": 3, "input_shape": [1, 8, 8]}
+    file = tmp_path / "package/data/tiny.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(yaml.safe_dump({"description": "tiny", "facts": facts, "prepare": PREPARE} | changes))
+    if not message:
+        assert component("data", "tiny", tmp_path / "package").options == {}
+        return
+    with pytest.raises(ConfigError) as error:
+        component("data", "tiny", tmp_path / "package")
+    [line] = error.value.lines
+    assert re.sub(r"^.*tiny.yaml:\d+: ", "", line) == message
+
+
+def test_a_data_set_without_reader_and_module_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "data/tiny.yaml"
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump({"description": "tiny", "facts": {"train_samples": 3, "val_samples": 3}}))
+    monkeypatch.setattr(data, "component", lambda room, name: component(room, name, tmp_path))
+    with pytest.raises(ValueError, match=r"tiny.yaml: reader: missing, allowed: memory, stream or text, or a module"):
+        data.build("tiny", {})

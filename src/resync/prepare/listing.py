@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.prepare.prepared_file import Pixels, read_arrays
@@ -96,6 +95,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 def _described(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
     """The files with their lengths and sizes, which are in the first bytes of each."""
+    from tqdm import tqdm
 
     def described(path: str) -> tuple[int, int, int]:
         file = original.path / path

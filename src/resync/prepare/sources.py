@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.config.preparation import Source
@@ -180,6 +179,8 @@ def _files(original: Original) -> Iterator[tuple[str, bytes]]:
 
 def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
     """The pixels of image files, given by path and content."""
+    from tqdm import tqdm
+
     images = np.empty((len(files), *original.shape), dtype=np.uint8)
     progress = tqdm(files, desc=f"{original.of.name} {split}", unit="image", disable=None)
     for image, (path, content) in zip(images, progress, strict=True):

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from resync.config.components import Component
 from resync.prepare.vocabulary import Vocabulary
@@ -36,6 +35,8 @@ class Sentences:
     @classmethod
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, progress: str) -> "Sentences":
         """The ids of the lines."""
+        from tqdm import tqdm
+
         tokens, lengths = [np.empty(0, np.uint16)], [np.empty(0, np.int64)]
         for start in tqdm(range(0, len(lines), CHUNK), desc=progress, unit=f"{CHUNK} sentences", disable=None):
             encoded = vocabulary.encode(lines[start : start + CHUNK])

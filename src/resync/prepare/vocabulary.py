@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 
-import sentencepiece
-
 from resync.prepare.tokens import BEGIN, END, PAD, UNKNOWN
 
 
@@ -12,6 +10,9 @@ class Vocabulary:
     """Pieces of words and their ids; `model` is the file that sentencepiece reads."""
 
     def __init__(self, model: bytes) -> None:
+        # Imported where it is used: most runs have no text.
+        import sentencepiece
+
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
@@ -21,6 +22,8 @@ class Vocabulary:
 
         Raises ValueError where they do not have so many.
         """
+        import sentencepiece
+
         model = BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(

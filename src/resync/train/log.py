@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from resync.config import Run
 from resync.files import write_text
 from resync.results import wandb_log
@@ -33,7 +31,7 @@ class RunLog:
         self.name = run.id
         self.rows: dict[str, list[Row]] = {METRICS: [], STEPS: []}
         self._wandb = _start_wandb(directory, run)
-        self._bar = tqdm(total=run.total_steps, desc=run.id, unit="step") if sys.stderr.isatty() else None
+        self._bar = _start_bar(run) if sys.stderr.isatty() else None
 
     def evaluation(self, row: Row) -> None:
         """Add a row to metrics.csv and to Weights & Biases, and show it."""
@@ -116,6 +114,13 @@ def _csv(rows: list[Row], header: bool = True) -> str:
         writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def _start_bar(run: Run) -> Any:
+    """A progress bar."""
+    from tqdm import tqdm
+
+    return tqdm(total=run.total_steps, desc=run.id, unit="step")
 
 
 def _start_wandb(directory: Path, run: Run) -> Any:

@@ -71,6 +71,12 @@ def test_they_pass_on_the_cpu_with_few_packages(tmp_path: Path):
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 45
 
 
+def test_ffcv_on_the_cpu():
+    pytest.importorskip("ffcv", reason="FFCV is not installed (docs/data.md)")
+    done = gpu_tests("tests/gpu/test_gpu_ffcv.py", RESYNC_TEST_DEVICE="cpu")
+    assert "1 passed" in done.stdout
+
+
 def test_they_are_skipped_for_want_of_a_gpu_and_for_no_other_reason():
     done = gpu_tests("tests/gpu/test_gpu_parts.py", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0

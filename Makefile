@@ -1,16 +1,18 @@
-# Two commands. Both first set up .venv from requirements.lock, once.
+# Two commands, and two kinds of tests alone. All but test-gpu first set up .venv from requirements.lock, once.
 #   make reproduce              every figure, table and the audit at smoke scale (SCALE=mini for real data)
 #   make test                   style, types, tests
+#   make test-fast              the tests that take less than ten seconds
+#   make test-gpu               the tests of a GPU, with any Python that has torch and pytest (PYTHON=...)
 
 PYTHON ?= python3
 SCALE ?= smoke
 # Processes that run tests; some tests start four more.
 TEST_PROCESSES ?= 2
 BIN := .venv/bin
-# Python keeps what it compiles, else every job would compile torch anew.
+# Python keeps what it compiles, else every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce test
+.PHONY: reproduce test test-fast test-gpu
 
 reproduce: .venv/installed
 	@$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
@@ -22,6 +24,14 @@ test: .venv/installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/resync warm $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
+
+test-fast: .venv/installed
+	$(BIN)/resync warm $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
+
+# Installs nothing and needs few packages; where there is no GPU it fails.
+test-gpu:
+	@$(PYTHON) tests/gpu/ready.py
+	$(PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir . -p no:cacheprovider tests/gpu
 
 # uv where it is installed; otherwise pip brings it into .venv.
 .venv/installed: requirements.lock pyproject.toml

@@ -145,7 +145,7 @@ def make_session(folder: Path, rank: int = 0, world_size: int = 1, **changes: An
     """A session of such a run that writes to `folder`."""
     run = make_run(folder / f"config{rank}-{os.getpid()}", **changes)
     folder.mkdir(parents=True, exist_ok=True)
-    return build(run, folder, torch.device("cpu"), rank, world_size)
+    return build(run, folder, torch.device(run.device), rank, world_size)
 
 
 def trained(rank: int, world_size: int, folder: Path, changes: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def trained_until(rank: int, world_size: int, folder: Path, changes: dict[str, A
 def outcome(session: Session) -> dict[str, Any]:
     """What a test compares of a finished session."""
     return {
-        "rows": session.workers.rows.detach().numpy().copy(),
+        "rows": session.workers.rows.detach().cpu().numpy().copy(),
         "log": session.log.rows if session.log else None,
         "bytes_sent": session.transport.bytes_sent,
         "wire_bytes": session.transport.wire_bytes,

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -120,10 +122,12 @@ def test_diverged_run_ends_as_a_result_that_says_so(tmp_path: Path, capsys: pyte
 
 
 def test_a_device_that_is_not_there_is_one_clear_error(tmp_path: Path):
-    if torch.cuda.is_available():
-        return
-    with pytest.raises(ValueError, match="finds no CUDA device here; allowed: auto, cpu"):
-        train(make_run(tmp_path, device="cuda"), tmp_path)
+    make_run(tmp_path, device="cuda")
+    command = [sys.executable, "-m", "resync", "train", "--config", tmp_path / "config.yaml", "--out", tmp_path]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    message = "device is cuda, but torch finds no CUDA device here; allowed: auto, cpu"
+    assert (done.returncode, done.stderr) == (2, f"resync: error: {message}\n")
 
 
 def test_processes_that_do_not_divide_the_workers_are_one_clear_error(tmp_path, monkeypatch):

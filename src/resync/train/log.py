@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from resync.config import Run
 from resync.config.metrics import BEST, File, columns
 from resync.files import write_text
@@ -33,7 +31,7 @@ class RunLog:
         self.name = run.id
         self.rows: dict[str, list[Row]] = {EVALUATIONS: [], STEPS: []}
         self._wandb = _start_wandb(directory, run)
-        self._bar = tqdm(total=run.total_steps, desc=run.id, unit="step") if sys.stderr.isatty() else None
+        self._bar = _start_bar(run) if sys.stderr.isatty() else None
 
     def evaluation(self, row: Row) -> None:
         """Add a row to metrics.csv and to Weights & Biases, and show it."""
@@ -117,6 +115,13 @@ def _refuse_undeclared(name: str, row: Row) -> None:
     file: File = "steps" if name == STEPS else "metrics"
     if undeclared := [column for column in row if column not in columns(file)]:
         raise ValueError(f"{name}: resync.config.metrics declares no column {', '.join(undeclared)}")
+
+
+def _start_bar(run: Run) -> Any:
+    """A progress bar."""
+    from tqdm import tqdm
+
+    return tqdm(total=run.total_steps, desc=run.id, unit="step")
 
 
 def _start_wandb(directory: Path, run: Run) -> Any:

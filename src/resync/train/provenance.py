@@ -4,7 +4,7 @@ import platform
 import socket
 import subprocess
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,16 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide a result."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+def versions() -> dict[str, str | None]:
+    """Versions of Python and of the packages that decide a result; None for one that is not installed."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def git() -> dict[str, Any] | None:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from math import exp, inf
+from typing import Any
 
 import torch
-from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -72,6 +72,8 @@ class Translation:
         mean = loss / tokens
         result = {"val_loss": mean, "val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf}
         if statistics:
+            from sacrebleu.metrics.bleu import BLEU
+
             *counts, ours, theirs = (int(count) for count in statistics)
             bleu = BLEU.compute_bleu(counts[:4], counts[4:], ours, theirs, smooth_method="exp")
             result["test_bleu"] = bleu.score
@@ -99,8 +101,10 @@ class Translation:
             return translate(model, sources, self.beam_search.beam_size, self.beam_search.length_penalty, limits)
 
 
-def _corpus_bleu(translations: list[str], references: list[str]) -> tuple[BLEUScore, str]:
+def _corpus_bleu(translations: list[str], references: list[str]) -> tuple[Any, str]:
     """BLEU by sacreBLEU's defaults (Post 2018), which tokenise as WMT does, and its signature."""
+    from sacrebleu.metrics.bleu import BLEU
+
     metric = BLEU()
     score = metric.corpus_score(translations, [references])
     return score, str(metric.get_signature())

@@ -18,6 +18,7 @@ rule audit_paper:
         "../../environment.yml"
     params:
         text=audited,
+        labels=lambda wildcards: [run.label for run in runs(wildcards.paper, wildcards.scale).values()],
     shell:
         "python -m resync audit --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
@@ -33,4 +34,4 @@ rule write_audit:
     conda:
         "../../environment.yml"
     shell:
-        "python -m resync audit --gather --scale {wildcards.scale:q} > {log:q} 2>&1"
+        "python -m resync audit --scale {wildcards.scale:q} --gather > {log:q} 2>&1"

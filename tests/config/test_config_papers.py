@@ -210,21 +210,26 @@ def test_computed_and_printed_volume_are_two_values(suite):
     assert values == {(10.375, "derived"), (10.4, "unverified")}
 
 
-DEEPSPEED = {"sync": {"name": "allreduce", "engine": "deepspeed"}}
+DEEPSPEED = {"engine": {"name": "deepspeed"}}
 MATRICES = {"name": "sgd", "decay": "matrices"}
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"sync": {"name": "allreduce", "zero_stage": 1}},
-         "sync.zero_stage: found 1 with engine torch, allowed: 0, or engine deepspeed"),
+        ({"engine": {"zero_stage": 1}},
+         "engine.zero_stage: found 1 with engine auto, allowed: 0, or engine deepspeed"),
         (DEEPSPEED | {"processes": 1},
-         "sync.engine: found deepspeed with 8 workers on 1 processes, allowed: torch, or one worker a process"),
+         "engine.name: found deepspeed with 8 workers on 1 processes, "
+         "allowed: auto, serial, or several processes with one worker each"),
+        ({"engine": {"name": "ddp"}, "sync": {"name": "sgp"}, "processes": 8},
+         "engine.name: found ddp with sync sgp, allowed: auto, serial, or an algorithm that averages gradients"),
+        (DEEPSPEED | {"sync": {"name": "slowmo", "base": "allreduce", "period": {"rule": "constant", "h": 4}}, "processes": 8},
+         "engine.name: found deepspeed with sync slowmo, allowed: with allreduce"),
         (DEEPSPEED | {"processes": 8, "precision": "bf16"},
-         "precision: found bf16, allowed with sync engine deepspeed: fp32, tf32"),
+         "precision: found bf16, allowed with engine deepspeed: fp32, tf32"),
         (DEEPSPEED | {"processes": 8, "optimizer": MATRICES | {"weight_decay": 0.1}},
-         "optimizer.decay: found matrices, allowed with sync engine deepspeed: all"),
+         "optimizer.decay: found matrices, allowed with engine deepspeed: all"),
         ({"optimizer": MATRICES},
          "optimizer.decay: found matrices without weight_decay, allowed: with weight_decay > 0"),
     ],

@@ -23,7 +23,6 @@ model:
   widths: [4, 8]
   norm: group
 workers: 4
-processes: 1
 batch_size: 8
 sampling: without_replacement
 epochs: 2
@@ -35,9 +34,11 @@ sync:
   name: local
   period: {rule: power, alpha: 0.1, power: 2.0, h_base: 2}
 evaluation: {every_epochs: 1, bn_batches: 0}
+precision: fp32
+processes: 1
+engine: {name: auto, zero_stage: 0}
 checkpoint: {every_rounds: 100, keep: 2}
 log: {every_steps: 10, wandb: offline}
-precision: fp32
 device: cpu
 threads: 1
 """
@@ -63,7 +64,7 @@ def test_run_file_is_validated_like_the_suite(workspace, lines_of):
     lines = lines_of(lambda: Run.from_file(file, workspace.package))
     assert [line.split(", allowed")[0] for line in lines] == [
         "run.yaml:5: sed: unknown key",
-        "run.yaml:22: sync.period.h_base: found 0",
+        "run.yaml:21: sync.period.h_base: found 0",
     ]
 
 
@@ -89,7 +90,15 @@ HASHES = {
     "default_made_explicit": ("workers: 4", "workers: 4\n  threads: 1", True),
     "setting": ("epochs: 2", "epochs: 3", False),
     "option": ("alpha: 0.1", "alpha: 0.11", False),
-    "log": ("workers: 4", "workers: 4\n  log: {every_steps: 1}", False),
+}
+UNHASHED = {
+    "log": "log: {every_steps: 1}",
+    "checkpoint": "checkpoint: {keep: 5}",
+    "processes": "processes: 4",
+    "engine": "processes: 4\n  engine: {name: serial}",
+    "threads": "threads: 3",
+    "memory format": "memory_format: channels_last",
+    "compile": "compile: default",
 }
 
 
@@ -100,6 +109,16 @@ def test_hash_follows_the_content_of_run_yaml(workspace, old, new, same):
     after = run_of(workspace.load())
     assert (before.hash == after.hash) is same
     assert (before.to_yaml() == after.to_yaml()) is same
+
+
+@pytest.mark.parametrize("setting", UNHASHED.values(), ids=UNHASHED)
+def test_how_a_run_is_carried_out_is_in_its_file_and_not_in_its_hash(workspace, setting):
+    before = run_of(workspace.load())
+    workspace.change(VIT, "workers: 4", f"workers: 4\n  {setting}")
+    workspace.change("configs/scales/smoke.yaml", "device: cpu", "device: auto")
+    after = run_of(workspace.load())
+    assert after.hash == before.hash
+    assert after.to_yaml() != before.to_yaml()
 
 
 def test_layers_are_merged_in_their_order(workspace):

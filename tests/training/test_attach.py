@@ -208,7 +208,7 @@ def _asynchronous(rank: int, world_size: int, folder: Path, steps: int) -> dict[
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     sync = resync.ADPSGD(model, optimizer)
     own = torch.tensor([float(rank), 1.0 - rank])
-    sync.algorithm.shared.copy_(own)
+    sync.algorithm.published.copy_(own)
     model.theta.data.copy_(own)
     for step in range(steps):
         time.sleep(0.02 if rank == 0 else 0.004)

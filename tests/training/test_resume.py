@@ -149,7 +149,7 @@ def _wait_for_checkpoint(folder: Path, process: psutil.Popen) -> None:
 def _final_rows(checkpoints: Path) -> np.ndarray:
     files = sorted(max(checkpoints.iterdir()).glob("workers*.pt"))
     states = [state for file in files for state in torch.load(file, weights_only=True)["states"]]
-    return torch.stack([state["row"] for state in states]).numpy()
+    return torch.stack([state["workers"]["rows"] for state in states]).numpy()
 
 
 def _mean_over_processes(rows: np.ndarray) -> np.ndarray:

@@ -106,7 +106,7 @@ def test_gradients_are_divided_by_the_tokens_of_all_workers_and_micro_batches(tm
     changes = TRANSLATION | {"model": TRANSLATION["model"] | {"dropout": 0.0}}
     session = make_session(tmp_path, **changes)
     inputs, targets = next(batches(session))
-    losses = session.forward_backward(inputs, targets)
+    losses = session.engine.gradients(inputs, targets)
     session.sync.after_backward()
     model = session.workers.models[0]
     ours = session.workers.grads[0].clone()
@@ -223,11 +223,10 @@ def test_dropout_is_a_function_of_seed_worker_and_step(tmp_path: Path):
     session = make_session(tmp_path, **TRANSLATION)
     inputs, targets = next(batches(session))
     same = [inputs[0]] * 4, [targets[0]] * 4
-    first, again = (session.forward_backward(*same) for _ in range(2))
+    first, again = (session.engine.gradients(*same, step=3) for _ in range(2))
     assert torch.equal(first, again)
     assert len(set(first.tolist())) == 4
-    session.sync.steps += 1
-    assert not torch.equal(session.forward_backward(*same), first)
+    assert not torch.equal(session.engine.gradients(*same, step=4), first)
 
 
 def test_an_epoch_of_more_buckets_than_there_are_is_refused_before_training(tmp_path: Path):
@@ -235,7 +234,7 @@ def test_an_epoch_of_more_buckets_than_there_are_is_refused_before_training(tmp_
         make_session(tmp_path, **TRANSLATION | {"steps_per_epoch": 70})
 
 
-def test_the_checkpoint_average_are_averaged_each_once():
+def test_the_last_evaluated_models_are_averaged_each_once():
     last = CheckpointAverage(2)
     found = []
     for step in (0, 3, 3, 6, 9):
@@ -244,7 +243,7 @@ def test_the_checkpoint_average_are_averaged_each_once():
         found.append(row.tolist()[0])
     assert found == [0, 3, 3, 4.5, 7.5]
     again = CheckpointAverage(2)
-    again.load_state_dict(last.state_dict(), torch.device("cpu"))
+    again.load_state_dict(last.state_dict())
     row = torch.full((2,), 12.0)
     again.average_(row, 12)
     assert row.tolist() == [10.5, 10.5]

@@ -55,6 +55,22 @@ def test_a_changed_claim_is_judged_again_and_nothing_trains(finished):
     assert made(finished.jobs()) == pages | page
 
 
+def test_a_changed_label_is_shown_by_the_audit(finished):
+    finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", "label: QSR")
+    assert {"results/smoke/qsr/audit.json", "results/smoke/qsr/collected.csv", ITEM} <= made(finished.jobs())
+    assert trained(finished.jobs()) == set()
+
+
+def test_the_audit_needs_runs_and_not_the_export(workflow):
+    jobs = workflow.jobs("results/smoke/qsr/audit.json")
+    assert {job.rule for job in jobs} == {"run_config", "train", "audit_paper"}
+
+
+def test_a_deleted_export_is_made_again_and_nothing_else(finished):
+    (finished.directory / "results/smoke/qsr/collected.parquet").unlink()
+    assert {job.rule for job in finished.jobs()} == {"collect"}
+
+
 def test_an_imported_run_is_not_trained(workflow):
     run = load_suite(workflow.directory / "paper_configs").runs("qsr", "smoke", "vit_b16_b4096", "h4")[1]
     directory = workflow.directory / "results" / run.directory

@@ -21,6 +21,7 @@ rule audit_paper:
         "../../environment.yml"
     params:
         text=lambda names: at(names.scale).audited(names.paper),
+        labels=lambda names: at(names.scale).labels(names.paper),
     shell:
         "python -m resync audit --paper {wildcards.paper:q} --scale {wildcards.scale:q} > {log:q} 2>&1"
 
@@ -37,4 +38,4 @@ rule write_audit:
     conda:
         "../../environment.yml"
     shell:
-        "python -m resync audit --gather --scale {wildcards.scale:q} > {log:q} 2>&1"
+        "python -m resync audit --scale {wildcards.scale:q} --gather > {log:q} 2>&1"

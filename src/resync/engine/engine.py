@@ -81,7 +81,7 @@ class Engine:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned, after the rows. Raises ValueError for a state of another format."""
         self._check_format(state)
-        own = dict(state.get("workers", {}))
+        own = dict(state["workers"])
         if self.loss_scales:
             self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
         optimizer_state.load(self.optimizer, self.workers, own, state["shared"])

@@ -109,6 +109,24 @@ def peer_list(topology: str | int, worker: int, num_workers: int, peers: int = 1
     return [_reach(chosen, worker, offset, num_workers) for offset in _peer_offsets(chosen, num_workers, peers)]
 
 
+def check_pairs(topology: str | int, num_workers: int) -> None:
+    """Raise ValueError for a topology that has no pairs of an odd and an even worker."""
+    if not resolve(topology).bipartite:
+        raise ValueError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential (1) or "
+                         "bipartite_linear (3)")  # fmt: skip
+    peer_list(topology, 0, num_workers)
+
+
+def partner(topology: str | int, worker: int, num_workers: int, number: int) -> int | None:
+    """Return the other worker of average `number` of a pair, for an odd (active) worker; None for an even one.
+
+    Active workers ask and passive ones answer, so that no two wait for each other in a circle. A single worker has no
+    partner.
+    """
+    peers = peer_list(topology, worker, num_workers)
+    return peers[number % len(peers)] if worker % 2 and peers else None
+
+
 def resolve(topology: str | int) -> Topology:
     """Return the topology of this name or number, or raise a ValueError that lists them."""
     if isinstance(topology, int) and not isinstance(topology, bool) and 0 <= topology < len(_NUMBERED):

@@ -51,8 +51,8 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
     """The rows of a table in our columns and units.
 
     A row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are left out
-    if the table counts epochs only. Raises LogError for a missing column, a cell that is no number, steps that do not
-    grow, an evaluation without its step, or a table without an evaluation.
+    if the table counts epochs only. Raises LogError for a missing column, a cell that is not a number, steps that do
+    not grow, an evaluation without its step, or a table without an evaluation.
     """
     for name, source in mapped.items():
         if source.column not in table.columns:

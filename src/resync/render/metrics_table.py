@@ -1,4 +1,4 @@
-"""A table of any metrics that papers publish: a row a method, and for each metric ours beside the published value."""
+"""A table of any metrics that papers publish: a row for each method, with ours beside the published values."""
 
 import math
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from resync.formulas.topology import peer_list, resolve
+from resync.formulas.topology import check_pairs, partner
 from resync.streams import stream
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.options import adpsgd
@@ -34,7 +34,7 @@ class ADPSGD(Algorithm):
         super().__init__(training)
         self.options = options
         size = self.transport.num_workers
-        check_bipartite(options.topology, size)
+        check_pairs(options.topology, size)
         [group] = self.optimizer.param_groups
         self.parameters = group["params"]
         if len(self.parameters) != self.workers.num_local:
@@ -112,20 +112,6 @@ class ADPSGD(Algorithm):
         """Give every worker the consensus; gradients that are being taken go on from where they are."""
         self._leave_copies()
         super().synchronise()
-
-
-def check_bipartite(topology: str | int, num_workers: int) -> None:
-    """Raise ValueError for a topology that has no pairs of an odd and an even worker."""
-    if not resolve(topology).bipartite:
-        raise ValueError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential (1) or "
-                         "bipartite_linear (3)")  # fmt: skip
-    peer_list(topology, 0, num_workers)
-
-
-def partner(topology: str | int, worker: int, num_workers: int, number: int) -> int | None:
-    """Whom an active worker averages with in its average `number`; None for a passive worker, or a single one."""
-    peers = peer_list(topology, worker, num_workers)
-    return peers[number % len(peers)] if worker % 2 and peers else None
 
 
 def build(training: Training, options: adpsgd.ADPSGD) -> Algorithm:

@@ -7,8 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from resync.formulas.topology import peer_list
-from resync.sync.adpsgd import check_bipartite, partner
+from resync.formulas.topology import check_pairs, partner, peer_list
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.options import adpsgd
 
@@ -35,7 +34,7 @@ class AsynchronousPairs(Algorithm):
     def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
         super().__init__(training)
         size = self.transport.num_workers
-        check_bipartite(options.topology, size)
+        check_pairs(options.topology, size)
         if self.workers.num_local != 1:
             raise ValueError(
                 f"asynchronous AD-PSGD needs one worker per process, found {self.workers.num_local}, "

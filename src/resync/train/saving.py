@@ -12,9 +12,9 @@ def save(session: Session) -> None:
     workers: list[State] = [{} for _ in range(session.workers.num_local)]
     for name, part in session.parts.items():
         state = dict(part.state_dict())
-        own = state.pop("workers", {})
+        own = state.pop("workers", None)
         shared[name] = state
-        for index, worker in enumerate(workers):
+        for index, worker in enumerate(workers if own is not None else []):
             worker[name] = {key: owned(value[index]) for key, value in own.items()}
     session.checkpoints.save(session.sync.steps, workers, shared)
 
@@ -29,7 +29,9 @@ def resume(session: Session) -> None:
         return
     workers, shared = found
     for name, part in session.parts.items():
-        names = workers[0][name]
-        own = {key: torch.stack([worker[name][key] for worker in workers]) for key in names}
-        part.load_state_dict(shared[name] | ({"workers": own} if own else {}))
+        state = shared[name]
+        if name in workers[0]:
+            names = workers[0][name]
+            state |= {"workers": {key: torch.stack([worker[name][key] for worker in workers]) for key in names}}
+        part.load_state_dict(state)
     session.resumed_from = [*shared["resumed_from"], session.sync.steps]

@@ -13,6 +13,7 @@ from resync.audit import Audit, audit, gather, write
 from resync.audit.page import to_json
 from resync.config import Run, Suite, load_suite
 from resync.config.metrics import required_columns
+from resync.results import runs as runs_on_disk
 
 METRIC = "best_val_top1"
 
@@ -177,6 +178,18 @@ def test_damaged_results_are_not_run_and_say_why(suite: Suite, results: Path, ru
     row = row_of(audit(suite, "smoke", results), "vit_qsr_rounds")
     assert row.verdict == "partial"
     assert "half-written" in row.reason
+
+
+def test_a_run_is_read_once_and_an_unchanged_configuration_not_validated_again(
+    suite: Suite, finished: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """However many published values and claims ask for it."""
+    read = []
+    read_table = runs_on_disk.read_table
+    monkeypatch.setattr(runs_on_disk, "read_table", lambda path, whole: (read.append(path), read_table(path, whole))[1])
+    monkeypatch.setattr(Run, "from_file", pytest.fail)
+    audit(suite, "smoke", finished)
+    assert len(read) == len(set(read)) == 2 * len(suite.runs("toy", "smoke"))
 
 
 def test_papers_can_be_chosen(suite: Suite, finished: Path):

@@ -193,7 +193,7 @@ def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _strip(row: ValueRow) -> dict[str, Any] | None:
-    """Positions in a small drawing: a dot a seed, a bar at the published value, a box of its tolerance."""
+    """Positions in a small drawing: a dot per seed, a bar at the published value, a box for its tolerance."""
     published = row.reference.value
     if row.difference is None or published is None or not row.ours.values:
         return None

@@ -87,7 +87,7 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
 
 
 def _other_images(states: list[RunState]) -> str:
-    """What a series was trained on if it is another copy of the images than the published one, such as a lossy one."""
+    """The copy of the images that a series was trained on, if it is not the published one; empty if it is."""
     for state in states:
         trained_on = (state.result.summary.get("data") or {}).get("variant") if state.result else None
         published = state.run.data.component.published_variant

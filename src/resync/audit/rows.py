@@ -24,7 +24,7 @@ Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 
 @dataclass(frozen=True)
 class Reference:
-    """What ours is compared with: a published value and how certain it is, or a plan."""
+    """The other side of a comparison: a published value and how certain it is, or a plan."""
 
     text: str
     value: float | None
@@ -37,7 +37,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Ours:
-    """What we have: the values of the finished seeds, or a number computed for a scale."""
+    """Our side of a comparison: the values of the finished seeds, or a number computed for a scale."""
 
     text: str
     scale: str

@@ -23,7 +23,7 @@ def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
 
 
 def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[Evidence, str]:
-    """What the configuration decides, which is the same for all seeds; none and the reason if it does not."""
+    """The value that the configuration decides, the same for all seeds; none and the reason if it does not."""
     try:
         return Evidence.of(_from_configuration(run, metric) for run in list(runs)[:1]), ""
     except ValueError as error:

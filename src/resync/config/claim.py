@@ -14,7 +14,7 @@ SeriesName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*(/[a-z0-9][a-z0-9
 
 
 class Claim(Settings):
-    """One claim: a series better than another one, or several series in an order, by at least so much."""
+    """One claim: a series better than another one, or several series in an order, each by at least `at_least`."""
 
     id: Id = Field(description="name of the claim within its paper")
     statement: Text = Field(description="the claim in one sentence")

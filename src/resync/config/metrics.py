@@ -277,7 +277,7 @@ def required_columns(file: File) -> tuple[str, ...]:
 
 
 COMPARED = names_where(lambda metric: metric.compared)
-"""What a published value may be a value of, and what a claim may compare."""
+"""Metrics of published values and of claims."""
 
 EXACT = names_where(lambda metric: metric.compared and metric.depends_on == "configuration")
 """Those of them that follow from the configuration: they have no spread, and no run is needed to know them."""
@@ -286,10 +286,10 @@ BEST = names_where(lambda metric: metric.best)
 """Metrics whose best value is kept."""
 
 EVALUATED = names_where(lambda metric: metric.evaluated and "metrics" in metric.files)
-"""What an evaluation computes of the consensus model."""
+"""Metrics that an evaluation computes of the consensus model."""
 
 AXES = ("epoch", "step")
-"""What a curve of metrics.csv can be drawn against."""
+"""Columns of metrics.csv that a curve can be drawn against."""
 
 DRAWN = tuple(name for name in columns("metrics") if name not in AXES)
 """Columns of metrics.csv that a curve can show."""

@@ -1,4 +1,4 @@
-"""What every format becomes: rows in our columns and units, and errors of one line."""
+"""The common form of every format: rows in our columns and units, and errors of one line."""
 
 import hashlib
 import math

@@ -96,7 +96,7 @@ def _known(row: Values, name: str) -> float | None:
 
 
 def _imported(kind: str, origins: Sequence[Origin]) -> dict[str, Any]:
-    """What says that this result was not trained here."""
+    """The entry that says that this result was not trained here."""
     return {
         "format": kind,
         "sources": [asdict(origin) for origin in origins],

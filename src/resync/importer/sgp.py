@@ -1,4 +1,4 @@
-"""The CSV logs of the original SGP code (Assran et al. 2019): one file a rank, `...out_r<rank>_n<world size>.csv`.
+"""The CSV logs of the original SGP code (Assran et al. 2019): one file per rank, `...out_r<rank>_n<world size>.csv`.
 
 Lines BEGIN-TRAINING, World-Size, Num-DLWorkers and Batch-Size (of a node), then a header and rows. A row of training
 has `val` -1; `itr` counts the steps of an epoch from 0, the last step of every epoch has a row. A row of validation,
@@ -35,7 +35,7 @@ _COLUMNS = {
 
 @dataclass
 class _Rank:
-    """What one file says: training rows by step, and the accuracy by epoch; both counted from 1, when done."""
+    """Content of one file: training rows by step, and the accuracy by epoch; both counted from 1, when done."""
 
     file: Path
     training: dict[int, Values] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def read(files: Sequence[Path], run: Run) -> ImportedLog:
     for file in files:
         number = _rank_of(file, run)
         if number in ranks:
-            raise LogError(f"{file}: rank {number} again, allowed: one file a rank")
+            raise LogError(f"{file}: rank {number} again, allowed: one file per rank")
         ranks[number] = _read_rank(file, run)
     if missing := sorted(set(range(run.workers)) - ranks.keys()):
         raise LogError(f"{files[0].parent}: no log of rank {', '.join(map(str, missing))} of {run.workers}")
@@ -92,7 +92,7 @@ def _read_rank(file: Path, run: Run) -> _Rank:
 
 
 def _check_preamble(file: Path, lines: Sequence[tuple[int, list[str]]], run: Run) -> None:
-    """What the log says of itself is what the run declares."""
+    """Compare what the log says of itself with what the run declares."""
     declared = {"World-Size": run.workers, "Batch-Size": run.local_batch_size}
     for number, cells in lines:
         if len(cells) == 2 and cells[0] in declared:
@@ -113,7 +113,7 @@ def _add(rank: _Rank, place: str, cells: Mapping[str, str], run: Run) -> None:
             allowed = f"after the row of itr {run.steps_per_epoch - 1}, the last of an epoch of {run.id}"
             raise LogError(f"{place}: found validation of epoch {epoch}, allowed: {allowed}")
         if epoch + 1 in rank.top1:
-            raise LogError(f"{place}: found epoch {epoch} again, allowed: one validation an epoch")
+            raise LogError(f"{place}: found epoch {epoch} again, allowed: one validation per epoch")
         rank.top1[epoch + 1] = values["top1"]
         return
     itr = to_count(values["step"], place, "itr")

@@ -94,7 +94,7 @@ def _axis(mapped: Mapping[str, LogColumn]) -> str:
 
 
 def _row(cells: Mapping[str, Cell], mapped: Mapping[str, LogColumn], run: Run) -> Values:
-    """What a row says, in our columns; step and epoch follow from each other."""
+    """Values of a row, in our columns; step and epoch follow from each other."""
     row: Values = {}
     for name, source in mapped.items():
         cell = cells.get(source.column)

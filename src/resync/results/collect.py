@@ -1,7 +1,7 @@
 """An export: all numbers of a paper's runs as one tidy table, compared with what Weights & Biases logged.
 
 Nothing in this package reads it. A figure needs its own runs only, and an audit says more about a run than its
-numbers; both read the runs' files (`resync.results.runs`). The table is for everybody else's programs.
+numbers; both read the runs' files (`resync.results.runs`). The table is for other programs.
 """
 
 import io

@@ -70,7 +70,7 @@ def _last_rows(directory: Path) -> list[dict[str, str]]:
 
 
 def _seconds_per_step(rows: list[dict[str, str]]) -> float:
-    """What is measured of a step; communication that is not told from computing is counted there."""
+    """Mean of the measured seconds; communication that is not told from computing is counted there."""
     values = (float(row[name]) for row in rows for name in _SECONDS)
     return sum(value for value in values if value == value) / len(rows)
 

@@ -56,7 +56,7 @@ def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: 
 
 
 def logs(directory: Path) -> list[Path]:
-    """The wandb logs of a run, oldest first: one, and one more for every time it was resumed."""
+    """The wandb logs of a run, oldest first: one per job that trained it."""
     return sorted(directory.glob("wandb/*run-*/run-*.wandb"))
 
 

@@ -44,6 +44,7 @@ def _all_cases(rank: int, world_size: int, folder: Path) -> dict[str, dict[str, 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_ends_with_our_weights_and_our_bytes(engines, name: str):
     for rank in engines:
@@ -55,6 +56,7 @@ def test_the_engine_ends_with_our_weights_and_our_bytes(engines, name: str):
         assert logged[1][metric] == pytest.approx(logged[0][metric], abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_continued_run_has_the_same_bits(engines, name: str):
     for rank in engines:

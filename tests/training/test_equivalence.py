@@ -35,6 +35,7 @@ def _train_variants(rank: int, world_size: int, folder: Path) -> dict[str, dict[
     return {name: trained(rank, world_size, folder / name, changes) for name, changes in VARIANTS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3 * TIMEOUT)  # the first one trains all variants
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize("name", VARIANTS)

@@ -120,6 +120,7 @@ def test_all_ranks_killed_start_again_by_themselves(folder, undisturbed):
     assert assert_same_results(folder, undisturbed)["resumed_from"]
 
 
+@pytest.mark.slow
 def test_a_stopped_rank_is_named_by_the_others_and_replaced(folder, undisturbed):
     with launched(folder, "--max-restarts", "1", "--timeout", "20") as process:
         until(lambda: checkpoints(folder), process)

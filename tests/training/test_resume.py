@@ -84,6 +84,7 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path):
     ]
 
 
+@pytest.mark.slow
 def test_killed_rank_then_the_same_command_gives_the_same_bits(tmp_path: Path):
     """kill -9 of one of two processes in mid-run, through the launcher as users start it."""
     changes: dict[str, Any] = {

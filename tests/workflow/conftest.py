@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 step, *flags = sys.argv[1:]
-given = dict(zip(flags[::2], flags[1::2]))
+given = {flag: value for flag, value in zip(flags, flags[1:]) if flag.startswith("--")}
 scale = given.get("--scale")
 stems = {
     "launch": f"{given.get('--out')}/[metrics.csv steps.csv summary.json]",

@@ -6,12 +6,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from resync.config import ConfigError, Run, Suite, load_suite
+from resync.config.parts import ModelOptions
 from resync.config.run import SCALES, Resources
 from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
@@ -111,7 +112,7 @@ def _time(options: argparse.Namespace) -> None:
         print(f"resync: left out: {line}", file=sys.stderr)
 
 
-def _of_model(count_of: Callable[[str, Mapping[str, Any], Sequence[int], int], int]) -> Callable[[Run], int]:
+def _of_model(count_of: Callable[[ModelOptions, Sequence[int], int], int]) -> Callable[[Run], int]:
     """A count that follows from a run's model and data; each model is counted once."""
     counts: dict[str, int] = {}
 
@@ -119,7 +120,7 @@ def _of_model(count_of: Callable[[str, Mapping[str, Any], Sequence[int], int], i
         key = f"{run.model.model_dump_json()} on {run.data.name}"
         if key not in counts:
             shape, classes = run.facts["input_shape"], run.facts["num_classes"]
-            counts[key] = count_of(run.model.name, run.model.options, shape, classes)
+            counts[key] = count_of(run.model, shape, classes)
         return counts[key]
 
     return count
@@ -188,7 +189,7 @@ def _collect(options: argparse.Namespace) -> None:
 
 
 def _render(options: argparse.Namespace) -> None:
-    from resync.render import render
+    from resync.render.item import render
 
     suite = _suite_of(options)
     for path in render(suite, options.paper, options.item, options.scale, options.results, options.figures):

@@ -12,6 +12,7 @@ from torch import nn
 from resync import optim
 from resync.config.training import LossScale
 from resync.engine.workers import Workers
+from resync.settings.options import options_of
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import train_step, train_to_end
 from resync.train.loss_scale import LossScales
@@ -80,7 +81,7 @@ def test_only_matrices_decay_as_with_two_parameter_groups_of_torch(name: str):
     reference = copy.deepcopy(model)
     options = {"weight_decay": 0.1, "decay": "matrices"} | ({"momentum": 0.9} if name == "sgd" else {})
     workers = Workers(model, 2)
-    ours = optim.build(name, options, workers)
+    ours = optim.build(options_of("optim", name)(**options), workers)
     matrices = [reference[0].weight, reference[3].weight]
     others = [reference[3].bias, *reference[1].parameters()]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]

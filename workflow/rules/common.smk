@@ -120,12 +120,12 @@ def item_runs(wildcards):
 def item_results(wildcards):
     """What of its runs it shows: all that training writes, or nothing for a kind that draws configurations only."""
     kind = component("render", item(wildcards).kind)
-    return [] if kind.facts.get("planned") else run_files(item_runs(wildcards))
+    return [] if kind.planned else run_files(item_runs(wildcards))
 
 
 def item_code(wildcards):
     """The source that draws it: its kind, what all kinds share (a kind has a declaration beside it), and the models."""
-    shared = [file for file in code("render") if not file.with_suffix(".yaml").exists()]
+    shared = [file for file in code("render") if Path(file).stem not in names("render")]
     return [f"src/resync/render/{item(wildcards).kind}.py", *shared, *code("plan")]
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, RootModel, ValidationInfo, field_validator
+from pydantic import Field, RootModel, ValidationInfo, WithJsonSchema, field_validator
 
-from resync.config.components import component, names
+from resync.config.parts import KindOptions
 from resync.config.run import Layer, Scale, SeriesLayer
 from resync.settings.base import (
     Check,
@@ -20,6 +20,7 @@ from resync.settings.base import (
     reading_of,
 )
 from resync.settings.errors import not_among, show
+from resync.settings.options import option_names, options_of
 
 if TYPE_CHECKING:
     from resync.config.claim import Claim
@@ -56,12 +57,15 @@ class Item(Settings):
     series: Items[Text] = Field(
         min_length=1, description="`experiment/series`, or `experiment` for all its series at the scale"
     )
-    options: dict[str, Any] = Field(default={}, description="options of the kind")
+    options: Annotated[KindOptions, WithJsonSchema({"type": "object"})] = Field(
+        default={},  # type: ignore[assignment]  # replaced by _options_of_kind
+        description="options of the kind",
+    )
 
     @field_validator("kind")
     @classmethod
     def _kind_exists(cls, value: str, info: ValidationInfo) -> str:
-        known = names("render", reading_of(info).package)
+        known = option_names("render", reading_of(info).package)
         if value not in known:
             raise checks_failed("kind", [((), not_among(value, known))])
         return value
@@ -70,10 +74,12 @@ class Item(Settings):
     @classmethod
     def _options_of_kind(cls, value: Any, info: ValidationInfo) -> Any:
         """The options with their defaults filled in."""
-        if "kind" not in info.data or not isinstance(value, dict):
+        if "kind" not in info.data:  # which has an error of its own
+            return KindOptions.model_construct(name="")
+        if not isinstance(value, dict):
             return value
-        kind = component("render", info.data["kind"], reading_of(info).package)
-        return kind.config.model_validate(value, context=info.context).options
+        chosen = options_of("render", info.data["kind"], reading_of(info).package)
+        return chosen.model_validate(value, context=info.context)
 
 
 class PaperFile(Settings):

@@ -18,7 +18,6 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.schedules import Schedule
 from resync.models.originals import load_original
-from resync.plan import lr_of
 from resync.prepare import data_root
 from resync.streams import stream_seed
 from resync.sync.algorithm import Algorithm, Training
@@ -68,7 +67,7 @@ class Session:
         transport = Transport(run.workers, clocks, rank, world_size)
         dataset = data.build(run.data.name, run.data.options).to(device)
         shape, classes = run.facts["input_shape"], run.facts["num_classes"]
-        model = models.build(run.model.name, run.model.options, shape, classes, run.seed).to(device)
+        model = models.build(run.model, shape, classes, run.seed).to(device)
         if run.memory_format:
             model = model.to(memory_format=getattr(torch, run.memory_format))
         if run.start_from:
@@ -76,7 +75,7 @@ class Session:
         if run.start_checkpoint:
             load_original(model, data_root(run.data.component) / run.start_checkpoint)
         workers = Workers(model, transport.num_local)
-        optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers)
+        optimizer = optim.build(run.optimizer, workers)
         training = Training(workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, run.clip_norm)
         algorithm = sync.build(run.sync.in_steps(run.steps_per_epoch), training)
         if run.compile:
@@ -99,7 +98,7 @@ class Session:
             workers=workers,
             optimizer=optimizer,
             sync=algorithm,
-            schedule=lr_of(run),
+            schedule=run.lr,
             watch=Watch(run.plateau, run.early_stopping),
             objective=_objective(run, algorithm),
             label_noise=LabelNoise(run.loss.label_noise, classes, run.seed) if run.loss.label_noise else None,

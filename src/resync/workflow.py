@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from resync.config import ConfigError, Run, Suite
-from resync.config.components import component, names
 from resync.config.paper import Item
+from resync.config.parts import KindOptions
+from resync.settings.options import option_names, options_of
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 """Directory of the run with these names."""
@@ -69,11 +70,11 @@ class Targets:
     def item_results(self, paper: str, item: str) -> list[str]:
         """What an item reads of its runs: all that training writes, or nothing for a kind that trains nothing."""
         runs = self._shown(paper, item)
-        return [] if _facts(self._item(paper, item)).get("planned") else _files(runs)
+        return [] if _kind(self._item(paper, item)).planned else _files(runs)
 
     def item_code(self, paper: str, item: str) -> list[str]:
         """The source that draws an item: its kind, what all kinds share, and the models of costs and formulas."""
-        kinds = set(names("render"))
+        kinds = set(option_names("render"))
         shared = [file for file in code("render") if Path(file).stem not in kinds]
         return [f"{SOURCE}/render/{self._item(paper, item).kind}.py", *shared, *code("plan", "formulas")]
 
@@ -192,8 +193,10 @@ def _files(runs: Iterable[Run]) -> list[str]:
     return [f"results/{run.directory}/{name}" for run in runs for name in RUN_FILES]
 
 
-def _facts(item: Item) -> Mapping[str, object]:
-    return component("render", item.kind).facts
+def _kind(item: Item) -> type[KindOptions]:
+    kind = options_of("render", item.kind)
+    assert issubclass(kind, KindOptions)
+    return kind
 
 
 def _hash(texts: Iterator[str]) -> str:

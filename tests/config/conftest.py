@@ -14,17 +14,44 @@ FILES = {
         options: {}
         facts: {train_samples: 64, val_samples: 16}
         """,
-    "package/models/net.yaml": """\
-        description: toy net
-        options:
-          widths: {type: array, items: {type: integer, minimum: 1}, minItems: 1, default: [4], description: w}
-          norm: {enum: [group, batch, none], default: group, description: normalisation}
+    "package/models/options/net.py": """\
+        from typing import Literal
+
+        from pydantic import Field
+
+        from resync.config.parts import ModelOptions
+        from resync.settings.base import PositiveInt, Several
+
+
+        class Net(ModelOptions):
+            '''toy net'''
+
+            name: Literal["net"] = "net"
+            widths: Several[PositiveInt] = Field(default=(4,), min_length=1, description="w")
+            norm: Literal["group", "batch", "none"] = Field(default="group", description="normalisation")
+
+            @property
+            def has_batch_norm(self):
+                return self.norm == "batch"
         """,
-    "package/optim/sgd.yaml": """\
-        description: gradient descent
-        options:
-          momentum: {type: number, minimum: 0, exclusiveMaximum: 1, default: 0.0, description: momentum}
-          nesterov: {type: boolean, default: false, description: look ahead}
+    "package/optim/options/sgd.py": """\
+        from typing import Annotated, Literal
+
+        from pydantic import Field
+
+        from resync.config.parts import OptimizerOptions
+
+
+        class SGD(OptimizerOptions):
+            '''gradient descent'''
+
+            name: Literal["sgd"] = "sgd"
+            momentum: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.0, description="momentum")
+            nesterov: bool = Field(default=False, description="look ahead")
+
+            def checks(self):
+                if self.nesterov and not self.momentum:
+                    yield ("nesterov",), "found true without momentum, allowed: with momentum > 0"
         """,
     "package/sync/options/allreduce.py": """\
         from typing import ClassVar, Literal
@@ -58,10 +85,19 @@ FILES = {
             def rule(self):
                 return self.period
         """,
-    "package/render/curve.yaml": """\
-        description: a curve
-        options:
-          metric: {enum: [val_top1, val_loss], default: val_top1, description: what is drawn}
+    "package/render/options/curve.py": """\
+        from typing import Literal
+
+        from pydantic import Field
+
+        from resync.config.parts import KindOptions
+
+
+        class Curve(KindOptions):
+            '''a curve'''
+
+            name: Literal["curve"] = "curve"
+            metric: Literal["val_top1", "val_loss"] = Field(default="val_top1", description="what is drawn")
         """,
     "package/render/law.yaml": """\
         description: a law of nature, without series

@@ -412,15 +412,6 @@ COMPONENTS = [
     pytest.param("package/sync/options/local.py", "Field(description", "Field(default=0, description",
                  ["package/sync/options/local.py: default of Local: period: found 0, allowed: integer >= 1 or a rule"],
                  id="default of a class"),
-    case("keyword", "package/optim/sgd.yaml", "minimum: 0,", "minimun: 0,",
-         "3: options.momentum.minimun: unknown key, allowed: type, enum, minimum, exclusiveMinimum, maximum, "
-         "exclusiveMaximum, multipleOf, pattern, minItems, maxItems, items, description, default; "
-         "did you mean 'minimum'?"),
-    case("default", "package/optim/sgd.yaml", "default: 0.0", "default: -1",
-         "1: options.momentum.default: Input should be greater than or equal to 0"),
-    case("comma in a description", "package/optim/sgd.yaml", "look ahead", "look ahead, far",
-         "4: options.nesterov.far: unknown key, allowed: type, enum, minimum, exclusiveMinimum, maximum, "
-         "exclusiveMaximum, multipleOf, pattern, minItems, maxItems, items, description, default"),
     case("data without samples", "package/data/toy.yaml", "train_samples: 64, ", "",
          "1: facts.train_samples: found null, allowed: integer >= 1"),
 ]  # fmt: skip

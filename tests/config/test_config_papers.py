@@ -211,6 +211,7 @@ def test_computed_and_printed_volume_are_two_values(suite):
 
 
 DEEPSPEED = {"engine": {"name": "deepspeed"}}
+SLOW_MOMENTUM = {"name": "slowmo", "base": "allreduce", "period": {"rule": "constant", "h": 4}}
 MATRICES = {"name": "sgd", "decay": "matrices"}
 
 
@@ -224,7 +225,7 @@ MATRICES = {"name": "sgd", "decay": "matrices"}
          "allowed: auto, serial, or several processes with one worker each"),
         ({"engine": {"name": "ddp"}, "sync": {"name": "sgp"}, "processes": 8},
          "engine.name: found ddp with sync sgp, allowed: auto, serial, or an algorithm that averages gradients"),
-        (DEEPSPEED | {"sync": {"name": "slowmo", "base": "allreduce", "period": {"rule": "constant", "h": 4}}, "processes": 8},
+        (DEEPSPEED | {"sync": SLOW_MOMENTUM, "processes": 8},
          "engine.name: found deepspeed with sync slowmo, allowed: with allreduce"),
         (DEEPSPEED | {"processes": 8, "precision": "bf16"},
          "precision: found bf16, allowed with engine deepspeed: fp32, tf32"),

@@ -75,7 +75,7 @@ def test_properties_of_a_run(workspace):
     assert (run.total_steps, run.warmup_steps, run.local_batch_size) == (16, 8, 2)
     assert run.label == "QSR"
     assert run.facts["train_samples"] == 64
-    assert run.model.options == {"widths": (4, 8), "norm": "group"}
+    assert (run.model.widths, run.model.norm) == ((4, 8), "group")
     assert run.sync.traffic.every == "round"
 
 
@@ -171,7 +171,7 @@ def test_items_show_their_series_in_their_order(workspace):
     assert [run.series for run in suite.item_runs("qsr", "table1", "paper")] == ["parallel", "h4", "qsr"]
     assert {run.series for run in suite.item_runs("qsr", "table1", "smoke")} == {"parallel", "qsr"}
     assert suite.items("qsr", "smoke") == ["fig1", "table1"]
-    assert suite.papers["qsr"].figures["fig1"].options == {"metric": "val_top1"}
+    assert suite.papers["qsr"].figures["fig1"].options.metric == "val_top1"
 
 
 def test_an_item_exists_where_all_its_series_do(workspace):

@@ -8,7 +8,7 @@ import pytest
 
 from resync.config import Run, load_suite
 from resync.formulas.periods import Constant, PowerRule
-from resync.plan import Cost, cost, lr_of, table, table_of_totals, totals
+from resync.plan import Cost, cost, table, table_of_totals, totals
 
 VIT_PARAMETERS = 86_000_000
 
@@ -108,7 +108,7 @@ def test_period_rules_keep_their_settings():
     ids=lambda value: value.get("name", ""),
 )
 def test_schedules_keep_their_settings(schedule, expected):
-    lr = lr_of(a_run(schedule=schedule, epochs=100, steps_per_epoch=10))
+    lr = a_run(schedule=schedule, epochs=100, steps_per_epoch=10).lr
     assert {step: lr(step) for step in expected} == pytest.approx(expected)
 
 

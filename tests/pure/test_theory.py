@@ -7,8 +7,8 @@ import pytest
 
 from resync.config import load_suite
 from resync.formulas.slow_sde import diffuse, predict, psi, simulate
-from resync.render import render, slow_sde
-from resync.render.item import load
+from resync.render import slow_sde
+from resync.render.item import load, render
 
 END = np.array([0.0, 4.0])
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from resync.config import Run
 from resync.formulas.periods import rounds
-from resync.plan import Cost, cost, lr_of
+from resync.plan import Cost, cost
 
 PARAMETERS = 4810
 BEST_TOP1 = {"parallel": 97.2, "h4": 96.5, "qsr": 97.4, "sgp": 96.9}
@@ -47,7 +47,7 @@ def tables(run: Run, top1: float | None = None, diverged_at: int | None = None) 
     """The rows of metrics.csv and steps.csv."""
     noise = np.random.default_rng([run.seed, len(run.series)]).normal(0, 0.15, run.total_steps + 1)
     last = top1 if top1 is not None else BEST_TOP1[run.series] + noise[0]
-    lr, length = lr_of(run), rounds(run.period, lr_of(run), run.total_steps, run.warmup_steps)
+    lr, length = run.lr, rounds(run.period, run.lr, run.total_steps, run.warmup_steps)
     ends = np.cumsum(length)
     metrics, steps = [], []
     for step in range(run.total_steps + 1):

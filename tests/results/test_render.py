@@ -12,21 +12,20 @@ import pytest
 import synthetic
 
 from resync.config import Run, Suite
-from resync.config.components import component, names
 from resync.render import (
     accuracy_and_volume,
     accuracy_curves,
     metrics_table,
     period_and_accuracy,
     period_schedule,
-    render,
 )
-from resync.render.item import load
+from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
 from resync.render.style import distinct, style_of
 from resync.render.table import Heading, Table
 from resync.results.runs import read_run
 from resync.results.tables import ResultsError
+from resync.settings.options import option_names, options_of
 
 
 def drop(results: Path, *runs: Run) -> None:
@@ -221,8 +220,8 @@ def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
 
 
 def test_every_kind_is_declared_beside_its_code():
-    for name in names("render"):
-        assert component("render", name).description
+    for name in option_names("render"):
+        assert options_of("render", name).description()
         module = __import__(f"resync.render.{name}", fromlist=["prepare"])
         assert callable(module.prepare)
 

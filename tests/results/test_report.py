@@ -6,7 +6,7 @@ import synthetic
 
 from resync.audit import audit, write
 from resync.config import Suite
-from resync.render import render
+from resync.render.item import render
 from resync.report import report
 
 

@@ -11,8 +11,8 @@ import pytest
 from resync.config import Suite, load_suite
 from resync.config.published import PublishedValue
 from resync.plan.network import LINKS
-from resync.render import render, time_per_iteration, wall_clock
-from resync.render.item import ItemData, load
+from resync.render import time_per_iteration, wall_clock
+from resync.render.item import ItemData, load, render
 from resync.results.runs import RunResult, state_of
 
 
@@ -157,6 +157,6 @@ def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finish
 
 def test_networks_and_all_reduces_come_in_pairs(papers: Suite, tmp_path: Path):
     data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
-    item = data.item.model_copy(update={"options": {**data.item.options, "all_reduces": ("ring",)}})
+    item = data.item.model_copy(update={"options": data.options.model_copy(update={"all_reduces": ("ring",)})})
     with pytest.raises(ValueError, match="time_per_iteration: found 3 networks and 1 all-reduces, allowed: as many"):
         time_per_iteration.prepare(replace(data, item=item))

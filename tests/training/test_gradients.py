@@ -14,6 +14,7 @@ from resync.config.training import LossScale
 from resync.engine.engine import Engine
 from resync.engine.loss_scale import LossScales
 from resync.engine.workers import Workers
+from resync.settings.options import options_of
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import train_step, train_to_end
 from resync.train.losses import Diverged
@@ -84,7 +85,7 @@ def test_only_matrices_decay_as_with_two_parameter_groups_of_torch(name: str):
     reference = copy.deepcopy(model)
     options = {"weight_decay": 0.1, "decay": "matrices"} | ({"momentum": 0.9} if name == "sgd" else {})
     workers = Workers(model, 2)
-    ours = optim.build(name, options, workers)
+    ours = optim.build(options_of("optim", name)(**options), workers)
     engine = Engine(workers, ours, Classification().loss)
     matrices = [reference[0].weight, reference[3].weight]
     others = [reference[3].bias, *reference[1].parameters()]

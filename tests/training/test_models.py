@@ -1,7 +1,4 @@
-"""The models: what they declare, their size, their initial weights, and one step of training through Workers."""
-
-from importlib import import_module
-from inspect import Parameter, signature
+"""The models: their size, their initial weights, and one step of training through Workers."""
 
 import pytest
 import torch
@@ -9,28 +6,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from resync import models
-from resync.config.components import component, names
 from resync.engine.engine import Engine
 from resync.engine.workers import Workers
 from resync.models.cifar_resnet import Block
+from resync.settings.options import options_of
 
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
 GROUP_SILU = {"norm": "group", "activation": "silu"}
 SMALL_VIT = {"patch": 2, "dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64}
-
-
-@pytest.mark.parametrize("name", names("models"))
-def test_the_declared_options_are_those_of_the_code(name: str):
-    declared = {
-        key: Parameter.empty if option.required else option.default
-        for key, option in component("models", name).options.items()
-    }
-    parameters = list(signature(import_module(f"resync.models.{name}").build).parameters.values())[2:]
-    coded = {
-        parameter.name: list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
-        for parameter in parameters
-    }
-    assert declared == coded
 
 
 @pytest.mark.parametrize(
@@ -63,7 +46,7 @@ def test_the_declared_options_are_those_of_the_code(name: str):
 )
 def test_models_have_the_known_number_of_parameters(name: str, options: dict, shape: tuple[int, ...], expected: int):
     classes = 1000 if shape == IMAGENET else 10
-    assert models.num_parameters(name, options, shape, classes) == expected
+    assert models.num_parameters(options_of("models", name)(**options), shape, classes) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,7 +59,8 @@ def test_models_have_the_known_number_of_parameters(name: str, options: dict, sh
 )
 def test_operations_of_a_sample(name: str, options: dict, shape: tuple[int, ...], expected: float):
     classes = 1000 if shape == IMAGENET else 10
-    assert models.flops_per_sample(name, options, shape, classes) == pytest.approx(expected, rel=1e-3)
+    found = models.flops_per_sample(options_of("models", name)(**options), shape, classes)
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +80,9 @@ def test_operations_of_a_sample(name: str, options: dict, shape: tuple[int, ...]
     ],
 )
 def test_a_step_of_training_reaches_every_parameter(name: str, options: dict, shape: tuple[int, ...]):
-    declared = component("models", name).config.model_validate(options).options
     torch.manual_seed(0)
     images, targets = torch.randn(1, 3, *shape), torch.randint(10, (1, 3))
-    model = models.build(name, declared, shape, 10, seed=5)
+    model = models.build(options_of("models", name)(**options), shape, 10, seed=5)
     workers = Workers(model, 1)
     engine = Engine(workers, torch.optim.SGD([workers.rows], lr=0.1), lambda model, x, y: F.cross_entropy(model(x), y))
     losses = engine.gradients(images, targets)
@@ -113,7 +96,7 @@ def test_a_step_of_training_reaches_every_parameter(name: str, options: dict, sh
 def test_initial_weights_are_a_function_of_the_seed(name: str, options: dict):
     def weights(seed: int) -> torch.Tensor:
         torch.rand(1)
-        model = models.build(name, options, DIGITS, 10, seed)
+        model = models.build(options_of("models", name)(**options), DIGITS, 10, seed)
         return nn.utils.parameters_to_vector(model.parameters())
 
     assert torch.equal(weights(5), weights(5))
@@ -122,7 +105,7 @@ def test_initial_weights_are_a_function_of_the_seed(name: str, options: dict):
 
 def test_building_a_model_leaves_the_global_random_state_alone():
     before = torch.random.get_rng_state()
-    models.build("mlp", {}, DIGITS, 10, seed=5)
+    models.build(options_of("models", "mlp")(), DIGITS, 10, seed=5)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
@@ -140,7 +123,7 @@ def test_building_a_model_leaves_the_global_random_state_alone():
 )
 def test_models_that_do_not_fit_are_refused(name: str, options: dict, message: str):
     with pytest.raises(ValueError, match=message):
-        models.build(name, options, DIGITS, 10, seed=0)
+        models.build(options_of("models", name)(**options), DIGITS, 10, seed=0)
 
 
 def test_the_shortcut_of_a_wider_block_subsamples_and_pads_channels_on_both_sides():
@@ -153,11 +136,12 @@ def test_the_shortcut_of_a_wider_block_subsamples_and_pads_channels_on_both_side
 
 
 def test_initial_weights_are_those_of_the_papers():
-    resnet = models.build("resnet", {"depth": 18, "zero_last_gamma": True, "fc_std": 0.01}, CIFAR, 1000, seed=0)
+    as_in_sgp = options_of("models", "resnet")(depth=18, zero_last_gamma=True, fc_std=0.01)
+    resnet = models.build(as_in_sgp, CIFAR, 1000, seed=0)
     assert not any(block.bn2.weight.any() for layer in (resnet.layer1, resnet.layer4) for block in layer)
     assert resnet.fc.weight.std().item() == pytest.approx(0.01, rel=0.01)
     for name, options in [("cifar_resnet", {"depth": 20}), ("vgg", {"depth": 11})]:
-        model = models.build(name, options, CIFAR, 1000, seed=0)
+        model = models.build(options_of("models", name)(**options), CIFAR, 1000, seed=0)
         *convolutions, last = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
         for layer in convolutions[1:]:
             fan_in = layer.weight[0].numel()

@@ -80,7 +80,7 @@ FOLLOW = """
 from pathlib import Path
 from resync.audit import audit, write
 from resync.config import load_suite
-from resync.render import render
+from resync.render.item import render
 from resync.results import collect
 from resync.train import train
 

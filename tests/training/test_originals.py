@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from resync import models
 from resync.models.originals import load_original
+from resync.settings.options import options_of
 
 GROUP_SILU = {"norm": "group", "activation": "silu"}
 
 
 def resnet(depth: int = 8, **options) -> nn.Module:
-    return models.build("cifar_resnet", {"depth": depth, **options}, (3, 32, 32), 10, seed=1)
+    return models.build(options_of("models", "cifar_resnet")(**{"depth": depth, **options}), (3, 32, 32), 10, seed=1)
 
 
 @pytest.fixture

@@ -184,5 +184,5 @@ def test_every_run_of_the_papers_has_parameters_and_a_cost(request: pytest.Fixtu
 
     suite = load_suite(request.config.rootpath / "paper_configs")
     run = suite.runs("qsr", "smoke")[0]
-    count = models.num_parameters(run.model.name, run.model.options, run.facts["input_shape"], run.facts["num_classes"])
+    count = models.num_parameters(run.model, run.facts["input_shape"], run.facts["num_classes"])
     assert cost(run, count).bytes_per_worker == run.total_steps * count * 4

@@ -11,6 +11,7 @@ from torch.nn.utils import parameters_to_vector
 
 from resync import models
 from resync.config import Run
+from resync.settings.options import options_of
 from resync.train import train
 
 FIRST = "first/sgd/seed0"
@@ -69,7 +70,7 @@ def test_all_workers_start_from_a_published_checkpoint(tmp_path: Path, monkeypat
     changes = {"model": {"name": "cifar_resnet", **options}, "start_checkpoint": "common.pt"}
     with pytest.raises(ValueError, match=r"common\.pt: no such file"):
         make_session(tmp_path / "small/one/seed3", **changes)
-    net = models.build("cifar_resnet", options, (1, 8, 8), 10, seed=1)
+    net = models.build(options_of("models", "cifar_resnet")(**options), (1, 8, 8), 10, seed=1)
     torch.save(
         {re.sub(r"norm(\d)", r"bn\1", name): value for name, value in net.state_dict().items()}, tmp_path / "common.pt"
     )

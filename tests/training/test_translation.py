@@ -17,6 +17,7 @@ from resync.engine.engine import Engine
 from resync.engine.workers import Workers
 from resync.models.beam_search import translate
 from resync.prepare.vocabulary import BEGIN, END, PAD
+from resync.settings.options import options_of
 from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.loop import batches
 from resync.train.translation import Translation, _corpus_bleu
@@ -43,13 +44,13 @@ def plan(text, **changes) -> Sampler:
 )
 def test_base_and_big_have_the_known_number_of_parameters(options: dict, expected: int):
     """As fairseq's transformer_wmt_en_de and _big with one embedding of 32,768 pieces."""
-    assert models.num_parameters("transformer", options, (256,), 32_768) == expected
+    assert models.num_parameters(options_of("models", "transformer")(**options), (256,), 32_768) == expected
 
 
 def test_operations_are_those_of_the_matrix_products():
     """Forward and twice as many backward: 2 a weight and token, and 4 * dim a pair of attended tokens and layer."""
     length, vocabulary = 12, 40
-    found = models.flops_per_sample("transformer", TINY, (length,), vocabulary)
+    found = models.flops_per_sample(options_of("models", "transformer")(**TINY), (length,), vocabulary)
     encoder, decoder = 4 * 16**2 + 2 * 16 * 32, 8 * 16**2 + 2 * 16 * 32
     products = 2 * length * (encoder + decoder + 16 * vocabulary)
     assert found == pytest.approx(3 * products + 3 * 3 * 4 * 16 * length**2, rel=0.1)
@@ -124,7 +125,7 @@ def test_gradients_are_divided_by_the_tokens_of_all_workers_and_micro_batches(tm
 def test_a_local_worker_divides_by_its_own_tokens(text):
     [ids] = [text._bucket("train", text._train[0])[1]]
     targets = Targets(ids, tokens=8.0, tokens_of_all=16.0)
-    model = models.build("transformer", TINY, (32,), 256, seed=0)
+    model = models.build(options_of("models", "transformer")(**TINY), (32,), 256, seed=0)
     inputs = text._bucket("train", text._train[0])[0]
     own, of_all = (Translation(over_all_workers=flag).loss(model, inputs, targets) for flag in (False, True))
     assert own.item() == pytest.approx(2 * of_all.item())
@@ -132,7 +133,7 @@ def test_a_local_worker_divides_by_its_own_tokens(text):
 
 def toy(vocabulary: int, seed: int = 1):
     """A model whose logits differ enough for sentences to differ in probability."""
-    model = models.build("transformer", TINY, (8,), vocabulary, seed).eval()
+    model = models.build(options_of("models", "transformer")(**TINY), (8,), vocabulary, seed).eval()
     with torch.no_grad():
         model.embedding.weight.mul_(4)
     return model
@@ -184,7 +185,7 @@ def test_the_model_learns_to_copy():
         return words.masked_fill(place == lengths, END).masked_fill(place > lengths, PAD)
 
     options = TINY | {"dim": 32, "ffn_dim": 64, "heads": 4}
-    workers = Workers(models.build("transformer", options, (8,), 12, seed=0), 1)
+    workers = Workers(models.build(options_of("models", "transformer")(**options), (8,), 12, seed=0), 1)
     optimizer = torch.optim.AdamW([workers.rows], lr=0.005, betas=(0.9, 0.98), fused=True)
     engine = Engine(workers, optimizer, Translation().loss)
     for step in range(300):
@@ -201,7 +202,7 @@ def test_the_model_learns_to_copy():
 
 
 def test_bleu_adds_up_over_processes(text):
-    model = models.build("transformer", TINY, (32,), 256, seed=0).eval()
+    model = models.build(options_of("models", "transformer")(**TINY), (32,), 256, seed=0).eval()
     objective = Translation(beam_search=BeamSearch(beam_size=2))
     alone = objective.sums(model, text, 0, 1)
     parts = [objective.sums(model, text, rank, 3) for rank in range(3)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from resync.cli.declare import CHECK, CONFIGS, JSON, ONE_PAPER, PAPER, SCALE, flag, suite_of, verb
 from resync.config import Run
+from resync.config.parts import ModelOptions
 from resync.config.run import SCALES
 from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
@@ -126,7 +126,7 @@ def _time(options: argparse.Namespace) -> None:
         print(f"resync: left out: {line}", file=sys.stderr)
 
 
-def _of_model(count_of: Callable[[str, Mapping[str, Any], Sequence[int], int], int]) -> Callable[[Run], int]:
+def _of_model(count_of: Callable[[ModelOptions, Sequence[int], int], int]) -> Callable[[Run], int]:
     """A count that follows from a run's model and data; each model is counted once."""
     counts: dict[str, int] = {}
 
@@ -134,7 +134,7 @@ def _of_model(count_of: Callable[[str, Mapping[str, Any], Sequence[int], int], i
         key = f"{run.model.model_dump_json()} on {run.data.name}"
         if key not in counts:
             shape, classes = run.facts["input_shape"], run.facts["num_classes"]
-            counts[key] = count_of(run.model.name, run.model.options, shape, classes)
+            counts[key] = count_of(run.model, shape, classes)
         return counts[key]
 
     return count

@@ -39,7 +39,7 @@ def _collect(options: argparse.Namespace) -> None:
     flag("--item", required=True, help="id of the figure or table"),
 )
 def _render(options: argparse.Namespace) -> None:
-    from resync.render import render
+    from resync.render.item import render
 
     suite = suite_of(options)
     for path in render(suite, options.paper, options.item, options.scale, options.results, options.figures):

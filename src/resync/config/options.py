@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from resync.config.metrics import DrawnMetric, TabledMetric
 from resync.settings.base import Check, Items, Settings, Text
 
-_NAMED_TYPES: dict[str, Any] = {"drawn metric": DrawnMetric, "tabled metric": TabledMetric}
 _PLAIN_TYPES: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "string": str}
 _CONSTRAINTS = {
     "minimum": "ge",
@@ -27,7 +25,7 @@ _CONSTRAINTS = {
 class Constraint(Settings):
     """A subset of JSON Schema that says which values an option, or an item of a list, may have."""
 
-    type: Literal["boolean", "integer", "number", "string", "array", "drawn metric", "tabled metric"] | None = None
+    type: Literal["boolean", "integer", "number", "string", "array"] | None = None
     enum: Items[Any] | None = Field(default=None, min_length=1)
     minimum: float | None = None
     exclusiveMinimum: float | None = None
@@ -55,7 +53,7 @@ class Constraint(Settings):
         if self.items is not None:
             kind: Any = Items[self.items.annotation()]  # type: ignore[misc]
         else:
-            kind = _NAMED_TYPES.get(self.type or "") or _PLAIN_TYPES[self.type or ""]
+            kind = _PLAIN_TYPES[self.type or ""]
         return Annotated[kind, Field(**limits)] if limits else kind
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from resync.config.claim import Claim
-from resync.config.components import component, names
+from resync.config.parts import KindOptions
 from resync.config.published import PublishedValue
 from resync.config.run import Layer, Scale, SeriesLayer
 from resync.settings.base import (
@@ -20,6 +20,7 @@ from resync.settings.base import (
     reading_of,
 )
 from resync.settings.errors import not_among, show
+from resync.settings.options import option_names, options_of
 
 
 class Item(Settings):
@@ -35,12 +36,15 @@ class Item(Settings):
         description="`experiment/series`, or `experiment` for all its series at the scale; "
         "left out for a kind that shows none",
     )
-    options: dict[str, Any] = Field(default={}, description="options of the kind")
+    options: Annotated[KindOptions, WithJsonSchema({"type": "object"})] = Field(
+        default={},  # type: ignore[assignment]  # replaced by _options_of_kind
+        description="options of the kind",
+    )
 
     @field_validator("kind")
     @classmethod
     def _kind_exists(cls, value: str, info: ValidationInfo) -> str:
-        known = names("render", reading_of(info).package)
+        known = option_names("render", reading_of(info).package)
         if value not in known:
             raise checks_failed("kind", [((), not_among(value, known))])
         return value
@@ -51,9 +55,10 @@ class Item(Settings):
         """A kind shows series, or it shows none at all."""
         if "kind" not in info.data:
             return value
-        kind = component("render", info.data["kind"], reading_of(info).package)
-        if bool(value) != kind.facts.get("series", True):
-            allowed = f"none, because {kind.name} shows no series" if value else "at least one series"
+        name = info.data["kind"]
+        kind = options_of("render", name, reading_of(info).package)
+        if bool(value) != getattr(kind, "shows_series", True):
+            allowed = f"none, because {name} shows no series" if value else "at least one series"
             raise checks_failed("series", [((), f"found {show(list(value))}, allowed: {allowed}")])
         return value
 
@@ -61,10 +66,12 @@ class Item(Settings):
     @classmethod
     def _options_of_kind(cls, value: Any, info: ValidationInfo) -> Any:
         """The options with their defaults filled in."""
-        if "kind" not in info.data or not isinstance(value, dict):
+        if "kind" not in info.data:  # which has an error of its own
+            return KindOptions.model_construct(name="")
+        if not isinstance(value, dict):
             return value
-        kind = component("render", info.data["kind"], reading_of(info).package)
-        return kind.config.model_validate(value, context=info.context).options
+        chosen = options_of("render", info.data["kind"], reading_of(info).package)
+        return chosen.model_validate(value, context=info.context)
 
 
 class PaperFile(Settings):

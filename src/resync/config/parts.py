@@ -36,6 +36,8 @@ class SyncOptions(Options):
     """The options of any synchronisation algorithm."""
 
     room: ClassVar[str] = "sync"
+    label: ClassVar[str] = ""
+    """What figures call it apart from any series; empty: its name."""
     can_be_base: ClassVar[bool] = False
     """Whether slow momentum can be put around the algorithm."""
 
@@ -70,3 +72,44 @@ class SyncOptions(Options):
         `state_vectors`: how many such vectors the optimizer's state has.
         """
         return 1
+
+
+class ModelOptions(Options):
+    """The options of any model."""
+
+    room: ClassVar[str] = "models"
+    task: ClassVar[str] = "classification"
+    """What the model is for."""
+    batch_norm: ClassVar[bool | None] = None
+    """Whether it has BatchNorm, where no option decides; None: not known."""
+
+    @property
+    def has_batch_norm(self) -> bool | None:
+        """Whether the model of these options has BatchNorm, whose statistics an evaluation estimates again."""
+        return self.batch_norm
+
+
+class OptimizerOptions(Options):
+    """The options of any inner optimizer."""
+
+    room: ClassVar[str] = "optim"
+
+    @property
+    def state_vectors(self) -> int:
+        """Vectors as long as the parameters in the state of a worker's optimizer."""
+        return 0
+
+    @property
+    def decay_of_matrices(self) -> float:
+        """The weight decay that the optimizer leaves to `decay` of its module, for matrices alone."""
+        return 0.0
+
+
+class KindOptions(Options):
+    """The options of any kind of figure or table."""
+
+    room: ClassVar[str] = "render"
+    planned: ClassVar[bool] = False
+    """Whether it is computed from the configuration alone, so that nothing is trained for it."""
+    shows_series: ClassVar[bool] = True
+    """Whether an item of this kind names series."""

@@ -133,16 +133,16 @@ def _with_kinds(schema: Schema, package: Path) -> Schema:
     """A figure or table has the options of its kind."""
     item = schema["$defs"].pop("Item")
     kinds = []
-    for name in names("render", package):
-        kind = component("render", name, package)
-        options = _map(schema_of(kind.config), lambda part: _plain(part, package))
+    for name in option_names("render", package):
+        kind = options_of("render", name, package)
+        options = _map(schema_of(kind), lambda part: _plain(part, package))
         schema["$defs"] |= options.pop("$defs", {})
         del options["properties"]["name"]
         options["required"].remove("name")
-        chosen = {"kind": {"const": name, "description": kind.description}, "options": options}
+        chosen = {"kind": {"const": name, "description": kind.description()}, "options": options}
         properties = {**item["properties"], **chosen}
         required = [*item["required"], *(["options"] if options.get("required") else [])]
-        if kind.facts.get("series", True):
+        if getattr(kind, "shows_series", True):
             properties["series"] = {**properties["series"], "minItems": 1}
             required.append("series")
         else:

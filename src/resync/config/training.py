@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.config.components import ComponentConfig, FromRoom
-from resync.config.parts import SyncOptions
-from resync.config.schedule import Schedule, StepSchedule
-from resync.formulas.periods import Period, in_time_checks
+from resync.config.parts import ModelOptions, OptimizerOptions, SyncOptions
+from resync.formulas.declared_schedules import AnySchedule
+from resync.formulas.periods import Period
+from resync.formulas.schedules import Schedule
 from resync.settings.base import (
     Check,
     Count,
@@ -20,6 +21,7 @@ from resync.settings.base import (
     reading_of,
 )
 from resync.settings.errors import show
+from resync.settings.options import Part
 
 
 class Loss(Settings):
@@ -149,7 +151,7 @@ class ResultSettings(Settings):
     """What decides the result of a run, except its name and seed."""
 
     data: Annotated[ComponentConfig, FromRoom("data")] = Field(description="data set")
-    model: Annotated[ComponentConfig, FromRoom("models")] = Field(description="model")
+    model: ModelOptions = Field(description="model")
     start_from: str | None = Field(
         default=None,
         pattern=r"^[a-z0-9][a-z0-9_]*/[a-z0-9][a-z0-9_]*/seed[0-9]+$",
@@ -183,10 +185,8 @@ class ResultSettings(Settings):
     clip_norm: PositiveNumber | None = Field(
         default=None, description="largest L2 norm of the gradient that a worker's optimizer gets; null: no limit"
     )
-    optimizer: Annotated[ComponentConfig, FromRoom("optim")] = Field(
-        description="inner optimizer; its lr is in schedule"
-    )
-    schedule: Schedule = Field(description="learning rate as a function of the step")
+    optimizer: OptimizerOptions = Field(description="inner optimizer; its lr is in schedule")
+    schedule: AnySchedule = Field(description="learning rate as a function of the step")
     plateau: Plateau | None = Field(
         default=None, description="cuts of the learning rate where the validation loss stays; null: none"
     )
@@ -265,6 +265,11 @@ class ResultSettings(Settings):
         return self.sync.in_steps(self.steps_per_epoch).rule
 
     @property
+    def lr(self) -> Schedule:
+        """The learning rate as a function of the step."""
+        return self.schedule.of(self)
+
+    @property
     def warmup_steps(self) -> int:
         """Steps of the learning rate's warm-up."""
         return self.schedule.warmup_length(self.steps_per_epoch)
@@ -292,15 +297,17 @@ class RunSettings(Execution, ResultSettings):
         if self.plateau and self.sync.rule.follows_lr:
             allowed = "null, because the period follows from a learning rate that is known before the training"
             yield ("plateau",), f"found with the period rule power, allowed: {allowed}"
-        yield from self._schedule_checks()
+        for name in ("schedule", "optimizer", "sync", "model"):
+            part: Part = getattr(self, name)
+            yield from (((name, *key), message) for key, message in part.checks_in(self))
         yield from self._component_checks()
         yield from self._task_checks()
 
     def _task_checks(self) -> Iterator[Check]:
         """Model and settings are for the task of the data set."""
-        task, of_model = (part.component.facts.get("task", "classification") for part in (self.data, self.model))
-        if of_model != task:
-            yield ("model", "name"), f"found {self.model.name} for {of_model}, allowed: a model for {task}"
+        task = self.data.component.facts.get("task", "classification")
+        if self.model.task != task:
+            yield ("model", "name"), f"found {self.model.name} for {self.model.task}, allowed: a model for {task}"
         if task == "translation" and self.forward_batch_size != 1:
             found = f"{show(self.micro_batch_size)} with {self.local_batch_size} buckets a worker"
             yield ("micro_batch_size",), f"found {found}, allowed: 1, a bucket of sentence pairs in a forward pass"
@@ -315,29 +322,14 @@ class RunSettings(Execution, ResultSettings):
         if task != "translation" and self.evaluation.beam_search:
             yield ("evaluation", "beam_search"), f"has no effect in {task}, allowed: null"
 
-    def _schedule_checks(self) -> Iterator[Check]:
-        if self.warmup_steps >= self.total_steps:
-            in_steps = getattr(self.schedule, "warmup_steps", None) is not None
-            key = "warmup_steps" if in_steps else "warmup_epochs"
-            limit = f"less than the training's {self.epochs} epochs = {self.total_steps} steps"
-            yield ("schedule", key), f"found {getattr(self.schedule, key):g}, allowed: {limit}"
-        if isinstance(self.schedule, StepSchedule):
-            yield from in_time_checks(("schedule", "decays"), self.schedule.decays, self)
-
     def _component_checks(self) -> Iterator[Check]:
-        optimizer = self.optimizer.options
-        if optimizer.get("decay") == "matrices" and not optimizer.get("weight_decay"):
-            yield ("optimizer", "decay"), "found matrices without weight_decay, allowed: with weight_decay > 0"
-        if optimizer.get("nesterov") and not optimizer.get("momentum"):
-            yield ("optimizer", "nesterov"), "found true without momentum, allowed: with momentum > 0"
         yield from self._engine_checks()
-        yield from ((("sync", *key), message) for key, message in self.sync.checks_in(self))
-        if _has_batch_norm(self.model) and not self.evaluation.bn_batches:
+        if self.model.has_batch_norm and not self.evaluation.bn_batches:
             yield (
                 ("evaluation", "bn_batches"),
                 f"found 0, allowed: integer >= 1, because the model {self.model.name} has BatchNorm",
             )
-        if _has_batch_norm(self.model) is False and self.evaluation.bn_batches:
+        if self.model.has_batch_norm is False and self.evaluation.bn_batches:
             yield (
                 ("evaluation", "bn_batches"),
                 f"found {self.evaluation.bn_batches}, allowed: 0, because {self.model.name} has no BatchNorm",
@@ -365,7 +357,7 @@ class RunSettings(Execution, ResultSettings):
             yield ("engine", "name"), f"found deepspeed with sync {self.sync.name}, allowed: with allreduce"
         if self.compile:
             yield ("compile",), f"found {self.compile}, allowed with engine deepspeed: null"
-        if self.optimizer.decay == "matrices":
+        if self.optimizer.decay_of_matrices:
             yield ("optimizer", "decay"), "found matrices, allowed with engine deepspeed: all"
         if self.evaluation.average_last:
             yield (
@@ -374,10 +366,3 @@ class RunSettings(Execution, ResultSettings):
             )
         if self.precision not in ("fp32", "tf32"):
             yield ("precision",), f"found {self.precision}, allowed with engine deepspeed: fp32, tf32"
-
-
-def _has_batch_norm(model: ComponentConfig) -> bool | None:
-    """Whether a model has BatchNorm, by its option `norm` or its fact `batch_norm`; None if neither says."""
-    if "norm" in model.options:
-        return bool(model.norm == "batch")
-    return model.component.facts.get("batch_norm")

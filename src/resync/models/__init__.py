@@ -1,41 +1,54 @@
-"""Models. `models/<name>.py` defines `build(input_shape, num_classes, **options) -> nn.Module`.
+"""Models, one file each.
 
-Where its inputs are no float32 tensors [samples, *input_shape], it also defines `example(input_shape, samples)`.
+`models/<name>.py` defines `build(input_shape, num_classes, options) -> nn.Module`, and `models/options/<name>.py` its
+options. Where its inputs are no float32 tensors [samples, *input_shape], the model's file also defines
+`example(input_shape, samples)`. Importing this package does not import torch.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
-from resync.streams import stream_seed
+    from resync.config.parts import ModelOptions
 
 
-def build(name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
-    """The model `name`, its initial weights a function of the seed alone."""
+def build(options: ModelOptions, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
+    """The model of these options, its initial weights a function of the seed alone."""
+    import torch
+
+    from resync.streams import stream_seed
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(seed, "init"))
-        return import_module(f"resync.models.{name}").build(tuple(input_shape), num_classes, **options)
+        return import_module(f"resync.models.{options.name}").build(tuple(input_shape), num_classes, options)
 
 
-def num_parameters(name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int) -> int:
+def num_parameters(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> int:
     """Trainable parameters of the model, counted without allocating them."""
+    import torch
+
     with torch.device("meta"):
-        model = build(name, options, input_shape, num_classes, seed=0)
+        model = build(options, input_shape, num_classes, seed=0)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def flops_per_sample(name: str, options: Mapping[str, Any], input_shape: Sequence[int], num_classes: int) -> int:
+def flops_per_sample(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> int:
     """Floating-point operations of a forward and a backward pass for one sample, by torch's counter.
 
     It counts products and sums of matrix products and convolutions, and nothing else; nothing is computed.
     """
-    example = getattr(import_module(f"resync.models.{name}"), "example", _images)
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    example = getattr(import_module(f"resync.models.{options.name}"), "example", _images)
     with torch.device("meta"):
-        model = build(name, options, input_shape, num_classes, seed=0)
+        model = build(options, input_shape, num_classes, seed=0)
         # Two samples: BatchNorm refuses one.
         samples = example(input_shape, 2)
         with FlopCounterMode(display=False) as counter:
@@ -44,4 +57,6 @@ def flops_per_sample(name: str, options: Mapping[str, Any], input_shape: Sequenc
 
 
 def _images(input_shape: Sequence[int], samples: int) -> torch.Tensor:
+    import torch
+
     return torch.empty(samples, *input_shape)

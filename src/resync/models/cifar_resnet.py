@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from resync.models import layers
+from resync.models.options import cifar_resnet
 
 
 class Block(nn.Module):
@@ -49,22 +50,14 @@ class Block(nn.Module):
         return F.pad(images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.new_channels - before))
 
 
-def build(
-    input_shape: tuple[int, ...],
-    num_classes: int,
-    depth: int,
-    width: int = 16,
-    norm: str = "batch",
-    groups: int = 8,
-    activation: str = "relu",
-) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: cifar_resnet.CifarResNet) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
     Raises ValueError when `groups` does not divide `width`.
     """
-    new_norm = partial(layers.norm, norm, groups=groups)
-    new_activation = layers.ACTIVATIONS[activation]
-    num_blocks = (depth - 2) // 6
+    width, new_norm = options.width, partial(layers.norm, options.norm, groups=options.groups)
+    new_activation = layers.ACTIVATIONS[options.activation]
+    num_blocks = (options.depth - 2) // 6
 
     def stage(inputs: int, outputs: int, stride: int) -> nn.Module:
         first = Block(inputs, outputs, stride, new_norm, new_activation)

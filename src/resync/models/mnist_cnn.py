@@ -2,8 +2,10 @@
 
 from torch import nn
 
+from resync.models.options import mnist_cnn
 
-def build(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+
+def build(input_shape: tuple[int, ...], num_classes: int, options: mnist_cnn.MnistCNN) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
     Raises ValueError for images of less than 16 pixels a side.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from resync.models.options import transformer
 from resync.prepare.vocabulary import END, PAD
 
 KeysValues = tuple[Tensor, Tensor]
@@ -115,25 +116,15 @@ class Transformer(nn.Module):
 
     positions: Tensor
 
-    def __init__(
-        self,
-        length: int,
-        vocabulary: int,
-        dim: int,
-        ffn_dim: int,
-        heads: int,
-        encoder_layers: int,
-        decoder_layers: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, length: int, vocabulary: int, options: transformer.Transformer) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim = dim = options.dim
         self.embedding = nn.Embedding(vocabulary, dim, padding_idx=PAD)
         self.register_buffer("positions", sinusoids(length, dim), persistent=False)
-        self.dropout = nn.Dropout(dropout)
-        layer = (dim, heads, ffn_dim, dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(decoder_layers))
+        self.dropout = nn.Dropout(options.dropout)
+        layer = (dim, options.heads, options.ffn_dim, options.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(*layer) for _ in range(options.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*layer) for _ in range(options.decoder_layers))
         self.apply(_initialise)
 
     def forward(self, inputs: Sequence[Tensor]) -> Tensor:
@@ -214,20 +205,11 @@ def example(input_shape: Sequence[int], samples: int) -> tuple[Tensor, Tensor]:
     return tokens, tokens
 
 
-def build(
-    input_shape: tuple[int, ...],
-    num_classes: int,
-    dim: int = 512,
-    ffn_dim: int = 2048,
-    heads: int = 8,
-    encoder_layers: int = 6,
-    decoder_layers: int = 6,
-    dropout: float = 0.1,
-) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: transformer.Transformer) -> nn.Module:
     """A Transformer for sentences of at most `input_shape` = (length,) tokens and a vocabulary of `num_classes`.
 
     Raises ValueError when `heads` does not divide `dim`.
     """
-    if dim % heads:
-        raise ValueError(f"model transformer: heads {heads} does not divide dim {dim}")
-    return Transformer(input_shape[0], num_classes, dim, ffn_dim, heads, encoder_layers, decoder_layers, dropout)
+    if options.dim % options.heads:
+        raise ValueError(f"model transformer: heads {options.heads} does not divide dim {options.dim}")
+    return Transformer(input_shape[0], num_classes, options)

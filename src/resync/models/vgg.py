@@ -8,11 +8,13 @@ from collections import OrderedDict
 
 from torch import nn
 
+from resync.models.options import vgg
+
 WIDTHS = (64, 128, 256, 512, 512)
 CONVOLUTIONS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, depth: int) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: vgg.VGG) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
     Raises ValueError for images too small to be halved five times.
@@ -21,7 +23,7 @@ def build(input_shape: tuple[int, ...], num_classes: int, depth: int) -> nn.Modu
     if min(height, width) < 2 ** len(WIDTHS):
         raise ValueError(f"model vgg: needs images of at least 32x32 pixels, found {height}x{width}")
     features: list[nn.Module] = []
-    for outputs, convolutions in zip(WIDTHS, CONVOLUTIONS[depth], strict=True):
+    for outputs, convolutions in zip(WIDTHS, CONVOLUTIONS[options.depth], strict=True):
         for _ in range(convolutions):
             features += [nn.Conv2d(channels, outputs, 3, padding=1), nn.SiLU()]
             channels = outputs

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from resync.models.options import vit
+
 
 class Block(nn.Module):
     """Pre-norm self-attention and MLP, [batch, tokens, dim] to the same shape."""
@@ -34,23 +36,16 @@ class SimpleViT(nn.Module):
 
     positions: Tensor
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        num_classes: int,
-        patch: int,
-        dim: int,
-        depth: int,
-        heads: int,
-        mlp_dim: int,
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], num_classes: int, options: vit.ViT) -> None:
         super().__init__()
         channels, height, width = shape
+        patch, dim = options.patch, options.dim
         patch_values = channels * patch * patch
         self.patch = patch
         self.embed = nn.Sequential(nn.LayerNorm(patch_values), nn.Linear(patch_values, dim), nn.LayerNorm(dim))
         self.register_buffer("positions", sincos_positions(height // patch, width // patch, dim), persistent=False)
-        self.blocks = nn.Sequential(*(Block(dim, heads, mlp_dim) for _ in range(depth)))
+        blocks = (Block(dim, options.heads, options.mlp_dim) for _ in range(options.depth))
+        self.blocks = nn.Sequential(*blocks)
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, num_classes)
 
@@ -69,21 +64,14 @@ def sincos_positions(rows: int, columns: int, dim: int, temperature: float = 10_
     return torch.cat([function(angle) for angle in angles for function in (torch.sin, torch.cos)], dim=1)
 
 
-def build(
-    input_shape: tuple[int, ...],
-    num_classes: int,
-    patch: int = 16,
-    dim: int = 768,
-    depth: int = 12,
-    heads: int = 12,
-    mlp_dim: int = 3072,
-) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: vit.ViT) -> nn.Module:
     """SimpleViT for the given images.
 
     Raises ValueError when `patch` does not divide the image or `heads` does not divide `dim`.
     """
+    patch, dim, heads = options.patch, options.dim, options.heads
     if input_shape[1] % patch or input_shape[2] % patch:
         raise ValueError(f"model vit: patch {patch} does not divide the image of {input_shape[1]}x{input_shape[2]}")
     if dim % heads:
         raise ValueError(f"model vit: heads {heads} does not divide dim {dim}")
-    return SimpleViT(input_shape, num_classes, patch, dim, depth, heads, mlp_dim)
+    return SimpleViT(input_shape, num_classes, options)

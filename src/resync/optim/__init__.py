@@ -1,32 +1,33 @@
-"""Optimizers over rows: `optim/<name>.py` defines `build` and `decay`.
+"""Optimizers over rows, one file each.
 
-One torch optimizer updates all workers of a process: the workers' rows are one tensor, and the update is elementwise.
+`optim/<name>.py` defines `build(parameters, options) -> Optimizer`, and `decay` where its options can ask for a decay
+of matrices alone; `optim/options/<name>.py` has the options. One torch optimizer updates all workers of a process:
+the workers' rows are one tensor, and the update is elementwise. Importing this package does not import torch.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-from torch.optim import Optimizer
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
-from resync.engine.workers import Workers
+    from resync.config.parts import OptimizerOptions
+    from resync.engine.workers import Workers
 
 
-def build(name: str, options: Mapping[str, Any], workers: Workers, apart: bool = False) -> Optimizer:
-    """The optimizer `name` over the rows; the learning rate is set before every step.
+def build(options: OptimizerOptions, workers: Workers, apart: bool = False) -> Optimizer:
+    """The optimizer of these options over the rows; the learning rate is set before every step.
 
     `apart`: over one parameter per worker (`Workers.split`), so that some workers can make a step without the others.
-    With the option `decay: matrices` only the weights of linear and convolutional layers decay.
     """
-    module = import_module(f"resync.optim.{name}")
-    given = dict(options)
+    module = import_module(f"resync.optim.{options.name}")
     parameters = workers.split() if apart else [workers.rows]
-    if given.pop("decay") == "all":
-        optimizer: Optimizer = module.build(parameters, **given)
-        return optimizer
-    rate = given.pop("weight_decay") * workers.matrices
-    optimizer = module.build(parameters, **given)
-    for parameter in parameters:
-        optimizer.register_step_pre_hook(partial(module.decay, parameter, rate))
+    optimizer: Optimizer = module.build(parameters, options)
+    if options.decay_of_matrices:
+        rate = options.decay_of_matrices * workers.matrices
+        for parameter in parameters:
+            optimizer.register_step_pre_hook(partial(module.decay, parameter, rate))
     return optimizer

@@ -6,16 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from resync.optim.options import adamw
 
-def build(
-    parameters: list[nn.Parameter],
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-    weight_decay: float = 0.0,
-) -> AdamW:
+
+def build(parameters: list[nn.Parameter], options: adamw.AdamW) -> AdamW:
     """AdamW in one fused pass over the parameters."""
-    return AdamW(parameters, lr=0.0, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, fused=True)
+    given = {"betas": (options.beta1, options.beta2), "eps": options.eps, "weight_decay": options.decay_of_all}
+    return AdamW(parameters, lr=0.0, fused=True, **given)
 
 
 @torch.no_grad()

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
+from resync.optim.options import sgd
 
-def build(
-    parameters: list[nn.Parameter], momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
-) -> SGD:
+
+def build(parameters: list[nn.Parameter], options: sgd.SGD) -> SGD:
     """SGD in one fused pass over the parameters."""
-    return SGD(parameters, lr=0.0, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay, fused=True)
+    given = {"momentum": options.momentum, "nesterov": options.nesterov, "weight_decay": options.decay_of_all}
+    return SGD(parameters, lr=0.0, fused=True, **given)
 
 
 @torch.no_grad()

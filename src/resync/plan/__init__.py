@@ -5,14 +5,12 @@ hours in `resync.plan.forecast`; these two need numpy.
 """
 
 from resync.plan.cost import Cost, Total, Volume, cost, table, table_of_totals, totals, volume
-from resync.plan.translate import lr_of
 
 __all__ = [
     "Cost",
     "Total",
     "Volume",
     "cost",
-    "lr_of",
     "table",
     "table_of_totals",
     "totals",

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from resync.config import Run
-from resync.plan.exchanges import exchanges, optimizer_vectors
+from resync.plan.exchanges import exchanges
 from resync.text_tables import aligned
 
 FLOAT32_BYTES = 4
@@ -109,7 +109,7 @@ def volume(run: Run) -> Volume:
 def cost(run: Run, num_parameters: int, flops_per_sample: int | None = None) -> Cost:
     """Return the cost of `run`, whose model has `num_parameters` parameters."""
     resources = run.resources
-    in_checkpoint = run.workers * (1 + optimizer_vectors(run))
+    in_checkpoint = run.workers * (1 + run.optimizer.state_vectors)
     return Cost(
         **asdict(volume(run)),
         parameters=num_parameters,

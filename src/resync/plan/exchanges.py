@@ -10,7 +10,6 @@ from typing import Literal
 from resync.config import Run
 from resync.config.parts import SyncOptions, Traffic
 from resync.formulas.periods import rounds
-from resync.plan.translate import lr_of
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,8 @@ def exchanges(run: Run) -> list[Exchange]:
     options = run.sync.in_steps(run.steps_per_epoch)
     if _traffic(run, options).every == "step":
         return list(_mixes(run, options))
-    lengths = rounds(run.period, lr_of(run), run.total_steps, run.warmup_steps)
-    averages = Exchange(Counter(lengths), options.vectors_per_round(optimizer_vectors(run)))
+    lengths = rounds(run.period, run.lr, run.total_steps, run.warmup_steps)
+    averages = Exchange(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
     if options.inner is None:
         return [averages]
     starts = list(accumulate(lengths[:-1])) if averages.vectors else []
@@ -77,8 +76,3 @@ def _traffic(run: Run, options: SyncOptions) -> Traffic:
     if options.traffic is None:
         raise ValueError(f"{run.id}: sync {options.name} declares no traffic, so its cost is unknown")
     return options.traffic
-
-
-def optimizer_vectors(run: Run) -> int:
-    """Vectors as long as the parameters in the optimizer's state of a worker."""
-    return 2 if run.optimizer.name == "adamw" else int(run.optimizer.options["momentum"] > 0)

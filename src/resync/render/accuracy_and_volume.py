@@ -4,13 +4,14 @@ import math
 
 from resync.config.metrics import METRICS
 from resync.render.item import NONE, ItemData, Series, published_cell
+from resync.render.options import accuracy_and_volume
 from resync.render.table import Heading, Table
 from resync.results.evidence import notation
 
 
-def prepare(data: ItemData) -> Table:
+def prepare(data: ItemData[accuracy_and_volume.AccuracyAndVolume]) -> Table:
     """A row a series; what is missing, stale or diverged is said in words and never enters a mean."""
-    metric, decimals = data.options["metric"], data.options["decimals"]
+    metric, decimals = data.options.metric, data.options.decimals
     column = METRICS[metric]
     headings = (
         Heading("Method", align="l"),

@@ -18,6 +18,7 @@ from resync.render.lines import (
     mean_over_seeds,
     setting,
 )
+from resync.render.options import accuracy_curves
 from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
 from resync.results.runs import RunResult
 
@@ -35,10 +36,10 @@ class Panels:
     setting: str
 
 
-def prepare(data: ItemData) -> Panels:
+def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> Panels:
     """The metric of every evaluation; time is the training clock."""
     require_results(data)
-    metric, band = data.options["metric"], data.options["band"]
+    metric, band = data.options.metric, data.options.band
     states = [state for series in data.series for state in series.states]
     ends = [float(_training_seconds(state.result)[-1]) for state in states if state.result]
     longest = max((end for end in ends if np.isfinite(end)), default=0.0)
@@ -47,15 +48,15 @@ def prepare(data: ItemData) -> Panels:
     def lines(x: Coordinate) -> list[Line]:
         return [mean_over_seeds(series, x, lambda run: run.curve(metric), band) for series in data.series]
 
-    by_progress = lines(lambda run: run.metrics[data.options["by"]])
+    by_progress = lines(lambda run: run.metrics[data.options.by])
     return Panels(
         by_progress=by_progress,
         by_time=lines(lambda run: _training_seconds(run) / seconds),
         time_unit=unit,
-        progress_label=METRICS[data.options["by"]].title,
+        progress_label=METRICS[data.options.by].title,
         metric_label=axis_label(metric),
-        limits=limits(by_progress, data.options["cut"]),
-        setting=f"{setting(data)} · time without evaluation",
+        limits=limits(by_progress, data.options.cut),
+        setting=f"{setting(data, data.options.band)} · time without evaluation",
     )
 
 

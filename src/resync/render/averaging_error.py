@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from resync.plan.averaging import averaging_errors, mixes_of
 from resync.render.item import ItemData
 from resync.render.lines import Line, draw_lines, footnote, legend
+from resync.render.options import averaging_error
 from resync.render.style import COLUMN, GREY, new_figure
 
 
@@ -21,7 +22,7 @@ class Errors:
     setting: str
 
 
-def prepare(data: ItemData) -> Errors:
+def prepare(data: ItemData[averaging_error.AveragingError]) -> Errors:
     """The errors of every series until twice the mixes that the exponential graph needs."""
     lines, published = [], []
     for series in data.series:

@@ -1,14 +1,15 @@
 """An item of a paper: which runs it shows, what is on disk of them, and the files it becomes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from resync.config import Run, Suite
 from resync.config.paper import Item
+from resync.config.parts import KindOptions
 from resync.config.published import PublishedValue, most_certain
 from resync.files import write_bytes
 from resync.render import style
@@ -18,6 +19,8 @@ from resync.results.runs import RunResult, RunState, state_of
 from resync.results.tables import ResultsError
 
 _NOTED = ("diverged", "stale", "running", "stopped", "failed", "not run")
+
+OptionsT = TypeVar("OptionsT", bound=KindOptions)
 
 NONE = "\N{EN DASH}"
 """A cell without anything to say."""
@@ -60,7 +63,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class ItemData:
+class ItemData(Generic[OptionsT]):
     """What a kind of figure or table gets: its series in declared order, and the paper's published values.
 
     `references` has a run of each series of the item at paper scale, where values were published: for what follows
@@ -74,9 +77,9 @@ class ItemData:
     references: tuple[Run, ...]
 
     @property
-    def options(self) -> Mapping[str, Any]:
-        """The options of the kind, defaults included."""
-        return self.item.options
+    def options(self) -> OptionsT:
+        """The options of the kind."""
+        return cast(OptionsT, self.item.options)
 
     @property
     def setting(self) -> str:

@@ -79,11 +79,11 @@ def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
     return low - air, high + air
 
 
-def setting(data: ItemData) -> str:
+def setting(data: ItemData, band: str) -> str:
     """The scale and setting of averaged lines, in words."""
     if data.seeds == "1 seed":
         return f"{data.setting} · 1 seed"
-    return f"{data.setting} · mean of {data.seeds}, {BANDS[data.options['band']]}"
+    return f"{data.setting} · mean of {data.seeds}, {BANDS[band]}"
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:

@@ -4,17 +4,18 @@ import math
 
 from resync.config.metrics import METRICS
 from resync.render.item import NONE, ItemData, Series, published_cell
+from resync.render.options import metrics_table
 from resync.render.table import Heading, Table
 
 MIN_DECIMALS, SIGNIFICANT_DIGITS = 2, 3
 
 
-def prepare(data: ItemData) -> Table:
+def prepare(data: ItemData[metrics_table.MetricsTable]) -> Table:
     """What is missing, stale or diverged is said in words and never enters a mean.
 
     A metric of which the paper publishes nothing for these series has no column for it.
     """
-    columns = [(metric, _is_published(data, metric)) for metric in data.options["metrics"]]
+    columns: list[tuple[str, bool]] = [(metric, _is_published(data, metric)) for metric in data.options.metrics]
     headings = [Heading("Method", align="l")]
     for metric, published in columns:
         column = METRICS[metric]
@@ -23,7 +24,7 @@ def prepare(data: ItemData) -> Table:
         title=data.table_title,
         headings=tuple(headings),
         rows=tuple(_cells(data, series, columns) for series in data.series),
-        records=tuple(data.record(series, data.options["metrics"]) for series in data.series),
+        records=tuple(data.record(series, data.options.metrics) for series in data.series),
         note=data.table_note,
     )
 

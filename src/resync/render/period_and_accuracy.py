@@ -16,6 +16,7 @@ from resync.render.lines import (
     period_line,
     setting,
 )
+from resync.render.options import period_and_accuracy
 from resync.render.style import COLUMN, axis_label, new_figure
 
 
@@ -30,10 +31,10 @@ class Panels:
     setting: str
 
 
-def prepare(data: ItemData) -> Panels:
+def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
     """H of every sampled step and evaluation; the metric of every evaluation."""
     require_results(data)
-    metric, band = data.options["metric"], data.options["band"]
+    metric, band = data.options.metric, data.options.band
     lines = [
         mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve(metric), band)
         for series in data.series
@@ -42,8 +43,8 @@ def prepare(data: ItemData) -> Panels:
         periods=[period_line(series) for series in data.series],
         metric=lines,
         metric_label=axis_label(metric),
-        limits=limits(lines, data.options["cut"]),
-        setting=setting(data),
+        limits=limits(lines, data.options.cut),
+        setting=setting(data, data.options.band),
     )
 
 

@@ -8,9 +8,10 @@ from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
 from resync.formulas.periods import rounds
-from resync.plan import lr_of, volume
+from resync.plan import volume
 from resync.render.item import ItemData, Series
 from resync.render.lines import Floats, Line, footnote, legend
+from resync.render.options import period_schedule
 from resync.render.style import COLUMN, GREY, new_figure
 
 LR_POINTS = 400
@@ -25,7 +26,7 @@ class Panels:
     setting: str
 
 
-def prepare(data: ItemData) -> Panels:
+def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
     """H of every round of every series, as training will have it; labels end with the communication volume."""
     rates: list[Line] = []
     for series in data.series:
@@ -56,14 +57,14 @@ def draw(panels: Panels) -> Figure:
 
 
 def _rate_line(series: Series) -> Line:
-    run, lr = _run(series), lr_of(_run(series))
+    run, lr = _run(series), _run(series).lr
     steps = np.unique(np.linspace(0, run.total_steps - 1, LR_POINTS).round().astype(int))
     return _line(series, series.label, steps / run.steps_per_epoch, np.array([lr(int(step)) for step in steps]))
 
 
 def _period_line(series: Series) -> Line:
     run = _run(series)
-    lengths = np.array(rounds(run.period, lr_of(run), run.total_steps, run.warmup_steps), dtype=float)
+    lengths = np.array(rounds(run.period, run.lr, run.total_steps, run.warmup_steps), dtype=float)
     starts = np.append(0.0, np.cumsum(lengths)) / run.steps_per_epoch
     label = f"{series.label}: {volume(run).volume_percent:.1f} %"
     return _line(series, label, starts, np.append(lengths, lengths[-1:]))  # the last round lasts until the end

@@ -95,14 +95,6 @@ _ALGORITHMS = {
     "adpsgd": Style(_ORANGE, "X", _SHORT),
     "slowmo": Style(_VERMILLION, "*", _LONG),
 }
-NAMES = {
-    "allreduce": "AR-SGD",
-    "sgp": "SGP",
-    "osgp": "OSGP",
-    "dpsgd": "D-PSGD",
-    "adpsgd": "AD-PSGD",
-}
-"""What figures call an algorithm apart from any series."""
 _POWERS: dict[float, Style] = {
     2: Style(_VERMILLION, "D", _SOLID),
     1: Style(_ORANGE, "P", _SHORT),

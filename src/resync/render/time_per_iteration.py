@@ -15,13 +15,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from resync.config.metrics import SECONDS_PER_HOUR
+from resync.config.parts import SyncOptions
 from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData
 from resync.render.lines import footnote
-from resync.render.style import DOUBLE_COLUMN, GREY, NAMES, Style, new_figure, style_of_algorithm
-from resync.settings.options import options_of
+from resync.render.options import time_per_iteration
+from resync.render.style import DOUBLE_COLUMN, GREY, Style, new_figure, style_of_algorithm
 
 _LINKS = {
     "ethernet_10g": "10 Gbit/s Ethernet",
@@ -68,20 +69,19 @@ class Panels:
     note: str
 
 
-def prepare(data: ItemData) -> Panels:
+def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
     """The model calibrated on the published hours of the item's series, at paper scale whatever the results' scale.
 
     Raises ValueError for lists of different lengths, and if no two published hours calibrate the model.
     """
-    options = data.options
-    links, names = options["networks"], options["all_reduces"]
+    links, names = data.options.networks, data.options.all_reduces
     if len(links) != len(names):
         raise ValueError(f"{data.item.id}: found {len(links)} networks and {len(names)} all-reduces, allowed: as many")
     networks = [Network(LINKS[link], all_reduce=name) for link, name in zip(links, names, strict=True)]
-    runs = [(run, options["parameters"]) for run in data.references]
+    runs = [(run, data.options.parameters) for run in data.references]
     fitted = fit(runs, data.published, lambda run: networks[0])
     machines = [fitted.machine(networks[0]), *(Machine(network, fitted.compute) for network in networks[1:])]
-    algorithms, late = options["algorithms"], replace(machines[0], delay=options["delay"] * fitted.compute)
+    algorithms, late = data.options.algorithms, replace(machines[0], delay=data.options.delay * fitted.compute)
     panels = [
         Panel(
             f"{_LINKS[link]}\nAR: {name.replace('_', ' ')}",
@@ -117,12 +117,17 @@ def draw(panels: Panels) -> Figure:
     return figure
 
 
-def _curve(data: ItemData, algorithm: str, machine: Machine, value: Callable[[WallClock], float]) -> Curve:
+def _curve(
+    data: ItemData[time_per_iteration.TimePerIteration],
+    algorithm: str,
+    machine: Machine,
+    value: Callable[[WallClock], float],
+) -> Curve:
     """The model of an algorithm with default options, at powers of two from the fewest workers of the item on."""
-    run = data.references[0].model_copy(update={"sync": options_of("sync", algorithm).model_validate({})})
-    fewest, most = min(run.workers for run in data.references), data.options["most_workers"]
+    run = data.references[0].model_copy(update={"sync": SyncOptions.named(algorithm).model_validate({})})
+    fewest, most = min(run.workers for run in data.references), data.options.most_workers
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
-    clocks = [wall_clock(run, machine, data.options["parameters"], count) for count in workers]
+    clocks = [wall_clock(run, machine, data.options.parameters, count) for count in workers]
     return Curve(algorithm, workers, [value(clock) for clock in clocks])
 
 
@@ -146,21 +151,21 @@ def _measured(data: ItemData) -> list[Point]:
     ]  # fmt: skip
 
 
-def _note(data: ItemData, fitted: Fit, machine: Machine) -> str:
+def _note(data: ItemData[time_per_iteration.TimePerIteration], fitted: Fit, machine: Machine) -> str:
     """What was fitted to what, and how far the predictions are from what was published."""
     errors: dict[str, list[float]] = {}
     for run in data.references:
         value = published_hours(run, data.published)
         if run.id not in fitted.runs and value is not None and value.value is not None:
-            hours = wall_clock(run, machine, data.options["parameters"]).total / SECONDS_PER_HOUR
-            errors.setdefault(NAMES[run.sync.name], []).append(100 * (hours / value.value - 1))
+            hours = wall_clock(run, machine, data.options.parameters).total / SECONDS_PER_HOUR
+            errors.setdefault(_label_of(run.sync.name), []).append(100 * (hours / value.value - 1))
     ranges = ", ".join(f"{name} {_range(found)}" for name, found in errors.items())
     task = ", ".join(dict.fromkeys(run.data.name for run in data.references))
     labels = [run.label for name in fitted.runs for run in data.references if run.id == name]
     return (
         f"paper scale · {task} · computing {fitted.compute:.3g} s and, on the first network, "
         f"all-reduce x {fitted.slowdown:.2g}: fitted to {' and '.join(labels)}\npredictions against published times: "
-        f"{ranges} · stragglers: exponential delay of every step, mean {data.options['delay']:.0%} of computing"
+        f"{ranges} · stragglers: exponential delay of every step, mean {data.options.delay:.0%} of computing"
     )
 
 
@@ -214,7 +219,7 @@ def _legend(figure: Figure, panels: Panels) -> None:
     for algorithm in dict.fromkeys([*modelled, *(point.algorithm for point in points)]):
         line = style_of_algorithm(algorithm).line | ({} if algorithm in modelled else {"linestyle": ""})
         handles.append(Line2D([], [], **line))
-        labels.append(NAMES[algorithm])
+        labels.append(_label_of(algorithm))
     grey = Style(GREY, "o", (0, ()))
     for status in dict.fromkeys(_shown_as(point.status) for point in points):
         handles.append(Line2D([], [], **_marker(grey, status)))
@@ -224,3 +229,8 @@ def _legend(figure: Figure, panels: Panels) -> None:
 
 def _shown_as(status: str) -> str:
     return status if status in ("measured", *_CERTAIN) else "unverified"
+
+
+def _label_of(algorithm: str) -> str:
+    """What the figure calls an algorithm."""
+    return SyncOptions.named(algorithm).label or algorithm

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from resync.render.item import ItemData, require_results
 from resync.render.lines import Line, draw_lines, footnote, legend, limits, mean_over_seeds, setting
+from resync.render.options import training_curves
 from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure
 
 _ROWS_AND_COLUMNS = {2: (1, 2), 3: (1, 3), 4: (2, 2)}
@@ -21,18 +22,18 @@ class Panels:
     setting: str
 
 
-def prepare(data: ItemData) -> Panels:
+def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
     """The metrics of every evaluation, mean over seeds."""
     require_results(data)
 
     def lines(metric: str) -> list[Line]:
         return [
-            mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric), data.options["band"])
+            mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric), data.options.band)
             for series in data.series
         ]
 
-    by_label = {axis_label(metric): lines(metric) for metric in data.options["metrics"]}
-    return Panels(by_label, data.options["cut"], setting(data))
+    by_label = {axis_label(metric): lines(metric) for metric in data.options.metrics}
+    return Panels(by_label, data.options.cut, setting(data, data.options.band))
 
 
 def draw(panels: Panels) -> Figure:

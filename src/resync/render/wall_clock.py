@@ -11,6 +11,7 @@ from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import certainty
 from resync.render.item import NONE, ItemData, Series, published_cell
+from resync.render.options import wall_clock
 from resync.render.style import time_unit
 from resync.render.table import Heading, Table
 from resync.results.evidence import Evidence, decimals_of, number
@@ -29,7 +30,7 @@ class _Method:
     ours: Series | None
 
 
-def prepare(data: ItemData) -> Table:
+def prepare(data: ItemData[wall_clock.WallClock]) -> Table:
     """A row a series of the paper scale; its cells say whether they are published, fitted, predicted or measured.
 
     Raises ValueError if no two published hours are known that differ in communication.

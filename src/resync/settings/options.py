@@ -80,6 +80,12 @@ class Options(Part):
         return first_paragraph(cleandoc(cls.__doc__ or ""))
 
     @classmethod
+    def named(cls, name: str, package: Path = PACKAGE) -> type[Self]:
+        """The class of a component of this room. Raises ConfigError for an unknown name."""
+        found: Any = options_of(cls.room, name, package)
+        return found
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Of a room, validate with the class of the chosen component, and dump all of its options."""
         if "room" not in vars(cls):

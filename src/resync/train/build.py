@@ -17,7 +17,6 @@ from resync.engine.loss_scale import LossScales
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.models.originals import load_original
-from resync.plan import lr_of
 from resync.prepare import data_root
 from resync.streams import stream_seed
 from resync.sync.algorithm import Training
@@ -44,7 +43,7 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
     if run.memory_format:
         model = model.to(memory_format=getattr(torch, run.memory_format))
     workers = Workers(model, transport.num_local)
-    optimizer = optim.build(run.optimizer.name, run.optimizer.options, workers, apart=run.sync.steps_apart)
+    optimizer = optim.build(run.optimizer, workers, apart=run.sync.steps_apart)
     objective = _objective(run)
     engine = _engine(run, transport, workers, optimizer, objective)
     training = Training(
@@ -68,7 +67,7 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
         optimizer=optimizer,
         engine=engine,
         sync=sync.build(run.sync.in_steps(run.steps_per_epoch), training),
-        schedule=lr_of(run),
+        schedule=run.lr,
         watch=ValidationWatch(run.plateau, run.early_stopping),
         objective=objective,
         losses=Losses(transport.num_local, device),
@@ -79,9 +78,7 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
 
 
 def _model(run: Run, out: Path) -> nn.Module:
-    model = models.build(
-        run.model.name, run.model.options, run.facts["input_shape"], run.facts["num_classes"], run.seed
-    )
+    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
     if run.start_from:
         load_start(model, run, out)
     if run.start_checkpoint:

@@ -17,6 +17,7 @@ PairTopology = Annotated[
 class ADPSGD(SyncOptions):
     """Asynchronous decentralised parallel SGD, pairs average while others compute (Lian et al. 2018)."""
 
+    label = "AD-PSGD"
     name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
     topology: PairTopology = "bipartite_exponential"
     asynchronous: bool = Field(

@@ -11,6 +11,7 @@ class AllReduce(SyncOptions):
     """Synchronous data-parallel training, gradients averaged over all workers in every step."""
 
     can_be_base = True
+    label = "AR-SGD"
     name: Literal["allreduce"] = Field(default="allreduce", init=False)
 
     @property

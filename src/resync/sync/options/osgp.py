@@ -13,6 +13,7 @@ from resync.sync.options._gossip import PushSumOptions
 class OSGP(PushSumOptions):
     """Overlap SGP, push-sum gossip whose messages travel while gradients are taken (Assran et al. 2019)."""
 
+    label = "OSGP"
     name: Literal["osgp"] = Field(default="osgp", init=False)
     staleness: Count = Field(
         default=0, description="iterations that a message may be late; a message is sent every 1 + staleness iterations"

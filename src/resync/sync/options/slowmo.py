@@ -9,9 +9,9 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 
 from resync.config.parts import SyncOptions
-from resync.settings.base import PACKAGE, Check, PositiveNumber, checks_failed
+from resync.settings.base import Check, PositiveNumber, checks_failed
 from resync.settings.errors import not_among
-from resync.settings.options import option_names, options_of
+from resync.settings.options import option_names
 from resync.sync.options._rounds import RoundsOptions
 
 OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
@@ -47,7 +47,7 @@ class _Base:
 
 def bases() -> list[str]:
     """The names of the algorithms that can be a base."""
-    return [name for name in option_names("sync", PACKAGE) if getattr(options_of("sync", name), "can_be_base", False)]
+    return [name for name in option_names("sync") if SyncOptions.named(name).can_be_base]
 
 
 class SlowMo(RoundsOptions):

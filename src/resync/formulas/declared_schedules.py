@@ -1,17 +1,23 @@
-"""Learning-rate schedules: the lr as a function of the step, with an optional linear warm-up."""
+"""The learning-rate schedules of a configuration: declared here, computed by the functions of `schedules`."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from resync.formulas.periods import in_time_checks, pairs_in_steps
+from resync.formulas.schedules import Schedule, constant, cosine, cosine_step, inverse_sqrt, linear, step
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings, ascending
+from resync.settings.options import Course, Part
 
 Decay = Annotated[tuple[PositiveNumber, PositiveNumber], Field(strict=False)]
 """From this epoch on (0-based), the lr is multiplied by this factor."""
 
 
-class _WarmUp(Settings):
+class LearningRate(Part):
+    """A declared schedule, in epochs or steps: a warm-up and what follows it."""
+
+    name: str
     warmup_epochs: NonNegativeNumber | None = Field(default=None, description="length of the warm-up in epochs")
     warmup_steps: Count | None = Field(default=None, description="length of the warm-up in steps, instead of epochs")
     warmup_start: NonNegativeNumber | None = Field(
@@ -33,26 +39,43 @@ class _WarmUp(Settings):
             return self.warmup_steps
         return round((self.warmup_epochs or 0) * steps_per_epoch)
 
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """The warm-up ends before the training."""
+        if course.warmup_steps >= course.total_steps:
+            key = "warmup_epochs" if self.warmup_steps is None else "warmup_steps"
+            limit = f"less than the training's {course.epochs} epochs = {course.total_steps} steps"
+            yield (key,), f"found {getattr(self, key):g}, allowed: {limit}"
+
+    def of(self, course: Course) -> Schedule:
+        """The learning rate as a function of the step."""
+        raise NotImplementedError
+
 
 class _Constant(Settings):
-    name: Literal["constant"]
+    name: str
     lr: PositiveNumber = Field(description="learning rate after the warm-up")
 
 
-class ConstantSchedule(_WarmUp, _Constant):
+class ConstantSchedule(LearningRate, _Constant):
     """The same lr in every step, after a warm-up that rises linearly to it."""
 
+    name: Literal["constant"]
 
-class _Peak(Settings):
+    def of(self, course: Course) -> Schedule:
+        """As the function `constant`."""
+        return constant(self.lr, course.total_steps, course.warmup_steps, self.warmup_start or 0.0)
+
+
+class _Maximum(Settings):
     name: str
     max_lr: PositiveNumber = Field(description="learning rate at the end of the warm-up")
 
 
-class WarmedSchedule(_WarmUp, _Peak):
-    """What schedules with a peak share: a warm-up that rises linearly to `max_lr`."""
+class _Peak(LearningRate, _Maximum):
+    """A schedule whose warm-up rises linearly to `max_lr`."""
 
 
-class StepSchedule(WarmedSchedule):
+class StepSchedule(_Peak):
     """max_lr, multiplied by a factor at each of the given epochs."""
 
     name: Literal["step"]
@@ -63,8 +86,18 @@ class StepSchedule(WarmedSchedule):
         yield from super().checks()
         yield from ascending(("decays",), (epoch for epoch, _ in self.decays))
 
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """Every decay lies in the training."""
+        yield from super().checks_in(course)
+        yield from in_time_checks(("decays",), self.decays, course)
 
-class _FallingSchedule(WarmedSchedule):
+    def of(self, course: Course) -> Schedule:
+        """As the function `step`; epochs of decays become whole steps."""
+        decays = pairs_in_steps(self.decays, course.steps_per_epoch)
+        return step(self.max_lr, decays, course.total_steps, course.warmup_steps, self.warmup_start or 0.0)
+
+
+class _FallingSchedule(_Peak):
     min_lr: NonNegativeNumber = Field(default=0.0, description="learning rate at the end of training")
 
     def checks(self) -> Iterator[Check]:
@@ -79,11 +112,21 @@ class LinearSchedule(_FallingSchedule):
 
     name: Literal["linear"]
 
+    def of(self, course: Course) -> Schedule:
+        """As the function `linear`."""
+        span = self.max_lr, self.min_lr, course.total_steps, course.warmup_steps, self.warmup_start
+        return linear(*span)
+
 
 class CosineSchedule(_FallingSchedule):
     """From max_lr to min_lr on half a cosine (Loshchilov & Hutter 2017, without restarts)."""
 
     name: Literal["cosine"]
+
+    def of(self, course: Course) -> Schedule:
+        """As the function `cosine`."""
+        span = self.max_lr, self.min_lr, course.total_steps, course.warmup_steps, self.warmup_start
+        return cosine(*span)
 
 
 class CosineStepSchedule(_FallingSchedule):
@@ -93,8 +136,13 @@ class CosineStepSchedule(_FallingSchedule):
     min_lr: PositiveNumber = Field(description="learning rate of the cosine at the end of training")
     base: float = Field(default=2.0, gt=1, description="the lr is a power of this number")
 
+    def of(self, course: Course) -> Schedule:
+        """As the function `cosine_step`."""
+        span = self.max_lr, self.min_lr, course.total_steps, course.warmup_steps, self.warmup_start
+        return cosine_step(*span, self.base)
 
-class InverseSqrtSchedule(WarmedSchedule):
+
+class InverseSqrtSchedule(_Peak):
     """max_lr * sqrt(warm-up steps / step) after the warm-up (Vaswani et al. 2017)."""
 
     name: Literal["inverse_sqrt"]
@@ -105,8 +153,12 @@ class InverseSqrtSchedule(WarmedSchedule):
         if not (self.warmup_steps or self.warmup_epochs):
             yield ("warmup_steps",), "found no warm-up, allowed: warmup_steps or warmup_epochs > 0"
 
+    def of(self, course: Course) -> Schedule:
+        """As the function `inverse_sqrt`."""
+        return inverse_sqrt(self.max_lr, course.total_steps, course.warmup_steps, self.warmup_start or 0.0)
 
-Schedule = Annotated[
+
+AnySchedule = Annotated[
     ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule | CosineStepSchedule | InverseSqrtSchedule,
     Field(discriminator="name"),
 ]

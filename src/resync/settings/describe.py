@@ -45,7 +45,7 @@ def in_one_line(error: ValidationError, model: type[BaseModel]) -> str:
     for details in error.errors(include_url=False):
         message, key = explain(details, model, details["loc"])
         lines.append(": ".join(filter(None, (dotted((*details["loc"], *key)), message))))
-    return f"{model.__name__}: {'; '.join(dict.fromkeys(lines))}"
+    return f"{model.__name__.removeprefix('_')}: {'; '.join(dict.fromkeys(lines))}"
 
 
 def explain(details: Mapping[str, Any], model: type[BaseModel], path: KeyPath) -> tuple[str, KeyPath]:

@@ -5,7 +5,9 @@ import sys
 from typing import get_args
 
 import pytest
+import yaml
 
+from resync.config import Run
 from resync.formulas.periods import Constant, Period, Phases, PowerRule
 from resync.formulas.topology import TOPOLOGIES, TopologyName
 from resync.settings.options import option_names, options_of
@@ -13,6 +15,11 @@ from resync.sync.options.local import Local
 from resync.sync.options.sgp import SGP
 from resync.sync.options.slowmo import SlowMo
 
+RUN = {
+    "paper": "p", "experiment": "e", "series": "s", "scale": "smoke", "seed": 0, "data": {"name": "digits"},
+    "model": {"name": "mlp"}, "workers": 4, "batch_size": 64, "epochs": 2, "optimizer": {"name": "sgd"},
+    "schedule": {"name": "constant", "lr": 0.1},
+}  # fmt: skip
 ROOMS = ("models", "optim", "render", "sync")
 
 
@@ -86,3 +93,20 @@ def test_a_wrong_value_in_python_is_one_line(make, message):
     with pytest.raises(ValueError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_names_all_options_of_its_base(tmp_path):
+    sync = {"name": "slowmo", "period": {"rule": "constant", "h": 3}}
+    texts = {}
+    for title, base in (
+        ("name", "sgp"),
+        ("options", {"name": "sgp", "peers": 1}),
+        ("other", {"name": "sgp", "peers": 2}),
+    ):
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(RUN | {"sync": sync | {"base": base}}))
+        run = Run.from_file(tmp_path / "config.yaml")
+        (tmp_path / "run.yaml").write_text(run.to_yaml())
+        assert Run.from_file(tmp_path / "run.yaml") == run
+        texts[title] = run.to_yaml()
+    assert texts["name"] == texts["options"] != texts["other"]
+    assert "base: {name: sgp, topology: exponential, peers: 1}" in texts["name"]

@@ -86,9 +86,9 @@ def test_new_components_are_configured_planned_trained_and_drawn(extended: Path)
         ("name: pull, strength", "name: pul, strength", "allowed: adpsgd, .*, pull, .*; did you mean 'pull'"),
         ("{name: linear}", "{name: linear, bais: true}", "bais: unknown key, allowed: name, bias; did you mean 'bias'"),
         (
-            "{name: digits}",
-            "{name: sentences, max_tokens: 64}",
-            "found linear for classification, allowed: a model for",
+            "data: {name: digits}",
+            "data: {name: sentences}\n  steps_per_epoch: 4",
+            "found linear for classification, allowed: a model for translation",
         ),
     ],
 )

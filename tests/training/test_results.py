@@ -16,12 +16,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from processes import run_processes
-from runs import VARIANTS, make_run
+from runs import VARIANTS, make_run, make_session
 
 from resync.plan import cost
 from resync.results.runs import read_run
 from resync.train import train
 from resync.train.log import RunLog
+from resync.train.loop import train_to_end
 
 KEY = "5ec2e7" * 6 + "cafe"
 
@@ -78,6 +79,27 @@ def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Pat
     assert summary["final"]["val_top1"] <= summary["best"]["val_top1"]
     assert summary["launch"]["world_size"] == 1
     assert set(summary["versions"]) >= {"python", "torch", "resync"}
+
+
+@pytest.mark.parametrize(
+    ("base", "average", "vectors"),
+    [
+        ("sgp", True, 14 + 5),
+        ({"name": "sgp", "peers": 2}, True, 2 * 14 + 5),
+        ({"name": "osgp", "staleness": 1}, True, 4 * 2 + 1 + 5),  # every average takes the message on its way
+        ({"name": "osgp", "staleness": 1}, False, 7),
+        ({"name": "sgp", "peers": [[0, 0], [1, 2]]}, True, 7 + 2 * 7 + 5),
+    ],
+)
+def test_a_base_sends_what_its_own_options_plan(tmp_path: Path, base: Any, average: bool, vectors: int):
+    """Rounds of 3, 3, 3, 3 and 2 steps; push-sum weights of some bytes are not planned."""
+    sync = {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": base, "average": average}
+    run = make_run(tmp_path / "config", sync=sync, workers=6, batch_size=60)
+    session = make_session(tmp_path / "run", sync=sync, workers=6, batch_size=60)
+    parameters = session.workers.rows.shape[1]
+    train_to_end(session)
+    assert cost(run, parameters).bytes_per_worker == vectors * parameters * 4
+    assert session.transport.bytes_sent == pytest.approx(vectors * parameters * 4, rel=0.01)
 
 
 def test_csv_and_wandb_agree(finished: Path):

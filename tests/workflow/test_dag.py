@@ -63,7 +63,7 @@ def test_a_changed_label_is_shown_by_the_audit(finished):
 
 def test_the_audit_needs_runs_and_not_the_export(workflow):
     jobs = workflow.jobs("results/smoke/qsr/audit.json")
-    assert {job.rule for job in jobs} == {"run_config", "train", "audit_paper"}
+    assert {job.rule for job in jobs} == {"run_config", "run_hash", "train", "audit_paper"}
 
 
 def test_a_deleted_export_is_made_again_and_nothing_else(finished):

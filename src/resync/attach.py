@@ -157,11 +157,10 @@ class _LocalSGD(_Rounds, local.Local):
     """Parameters averaged after every round of local steps (see resync.sync.local and resync.periods)."""
 
 
-class _QSR(PowerRule):
+class _QSR(_Rounds, PowerRule):
     """Local SGD / AdamW with H = max(h_base, floor((alpha / lr)^power)) (see resync.sync.local)."""
 
     total_steps: PositiveInt = Field(description="steps of the whole training, whose end cuts the last round")
-    warmup_steps: Count = Field(default=0, description="steps of the learning rate's warm-up")
     average_state: local.StateNames = ()
 
     def options(self) -> SyncOptions:

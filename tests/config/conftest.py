@@ -99,11 +99,19 @@ FILES = {
             name: Literal["curve"] = "curve"
             metric: Literal["val_top1", "val_loss"] = Field(default="val_top1", description="what is drawn")
         """,
-    "package/render/law.yaml": """\
-        description: a law of nature, without series
-        options: {}
-        facts: {planned: true, series: false}
-        """,
+    "package/render/options/law.py": """\
+        from typing import Literal
+
+        from resync.config.parts import KindOptions
+
+
+        class Law(KindOptions):
+            '''A law of nature, without series.'''
+
+            planned = True
+            shows_series = False
+            name: Literal["law"] = "law"
+    """,
     "configs/scales/smoke.yaml": """\
         seeds: [0, 1]
         device: cpu

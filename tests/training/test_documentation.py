@@ -5,14 +5,7 @@ import runpy
 from importlib import import_module
 from pathlib import Path
 
-import torch
-from torch import nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-from resync.engine.clocks import Clocks
-from resync.engine.transport import Transport
-from resync.engine.workers import Workers
-from resync.sync.algorithm import Training
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/library.md").read_text()
@@ -49,19 +42,3 @@ def test_the_script_runs_with_every_method(tmp_path, capfd):
 def _run(script: str) -> None:
     """The launcher sends back what this returns: nothing, for modules cannot be sent."""
     runpy.run_path(script, run_name="__main__")
-
-
-def test_the_algorithm_of_the_design_does_what_it_says():
-    [source] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/design.md").read_text(), re.DOTALL)
-    names: dict = {}
-    exec(source, names)  # as it stands on the page
-    workers = Workers(nn.Linear(3, 1, bias=False), 4)
-    workers.rows.data.copy_(torch.arange(12.0).reshape(4, 3))
-    transport = Transport(4, Clocks(torch.device("cpu")))
-    algorithm = names["Halfway"](Training(workers, transport, torch.optim.SGD([workers.rows])))
-    assert algorithm.after_step(0.1)
-    before = torch.arange(12.0).reshape(4, 3)
-    assert torch.equal(workers.rows.data, (before + before.mean(0)) / 2)
-    assert (algorithm.steps, algorithm.rounds, transport.bytes_sent) == (1, 1, 12)
-    with algorithm.consensus():
-        assert torch.equal(workers.rows.data, before.mean(0).expand(4, 3))

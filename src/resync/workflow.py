@@ -74,9 +74,10 @@ class Targets:
 
     def item_code(self, paper: str, item: str) -> list[str]:
         """The source that draws an item: its kind, what all kinds share, and the models of costs and formulas."""
-        kinds = set(option_names("render"))
-        shared = [file for file in code("render") if Path(file).stem not in kinds]
-        return [f"{SOURCE}/render/{self._item(paper, item).kind}.py", *shared, *code("plan", "formulas")]
+        kinds, kind = set(option_names("render")), self._item(paper, item).kind
+        shared = [file for file in code("render", "render/options") if Path(file).stem not in kinds]
+        own = [f"{SOURCE}/render/{kind}.py", f"{SOURCE}/render/options/{kind}.py"]
+        return [*own, *shared, *code("plan", "formulas")]
 
     def item_text(self, paper: str, item: str) -> str:
         """What the configuration says about an item, about what it shows, and what was published of that."""

@@ -11,7 +11,6 @@ from resync.config import ConfigError, Suite, load_suite
 FILES = {
     "package/data/toy.yaml": """\
         description: toy data
-        options: {}
         facts: {train_samples: 64, val_samples: 16}
         """,
     "package/models/options/net.py": """\

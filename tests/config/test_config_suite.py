@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resync.config import Run
-from resync.config.components import component, names
+from resync.settings.options import option_names, options_of
 
 VIT = "configs/qsr/experiments/vit.yaml"
 RUN = """\
@@ -235,12 +235,12 @@ def test_asking_for_an_unknown_name_is_one_line(workspace, lines_of, ask, expect
 
 
 def test_components_say_what_they_are(workspace, lines_of):
-    assert names("sync", workspace.package) == ["allreduce", "local"]
-    local = component("sync", "local", workspace.package)
+    assert option_names("sync", workspace.package) == ["allreduce", "local"]
+    local = options_of("sync", "local", workspace.package)
     assert local.description() == "periodic averaging"
     assert local.model_fields["period"].is_required()
     assert local.traffic.every == "round"
-    assert lines_of(lambda: component("sync", "lokal", workspace.package)) == [
+    assert lines_of(lambda: options_of("sync", "lokal", workspace.package)) == [
         "sync: found 'lokal', allowed: allreduce, local; did you mean 'local'?"
     ]
 

@@ -13,14 +13,14 @@ import yaml
 from PIL import Image
 from torchvision.datasets import CIFAR10
 
-from resync.config.components import Component, component
+from resync.config.data_sets import DataSet, data_set
 from resync.prepare.prepared_file import Images
 
 CLASSES = "ant", "bee", "cat"
 PER_CLASS = {"train": [1, 2, 3], "test": [1, 1, 1]}
 
 
-def declare(folder: Path, sources: list[dict[str, Any]], **changes: Any) -> Component:
+def declare(folder: Path, sources: list[dict[str, Any]], **changes: Any) -> DataSet:
     """A data set of 32x32 colour images in three classes, declared in a package of its own."""
     prepare = {"sources": sources, "train_per_class": PER_CLASS["train"], "val_per_class": 1}
     facts = {"train_samples": 6, "val_samples": 3, "num_classes": 3, "input_shape": [3, 32, 32]}
@@ -35,7 +35,7 @@ def declare(folder: Path, sources: list[dict[str, Any]], **changes: Any) -> Comp
     file = folder / "package/data/tiny.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump({"description": "tiny", "reader": reader, "facts": facts, "prepare": prepare}))
-    return component("data", "tiny", folder / "package")
+    return data_set("tiny", folder / "package")
 
 
 def images(shape: tuple[int, int, int] = (3, 32, 32)) -> Images:

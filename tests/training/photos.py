@@ -9,7 +9,7 @@ from images import declare
 from PIL import Image
 from runs import CNN_WITH_BATCH_NORM
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.data.sampling import Sampler
 from resync.data.streamed import Streamed
 
@@ -31,7 +31,7 @@ def write_photos(folder: Path) -> None:
                 Image.fromarray(coarse).resize((int(width), int(height)), Image.Resampling.BICUBIC).save(file, "PNG")
 
 
-def declared(folder: Path, **changes: Any) -> Component:
+def declared(folder: Path, **changes: Any) -> DataSet:
     """The data set of these images."""
     return declare(folder, [FOLDER], **{"streaming": {}, "input_shape": [3, 16, 16], **COUNTS, **changes})
 

@@ -15,7 +15,7 @@ from PIL import Image
 from runs import trained
 
 from resync import data, prepare
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.data import streamed
 from resync.data.streamed import Streamed
 from resync.prepare import beton
@@ -27,7 +27,7 @@ FILES = ["train-000.beton", "train-001.beton", "train-002.beton", "val-000.beton
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
+def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[DataSet, Path]:
     """The data set and its root, prepared for FFCV without loss, ten images a file; no test changes it."""
     folder = tmp_path_factory.mktemp("beton")
     of, root = declared(folder, streaming=RAW), folder / "root"
@@ -39,14 +39,14 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
 
 
 @pytest.fixture
-def loaded(packed: tuple[Component, Path], monkeypatch: pytest.MonkeyPatch) -> dict[str, Streamed]:
+def loaded(packed: tuple[DataSet, Path], monkeypatch: pytest.MonkeyPatch) -> dict[str, Streamed]:
     """The data set in each format."""
     of, root = packed
     monkeypatch.setenv("RESYNC_DATA", str(root))
     return {format: streamed.read(of, "strong", format, decoders=0) for format in ("files", "beton")}
 
 
-def test_the_files_are_complete(packed: tuple[Component, Path]):
+def test_the_files_are_complete(packed: tuple[DataSet, Path]):
     of, root = packed
     record = prepare.load_stream(of, root, "beton").record
     assert list(record["files"]) == FILES
@@ -87,7 +87,7 @@ def test_images_for_memory_are_packed_without_loss(tmp_path: Path):
     assert prepare.prepare(of, root) == record
 
 
-def test_large_images_are_shrunk_and_jpegs_look_alike(packed: tuple[Component, Path], tmp_path: Path):
+def test_large_images_are_shrunk_and_jpegs_look_alike(packed: tuple[DataSet, Path], tmp_path: Path):
     of, root = declared(tmp_path, streaming={"max_side": 24, "jpeg_share": 1.0}), tmp_path / "root"
     root.mkdir()
     (root / "photos").symlink_to(packed[1] / "photos")
@@ -109,7 +109,7 @@ def test_large_images_are_shrunk_and_jpegs_look_alike(packed: tuple[Component, P
 
 
 def test_an_interrupted_conversion_goes_on_where_it_stopped(
-    packed: tuple[Component, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packed: tuple[DataSet, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
     root.mkdir()
@@ -117,7 +117,7 @@ def test_an_interrupted_conversion_goes_on_where_it_stopped(
     monkeypatch.setattr(beton, "IMAGES_IN_A_FILE", 10)
     written: list[range] = []
 
-    def write(of: Component, images: Any, indices: range, file: Path) -> None:
+    def write(of: DataSet, images: Any, indices: range, file: Path) -> None:
         written.append(indices)
         file.write_bytes(b"a file")
         if len(written) == 2:
@@ -133,7 +133,7 @@ def test_an_interrupted_conversion_goes_on_where_it_stopped(
     assert written == [range(10), range(10, 20), range(10, 20), range(20, 24), range(6)]
 
 
-def test_a_damaged_image_is_one_line_and_no_file_is_left(packed: tuple[Component, Path], tmp_path: Path):
+def test_a_damaged_image_is_one_line_and_no_file_is_left(packed: tuple[DataSet, Path], tmp_path: Path):
     of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
     write_photos(root / "photos")
     file = root / "photos/train/n0/0.JPEG"
@@ -145,7 +145,7 @@ def test_a_damaged_image_is_one_line_and_no_file_is_left(packed: tuple[Component
 
 
 def test_a_killed_writing_process_is_one_line_after_a_time_out_and_leaves_nothing(
-    packed: tuple[Component, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packed: tuple[DataSet, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
     root.mkdir()
@@ -167,7 +167,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_truncated_file_is_refused_and_a_changed_one_found_by_check(packed: tuple[Component, Path], tmp_path: Path):
+def test_a_truncated_file_is_refused_and_a_changed_one_found_by_check(packed: tuple[DataSet, Path], tmp_path: Path):
     of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
     (root / "prepared/tiny.beton").mkdir(parents=True)
     for path in (packed[1] / "prepared").rglob("*.*"):

@@ -13,8 +13,8 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from resync.config.components import names
 from resync.settings.base import PACKAGE
+from resync.settings.options import option_names
 from resync.train.loop import train_to_end
 
 TOLERANCE = {"rtol": 0, "atol": 1e-6}
@@ -61,7 +61,7 @@ def _without_seconds(log: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
 
 def test_every_algorithm_is_among_the_variants():
     compared = {changes.get("sync", {"name": "allreduce"})["name"] for changes in VARIANTS.values()}
-    assert compared == set(names("sync", PACKAGE))
+    assert compared == set(option_names("sync", PACKAGE))
 
 
 def test_different_seeds_give_different_weights(tmp_path: Path):

@@ -17,7 +17,7 @@ from runs import BASE
 
 from resync import data
 from resync.config import ConfigError
-from resync.config.components import component
+from resync.config.data_sets import data_set
 
 ROOT = Path(__file__).parents[2]
 PREPARED_CHECKED_AND_TRAINED = """
@@ -101,7 +101,7 @@ GREY = {"mean": [0.5], "std": [0.5]}
                 "reader": {"kind": "memory", **GREY, "crop_padding": 1},
                 "options": {"augmentation": {"type": "boolean", "description": "another"}},
             },
-            "options.augmentation: found beside the reader's own augmentation, allowed: another name",
+            "options: unknown key, allowed: description, facts, reader, prepare, prepare_text",
         ),
     ],
 )
@@ -111,10 +111,10 @@ def test_a_reader_fits_the_rest_of_its_declaration(changes: dict[str, Any], mess
     file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump({"description": "tiny", "facts": facts, "prepare": PREPARE} | changes))
     if not message:
-        assert component("data", "tiny", tmp_path / "package").options == {}
+        assert data_set("tiny", tmp_path / "package").config.model_fields.keys() == {"name"}
         return
     with pytest.raises(ConfigError) as error:
-        component("data", "tiny", tmp_path / "package")
+        data_set("tiny", tmp_path / "package")
     [line] = error.value.lines
     assert re.sub(r"^.*tiny.yaml:\d+: ", "", line) == message
 
@@ -123,6 +123,6 @@ def test_a_data_set_without_reader_and_module_is_one_line(tmp_path: Path, monkey
     file = tmp_path / "data/tiny.yaml"
     file.parent.mkdir()
     file.write_text(yaml.safe_dump({"description": "tiny", "facts": {"train_samples": 3, "val_samples": 3}}))
-    monkeypatch.setattr(data, "component", lambda room, name: component(room, name, tmp_path))
+    monkeypatch.setattr(data, "data_set", lambda name: data_set(name, tmp_path))
     with pytest.raises(ValueError, match=r"tiny.yaml: reader: missing, allowed: memory, stream or text, or a module"):
         data.build("tiny", {})

@@ -16,7 +16,7 @@ from PIL import Image
 
 from resync import data, prepare
 from resync.cli import main
-from resync.config.components import component, prepared_names
+from resync.config.data_sets import data_set, prepared_names
 from resync.config.preparation import ClassCounts
 from resync.prepare.prepared_file import Images, Prepared, prepared_file, save
 
@@ -267,9 +267,9 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["data", "check", "tiny"]) == 1
 
 
-@pytest.mark.parametrize("name", [name for name in prepared_names() if component("data", name).preparation])
+@pytest.mark.parametrize("name", [name for name in prepared_names() if data_set(name).preparation])
 def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, monkeypatch: pytest.MonkeyPatch):
-    of = component("data", name)
+    of = data_set(name)
     assert of.preparation
     shape, classes = tuple(of.facts["input_shape"]), of.facts["num_classes"]
     per_class = {"train": of.preparation.train_per_class, "val": of.preparation.val_per_class}
@@ -308,7 +308,7 @@ def test_training_on_prepared_data_needs_neither_progress_bars_nor_sentencepiece
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist_14", "cifar10_16", "tiny_imagenet_20"])
 def test_real_data_are_prepared_and_checked(name: str, real_data: Path, tmp_path: Path):
-    of = component("data", name)
+    of = data_set(name)
     for source in real_data.iterdir():
         if source.name != "prepared":
             (tmp_path / source.name).symlink_to(source)

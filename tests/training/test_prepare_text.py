@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from resync import data, prepare
-from resync.config.components import component
+from resync.config.data_sets import data_set
 from resync.data.sentences import FILE
 from resync.prepare.prepared_file import prepared_file
 
@@ -25,13 +25,13 @@ def declare(folder: Path, **changes):
     facts = {"task": "translation", "num_classes": 120, "input_shape": [60]}
     declaration = {
         "description": "tiny",
-        "options": {"max_tokens": {"type": "integer", "default": 200, "description": "tokens"}},
+        "reader": {"kind": "text", "max_tokens": 200},
         "facts": facts | {f"{split}_samples": count for split, count in COUNTS.items()} | changes.pop("facts", {}),
         "prepare_text": {"folder": "raw", "variant": "tiny-text", **files} | changes,
     }
     (folder / "package/data").mkdir(parents=True)
     (folder / "package/data/tiny.yaml").write_text(yaml.safe_dump(declaration))
-    return component("data", "tiny", folder / "package")
+    return data_set("tiny", folder / "package")
 
 
 def write_raw(root: Path) -> Path:
@@ -180,7 +180,7 @@ def test_a_damaged_archive_is_one_line(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["multi30k_en_de", "wmt_en_de_small"])
 def test_real_text_is_prepared_and_checked(name: str, real_data: Path, tmp_path: Path, monkeypatch):
-    of = component("data", name)
+    of = data_set(name)
     assert of.text
     (tmp_path / of.text.folder).symlink_to(real_data / of.text.folder)
     prepare.prepare(of, tmp_path)

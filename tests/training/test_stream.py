@@ -16,7 +16,7 @@ from runs import assert_runs_agree, make_run
 from torchvision.transforms.v2 import functional as F
 
 from resync import data, prepare
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.data import streamed
 from resync.data.streamed import Streamed
 from resync.data.transforms import training_transform, validation_transform
@@ -24,7 +24,7 @@ from resync.train.mixup import Mixup
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
+def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[DataSet, Path]:
     """The data set and its prepared root; no test changes it."""
     folder = tmp_path_factory.mktemp("stream")
     of, root = declared(folder), folder / "root"
@@ -34,14 +34,14 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[Component, Path]:
 
 
 @pytest.fixture
-def small(photos: tuple[Component, Path], monkeypatch: pytest.MonkeyPatch) -> Streamed:
+def small(photos: tuple[DataSet, Path], monkeypatch: pytest.MonkeyPatch) -> Streamed:
     """The data set as runs read it."""
     of, root = photos
     monkeypatch.setenv("RESYNC_DATA", str(root))
     return streamed.read(of, "strong", "files", decoders=0)
 
 
-def test_a_list_of_files_is_prepared_checked_and_read(photos: tuple[Component, Path]):
+def test_a_list_of_files_is_prepared_checked_and_read(photos: tuple[DataSet, Path]):
     of, root = photos
     stream = prepare.load_stream(of, root, "files")
     assert all(each.holds for each in prepare.check(of, root, "files"))
@@ -56,7 +56,7 @@ def test_a_list_of_files_is_prepared_checked_and_read(photos: tuple[Component, P
     assert sorted(path.name for path in (root / "prepared").iterdir() if path.is_file()) == ["tiny.json", "tiny.npz"]
 
 
-def test_validation_images_may_lie_flat_beside_a_table(photos: tuple[Component, Path], tmp_path: Path):
+def test_validation_images_may_lie_flat_beside_a_table(photos: tuple[DataSet, Path], tmp_path: Path):
     of, root = declare(
         tmp_path, [FOLDER | {"val_labels": "val.tsv"}], streaming={}, input_shape=[3, 16, 16], **COUNTS
     ), tmp_path / "root"  # fmt: skip
@@ -86,7 +86,7 @@ def test_validation_images_may_lie_flat_beside_a_table(photos: tuple[Component, 
     ],
 )
 def test_wrong_folders_are_one_line_and_nothing_is_written(
-    changes: dict[str, Any], message: str, photos: tuple[Component, Path], tmp_path: Path
+    changes: dict[str, Any], message: str, photos: tuple[DataSet, Path], tmp_path: Path
 ):
     of, root = declared(tmp_path, **changes), tmp_path / "root"
     root.mkdir()
@@ -97,7 +97,7 @@ def test_wrong_folders_are_one_line_and_nothing_is_written(
     assert not (root / "prepared").exists()
 
 
-def test_what_is_missing_is_one_line(photos: tuple[Component, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_missing_is_one_line(photos: tuple[DataSet, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     of, root = declared(tmp_path), tmp_path / "root"
     command = "make it with: resync data prepare --format files tiny$"
     with pytest.raises(ValueError, match=rf"^data tiny: \S+prepared/tiny.npz is missing; {command}"):
@@ -111,7 +111,7 @@ def test_what_is_missing_is_one_line(photos: tuple[Component, Path], tmp_path: P
 
 
 def test_a_file_that_changed_is_found_by_check_and_a_damaged_one_when_it_is_read(
-    photos: tuple[Component, Path], tmp_path: Path
+    photos: tuple[DataSet, Path], tmp_path: Path
 ):
     of, root = declared(tmp_path), tmp_path / "root"
     shutil.copytree(photos[1] / "photos", root / "photos")
@@ -131,7 +131,7 @@ def test_processes_beside_the_training_one_load_the_same(small: Streamed):
 
 @pytest.mark.parametrize(("variable", "processes"), [("LOCAL_WORLD_SIZE", 2), ("LOCAL_SIZE", 4), (None, 1)])
 def test_images_are_decoded_on_all_cores_of_a_process(
-    variable: str | None, processes: int, photos: tuple[Component, Path], monkeypatch: pytest.MonkeyPatch
+    variable: str | None, processes: int, photos: tuple[DataSet, Path], monkeypatch: pytest.MonkeyPatch
 ):
     """Shared out among the processes of the run on this machine, whatever the number of threads is."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(9)))

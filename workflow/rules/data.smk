@@ -2,7 +2,7 @@
 # relative name: results that are moved to another machine stay finished there, with or without the data. Images that
 # are read from disk are prepared in the format of the runs; FFCV's .beton files of ImageNet take hours of one core.
 
-from resync.config.components import prepared_names
+from resync.config.data_sets import prepared_names
 
 
 rule prepare:

@@ -5,12 +5,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from resync.config.options import Option
 from resync.config.preparation import Preparation, TextPreparation
-from resync.settings.base import Check, Items, PositiveInt, PositiveNumber, Settings
+from resync.settings.base import Check, Count, Items, PositiveInt, PositiveNumber, Settings
 
 Prepared = Preparation | TextPreparation | None
 """How a data set is prepared, if it is."""
+
+RunOptions = dict[str, tuple[Any, Any]]
+"""Options of a run by name: their types and pydantic fields."""
 
 EXECUTION = frozenset({"decoders"})
 """The options that say how a data set is read, but decide no result: they are not in the hash of a run."""
@@ -36,13 +38,13 @@ class MemoryReader(_Images):
         default=None, description="black pixels on every side for random crops; null: the images are not augmented"
     )
 
-    def options(self) -> dict[str, Option]:
+    def options(self) -> RunOptions:
         """The options of a run that reads this data set."""
         if self.crop_padding is None:
             return {}
         crop_flip = f"a random crop after {self.crop_padding} pixels of padding, and a random horizontal flip"
         text = f"crop_flip: {crop_flip} (Gu et al. 2023)"
-        return {"augmentation": Option(enum=("none", "crop_flip"), default="crop_flip", description=text)}
+        return {"augmentation": (Literal["none", "crop_flip"], Field(default="crop_flip", description=text))}
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""
@@ -56,26 +58,31 @@ class StreamReader(_Images):
 
     kind: Literal["stream"]
 
-    def options(self) -> dict[str, Option]:
+    def options(self) -> RunOptions:
         """The options of a run that reads this data set."""
         return {
-            "augmentation": Option(
-                enum=("standard", "strong"),
-                default="standard",
-                description="strong adds RandAugment of depth 2 and severity 10 (Gu et al. 2024, ViT)",
+            "augmentation": (
+                Literal["standard", "strong"],
+                Field(
+                    default="standard",
+                    description="strong adds RandAugment of depth 2 and severity 10 (Gu et al. 2024, ViT)",
+                ),
             ),
-            "format": Option(
-                enum=("auto", "beton", "files"),
-                default="beton",
-                description="what is read: beton, files that FFCV has packed, or the image files themselves; "
-                "auto: beton where FFCV is installed, else files",
+            "format": (
+                Literal["auto", "beton", "files"],
+                Field(
+                    default="beton",
+                    description="files that training reads: beton, packed by FFCV, or the image files themselves; "
+                    "auto: beton where FFCV is installed, else files",
+                ),
             ),
-            "decoders": Option(
-                type="integer",
-                minimum=0,
-                default=None,
-                description="processes that decode images beside each training process, no matter for the result; "
-                "0: it decodes them itself; null: one for each of its CPU cores",
+            "decoders": (
+                Count | None,
+                Field(
+                    default=None,
+                    description="processes that decode images beside each training process, without effect on the "
+                    "result; 0: it decodes them itself; null: one for each of its CPU cores",
+                ),
             ),
         }
 
@@ -92,17 +99,17 @@ class TextReader(Settings):
     kind: Literal["text"]
     max_tokens: PositiveInt = Field(description="default of the option max_tokens")
 
-    def options(self) -> dict[str, Option]:
+    def options(self) -> RunOptions:
         """The options of a run that reads this data set."""
         text = (
             "tokens of a bucket: its sentence pairs times the longest sentence in it; a bucket is a sample of "
             "batch_size and goes through the model at once"
         )
-        return {"max_tokens": Option(type="integer", minimum=1, default=self.max_tokens, description=text)}
+        return {"max_tokens": (PositiveInt, Field(default=self.max_tokens, description=text))}
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""
-        if not isinstance(prepared, TextPreparation):
+        if isinstance(prepared, Preparation):
             yield ("reader", "kind"), "found text, allowed: with prepare_text"
 
 

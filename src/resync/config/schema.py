@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from resync.config.claim import ClaimsFile
 from resync.config.columns import ColumnMap
-from resync.config.components import component, names
+from resync.config.data_sets import data_set, data_set_names
 from resync.config.paper import ExperimentFile, PaperFile
 from resync.config.published import PublishedFile
 from resync.config.run import Layer, Run
@@ -73,19 +73,19 @@ def _exported(model: type[BaseModel], package: Path) -> Schema:
     schema = schema_of(model)
     rooms = sorted(_rooms(schema))
     for room in rooms:
-        for name in names(room, package):
+        for name in _names(room, package):
             config = schema_of(_model(room, name, package))
             schema["$defs"] |= config.pop("$defs", {})
             schema["$defs"][f"{room}.{name}"] = config
     return {"$schema": _DIALECT, **_map(schema, lambda part: _plain(part, package))}
 
 
+def _names(room: str, package: Path) -> list[str]:
+    return data_set_names(package) if room == "data" else option_names(room, package)
+
+
 def _model(room: str, name: str, package: Path) -> type[BaseModel]:
-    return (
-        options_of(room, name, package)
-        if name in option_names(room, package)
-        else component(room, name, package).config
-    )
+    return data_set(name, package).config if room == "data" else options_of(room, name, package)
 
 
 def _rooms(schema: Schema) -> set[str]:
@@ -114,7 +114,7 @@ def _plain(part: Schema, package: Path) -> Schema:
     if "x-component" not in part:
         return part
     room, fact = part["x-component"], part.get("x-only")
-    chosen = [name for name in names(room, package) if not fact or getattr(options_of(room, name, package), fact)]
+    chosen = [name for name in _names(room, package) if not fact or getattr(options_of(room, name, package), fact)]
     kept = {key: value for key, value in part.items() if key not in ("type", "x-component", "x-only")}
     return {**kept, "oneOf": [{"$ref": f"#/$defs/{room}.{name}"} for name in chosen]}
 

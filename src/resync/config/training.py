@@ -1,11 +1,11 @@
 """The settings of one training: what decides its result, except its names and seed, and how it is carried out."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from resync.config.components import ComponentConfig, FromRoom
+from resync.config.data_sets import DataOptions
 from resync.config.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.formulas.declared_schedules import AnySchedule
 from resync.formulas.periods import Period
@@ -150,7 +150,7 @@ class Execution(Settings):
 class ResultSettings(Settings):
     """What decides the result of a run, except its name and seed."""
 
-    data: Annotated[ComponentConfig, FromRoom("data")] = Field(description="data set")
+    data: DataOptions = Field(description="data set")
     model: ModelOptions = Field(description="model")
     start_from: str | None = Field(
         default=None,
@@ -219,7 +219,7 @@ class ResultSettings(Settings):
         data, batch_size = info.data.get("data"), info.data.get("batch_size")
         if value is not None:
             return value
-        if not isinstance(data, ComponentConfig) or batch_size is None:
+        if not isinstance(data, DataOptions) or batch_size is None:
             return 1  # a stand-in: data or batch_size have an error of their own
         if data.component.facts.get("task") == "translation":
             if reading_of(info).partial:

@@ -2,14 +2,14 @@
 
 import torch
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.config.readers import MemoryReader
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.prepare import data_root, load, load_packed
 
 
-def read(of: Component, augmentation: str = "none") -> InMemory:
+def read(of: DataSet, augmentation: str = "none") -> InMemory:
     """The data set `of`: images stay 8-bit in memory and become inputs batch by batch (see `Pixels.of`).
 
     Raises ValueError where it has not been prepared.

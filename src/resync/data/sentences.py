@@ -4,7 +4,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from resync.config.components import component
+from resync.config.data_sets import data_set
 from resync.data.text import ParallelText
 from resync.prepare.text import Lines, ParallelCorpus, encode
 
@@ -18,7 +18,7 @@ def build(max_tokens: int) -> ParallelText:
 
 @cache
 def _corpus() -> ParallelCorpus:
-    of = component("data", "sentences")
+    of = data_set("sentences")
     pairs = [line.split("\t") for line in FILE.read_text(encoding="utf-8").splitlines()]
     lines: dict[str, Lines] = {}
     for split in ("train", "val", "test"):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.config.readers import StreamReader
 from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler, statistics_draws
@@ -100,7 +100,7 @@ class _Transformed(torch.utils.data.Dataset[tuple[Tensor, int]]):
             return self.transform(image), int(self.images.labels[index])
 
 
-def read(of: Component, augmentation: str, format: str, decoders: int | None) -> Streamed:
+def read(of: DataSet, augmentation: str, format: str, decoders: int | None) -> Streamed:
     """The data set `of` on disk in this format (see `load_stream`), decoded by `decoders` processes.
 
     None stands for as many as `own_cores`. Raises ValueError where it has not been prepared in this format.

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.data.sampling import Sampler
 from resync.prepare import ParallelCorpus, data_root
 from resync.prepare import read as read_prepared
@@ -150,7 +150,7 @@ class ParallelText:
         return torch.from_numpy(filled.astype(np.int64)).to(self.device)
 
 
-def read(of: Component, max_tokens: int) -> ParallelText:
+def read(of: DataSet, max_tokens: int) -> ParallelText:
     """The prepared data set `of` in buckets of `max_tokens`. Raises ValueError where it has not been prepared."""
     corpus, record = read_prepared(of, data_root(of), ParallelCorpus.from_arrays)
     return ParallelText(corpus, max_tokens, record["variant"], record["sha256"])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.config.preparation import Packing
 from resync.files import write_text
 from resync.prepare.prepared_file import Pixels, Split, counts, damaged, file_sha256, prepared_file, sums_sha256
@@ -45,20 +45,20 @@ def installed() -> bool:
     return find_spec("ffcv") is not None
 
 
-def require_ffcv(of: Component, wanted: str, otherwise: str = "") -> None:
+def require_ffcv(of: DataSet, wanted: str, otherwise: str = "") -> None:
     """Raise ValueError where FFCV is not installed: `wanted` it, and what else would do."""
     if not installed():
         how = "pip install ffcv==1.0.2, after the libraries that docs/data.md names"
         raise ValueError(f"data {of.name}: {wanted} FFCV: {how}{otherwise}")
 
 
-def record_file(of: Component, root: Path) -> Path:
+def record_file(of: DataSet, root: Path) -> Path:
     """Where the record of the .beton files is."""
     return prepared_file(of, root).with_suffix(".beton.json")
 
 
 def prepare(
-    of: Component, root: Path, origin: Mapping[str, Any], content: Mapping[str, str], splits: Mapping[str, Split]
+    of: DataSet, root: Path, origin: Mapping[str, Any], content: Mapping[str, str], splits: Mapping[str, Split]
 ) -> Record:
     """Pack the images of the splits `train` and `val`; complete files of an earlier try are kept.
 
@@ -86,7 +86,7 @@ def prepare(
     return record
 
 
-def load_record(of: Component, root: Path, content: Mapping[str, str] = MappingProxyType({})) -> Record | None:
+def load_record(of: DataSet, root: Path, content: Mapping[str, str] = MappingProxyType({})) -> Record | None:
     """The record of the files made from this content (see `prepare`) with the declared settings, or None."""
     file = record_file(of, root)
     if not file.is_file():
@@ -96,7 +96,7 @@ def load_record(of: Component, root: Path, content: Mapping[str, str] = MappingP
     return record if wanted.items() <= record.items() else None
 
 
-def load(of: Component, root: Path, record: Mapping[str, Any]) -> dict[str, "Packed"]:
+def load(of: DataSet, root: Path, record: Mapping[str, Any]) -> dict[str, "Packed"]:
     """The splits `train` and `val`. Raises ValueError where a file is missing or truncated."""
     files: dict[str, list[Path]] = {"train": [], "val": []}
     for name, known in record["files"].items():
@@ -108,7 +108,7 @@ def load(of: Component, root: Path, record: Mapping[str, Any]) -> dict[str, "Pac
     return {split: Packed(found) for split, found in files.items()}
 
 
-def properties(of: Component, root: Path, record: Mapping[str, Any]) -> list[Property]:
+def properties(of: DataSet, root: Path, record: Mapping[str, Any]) -> list[Property]:
     """Whether the images are as small as declared, and every file is as it was written."""
     limit = record["settings"]["max_side"]
     larger = {split: str(int((images.sides > limit).sum())) for split, images in load(of, root, record).items()}
@@ -121,17 +121,17 @@ def properties(of: Component, root: Path, record: Mapping[str, Any]) -> list[Pro
     ]
 
 
-def _folder(of: Component, root: Path) -> Path:
+def _folder(of: DataSet, root: Path) -> Path:
     return prepared_file(of, root).with_suffix(".beton")
 
 
-def _packing(of: Component) -> Packing:
+def _packing(of: DataSet) -> Packing:
     assert of.preparation
     assert of.preparation.packing
     return of.preparation.packing
 
 
-def _packed(of: Component, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:
+def _packed(of: DataSet, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:
     """Write one file, if it is not there, and its record beside it: length and SHA-256."""
     beside = file.with_suffix(".json")
     made_from = {**made_from, "images": [indices.start, indices.stop]}
@@ -152,7 +152,7 @@ def _packed(of: Component, images: Split, indices: range, file: Path, made_from:
     return found
 
 
-def _write(of: Component, images: Split, indices: range, file: Path) -> None:
+def _write(of: DataSet, images: Split, indices: range, file: Path) -> None:
     """Write one file. Raises ValueError for a damaged image, and when a process that writes has failed."""
     source = _Source(images, indices)
     # A process of its own can be ended: FFCV's writer waits indefinitely for a process of its own that has failed.
@@ -168,7 +168,7 @@ def _write(of: Component, images: Split, indices: range, file: Path) -> None:
         writer.join()
 
 
-def _wait_for(of: Component, writer: ForkProcess, source: "_Source") -> None:
+def _wait_for(of: DataSet, writer: ForkProcess, source: "_Source") -> None:
     taken, since = source.taken.value, time.monotonic()
     while writer.is_alive():
         writer.join(POLL_SECONDS)

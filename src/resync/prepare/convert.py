@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from resync.config.components import Component, component, prepared_names
+from resync.config.data_sets import DataSet, data_set, prepared_names
 from resync.prepare import beton
 from resync.prepare.packed import check_packed, require_packer, save_packed
 from resync.prepare.prepared_file import Images, Pixels, load_record, save, write
@@ -18,18 +18,18 @@ from resync.prepare.stream import check_stream, prepare_stream
 from resync.prepare.text import encode
 from resync.settings.errors import ConfigError, not_among
 
-Save = Callable[[Component, Path, Images, Mapping[str, Any]], dict[str, Any]]
+Save = Callable[[DataSet, Path, Images, Mapping[str, Any]], dict[str, Any]]
 """Writes the prepared form of images, given where they come from; returns its record."""
 
 
-def declared(name: str) -> Component:
+def declared(name: str) -> DataSet:
     """The data set of this name. Raises ConfigError for one that does not exist or needs no preparation."""
     if name not in (known := prepared_names()):
         raise ConfigError([f"data sets that are prepared: {not_among(name, known)}"])
-    return component("data", name)
+    return data_set(name)
 
 
-def prepare(of: Component, root: Path, format: str | None = None) -> dict[str, Any]:
+def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any]:
     """Make the prepared file of a data set from its first source below `root`; its record (see `Prepared`).
 
     A data set that stays on disk is prepared in this `format` (see `prepare_stream`), by default its own. One that is
@@ -37,7 +37,7 @@ def prepare(of: Component, root: Path, format: str | None = None) -> dict[str, A
     damaged or not what the declaration says, and where FFCV is missing that has to pack it.
     """
     if of.preparation and of.preparation.streaming:
-        return prepare_stream(of, root, format or of.options["format"].default)
+        return prepare_stream(of, root, format or of.config.model_fields["format"].default)
     _refuse(of, format)
     if of.text:
         return load_record(of, root) or _prepare_text(of, root)
@@ -48,10 +48,10 @@ def prepare(of: Component, root: Path, format: str | None = None) -> dict[str, A
     return load_record(of, root) or _prepare_images(of, root, save)
 
 
-def check(of: Component, root: Path, format: str | None = None) -> list[Property]:
+def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
     """The properties of the prepared data set. Raises ValueError where there is none, or it cannot be read."""
     if of.preparation and of.preparation.streaming:
-        return check_stream(of, root, format or of.options["format"].default)
+        return check_stream(of, root, format or of.config.model_fields["format"].default)
     _refuse(of, format)
     if of.text:
         return check_text(of, root)
@@ -59,13 +59,13 @@ def check(of: Component, root: Path, format: str | None = None) -> list[Property
     return check_packed(of, root) if of.preparation.packed else check_images(of, root)
 
 
-def _refuse(of: Component, format: str | None) -> None:
+def _refuse(of: DataSet, format: str | None) -> None:
     """A data set in memory has no choice of formats."""
     if format:
         raise ValueError(f"data {of.name}: found format {format}, allowed: none, it is read into memory")
 
 
-def _prepare_images(of: Component, root: Path, save: Save) -> dict[str, Any]:
+def _prepare_images(of: DataSet, root: Path, save: Save) -> dict[str, Any]:
     assert of.preparation
     original = find(of, root)
     images = _averaged(original.read(), of.preparation.average)
@@ -81,7 +81,7 @@ def _prepare_images(of: Component, root: Path, save: Save) -> dict[str, Any]:
     return save(of, root, images, origin)
 
 
-def _prepare_text(of: Component, root: Path) -> dict[str, Any]:
+def _prepare_text(of: DataSet, root: Path) -> dict[str, Any]:
     assert of.text
     raw = RawText(of, root)
     lines = raw.lines()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.prepare.prepared_file import Pixels, read_arrays
 from resync.prepare.properties import Property, split_properties
 from resync.prepare.sources import Original, places
@@ -63,7 +63,7 @@ def arrays_of(listing: Listing) -> dict[str, NDArray[Any]]:
     return {f"{split}_{field}": getattr(files, field) for split, files in listing.items() for field in FIELDS}
 
 
-def load_listing(of: Component, file: Path, folder: Path) -> Listing:
+def load_listing(of: DataSet, file: Path, folder: Path) -> Listing:
     """The listing that was saved to `file`, of images in `folder`. Raises ValueError where it is damaged."""
     names = {split: [f"{split}_{field}" for field in FIELDS] for split in ("train", "val")}
     arrays = read_arrays(of, file, chain.from_iterable(names.values()))

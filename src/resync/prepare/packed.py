@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.prepare import beton
 from resync.prepare.prepared_file import Images, Pixels, Prepared, missing
 from resync.prepare.properties import Property, properties, variant
@@ -25,7 +25,7 @@ class _Arrays:
         return np.ascontiguousarray(self.images[index].transpose(1, 2, 0))
 
 
-def save_packed(of: Component, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
+def save_packed(of: DataSet, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Write the images as .beton files, and return their record (see `beton.prepare`)."""
     splits = {
         split: _Arrays(getattr(images, f"{split}_images"), getattr(images, f"{split}_labels").astype(np.int64))
@@ -34,7 +34,7 @@ def save_packed(of: Component, root: Path, images: Images, origin: Mapping[str, 
     return beton.prepare(of, root, origin, {"source_sha256": origin["source_sha256"]}, splits)
 
 
-def load_packed(of: Component, root: Path) -> Prepared:
+def load_packed(of: DataSet, root: Path) -> Prepared:
     """The images of the .beton files. Raises ValueError where one is missing or truncated, or FFCV is not installed."""
     require_packer(of)
     record = beton.load_record(of, root)
@@ -48,7 +48,7 @@ def load_packed(of: Component, root: Path) -> Prepared:
     return Prepared(Images(**arrays), record)
 
 
-def check_packed(of: Component, root: Path) -> list[Property]:
+def check_packed(of: DataSet, root: Path) -> list[Property]:
     """The properties of the images and of their files. Raises ValueError as `load_packed` does."""
     prepared = load_packed(of, root)
     return [
@@ -58,6 +58,6 @@ def check_packed(of: Component, root: Path) -> list[Property]:
     ]
 
 
-def require_packer(of: Component) -> None:
+def require_packer(of: DataSet) -> None:
     """Raise ValueError where FFCV is not installed."""
     beton.require_ffcv(of, "its .beton files need")

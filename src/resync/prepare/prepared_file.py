@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.files import replacing, write_text
 
 DATA_ROOT = "RESYNC_DATA"
@@ -55,7 +55,7 @@ class Prepared:
     record: Mapping[str, Any]
 
 
-def data_root(of: Component) -> Path:
+def data_root(of: DataSet) -> Path:
     """The folder that RESYNC_DATA names. Raises ValueError where it names none."""
     folder = os.environ.get(DATA_ROOT)
     if not folder:
@@ -65,18 +65,18 @@ def data_root(of: Component) -> Path:
     return Path(folder)
 
 
-def prepared_file(of: Component, root: Path) -> Path:
+def prepared_file(of: DataSet, root: Path) -> Path:
     """Where the prepared data set is."""
     return root / "prepared" / f"{of.name}.npz"
 
 
-def save(of: Component, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
+def save(of: DataSet, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Write the prepared file of images in memory and its record (see `write`)."""
     return write(of, root, vars(images), origin, counts(of))
 
 
 def write(
-    of: Component,
+    of: DataSet,
     root: Path,
     arrays: Mapping[str, NDArray[Any]],
     origin: Mapping[str, Any],
@@ -95,12 +95,12 @@ def write(
     return record
 
 
-def counts(of: Component) -> dict[str, Any]:
+def counts(of: DataSet) -> dict[str, Any]:
     """Counts and shape of the images for a record; they were checked when the images were prepared."""
     return {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes", "input_shape")}
 
 
-def load_record(of: Component, root: Path) -> dict[str, Any] | None:
+def load_record(of: DataSet, root: Path) -> dict[str, Any] | None:
     """The record of a prepared data set; None where it has not been prepared."""
     file = prepared_file(of, root)
     if not file.is_file() or not file.with_suffix(".json").is_file():
@@ -109,7 +109,7 @@ def load_record(of: Component, root: Path) -> dict[str, Any] | None:
     return record
 
 
-def load(of: Component, root: Path) -> Prepared:
+def load(of: DataSet, root: Path) -> Prepared:
     """Prepared images. Raises ValueError where they are missing, damaged or not what their declaration says."""
     images, record = read(of, root, lambda arrays: Images(**arrays))
     shape = tuple(of.facts["input_shape"])
@@ -124,24 +124,24 @@ def load(of: Component, root: Path) -> Prepared:
     return Prepared(images, record)
 
 
-def read_arrays(of: Component, file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+def read_arrays(of: DataSet, file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Arrays of a file, whose checksums are verified on the way. Raises ValueError where it is damaged."""
     return _made(of, file, lambda arrays: {name: arrays[name] for name in names})
 
 
-def missing(of: Component, file: Path, flags: str = "") -> ValueError:
+def missing(of: DataSet, file: Path, flags: str = "") -> ValueError:
     """The error for a missing file, with the command that makes it and these flags of it."""
     return ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {flags}{of.name}")
 
 
-def damaged(of: Component, file: Path, reason: object, others: str = "") -> ValueError:
+def damaged(of: DataSet, file: Path, reason: object, others: str = "") -> ValueError:
     """The error for a damaged file: delete it, and what else is named, and make it again."""
     again = f"delete it{others}, then: resync data prepare {of.name}"
     return ValueError(f"data {of.name}: {file}: damaged ({reason}); {again}")
 
 
 def read(
-    of: Component, root: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]
+    of: DataSet, root: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]
 ) -> tuple[Content, dict[str, Any]]:
     """The content that `made_of` makes of the arrays of the prepared file, which are verified, and its record.
 
@@ -153,7 +153,7 @@ def read(
     return _made(of, file, made_of), record
 
 
-def _made(of: Component, file: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]) -> Content:
+def _made(of: DataSet, file: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]) -> Content:
     try:
         with np.load(file) as arrays:
             return made_of(arrays)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.config.preparation import ClassCounts
 from resync.prepare.prepared_file import Images, Split, file_sha256, load, prepared_file, read
 from resync.prepare.text import ParallelCorpus
@@ -33,19 +33,19 @@ class Property:
         return f"{self.name}: {'' if self.holds else 'found '}{self.found}{wrong}"
 
 
-def check_images(of: Component, root: Path) -> list[Property]:
+def check_images(of: DataSet, root: Path) -> list[Property]:
     """The properties of a prepared data set in memory. Raises ValueError where there is none, or it cannot be read."""
     prepared = load(of, root)
     return _with_origin(of, root, prepared.record, properties(of, prepared.images))
 
 
-def check_text(of: Component, root: Path) -> list[Property]:
+def check_text(of: DataSet, root: Path) -> list[Property]:
     """The properties of a prepared text. Raises ValueError where there is none, or it cannot be read."""
     text, record = read(of, root, ParallelCorpus.from_arrays)
     return _with_origin(of, root, record, text_properties(of, text, record))
 
 
-def variant(of: Component, record: Mapping[str, Any]) -> Property:
+def variant(of: DataSet, record: Mapping[str, Any]) -> Property:
     """The variant of the samples: that of one of the declared sources."""
     if of.text:
         return Property("variant", record["variant"], (of.text.variant,))
@@ -54,7 +54,7 @@ def variant(of: Component, record: Mapping[str, Any]) -> Property:
     return Property("variant", record["variant"], allowed)
 
 
-def _with_origin(of: Component, root: Path, record: Mapping[str, Any], found: list[Property]) -> list[Property]:
+def _with_origin(of: DataSet, root: Path, record: Mapping[str, Any], found: list[Property]) -> list[Property]:
     """The properties found, between the variant of the samples and the checksum of their file."""
     return [
         variant(of, record),
@@ -63,14 +63,14 @@ def _with_origin(of: Component, root: Path, record: Mapping[str, Any], found: li
     ]
 
 
-def pairs(of: Component, counts: Mapping[str, int]) -> list[Property]:
+def pairs(of: DataSet, counts: Mapping[str, int]) -> list[Property]:
     """The numbers of pairs by split, and those that the declaration says."""
     return [
         Property(f"{split} pairs", str(found), (str(of.facts[f"{split}_samples"]),)) for split, found in counts.items()
     ]
 
 
-def text_properties(of: Component, text: ParallelCorpus, record: Mapping[str, Any]) -> list[Property]:
+def text_properties(of: DataSet, text: ParallelCorpus, record: Mapping[str, Any]) -> list[Property]:
     """The declared properties of a text; for its training pairs, which are cleaned, those of the record."""
     longest = max(sentences.lengths.max() for side in (text.source, text.target) for sentences in side.values())
     allowed = of.facts["input_shape"][0]
@@ -85,7 +85,7 @@ def text_properties(of: Component, text: ParallelCorpus, record: Mapping[str, An
     ]
 
 
-def properties(of: Component, images: Images) -> list[Property]:
+def properties(of: DataSet, images: Images) -> list[Property]:
     """The declared properties of images: counts, sizes, classes and images per class."""
     shape = _joined("x", of.facts["input_shape"])
     result = []
@@ -96,12 +96,12 @@ def properties(of: Component, images: Images) -> list[Property]:
     return result
 
 
-def split_properties(of: Component, splits: Mapping[str, Split]) -> list[Property]:
+def split_properties(of: DataSet, splits: Mapping[str, Split]) -> list[Property]:
     """The declared properties of images that stay on disk: counts, classes and images per class."""
     return [each for name, split in splits.items() for each in _class_properties(of, name, split.labels)]
 
 
-def _class_properties(of: Component, split: str, labels: NDArray[np.integer[Any]]) -> list[Property]:
+def _class_properties(of: DataSet, split: str, labels: NDArray[np.integer[Any]]) -> list[Property]:
     """How many images a split has, of how many classes, and how many of each class."""
     assert of.preparation
     counts = of.preparation.train_per_class if split == "train" else of.preparation.val_per_class

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.config.preparation import TextFiles
 from resync.prepare.prepared_file import file_sha256, sums_sha256
 from resync.prepare.text import Lines, normalised
@@ -23,7 +23,7 @@ class RawText:
     have different numbers of lines, or a sentence is empty that nothing leaves out.
     """
 
-    def __init__(self, of: Component, root: Path) -> None:
+    def __init__(self, of: DataSet, root: Path) -> None:
         assert of.text
         self.of = of
         self.text = of.text

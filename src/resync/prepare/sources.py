@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.config.preparation import Source
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 
@@ -22,7 +22,7 @@ SPLITS = {"train": "train", "test": "val", "val": "val"}
 class Original:
     """The original images of a data set `of` below `root`, in the folder or archive `path`."""
 
-    of: Component
+    of: DataSet
     source: Source
     root: Path
     path: Path
@@ -53,7 +53,7 @@ class Original:
         return ValueError(f"data {self.of.name}: {self.path}: {found}")
 
 
-def find(of: Component, root: Path) -> Original:
+def find(of: DataSet, root: Path) -> Original:
     """The first of a data set's declared sources that is below `root`. Raises ValueError where none is."""
     assert of.preparation
     looked_for = []

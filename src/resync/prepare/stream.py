@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.prepare import beton
 from resync.prepare.listing import Listing, arrays_of, load_listing, scan, unchanged
 from resync.prepare.prepared_file import Split, counts, file_sha256, load_record, missing, prepared_file, write
@@ -22,7 +22,7 @@ class Stream:
     record: Mapping[str, Any]
 
 
-def chosen(of: Component, format: str) -> str:
+def chosen(of: DataSet, format: str) -> str:
     """`beton` or `files`, which `auto` chooses. Raises ValueError where it is `beton` and FFCV is not installed."""
     if format == "auto":
         return "beton" if beton.installed() else "files"
@@ -31,7 +31,7 @@ def chosen(of: Component, format: str) -> str:
     return format
 
 
-def prepare_stream(of: Component, root: Path, format: str) -> dict[str, Any]:
+def prepare_stream(of: DataSet, root: Path, format: str) -> dict[str, Any]:
     """Make the data set in this format, if it is not there, and return its record.
 
     `files` needs a list of the image files, `beton` also FFCV's .beton files, which are made from them. Raises
@@ -45,7 +45,7 @@ def prepare_stream(of: Component, root: Path, format: str) -> dict[str, Any]:
     return beton.load_record(of, root, content) or beton.prepare(of, root, listed, content, _listing(of, root, listed))
 
 
-def load_stream(of: Component, root: Path, format: str) -> Stream:
+def load_stream(of: DataSet, root: Path, format: str) -> Stream:
     """The data set in this format. Raises ValueError where it is missing, damaged, or FFCV needed and not installed."""
     format = chosen(of, format)
     listed = load_record(of, root)
@@ -59,7 +59,7 @@ def load_stream(of: Component, root: Path, format: str) -> Stream:
     return Stream(beton.load(of, root, record), record)
 
 
-def check_stream(of: Component, root: Path, format: str) -> list[Property]:
+def check_stream(of: DataSet, root: Path, format: str) -> list[Property]:
     """The properties of the data set in this format. Raises ValueError as `load_stream` does."""
     stream = load_stream(of, root, format)
     found = [variant(of, stream.record), *split_properties(of, stream.splits)]
@@ -69,7 +69,7 @@ def check_stream(of: Component, root: Path, format: str) -> list[Property]:
     return [*found, *unchanged(_listing(of, root, stream.record)), sha256]
 
 
-def _list(of: Component, root: Path) -> dict[str, Any]:
+def _list(of: DataSet, root: Path) -> dict[str, Any]:
     original = find(of, root)
     listing = scan(original)
     origin = {
@@ -80,7 +80,7 @@ def _list(of: Component, root: Path) -> dict[str, Any]:
     return write(of, root, arrays_of(listing), origin, counts(of))
 
 
-def _listing(of: Component, root: Path, listed: Mapping[str, Any]) -> Listing:
+def _listing(of: DataSet, root: Path, listed: Mapping[str, Any]) -> Listing:
     return load_listing(of, prepared_file(of, root), root / listed["source"])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.components import Component
+from resync.config.data_sets import DataSet
 from resync.prepare.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test")
@@ -99,7 +99,7 @@ class ParallelCorpus:
         return cls(source, target, tuple(references), Vocabulary(arrays["model"].tobytes()))
 
 
-def encode(of: Component, lines: Mapping[str, Lines], max_ratio: float | None = None) -> ParallelCorpus:
+def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = None) -> ParallelCorpus:
     """The corpus of the normalised lines of every split, with a vocabulary made of the training pairs.
 
     With `max_ratio`, training pairs are left out that have an empty side, a sentence that is too long or one that is
@@ -138,7 +138,7 @@ def _clean(source: NDArray[np.int64], target: NDArray[np.int64], longest: int, m
     return (long <= longest) & (long <= max_ratio * short)
 
 
-def _refuse_too_long(of: Component, side: str, splits: Mapping[str, Sentences]) -> None:
+def _refuse_too_long(of: DataSet, side: str, splits: Mapping[str, Sentences]) -> None:
     longest = of.facts["input_shape"][0]
     for split, sentences in splits.items():
         if (found := int(sentences.lengths.max(initial=0))) > longest:

@@ -73,7 +73,7 @@ class Average:
 class MixingSteps:
     """Which mix follows which training step.
 
-    In every phase mixes are counted from 0: nothing depends on what came before but the step.
+    Mixes are counted from 0 in every phase: where each step has one, nothing but the step decides it.
     """
 
     traffic: Traffic
@@ -89,17 +89,16 @@ class MixingSteps:
         numbers = [peers for _, peers in self.traffic.peers if peers]
         return all([self._is_doubly_stochastic(number) for number in numbers])  # a list: all of them are checked
 
-    def is_due(self, step: int) -> bool:
-        """Whether a mix belongs to this step; an average to every one of its phase."""
-        first, peers = self._phase(step)
-        return peers == 0 or (step - first) % self.traffic.interval == 0
+    def phase(self, step: int) -> tuple[int, int]:
+        """First step of the phase that `step` is in, and its peers."""
+        return next(phase for phase in reversed(self.traffic.peers) if phase[0] <= step)
 
-    def at(self, step: int) -> Mix | Average:
-        """The mix that belongs to a step, or to the last one before it that has a mix."""
-        first, peers = self._phase(step)
-        number = (step - first) // self.traffic.interval
+    def at(self, step: int, number: int | None = None) -> Mix | Average:
+        """The mix that belongs to a step; `number` counts the mixes of its phase, one in every step if left out."""
+        first, peers = self.phase(step)
         if peers == 0:
             return Average()
+        number = step - first if number is None else number
         topology, seed = self._topology, self.seed
         if resolve(topology).pick != "random":  # the mixes repeat, and nothing is drawn
             number, seed = number % max(1, len(peer_list(topology, 0, self.num_workers, peers))), 0
@@ -109,9 +108,6 @@ class MixingSteps:
     def _topology(self) -> str:
         assert self.traffic.topology is not None
         return self.traffic.topology
-
-    def _phase(self, step: int) -> tuple[int, int]:
-        return next(phase for phase in reversed(self.traffic.peers) if phase[0] <= step)
 
     def _is_doubly_stochastic(self, peers: int) -> bool:
         topology, weights = self._topology, self.traffic.mixing_weights

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Training
-from resync.sync.mixes import Average, InFlight, Mix
+from resync.sync.mixes import Average, InFlight
 from resync.sync.options import osgp
 from resync.sync.sgp import SGP
 
@@ -21,12 +21,12 @@ class OSGP(SGP):
         x_r = optimizer(x_r, g_r(z_r)),   z_r = x_r / w_r
 
     The full step goes to the numerator x. At most one message of a worker is in flight: with staleness bound tau > 0
-    one is sent every 1 + tau iterations, and the iterations between do not mix. A message is always taken when its
-    bound is reached, never earlier, so that a run does not depend on the speed of the network. `biased` ignores the
-    weights and takes gradients at x, as the paper's biased variant does.
+    the next one is sent when the last has been taken, after 1 + tau iterations, and the iterations between do not mix.
+    A message is always taken when its bound is reached, never earlier, so that a run does not depend on the speed of
+    the network. `biased` ignores the weights and takes gradients at x, as the paper's biased variant does.
     """
 
-    shared = ("sent_at",)
+    shared = ("sent_at", "mix_number", "travels")
     per_worker = ("sent_rows", "sent_weights")
 
     def __init__(self, training: Training, options: osgp.OSGP) -> None:
@@ -34,38 +34,45 @@ class OSGP(SGP):
         # What was sent is missing at its sender until it arrives, so the weights are never all 1.
         self.weights_change = not options.biased
         self.sent_rows, self.sent_weights = torch.zeros_like(self.rows), torch.zeros_like(self.weights)
-        self.sent_at: int | None = None
+        self.staleness = options.staleness
+        self.sent_at, self.mix_number, self.travels = -1, 0, False
         self.in_flight: InFlight | None = None
 
     def before_forward(self) -> None:
         """Take the message that is due, send the next one, and de-bias."""
-        if self.mixes.is_due(self.steps):
+        first = self.mixes.phase(self.steps)[0]
+        if self.sent_at < first or self.steps > self.sent_at + self.staleness:
             self._take()
+        if not self.travels:
+            self.mix_number = 0 if self.sent_at < first else self.mix_number + 1
             self._send()
         super().before_forward()
 
     def after_step(self, lr: float) -> bool:
         """Average in a phase without topology; other messages have travelled since before the gradient."""
-        mix, mixed = self.mixes.at(self.steps), self.mixes.is_due(self.steps)
+        mix = self.mixes.at(self.steps, self.mix_number)
         for state in self.states if isinstance(mix, Average) else []:
             mix.apply(state, self.transport)
+        mixed = isinstance(mix, Average) or self.sent_at == self.steps
         self.steps += 1
         self.rounds += mixed
         return mixed
 
     @torch.no_grad()
     def _send(self) -> None:
-        if isinstance(mix := self.mixes.at(self.steps), Mix):
-            for state, sent in zip(self.states, self._sent, strict=True):
-                sent.copy_(state)
-                state.mul_(mix.kept(state, self.transport))
-            self.in_flight, self.sent_at = InFlight(mix, self._sent, self.transport), self.steps
+        mix = self.mixes.at(self.steps, self.mix_number)
+        if isinstance(mix, Average):
+            return
+        for state, sent in zip(self.states, self._sent, strict=True):
+            sent.copy_(state)
+            state.mul_(mix.kept(state, self.transport))
+        self.in_flight, self.sent_at, self.travels = InFlight(mix, self._sent, self.transport), self.steps, True
 
     @torch.no_grad()
     def _take(self) -> None:
         if self.in_flight:
             self.in_flight.take(self.states)
-        self.in_flight = self.sent_at = None
+        self.in_flight, self.travels = None, False
 
     @property
     def _sent(self) -> list[Tensor]:
@@ -90,9 +97,12 @@ class OSGP(SGP):
         if self.in_flight:
             self.in_flight.take(self.states)  # nobody waits for it any more, but it must not arrive later
         super().load_state_dict(state)
-        with self.transport.uncounted():
-            mix = None if self.sent_at is None else self.mixes.at(self.sent_at)
-            self.in_flight = InFlight(mix, self._sent, self.transport) if isinstance(mix, Mix) else None
+        self.in_flight = None
+        if self.travels:
+            mix = self.mixes.at(self.sent_at, self.mix_number)
+            assert not isinstance(mix, Average)
+            with self.transport.uncounted():
+                self.in_flight = InFlight(mix, self._sent, self.transport)
 
 
 build = OSGP

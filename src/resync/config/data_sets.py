@@ -1,0 +1,171 @@
+"""Data sets: found by name, each declared by `data/<name>.yaml`.
+
+Reading a declaration imports neither torch nor the code of the data set, so that a workflow manager or a cluster job
+can validate a configuration in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, create_model
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+
+from resync.config.preparation import Preparation, TextPreparation
+from resync.config.readers import Reader
+from resync.settings.base import PACKAGE, Check, Settings, Text, checks_failed, reading_of
+from resync.settings.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
+from resync.settings.loader import load
+from resync.settings.tree import Node
+from resync.settings.validation import validate
+
+
+class _DataSetFile(Settings):
+    description: Text
+    facts: dict[str, Any] = Field(default={})
+    reader: Reader | None = None
+    prepare: Preparation | None = None
+    prepare_text: TextPreparation | None = None
+
+    def checks(self) -> Iterator[Check]:
+        """The reader fits what it reads."""
+        if self.reader:
+            yield from self.reader.problems(self.prepare or self.prepare_text, self.facts)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The declaration of a data set; `config` is the model of its name and options in a run."""
+
+    name: str
+    description: str
+    facts: Mapping[str, Any]
+    file: Path
+    preparation: Preparation | None = None
+    text: TextPreparation | None = None
+    reader: Reader | None = None
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it is converted to a file of its own before training."""
+        return bool(self.preparation or self.text)
+
+    def variant_of(self, images: str) -> str:
+        """Name in results of these images after conversion: `cifar10-jpeg-q75@16` is that copy averaged to 16x16."""
+        assert self.preparation
+        return images if self.preparation.average == 1 else f"{images}@{self.facts['input_shape'][-1]}"
+
+    @property
+    def published_variant(self) -> str | None:
+        """The name in results of the data that papers use, of images the first source; None for data not converted."""
+        if self.text:
+            return self.text.variant
+        return self.variant_of(self.preparation.sources[0].variant) if self.preparation else None
+
+    @cached_property
+    def config(self) -> type[DataOptions]:
+        """The pydantic model of a mapping that chooses this data set."""
+        fields: dict[str, Any] = {"name": (Literal[self.name], Field(default=self.name, description=self.description))}
+        fields |= self.reader.options() if self.reader else {}
+        model = create_model(f"data.{self.name}", __base__=DataOptions, __doc__=self.description, **fields)
+        model.component = self
+        return model
+
+
+class DataOptions(Settings):
+    """A chosen data set: its `name`, its options as attributes, and its declaration as `component`.
+
+    As the type of a field it stands for any data set, chosen by `name`.
+    """
+
+    room: ClassVar[str] = "data"
+    component: ClassVar[DataSet]
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options by name, defaults included: the arguments of the reader or of the data set's own code."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, option: str) -> Any:
+            """An option, for the type checker."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate with the model of the chosen data set, and dump all of its options."""
+        if "room" not in vars(cls):
+            return handler(source)
+        return core_schema.with_info_plain_validator_function(
+            cls._chosen,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value, info: value.model_dump(mode=info.mode, exclude_none=info.exclude_none),
+                info_arg=True,
+            ),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Name the room only; the export puts the data sets in its place."""
+        return {"type": "object", "x-component": cls.room} if "room" in vars(cls) else handler(schema)
+
+    @classmethod
+    def _chosen(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, DataOptions):
+            return value
+        reading = reading_of(info)
+        if not isinstance(value, dict):
+            raise PydanticKnownError("dict_type")
+        if "name" not in value and reading.partial:
+            return value
+        name, known = value.get("name"), data_set_names(reading.package)
+        if name not in known:
+            raise checks_failed("data", [(("name",), no_choice(name, known))])
+        return data_set(name, reading.package).config.model_validate(value, context=info.context)
+
+
+def data_set_names(package: Path = PACKAGE) -> list[str]:
+    """The names of all data sets, sorted."""
+    return list(_names(package.absolute()))
+
+
+def data_set(name: str, package: Path = PACKAGE) -> DataSet:
+    """The declaration of a data set. Raises ConfigError for an unknown name or a broken declaration."""
+    return _data_set(name, package.absolute())
+
+
+def prepared_names(package: Path = PACKAGE) -> list[str]:
+    """The names of the data sets that are converted to a file of their own before training, sorted."""
+    return [name for name in data_set_names(package) if data_set(name, package).is_prepared]
+
+
+@cache
+def _names(package: Path) -> tuple[str, ...]:
+    return tuple(sorted(file.stem for file in (package / "data").glob("*.yaml")))
+
+
+@cache
+def _data_set(name: str, package: Path) -> DataSet:
+    known = data_set_names(package)
+    if name not in known:
+        raise ConfigError([f"data: {not_among(name, known)}"])
+    file = package / "data" / f"{name}.yaml"
+    node = load(file)
+    declared, problems = validate(_DataSetFile, node, package)
+    raise_if_any(problems)
+    assert declared is not None
+    raise_if_any(_missing_counts(declared.facts, node))
+    parts = declared.facts, file, declared.prepare, declared.prepare_text, declared.reader
+    return DataSet(name, declared.description, *parts)
+
+
+def _missing_counts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
+    """Every data set says how many samples it has: the length of an epoch follows from it."""
+    for key in ("train_samples", "val_samples"):
+        if type(facts.get(key)) is not int or facts[key] < 1:
+            yield node.problem(f"found {show(facts.get(key))}, allowed: integer >= 1", "facts", key)

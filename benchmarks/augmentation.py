@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
-from resync.config.components import component
+from resync.config.data_sets import data_set
 from resync.config.readers import MemoryReader
 from resync.data.pixels import Pixels
 
 TURNS = 7
-READER = component("data", "cifar10").reader
+READER = data_set("cifar10").reader
 assert isinstance(READER, MemoryReader)
 SHAPE, PADDING = (3, 32, 32), READER.crop_padding
 BATCHES = 32, 128, 1024, 4096

@@ -14,7 +14,7 @@ from ffcv.loader import Loader, OrderOption
 from ffcv.transforms import RandomHorizontalFlip, ToTensor, ToTorchImage
 
 from resync import data
-from resync.config.components import component
+from resync.config.data_sets import data_set
 from resync.prepare import data_root
 from resync.prepare.prepared_file import prepared_file
 
@@ -30,7 +30,7 @@ def ours(name: str, format: str) -> Callable[[], object]:
 
 def ffcvs(name: str) -> Callable[[], object]:
     """The same by FFCV's loader; normalised as ours, which on a GPU costs neither anything here."""
-    of = component("data", name)
+    of = data_set(name)
     file = prepared_file(of, data_root(of)).with_suffix(".beton") / "train-000.beton"
     size = of.facts["input_shape"][1:]
     pipeline = [RandomResizedCropRGBImageDecoder(size), RandomHorizontalFlip(), ToTensor(), ToTorchImage()]

@@ -11,7 +11,6 @@ from pathlib import Path
 from resync.config import ConfigError, Run, Suite
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
-from resync.settings.options import option_names, options_of
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 """Directory of the run with these names."""
@@ -70,11 +69,11 @@ class Targets:
     def item_results(self, paper: str, item: str) -> list[str]:
         """What an item reads of its runs: all that training writes, or nothing for a kind that trains nothing."""
         runs = self._shown(paper, item)
-        return [] if _kind(self._item(paper, item)).planned else _files(runs)
+        return [] if KindOptions.named(self._item(paper, item).kind).planned else _files(runs)
 
     def item_code(self, paper: str, item: str) -> list[str]:
         """The source that draws an item: its kind, what all kinds share, and the models of costs and formulas."""
-        kinds, kind = set(option_names("render")), self._item(paper, item).kind
+        kinds, kind = set(KindOptions.names()), self._item(paper, item).kind
         shared = [file for file in code("render", "render/options") if Path(file).stem not in kinds]
         own = [f"{SOURCE}/render/{kind}.py", f"{SOURCE}/render/options/{kind}.py"]
         return [*own, *shared, *code("plan", "formulas")]
@@ -192,12 +191,6 @@ def _one_item(items: Iterable[tuple[str, str]]) -> str:
 
 def _files(runs: Iterable[Run]) -> list[str]:
     return [f"results/{run.directory}/{name}" for run in runs for name in RUN_FILES]
-
-
-def _kind(item: Item) -> type[KindOptions]:
-    kind = options_of("render", item.kind)
-    assert issubclass(kind, KindOptions)
-    return kind
 
 
 def _hash(texts: Iterator[str]) -> str:

@@ -12,14 +12,14 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, create_model
-from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+from pydantic import Field, create_model
 
 from resync.config.preparation import Preparation, TextPreparation
 from resync.config.readers import Reader
-from resync.settings.base import PACKAGE, Check, Settings, Text, checks_failed, reading_of
-from resync.settings.errors import ConfigError, Problem, no_choice, not_among, raise_if_any, show
+from resync.settings.base import PACKAGE, Check, Settings, Text
+from resync.settings.errors import ConfigError, Problem, not_among, raise_if_any, show
 from resync.settings.loader import load
+from resync.settings.options import Options
 from resync.settings.tree import Node
 from resync.settings.validation import validate
 
@@ -76,15 +76,11 @@ class DataSet:
         return model
 
 
-class DataOptions(Settings):
-    """A chosen data set: its `name`, its options as attributes, and its declaration as `component`.
-
-    As the type of a field it stands for any data set, chosen by `name`.
-    """
+class DataOptions(Options):
+    """A chosen data set: its `name`, its options as attributes, and its declaration as `component`."""
 
     room: ClassVar[str] = "data"
     component: ClassVar[DataSet]
-    name: str
 
     @property
     def options(self) -> dict[str, Any]:
@@ -97,36 +93,14 @@ class DataOptions(Settings):
             """An option, for the type checker."""
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate with the model of the chosen data set, and dump all of its options."""
-        if "room" not in vars(cls):
-            return handler(source)
-        return core_schema.with_info_plain_validator_function(
-            cls._chosen,
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda value, info: value.model_dump(mode=info.mode, exclude_none=info.exclude_none),
-                info_arg=True,
-            ),
-        )
+    def names(cls, package: Path = PACKAGE) -> list[str]:
+        """The names of all data sets, sorted."""
+        return data_set_names(package)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Name the room only; the export puts the data sets in its place."""
-        return {"type": "object", "x-component": cls.room} if "room" in vars(cls) else handler(schema)
-
-    @classmethod
-    def _chosen(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, DataOptions):
-            return value
-        reading = reading_of(info)
-        if not isinstance(value, dict):
-            raise PydanticKnownError("dict_type")
-        if "name" not in value and reading.partial:
-            return value
-        name, known = value.get("name"), data_set_names(reading.package)
-        if name not in known:
-            raise checks_failed("data", [(("name",), no_choice(name, known))])
-        return data_set(name, reading.package).config.model_validate(value, context=info.context)
+    def named(cls, name: str, package: Path = PACKAGE) -> Any:
+        """The model of a data set. Raises ConfigError for an unknown name or a broken declaration."""
+        return data_set(name, package).config
 
 
 def data_set_names(package: Path = PACKAGE) -> list[str]:

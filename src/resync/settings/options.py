@@ -80,6 +80,11 @@ class Options(Part):
         return first_paragraph(cleandoc(cls.__doc__ or ""))
 
     @classmethod
+    def names(cls, package: Path = PACKAGE) -> list[str]:
+        """The names of the components of this room, sorted."""
+        return option_names(cls.room, package)
+
+    @classmethod
     def named(cls, name: str, package: Path = PACKAGE) -> type[Self]:
         """The class of a component of this room. Raises ConfigError for an unknown name."""
         found: Any = options_of(cls.room, name, package)
@@ -112,10 +117,10 @@ class Options(Part):
             raise PydanticKnownError("dict_type")
         if "name" not in value and reading.partial:
             return value
-        name, known = value.get("name"), option_names(cls.room, reading.package)
+        name, known = value.get("name"), cls.names(reading.package)
         if name not in known:
             raise checks_failed(cls.room, [(("name",), no_choice(name, known))])
-        return options_of(cls.room, name, reading.package).model_validate(value, context=info.context)
+        return cls.named(name, reading.package).model_validate(value, context=info.context)
 
 
 def first_paragraph(text: str) -> str:

@@ -183,6 +183,34 @@ def test_a_straggler_takes_fewer_steps_and_its_gradient_is_old():
     assert not np.array_equal(seen[2], seen[3])
 
 
+def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own():
+    """Each worker's AdamW written out: its bias correction counts its own steps, not those of the others."""
+    problem = Problem("adpsgd", CENTRES, START, optimizer=torch.optim.AdamW, compute_times="straggler", slowdown=3.0)
+    x = [torch.tensor(START, dtype=torch.float64, requires_grad=True) for _ in range(4)]
+    z = [START for _ in range(4)]
+    optimizers = [torch.optim.AdamW([each], lr=0.1) for each in x]
+    averages = [0] * 4
+    for unit in range(1, 7):
+        problem.step()
+        # Worker 0 finishes every third unit, before the others of that unit, which have begun theirs later.
+        finished = [worker for worker in range(4) if worker or unit % 3 == 0]
+        for worker in finished:
+            x[worker].grad = torch.as_tensor(z[worker]) - torch.as_tensor(CENTRES[worker])
+            optimizers[worker].step()
+        for worker in finished:
+            other = topology.partner("bipartite_exponential", worker, 4, averages[worker])
+            if other is not None:
+                averages[worker] += 1
+                with torch.no_grad():
+                    mean = (x[worker] + x[other]) / 2
+                    x[worker].copy_(mean)
+                    x[other].copy_(mean)
+            z[worker] = x[worker].detach().numpy().copy()
+        np.testing.assert_allclose(problem.rows, np.stack([each.detach().numpy() for each in x]), **EXACT)
+    steps = [problem.optimizer.state[each]["step"].item() for each in problem.optimizer.param_groups[0]["params"]]
+    assert steps == problem.sync.gradients == [2, 6, 6, 6]
+
+
 def test_slowmo_without_outer_momentum_is_local_sgd():
     slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), alpha=1.0, beta=0.0)
     local = Problem("local", CENTRES, START, period=Constant(h=3))

@@ -48,6 +48,16 @@ def test_run_continues_on_another_number_of_processes(tmp_path: Path):
     np.testing.assert_allclose(parts["rows"], whole["rows"], rtol=0, atol=1e-6)
 
 
+def test_run_continues_where_only_how_it_is_carried_out_has_changed(tmp_path: Path):
+    before = VARIANTS["local_adamw"] | {"processes": 2, "checkpoint": {"keep": 1}, "log": {"wandb": "disabled"}}
+    after = VARIANTS["local_adamw"] | {"engine": {"name": "serial"}, "threads": 1, "checkpoint": {"every_rounds": 3}}
+    whole = trained(0, 1, tmp_path / "whole", VARIANTS["local_adamw"])
+    run_processes(2, trained_until, tmp_path / "parts", before, CHECKPOINT_STEP)
+    parts = trained(0, 1, tmp_path / "parts", after)
+    assert parts["resumed_from"] == [CHECKPOINT_STEP]
+    np.testing.assert_allclose(parts["rows"], whole["rows"], rtol=0, atol=1e-6)
+
+
 def test_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     trained(0, 1, tmp_path, {"checkpoint": {"every_rounds": 3}})
     newest = max((tmp_path / "checkpoint").iterdir())

@@ -342,7 +342,7 @@ class RunSettings(Execution, ResultSettings):
             yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"
         if engine not in ("ddp", "deepspeed"):
             return
-        if not self.sync.averages_gradients:
+        if engine == "ddp" and not self.sync.averages_gradients:
             allowed = "auto, serial, or an algorithm that averages gradients"
             yield ("engine", "name"), f"found {engine} with sync {self.sync.name}, allowed: {allowed}"
         if self.processes != self.workers or self.workers == 1:

@@ -88,7 +88,7 @@ def _diffusion() -> Diffusion:
     time, noise, replicas = DIFFUSION_TIME, DIFFUSION_NOISE, DIFFUSION_REPLICAS
     found = diffuse(DIFFUSION_PERIODS, DIFFUSION_WORKERS, time=time, noise=noise, replicas=replicas)
     expected = noise**2 * time / DIFFUSION_WORKERS
-    return Diffusion(expected, found, found * np.sqrt(2 / (replicas - 1)))  # standard error of the variance of normal samples
+    return Diffusion(expected, found, found * np.sqrt(2 / (replicas - 1)))  # valid for normal samples
 
 
 def _draw_drift(axes: Axes, drifts: list[Drift]) -> None:

@@ -70,7 +70,7 @@ Dash = tuple[int, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Style:
-    """Style of a line; two lines differ in more than their colour, so that they can be told apart in black and white."""
+    """Style of a line; two lines differ in more than their colour, for print in black and white."""
 
     color: str
     marker: str

@@ -76,7 +76,8 @@ def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
     """
     links, names = data.options.networks, data.options.all_reduces
     if len(links) != len(names):
-        raise ValueError(f"{data.item.id}: found {len(links)} networks and {len(names)} all-reduces, allowed: equally many")
+        found = f"{len(links)} networks and {len(names)} all-reduces"
+        raise ValueError(f"{data.item.id}: found {found}, allowed: lists of equal length")
     networks = [Network(LINKS[link], all_reduce=name) for link, name in zip(links, names, strict=True)]
     runs = [(run, data.options.parameters) for run in data.references]
     fitted = fit(runs, data.published, lambda run: networks[0])

@@ -36,7 +36,7 @@ class TimePerIteration(KindOptions):
     )
     delay: PositiveNumber = Field(
         default=0.1,
-        description="mean of the exponential delay of every step in the straggler panel, as a fraction of the computation",
+        description="mean exponential delay of every step in the straggler panel, as a fraction of the computation",
     )
     most_workers: Annotated[int, Field(ge=2)] = Field(
         default=1024, description="number of workers at which the lines end"

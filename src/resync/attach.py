@@ -238,7 +238,7 @@ def _described(attach: Any, arguments: Any) -> Any:
     attach.__signature__ = Signature([*ahead, *starmap(_parameter, fields.items())], return_annotation=Synchronised)
     lines = [f"    {name}: {field.description}" for name, field in fields.items()]
     if any("epoch" in line for line in lines):
-        lines.append("Epochs are steps here.")
+        lines.append("Options that mention epochs count in steps here.")
     attach.__doc__ = "\n".join([cleandoc(arguments.__doc__), "", "Args:", *lines])
     METHODS[attach.__name__] = attach
     return attach

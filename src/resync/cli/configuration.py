@@ -92,7 +92,12 @@ def _plan(options: argparse.Namespace) -> None:
     JSON,
     flag("--network", choices=tuple(LINKS), required=True, help="link between nodes"),
     flag("--inside", choices=tuple(LINKS), default="pcie_3_x16", help="link inside a node (default: %(default)s)"),
-    flag("--all-reduce", choices=tuple(ALL_REDUCES), default="ring", help="algorithm (default: %(default)s)"),
+    flag(
+        "--all-reduce",
+        choices=tuple(ALL_REDUCES),
+        default="ring",
+        help="all-reduce algorithm between nodes (default: %(default)s)",
+    ),
     flag(
         "--compute",
         type=float,

@@ -88,7 +88,7 @@ def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: S
         assert row.verdict == "unverified source"
         assert row.ours.mean == 10.375
         assert row.difference == pytest.approx(-0.025)
-        assert "tolerance 0.05 (half a unit of the printed decimal); not certain" in row.reason
+        assert "tolerance 0.05 (half a unit of the last printed decimal); uncertain" in row.reason
 
 
 def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path):
@@ -110,7 +110,7 @@ def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
     assert result.sentence == (
         "Of 8 published numbers, 2 reproduced, 4 not comparable, 2 unverified source. "
         "Of 5 claims, 1 not comparable, 4 holds. "
-        "4 of 4 series did the rounds that were planned."
+        "4 of 4 series did the planned number of rounds."
     )
 
 
@@ -118,7 +118,7 @@ def test_other_rounds_than_planned_fail(suite: Suite, results: Path, runs: list[
     synthetic.rewrite(results / runs[2].directory, rounds=130)
     result = audit(suite, "smoke", results)
     row = row_of(result, "vit_qsr_rounds")
-    assert (row.verdict, row.reason) == ("not reproduced", "1 of 3 runs did 130 rounds, planned are 129")
+    assert (row.verdict, row.reason) == ("not reproduced", "1 of 3 runs did 130 rounds, planned: 129")
     assert result.failed
 
 

@@ -158,5 +158,6 @@ def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finish
 def test_networks_and_all_reduces_come_in_pairs(papers: Suite, tmp_path: Path):
     data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
     item = data.item.model_copy(update={"options": data.options.model_copy(update={"all_reduces": ("ring",)})})
-    with pytest.raises(ValueError, match="time_per_iteration: found 3 networks and 1 all-reduces, allowed: as many"):
+    message = "time_per_iteration: found 3 networks and 1 all-reduces, allowed: lists of equal length"
+    with pytest.raises(ValueError, match=message):
         time_per_iteration.prepare(replace(data, item=item))

@@ -252,7 +252,7 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
     with snakemake(folder, environment, "--unlock") as unlock:
         assert unlock.wait(300) == 0
     with snakemake(folder, environment, "wide") as third:
-        cluster.until(lambda: "waits for the job" in said(run) or third.poll() is not None, seconds=600)
+        cluster.until(lambda: "waiting for the job" in said(run) or third.poll() is not None, seconds=600)
         assert lock.holder(run)["slurm_job"] == job
         stages.go_on(37)
         assert third.wait(900) == 0

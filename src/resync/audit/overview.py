@@ -23,7 +23,9 @@ def gather(suite: Suite, scale: str, results: Path) -> Audit:
             rows += _ROWS.validate_python(content["rows"])
             claims += _CLAIMS.validate_python(content["claims"])
         except FileNotFoundError:
-            raise ValueError(f"{file}: missing, written by `resync audit --paper {paper} --scale {scale}`") from None
+            raise ValueError(
+                f"{file}: missing, allowed: a file written by `resync audit --paper {paper} --scale {scale}`"
+            ) from None
         except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
             raise ValueError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
     titles = {name: paper.title for name, paper in suite.papers.items()}

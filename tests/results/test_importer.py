@@ -281,8 +281,8 @@ def test_a_wrong_table_is_one_line(name: str, imported: Import, tmp_path: Path):
          "21, the last of an epoch of toy/vit/sgp/seed0"),
         ("0,10,0.103", "0,11,0.103", "tagout_r3_n8.csv: other steps than in {}/tagout_r0_n8.csv, allowed: the same "
          "in all ranks"),
-        ("1,0,0.103", "0,0,0.103", "tagout_r3_n8.csv:11: found epoch 0, itr 0 after a later one, allowed: steps that "
-         "grow"),
+        ("1,0,0.103", "0,0,0.103", "tagout_r3_n8.csv:11: found epoch 0, itr 0 after a later one, allowed: "
+         "increasing steps"),
     ],
 )  # fmt: skip
 def test_a_wrong_log_of_a_rank_is_one_line(old: str, new: str, message: str, imported: Import, tmp_path: Path):

@@ -183,7 +183,7 @@ def test_damaged_results_are_not_run_and_say_why(suite: Suite, results: Path, ru
 def test_a_run_is_read_once_and_an_unchanged_configuration_not_validated_again(
     suite: Suite, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """However many published values and claims ask for it."""
+    """Each run is read once, regardless of the number of published values and claims."""
     read = []
     read_table = runs_on_disk.read_table
     monkeypatch.setattr(runs_on_disk, "read_table", lambda path, whole: (read.append(path), read_table(path, whole))[1])
@@ -228,7 +228,7 @@ def test_an_overview_links_to_the_papers_and_shows_what_failed(suite: Suite, fin
 
 
 def test_an_overview_says_what_the_parts_say_and_reads_no_run(suite: Suite, results: Path):
-    """Also what JSON has no number for: a seed without a finite loss."""
+    """Including a number that JSON cannot represent: a seed without a finite loss."""
     run = suite.runs("toy", "smoke", "vit", "qsr")[0]
     synthetic.rewrite(results / run.directory, final={"val_top1": None, "val_loss": None})
     part = audit(suite, "smoke", results)

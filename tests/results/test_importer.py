@@ -1,4 +1,4 @@
-"""Third-party logs: each format to the files of a run and through collect, and what is refused."""
+"""Third-party logs: each format is imported as a run and collected, and invalid logs are rejected."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ Import = Callable[..., RunResult]
 
 @pytest.fixture
 def imported(suite: Suite, tmp_path: Path) -> Import:
-    """What a run's folder holds after an import of these sources."""
+    """The result of a run after an import of these sources."""
 
     def run(kind: str, sources: list[Path | str], name: str = SGP, columns: str | None = None, **options) -> RunResult:
         if columns is not None:
@@ -51,7 +51,7 @@ def imported(suite: Suite, tmp_path: Path) -> Import:
 
 
 def sgp_logs(folder: Path, epochs: int = 30, steps: int = 22, **changes: str) -> list[Path]:
-    """Logs of 8 ranks with 8 images each; rank r takes 0.1 s + r ms a step and ends at 90 + r %."""
+    """Logs of 8 ranks with 8 images each; rank r takes 0.1 s + r ms per step and ends at 90 + r %."""
     files = []
     for rank in range(8):
         lines = ["BEGIN-TRAINING", "World-Size,8", "Num-DLWorkers,2", "Batch-Size,8", SGP_HEADER]

@@ -1,4 +1,4 @@
-"""How a run stands: what `resync status` and the audit say of every state that a folder can be in."""
+"""The state of a run: the reports of `resync status` and the audit for every state of a folder."""
 
 import json
 import multiprocessing

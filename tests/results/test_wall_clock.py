@@ -1,4 +1,4 @@
-"""The items that show the wall-clock model: what a cell says, and where its number comes from."""
+"""The items that show the wall-clock model: the content of cells and the origin of their numbers."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def toy(suite: Suite, results: Path, *published: PublishedValue) -> ItemData:
 
 
 def own(suite: Suite, results: Path, series: str) -> list[RunResult]:
-    """What is there of a series at smoke scale."""
+    """A series at smoke scale."""
     states = [state_of(run, results) for run in suite.runs("toy", "smoke", "vit", series)]
     return [state.result for state in states if state.result]
 

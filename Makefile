@@ -1,15 +1,15 @@
-# Two commands, and two kinds of tests alone. All but test-gpu first set up .venv from requirements.lock, once.
-#   make reproduce              every figure, table and the audit at smoke scale (SCALE=mini for real data)
+# Two commands, and two subsets of the tests. All but test-gpu first set up .venv from requirements.lock, once.
+#   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data)
 #   make test                   style, types, tests
 #   make test-fast              the tests that take less than ten seconds
-#   make test-gpu               the tests of a GPU, with any Python that has torch and pytest (PYTHON=...)
+#   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 
 PYTHON ?= python3
 SCALE ?= smoke
-# Processes that run tests; some tests start four more.
+# Number of processes that run tests; some tests start four more.
 TEST_PROCESSES ?= 2
 BIN := .venv/bin
-# Python keeps what it compiles, else every job would compile torch again.
+# Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: reproduce test test-fast test-gpu
@@ -28,12 +28,12 @@ test: .venv/installed
 test-fast: .venv/installed
 	$(BIN)/resync warm $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
 
-# Installs nothing and needs few packages; where there is no GPU it fails.
+# Installs nothing and needs few packages; fails without a GPU.
 test-gpu:
 	@$(PYTHON) tests/gpu/ready.py
 	$(PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir . -p no:cacheprovider tests/gpu
 
-# uv where it is installed; otherwise pip brings it into .venv.
+# Uses uv if it is installed; otherwise pip installs it into .venv.
 .venv/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	@if uv --version >/dev/null 2>&1; then \
@@ -42,6 +42,6 @@ test-gpu:
 		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; \
 	fi
 	@extra=; if pkg-config --exists opencv4 libturbojpeg; then extra='[ffcv]'; \
-	else echo 'without FFCV, which needs libopencv-dev, libturbojpeg0-dev and pkg-config (docs/data.md)'; fi 2>/dev/null; \
+	else echo 'installing without FFCV, which needs libopencv-dev, libturbojpeg0-dev and pkg-config (docs/data.md)'; fi 2>/dev/null; \
 	PATH="$(BIN):$$PATH" uv pip install --python $(BIN)/python -r requirements.lock -e ".$$extra"
 	@touch $@

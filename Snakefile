@@ -1,10 +1,10 @@
 # From paper_configs/ to every figure, table and audit. Targets by name:
 #   snakemake                               everything at the chosen scale (--config scale=smoke|mini|paper)
 #   snakemake qsr                           everything of one paper
-#   snakemake figures/smoke/qsr/fig5.pdf    one figure or table, and only the runs that it shows
-#   snakemake plan                          what the runs will cost
-#   snakemake audit                         how close they came to what was published
-#   snakemake report                        one page with all of it
+#   snakemake figures/smoke/qsr/fig5.pdf    one figure or table, with only the runs that it shows
+#   snakemake plan                          the costs of the runs
+#   snakemake audit                         comparison with the published values and claims
+#   snakemake report                        one page with all results
 from snakemake.utils import min_version
 
 min_version("9.20")

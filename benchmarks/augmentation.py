@@ -1,8 +1,8 @@
-"""What augmentation costs: `python benchmarks/augmentation.py`.
+"""Benchmark of augmentation: `python benchmarks/augmentation.py`.
 
-Prints images per second of the batched crops, flips and normalisation of `resync.data.pixels`, and of the same with
-torchvision.transforms.v2 image by image, as a data loader does it; both in this process, turn by turn, the best turn of
-each. On the CPU a second is one of processor time on one thread, so that other work on the machine counts little.
+Prints images per second for the batched crops, flips and normalisation of `resync.data.pixels`, and for the same with
+torchvision.transforms.v2 image by image, as in a data loader; both in this process, in alternating turns, with the best
+turn of each. On the CPU, seconds are processor time on one thread, so that other load on the machine matters little.
 """
 
 import time
@@ -35,7 +35,7 @@ def compare(images: Tensor) -> tuple[float, float]:
             v2.Normalize(READER.mean, READER.std),
         ]
     )
-    few = images[:32]  # one by one the rate does not depend on their number
+    few = images[:32]  # image by image, the rate does not depend on their number
     turns = [
         (
             seconds(lambda: pixels.augmented(images, draws), images.device),
@@ -48,7 +48,7 @@ def compare(images: Tensor) -> tuple[float, float]:
 
 
 def seconds(function: Callable[[], object], device: torch.device) -> float:
-    """Of one call."""
+    """Duration of one call."""
     clock = time.process_time if device.type == "cpu" else time.perf_counter
     started = clock()
     function()
@@ -69,7 +69,7 @@ def main() -> None:
             print(f"{device.type:>6} {batch:>6} {ours:>18,.0f} {theirs:>14,.0f} {ours / theirs:>6.1f}")
     crops = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).crops
     assert crops is not None
-    print(f"memory: 1 byte a stored value, and {crops.nbytes / 2**20:.1f} MiB for the {len(crops)} crops and flips")
+    print(f"memory: 1 byte per stored value, and {crops.nbytes / 2**20:.1f} MiB for the {len(crops)} crops and flips")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What reading images from disk costs: `python benchmarks/loading.py imagenet1k`, prepared in both formats.
+"""Benchmark of reading images from disk: `python benchmarks/loading.py imagenet1k`, prepared in both formats.
 
-Prints images per second of processor time on one thread: of training batches from the image files, from the .beton
-files, and from the first .beton file by FFCV's own loader with its own crops; turn by turn, the best turn of each.
+Prints images per second of processor time on one thread for training batches from the image files, from the .beton
+files, and from the first .beton file by FFCV's own loader with its own crops; in alternating turns, the best of each.
 """
 
 import argparse
@@ -22,14 +22,14 @@ TURNS, BATCH = 5, 64
 
 
 def ours(name: str, format: str) -> Callable[[], object]:
-    """Makes one batch of training images; the next call, another one."""
+    """A function that makes the next batch of training images."""
     images = data.build(name, {"augmentation": "standard", "format": format, "decoders": 0})
     numbers = iter(range(10**9))
     return lambda: images.statistics_batch(0, 0, next(numbers), BATCH)
 
 
 def ffcvs(name: str) -> Callable[[], object]:
-    """The same by FFCV's loader; normalised as ours, which on a GPU costs neither anything here."""
+    """The same with FFCV's loader, and with our normalisation, which costs neither any processor time on a GPU."""
     of = data_set(name)
     file = prepared_file(of, data_root(of)).with_suffix(".beton") / "train-000.beton"
     size = of.facts["input_shape"][1:]
@@ -50,7 +50,7 @@ def ffcvs(name: str) -> Callable[[], object]:
 
 
 def rate(make: Callable[[], object]) -> float:
-    """Images per second of processor time, over four batches: what is made ahead evens out."""
+    """Images per second of processor time, over four batches to average out prefetching."""
     started = time.process_time()
     for _ in range(4):
         make()
@@ -74,7 +74,7 @@ def main() -> None:
     for _ in range(TURNS):
         best |= {kind: max(best[kind], rate(make)) for kind, make in makers.items()}
     for kind, found in best.items():
-        print(f"{kind:>18}: {found:8,.0f} images/s, {found / best['image files']:5.2f} of image files")
+        print(f"{kind:>18}: {found:8,.0f} images/s, {found / best['image files']:5.2f} x image files")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a smoke run costs alone and in a warm process: `python benchmarks/warm_start.py`.
+"""Benchmark of a smoke run alone and in a warm process: `python benchmarks/warm_start.py`.
 
-Runs the same short training twice each way, from the repository's folder, and prints seconds and their ratio. The first
-warm run pays for the imports; the second is what every further job of a DAG takes.
+Runs the same short training twice in each way, from the repository's folder, and prints seconds and their ratio. The
+first warm run includes the imports; the second one takes as long as every further job of a DAG.
 """
 
 import os
@@ -25,7 +25,7 @@ for number in range(2):
 
 
 def seconds(before: list[str], config: Path, folder: Path) -> list[float]:
-    """Wall-clock seconds of two runs after each other."""
+    """Wall-clock seconds of two consecutive runs."""
     launch = [sys.executable, "-m", "resync", "launch", "--config", str(config)]
     timed = [*before, sys.executable, "-c", TIMED, *launch, str(folder)]
     environment = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}

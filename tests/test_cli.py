@@ -1,4 +1,4 @@
-"""The command line as users meet it: exit codes, one line a mistake, JSON that a program can read."""
+"""The command line as seen by users: exit codes, one line per error, machine-readable JSON."""
 
 import json
 import re

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 NEEDED = {"pytest", "numpy", "pydantic", "pyyaml", "torch", "torchvision", "jinja2", "pillow"}
-"""What the tests need, and what torch and torchvision need themselves."""
+"""The packages that the tests need, and those that torch and torchvision need themselves."""
 MODULES = {"scikit-learn": "sklearn", "pytest-xdist": "xdist"}
 
 # A Python without these packages: no finder knows their modules, nor that they are installed.

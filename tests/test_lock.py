@@ -1,4 +1,4 @@
-"""The lock of a run's folder, as two processes see it."""
+"""The lock of a run's folder, as seen by two processes."""
 
 import os
 import subprocess
@@ -11,13 +11,13 @@ ASK = "import sys; from pathlib import Path; from resync.processes.lock import h
 
 
 def seen_by_others(folder: Path) -> str:
-    """The holder of the lock as another process sees it; `None` where the kernel would let that one have it."""
+    """The holder of the lock as seen by another process; `None` if the kernel would grant the lock to that process."""
     done = subprocess.run([sys.executable, "-c", ASK, folder], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 def test_a_process_that_asks_who_holds_its_own_lock_keeps_it(tmp_path: Path):
-    """POSIX takes a lock away from a process that closes any file object on the locked file."""
+    """POSIX releases the lock of a process that closes any file object on the locked file."""
     with lock.locked(tmp_path):
         found = lock.holder(tmp_path)
         assert found is not None

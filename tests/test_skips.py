@@ -1,4 +1,4 @@
-"""Which skips RESYNC_REQUIRE_ALL=1 refuses: all but those for want of a GPU or of real data."""
+"""RESYNC_REQUIRE_ALL=1 rejects all skips except those for lack of a GPU or of real data."""
 
 import os
 import re

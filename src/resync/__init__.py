@@ -1,7 +1,7 @@
-"""resync: papers on how often, and with whom, data-parallel workers synchronise, regenerated and audited.
+"""resync: reproduction of papers on how often, and with whom, data-parallel workers synchronise.
 
-The pure functions are `resync.schedules`, `resync.periods`, `resync.topology`, `resync.mixing` and `resync.gossip`
-(they live in `resync.formulas`). The algorithms for a training loop of your own are `resync.AllReduce`,
+Pure functions are in `resync.schedules`, `resync.periods`, `resync.topology`, `resync.mixing` and `resync.gossip`,
+which are modules of `resync.formulas`. The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
 `resync.DiLoCo` and `resync.Lookahead`. All are imported on first use, and torch only with an algorithm.
 """
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class _Formulas(MetaPathFinder, Loader):
-    """Lets `import resync.periods` be `resync.formulas.periods`: the same module, not a copy."""
+    """Makes `import resync.periods` import `resync.formulas.periods`: the same module, not a copy."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         package, _, module = name.partition(".")

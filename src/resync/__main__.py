@@ -1,4 +1,4 @@
-"""`python -m resync` is the command `resync`, in a fork of a warm process where there is one."""
+"""`python -m resync` is the command `resync`, run in a fork of a warm process if there is one."""
 
 import sys
 

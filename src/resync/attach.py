@@ -1,4 +1,4 @@
-"""Synchronisation in anybody's training loop: an algorithm that hangs on the steps of a torch optimizer.
+"""Synchronisation in any training loop: an algorithm attached to the steps of a torch optimizer.
 
     sync = resync.QSR(model, optimizer, alpha=0.0175, h_base=4, total_steps=T)
     for x, y in loader:
@@ -7,7 +7,7 @@
     with sync.consensus():
         evaluate(model)
 
-Each process is one worker. `torch.distributed` is used as the caller has set it up; without it there is one worker.
+Each process is one worker. `torch.distributed` is used as set up by the caller; without it there is a single worker.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ from resync.sync.options import adpsgd, allreduce, dpsgd, local, osgp, sgp, slow
 class Synchronised:
     """A model and its optimizer, synchronised with the other processes by `optimizer.step()`.
 
-    The algorithm is that of `options`, such as `resync.sync.options.sgp.SGP(peers=2)`, which count in steps.
+    `options`, such as `resync.sync.options.sgp.SGP(peers=2)`, choose the algorithm; they count in steps, not epochs.
     All workers start from the parameters of rank 0. Buffers (BatchNorm statistics) and optimizer state stay local
-    unless an algorithm says otherwise. The learning rate of a step is the largest of the optimizer's groups.
+    unless the algorithm says otherwise. The learning rate of a step is the largest one of the optimizer's groups.
 
-    Raises ValueError when torchrun started several processes that have not joined (`init_process_group`), and for a
-    model or options that the algorithm cannot work with.
+    Raises ValueError if torchrun started this process but `init_process_group` was not called, and for a model or
+    options that the algorithm cannot handle.
     """
 
     def __init__(
@@ -78,41 +78,41 @@ class Synchronised:
 
     @property
     def steps(self) -> int:
-        """Completed optimizer steps."""
+        """Number of completed optimizer steps."""
         return self.algorithm.steps
 
     @property
     def rounds(self) -> int:
-        """Completed rounds."""
+        """Number of completed rounds."""
         return self.algorithm.rounds
 
     @property
     def h(self) -> int:
-        """Local steps of the current round."""
+        """Number of local steps in the current round."""
         return self.algorithm.h
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that a worker has sent."""
+        """Bytes that each worker has sent so far."""
         return self.transport.bytes_sent
 
     def consensus(self) -> AbstractContextManager[nn.Module]:
-        """The model with the average of all workers' parameters, for evaluation; collective, between two steps."""
+        """The model with the average of all workers' parameters, for evaluation; a collective call between steps."""
         return self.algorithm.consensus()
 
     def finish(self) -> None:
-        """After the last step: every worker gets the average for good, and the optimizer is let go. Collective."""
+        """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
         self.algorithm.close()
         self.algorithm.synchronise()
         for hook in self._hooks:
             hook.remove()
 
     def state_dict(self) -> dict[str, Any]:
-        """What the algorithm needs to continue exactly, beside the states of the model and the optimizer."""
+        """State of the algorithm; with those of the model and the optimizer, training continues exactly."""
         return self.algorithm.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned, after the model and the optimizer."""
+        """Restore a `state_dict`, after the states of the model and the optimizer have been restored."""
         self.algorithm.load_state_dict(state)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -131,14 +131,14 @@ class Synchronised:
 
 
 class _Seeded(Settings):
-    seed: Count = Field(default=0, description="seed of everything that the algorithm draws")
+    seed: Count = Field(default=0, description="seed of the algorithm's random numbers")
 
 
 class _Rounds(Settings):
     total_steps: PositiveInt | None = Field(
-        default=None, description="steps of the whole training, whose end cuts the last round; None: not known"
+        default=None, description="number of steps of the training, whose end truncates the last round; None: unknown"
     )
-    warmup_steps: Count = Field(default=0, description="steps of the learning rate's warm-up")
+    warmup_steps: Count = Field(default=0, description="number of warm-up steps of the learning rate")
 
 
 class _AllReduce(Settings):
@@ -146,7 +146,7 @@ class _AllReduce(Settings):
 
     clip_norm: PositiveNumber | None = Field(
         default=None,
-        description="largest L2 norm of the averaged gradient; clipping before `step()` would clip what one worker has",
+        description="largest L2 norm of the averaged gradient; clipping before `step()` would clip local gradients",
     )
 
     def options(self) -> SyncOptions:
@@ -160,7 +160,7 @@ class _LocalSGD(_Rounds, local.Local):
 class _QSR(_Rounds, PowerRule):
     """Local SGD / AdamW with H = max(h_base, floor((alpha / lr)^power)) (see resync.sync.local)."""
 
-    total_steps: PositiveInt = Field(description="steps of the whole training, whose end cuts the last round")
+    total_steps: PositiveInt = Field(description="number of steps of the training, whose end truncates the last round")
     average_state: local.StateNames = ()
 
     def options(self) -> SyncOptions:
@@ -172,7 +172,7 @@ class _SGP(_Seeded, sgp.SGP):
 
 
 class _OSGP(_Seeded, osgp.OSGP):
-    """Push-sum gossip that overlaps with the gradient (see resync.sync.osgp)."""
+    """Push-sum gossip that overlaps with the gradient computation (see resync.sync.osgp)."""
 
 
 class _DPSGD(dpsgd.DPSGD):
@@ -189,7 +189,7 @@ class _ADPSGD(Settings):
 
 
 class _SlowMo(_Rounds, _Seeded, slowmo.SlowMo):
-    """Slow momentum on the average, around Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo)."""
+    """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo)."""
 
 
 class _DiLoCo(_Rounds):
@@ -204,7 +204,7 @@ class _DiLoCo(_Rounds):
 
 
 class _Lookahead(Settings):
-    """After every round, go the part `alpha` of the way (Zhang et al. 2019): SlowMo without momentum."""
+    """SlowMo without momentum: after every round, move the fraction `alpha` of the way (Zhang et al. 2019)."""
 
     period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
     alpha: slowmo.OuterLr = 0.5
@@ -215,11 +215,11 @@ class _Lookahead(Settings):
 
 P = ParamSpec("P")
 METHODS: dict[str, Callable[..., Synchronised]] = {}
-"""The algorithms by name, as functions of a model, its optimizer and their options."""
+"""The algorithms by name, as functions of a model, its optimizer and the algorithm's options."""
 
 
 def _method(arguments: Callable[P, Settings]) -> Callable[Concatenate[nn.Module, Optimizer, P], Synchronised]:
-    """The function that attaches the algorithm whose options, with what it must know of a training, are `arguments`."""
+    """The function that attaches an algorithm; `arguments` declares its options and what it must know of a training."""
 
     def attach(model: nn.Module, optimizer: Optimizer, *args: P.args, **options: P.kwargs) -> Synchronised:
         given: Any = arguments(*args, **options)
@@ -238,7 +238,7 @@ def _described(attach: Any, arguments: Any) -> Any:
     attach.__signature__ = Signature([*ahead, *starmap(_parameter, fields.items())], return_annotation=Synchronised)
     lines = [f"    {name}: {field.description}" for name, field in fields.items()]
     if any("epoch" in line for line in lines):
-        lines.append("Epochs are steps here.")
+        lines.append("Options that mention epochs count in steps here.")
     attach.__doc__ = "\n".join([cleandoc(arguments.__doc__), "", "Args:", *lines])
     METHODS[attach.__name__] = attach
     return attach

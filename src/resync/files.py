@@ -1,4 +1,4 @@
-"""Files that appear under their name only when they are complete."""
+"""Files that appear under their final name only once they are complete."""
 
 import os
 import tempfile
@@ -12,7 +12,7 @@ _SUFFIX = ".tmp"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that becomes `path` at the end of the block, after fsync: a reader sees the old file or the new."""
+    """A new file that replaces `path` at the end of the block, after fsync: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX)
     try:
@@ -28,17 +28,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def clear_leftovers(directory: Path) -> None:
-    """Delete what processes that were killed within `replacing` have left in `directory`, where nobody writes now."""
+    """Delete the temporary files of processes killed within `replacing`; nobody may be writing to `directory`."""
     for leftover in directory.glob(f".*{_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to `path` as `replacing` does."""
+    """Write `content` to `path` by way of `replacing`."""
     with replacing(path) as file:
         file.write(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    """`write_bytes` for text in UTF-8."""
+    """Write `text` to `path` in UTF-8, as `write_bytes` does."""
     write_bytes(path, text.encode())

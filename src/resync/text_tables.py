@@ -7,7 +7,7 @@ from typing import Any
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], header: bool = True) -> str:
-    """Rows as CSV; numbers as Python writes them, which reads back to the same bits. Missing and None are empty."""
+    """Rows as CSV; numbers round-trip to the same bits, missing values and None are empty."""
     file = io.StringIO()
     writer = csv.DictWriter(file, columns, lineterminator="\n")
     if header:
@@ -17,7 +17,7 @@ def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], header: 
 
 
 def aligned(lines: Sequence[Sequence[str]], right: bool = True) -> list[str]:
-    """Lines of cells with columns of one width, the first one to the left, the others to the right or also left."""
+    """Lines with aligned columns: the first to the left, the others to the right, or also to the left."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     adjust = str.rjust if right else str.ljust
     return ["  ".join([name.ljust(widths[0]), *map(adjust, cells, widths[1:])]).rstrip() for name, *cells in lines]

@@ -1,6 +1,6 @@
-"""The files that the workflow makes of the papers, and what decides that each is made again.
+"""The files that the workflow makes for the papers, and the inputs whose change causes each to be made again.
 
-The rules call this with the names in a target. Paths are relative to the repository, where Snakemake runs.
+The rules call these functions with the names in a target. Paths are relative to the repository, where Snakemake runs.
 """
 
 import hashlib
@@ -13,16 +13,16 @@ from resync.config.paper import Item
 from resync.config.parts import KindOptions
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
-"""Directory of the run with these names."""
+"""Pattern of a run's directory."""
 RUN_FILES = ("metrics.csv", "steps.csv", "summary.json")
-"""What training writes into it."""
+"""The files that training writes there."""
 FIGURE_FILES = (".pdf", ".png")
 TABLE_FILES = (".pdf", ".png", ".md", ".tex", ".csv")
 SOURCE = Path("src/resync")
 
 
 class Targets:
-    """Files of one scale. Asking for something that is not declared raises ConfigError."""
+    """Files of one scale. A name that is not declared raises ConfigError."""
 
     def __init__(self, suite: Suite, scale: str) -> None:
         self.suite, self.scale = suite, scale
@@ -33,53 +33,52 @@ class Targets:
         return {f"results/{run.directory}": run for paper in self.suite.papers for run in self._runs(paper)}
 
     def run(self, directory: str) -> Run:
-        """The run of a directory."""
         if directory not in self.runs:
             raise ConfigError([f"paper_configs declares no run {directory}"])
         return self.runs[directory]
 
     @cached_property
     def papers(self) -> list[str]:
-        """The papers with runs."""
+        """The papers that have runs at this scale."""
         return [paper for paper in self.suite.papers if self._runs(paper)]
 
     @property
     def plan_hash(self) -> str:
-        """Changes with anything that the costs of the runs are computed from."""
+        """Hash of everything from which the costs of the runs are computed."""
         return _hash(f"{run.to_yaml()}{run.resources!r}" for run in self.runs.values())
 
     @property
     def words_hash(self) -> str:
-        """Changes with anything that the configuration says about the papers."""
+        """Hash of the whole configuration of the papers."""
         return _hash(repr(self.suite.papers[paper]) for paper in self.papers)
 
     def run_files(self, paper: str) -> list[str]:
-        """What training writes for the runs of a paper."""
+        """The files that training writes for the runs of a paper."""
         return _files(self._runs(paper))
 
     def labels(self, paper: str) -> list[str]:
-        """What figures call the runs of a paper."""
+        """The labels of a paper's runs in figures."""
         return [run.label for run in self._runs(paper)]
 
     def audited(self, paper: str) -> list[str]:
-        """The published values and claims of a paper as the configuration has them."""
+        """The published values and claims of a paper, as configured."""
         declared = self.suite.papers[paper]
         return [each.model_dump_json() for each in (*declared.published, *declared.claims)]
 
     def item_results(self, paper: str, item: str) -> list[str]:
-        """What an item reads of its runs: all that training writes, or nothing for a kind that trains nothing."""
+        """The files of its runs that an item reads: all that training writes, or none for a kind without training."""
         runs = self._shown(paper, item)
         return [] if KindOptions.named(self._item(paper, item).kind).planned else _files(runs)
 
     def item_code(self, paper: str, item: str) -> list[str]:
-        """The source that draws an item: its kind, what all kinds share, and the models of costs and formulas."""
+        """The source files that draw an item: its kind, the code that all kinds share, cost models and formulas."""
         kinds, kind = set(KindOptions.names()), self._item(paper, item).kind
         shared = [file for file in code("render", "render/options") if Path(file).stem not in kinds]
         own = [f"{SOURCE}/render/{kind}.py", f"{SOURCE}/render/options/{kind}.py"]
         return [*own, *shared, *code("plan", "formulas")]
 
     def item_text(self, paper: str, item: str) -> str:
-        """What the configuration says about an item, about what it shows, and what was published of that."""
+        """The configuration of an item, of the runs that it shows, and of the values published for them."""
         runs = self._shown(paper, item)
         shown = {run.id: (run.label, run.hash) for run in runs}
         at_paper_scale = [run.hash for run in self.suite.item_runs(paper, item, "paper")]
@@ -89,7 +88,7 @@ class Targets:
         return f"{self._item(paper, item).model_dump_json()} {shown} {at_paper_scale} {known}"
 
     def item_files(self, paper: str) -> list[str]:
-        """The files of the figures and tables of a paper."""
+        """The files of a paper's figures and tables."""
         figures = self.suite.papers[paper].figures
         return [
             f"figures/{self.scale}/{paper}/{item}{suffix}"
@@ -98,11 +97,11 @@ class Targets:
         ]
 
     def paper_files(self, paper: str) -> list[str]:
-        """All that a paper makes. The files of runs are named too, so that a deleted one is made again."""
+        """All files of a paper, including those of its runs, so that a deleted one is made again."""
         runs = self._runs(paper)
         if not runs:
             return []
-        # Not run.yaml: to Snakemake a run whose configuration has to be written is a run to be trained.
+        # Not run.yaml: Snakemake would train every run whose run.yaml has to be written again.
         hashes = [f"results/{run.hash_file}" for run in runs]
         results = [f"results/{self.scale}/{paper}/{name}" for name in ("collected.parquet", "audit.json")]
         return [*hashes, *_files(runs), *results, *self.item_files(paper)]
@@ -121,7 +120,7 @@ class Targets:
 
 
 def chosen_scale(config: Mapping[str, object], suite: Suite) -> str:
-    """The scale that `--config` asks for. Raises ConfigError for anything else in it."""
+    """The scale requested by `--config`. Raises ConfigError for an unknown scale or any other key."""
     scale = str(config.get("scale", "smoke"))
     if set(config) - {"scale"} or scale not in suite.scales:
         allowed = "|".join(suite.scales)
@@ -130,7 +129,7 @@ def chosen_scale(config: Mapping[str, object], suite: Suite) -> str:
 
 
 def names_of_runs(suite: Suite) -> dict[str, str]:
-    """Patterns of the names in a run's directory: a typo in a target matches no rule."""
+    """Patterns of the names in a run's directory, so that a typo in a target matches no rule."""
     experiments = [each for paper in suite.papers.values() for each in paper.experiments.values()]
     return {
         "scale": one_of(suite.scales),
@@ -143,49 +142,49 @@ def names_of_runs(suite: Suite) -> dict[str, str]:
 
 
 def one_of(declared: Iterable[str]) -> str:
-    """The pattern of declared names."""
+    """The pattern that matches the declared names."""
     return "|".join(sorted(set(declared)))
 
 
 def one_figure(suite: Suite) -> str:
-    """The pattern of declared figures, each within its own paper."""
+    """The pattern that matches the declared figures, each within its own paper."""
     return _one_item((paper.id, figure) for paper in suite.papers.values() for figure in paper.figures)
 
 
 def one_table(suite: Suite) -> str:
-    """The pattern of declared tables, each within its own paper."""
+    """The pattern that matches the declared tables, each within its own paper."""
     return _one_item((paper.id, table) for paper in suite.papers.values() for table in paper.tables)
 
 
 def data_files(run: Run) -> list[str]:
-    """The record of the data set that a run reads, if it has to be converted first."""
+    """The record of the data set that a run reads, if that has to be converted first."""
     suffix = f".{run.data.format}" if "format" in run.data.options else ""
     return [f"results/data/{run.data.name}{suffix}.json"] if run.data.component.is_prepared else []
 
 
 def start_files(run: Run) -> list[str]:
-    """What the run that a run starts from has written, if it starts from one."""
+    """The summary of the run from whose model a run starts, if it starts from one."""
     return [f"results/{run.start_directory}/summary.json"] if run.start_directory else []
 
 
 def gpus_per_node(run: Run) -> str | None:
-    """GPUs as Slurm counts them on every node of a job: a total would be split unevenly."""
+    """GPUs per node in Slurm's notation: a total could be split unevenly over the nodes."""
     gpus = run.resources.gpus_per_node
     return f"gpu:{gpus}" if gpus else None
 
 
 def srun_nodes(run: Run) -> int | None:
-    """Number of nodes and of srun tasks, one torchrun on each; None on one node, where runs can be packed."""
+    """Number of nodes, each with one srun task; None for a single node, where runs can be packed."""
     return run.resources.nodes if run.resources.nodes > 1 else None
 
 
 def code(*rooms: str) -> list[str]:
-    """The source of a cheap step: where it changes, the step is done again."""
+    """The source files of a cheap step, which is repeated when one of them changes."""
     return sorted(str(file) for room in rooms for file in (SOURCE / room).glob("*.*"))
 
 
 def _one_item(items: Iterable[tuple[str, str]]) -> str:
-    """Where none are declared, nothing matches."""
+    """The pattern of (paper, item) pairs; without any, it matches nothing."""
     return "|".join(f"(?<=/{paper}/){item}" for paper, item in items) or "(?!)"
 
 

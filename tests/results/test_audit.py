@@ -88,7 +88,7 @@ def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: S
         assert row.verdict == "unverified source"
         assert row.ours.mean == 10.375
         assert row.difference == pytest.approx(-0.025)
-        assert "tolerance 0.05 (half a unit of the printed decimal); not certain" in row.reason
+        assert "tolerance 0.05 (half a unit of the last printed decimal); uncertain" in row.reason
 
 
 def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path):
@@ -110,7 +110,7 @@ def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
     assert result.sentence == (
         "Of 8 published numbers, 2 reproduced, 4 not comparable, 2 unverified source. "
         "Of 5 claims, 1 not comparable, 4 holds. "
-        "4 of 4 series did the rounds that were planned."
+        "4 of 4 series did the planned number of rounds."
     )
 
 
@@ -118,7 +118,7 @@ def test_other_rounds_than_planned_fail(suite: Suite, results: Path, runs: list[
     synthetic.rewrite(results / runs[2].directory, rounds=130)
     result = audit(suite, "smoke", results)
     row = row_of(result, "vit_qsr_rounds")
-    assert (row.verdict, row.reason) == ("not reproduced", "1 of 3 runs did 130 rounds, planned are 129")
+    assert (row.verdict, row.reason) == ("not reproduced", "1 of 3 runs did 130 rounds, planned: 129")
     assert result.failed
 
 
@@ -183,7 +183,7 @@ def test_damaged_results_are_not_run_and_say_why(suite: Suite, results: Path, ru
 def test_a_run_is_read_once_and_an_unchanged_configuration_not_validated_again(
     suite: Suite, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """However many published values and claims ask for it."""
+    """Each run is read once, regardless of the number of published values and claims."""
     read = []
     read_table = runs_on_disk.read_table
     monkeypatch.setattr(runs_on_disk, "read_table", lambda path, whole: (read.append(path), read_table(path, whole))[1])
@@ -228,7 +228,7 @@ def test_an_overview_links_to_the_papers_and_shows_what_failed(suite: Suite, fin
 
 
 def test_an_overview_says_what_the_parts_say_and_reads_no_run(suite: Suite, results: Path):
-    """Also what JSON has no number for: a seed without a finite loss."""
+    """Including a number that JSON cannot represent: a seed without a finite loss."""
     run = suite.runs("toy", "smoke", "vit", "qsr")[0]
     synthetic.rewrite(results / run.directory, final={"val_top1": None, "val_loss": None})
     part = audit(suite, "smoke", results)
@@ -239,7 +239,9 @@ def test_an_overview_says_what_the_parts_say_and_reads_no_run(suite: Suite, resu
     assert to_json(whole, results) == to_json(part, results)
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "missing, allowed: after"), ("{}", "not an audit")])
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "missing, allowed: a file written by"), ("{}", "not an audit")]
+)
 def test_an_overview_needs_every_part(suite: Suite, tmp_path: Path, content: str | None, message: str):
     if content is not None:
         write(audit(suite, "smoke", tmp_path), tmp_path / "smoke/toy")

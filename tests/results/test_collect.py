@@ -40,7 +40,7 @@ def cut_rows(directory: Path) -> None:
 
 
 DAMAGES = {
-    "half a line": (cut_line, "metrics.csv: the last line has no end"),
+    "half a line": (cut_line, "metrics.csv: the last line is not terminated"),
     "rows cut off": (cut_rows, "metrics.csv: ends at step 594, summary.json at 660: truncated?"),
     "short line": (
         lambda path: edit(path / "steps.csv", "\n20,", "\n20\n21,"),
@@ -50,34 +50,34 @@ DAMAGES = {
         lambda path: (path / "metrics.csv").unlink(),
         "metrics.csv: missing, although summary.json",
     ),
-    "empty": (lambda path: (path / "metrics.csv").write_text(""), "metrics.csv: the last line has no end"),
+    "empty": (lambda path: (path / "metrics.csv").write_text(""), "metrics.csv: the last line is not terminated"),
     "binary": (lambda path: (path / "steps.csv").write_bytes(b"\xff\xfe\x00\n"), "steps.csv: not text"),
     "foreign column": (
         lambda path: edit(path / "metrics.csv", "val_top1", "accuracy"),
-        "metrics.csv: not one of our files, it has a column 'accuracy'",
+        "metrics.csv: not a file of resync, it has a column 'accuracy'",
     ),
     "column of another file": (
         lambda path: edit(path / "steps.csv", "step_data_seconds", "evaluation_seconds"),
-        "steps.csv: not one of our files, it has a column 'evaluation_seconds'",
+        "steps.csv: not a file of resync, it has a column 'evaluation_seconds'",
     ),
     "lacking column": (
         lambda path: edit(path / "metrics.csv", "step,", "val_top1,"),
-        "lacks the column step",
+        "the column step is missing",
     ),
     "no number": (
         lambda path: edit(path / "metrics.csv", "\n22,", "\nmany,"),
         "metrics.csv: In CSV column #0: Row #3: CSV conversion error to int64: invalid value 'many'",
     ),
-    "steps repeated": (lambda path: edit(path / "metrics.csv", "\n44,", "\n22,"), "steps do not grow"),
+    "steps repeated": (lambda path: edit(path / "metrics.csv", "\n44,", "\n22,"), "steps do not increase"),
     "half a summary": (
         lambda path: (path / "summary.json").write_text('{"status": "fin'),
         "summary.json: not JSON, half-written?",
     ),
     "foreign summary": (
         lambda path: (path / "summary.json").write_text('{"status": "finished"}'),
-        "summary.json: not a run's summary, lacks run, config_hash",
+        "summary.json: not a run's summary, run, config_hash",
     ),
-    "empty summary": (lambda path: (path / "summary.json").write_text("[]"), "lacks everything"),
+    "empty summary": (lambda path: (path / "summary.json").write_text("[]"), "everything missing"),
     "strange status": (
         lambda path: edit(path / "summary.json", '"finished"', '"ok"'),
         "status is 'ok', allowed: finished, diverged",

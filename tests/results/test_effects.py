@@ -1,4 +1,4 @@
-"""The statistics of claims: golden numbers, and what must hold of any."""
+"""The statistics of claims: golden numbers and general properties."""
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ margins = st.floats(-2, 2)
 
 
 def test_golden_numbers():
-    """Three seeds a side, as scipy.stats.ttest_ind gives them: t = 3.2216, 3.62 degrees of freedom."""
+    """Three seeds per side, with the values of scipy.stats.ttest_ind: t = 3.2216, 3.62 degrees of freedom."""
     better, than = Evidence.of([80.93, 80.98, 81.03]), Evidence.of([79.25, 79.32, 79.39])
     p_less, p_more = welch(better, than, 1.5)
     assert p_less == pytest.approx(0.018594518, abs=1e-9)

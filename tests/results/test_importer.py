@@ -1,4 +1,4 @@
-"""Third-party logs: each format to the files of a run and through collect, and what is refused."""
+"""Third-party logs: each format is imported as a run and collected, and invalid logs are rejected."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ Import = Callable[..., RunResult]
 
 @pytest.fixture
 def imported(suite: Suite, tmp_path: Path) -> Import:
-    """What a run's folder holds after an import of these sources."""
+    """The result of a run after an import of these sources."""
 
     def run(kind: str, sources: list[Path | str], name: str = SGP, columns: str | None = None, **options) -> RunResult:
         if columns is not None:
@@ -51,7 +51,7 @@ def imported(suite: Suite, tmp_path: Path) -> Import:
 
 
 def sgp_logs(folder: Path, epochs: int = 30, steps: int = 22, **changes: str) -> list[Path]:
-    """Logs of 8 ranks with 8 images each; rank r takes 0.1 s + r ms a step and ends at 90 + r %."""
+    """Logs of 8 ranks with 8 images each; rank r takes 0.1 s + r ms per step and ends at 90 + r %."""
     files = []
     for rank in range(8):
         lines = ["BEGIN-TRAINING", "World-Size,8", "Num-DLWorkers,2", "Batch-Size,8", SGP_HEADER]
@@ -194,7 +194,7 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     assert "tagout_r0_n8.csv (sha256 " in as_html
     rounds = next(row for row in result.rows if row.id == "vit_parallel_rounds")
     assert (rounds.verdict, rounds.difference) == ("inconclusive", None)
-    assert rounds.reason == "3 of 3 runs are imported logs that count no rounds"
+    assert rounds.reason == "3 of 3 runs are imported logs without a number of rounds"
     assert next(row for row in result.claims if row.id == "accuracies").sides[1].ours.imported == 3
     period, curves, table = (
         kind.prepare(load(suite, "toy", item, "smoke", results))
@@ -236,7 +236,7 @@ def test_results_are_only_replaced_on_request(imported: Import, results: Path, s
 
 
 WRONG_TABLES = {
-    "missing column": ("epoch,loss,err,hours\n1,2,3,4\n", "table.csv:1: no column 'error', which the map names for "
+    "missing column": ("epoch,loss,err,hours\n1,2,3,4\n", "table.csv:1: no column 'error', to which the map assigns "
                        "val_top1; did you mean 'err'?"),
     "no rows": ("epoch,loss,error,hours\n", "table.csv: no rows, allowed: a header and at least one row"),
     "nothing": ("", "table.csv: no rows, allowed: a header and at least one row"),
@@ -246,7 +246,7 @@ WRONG_TABLES = {
                  ">= 0"),
     "short line": ("epoch,loss,error,hours\n0,2\n", "table.csv:2: found 2 values, allowed: 4, as in the header"),
     "column twice": ("epoch,loss,loss,error,hours\n0,2,2,1,0\n", "table.csv:1: found the column 'loss' twice, allowed: "
-                     "columns with names of their own"),
+                     "unique column names"),
     "no evaluation": ("epoch,loss,error,hours\n0,2,,0\n", "table.csv:1: no row has a validation metric, allowed: at "
                       "least one of val_loss, val_top1, val_perplexity, test_bleu, sharpness in the map"),
     "steps back": ("epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n", "table.csv:3: found step 44 after 44, allowed: a "
@@ -279,10 +279,10 @@ def test_a_wrong_table_is_one_line(name: str, imported: Import, tmp_path: Path):
          "epoch of toy/vit/sgp/seed0"),
         ("0,21,0.103", "0,20,0.103", "tagout_r3_n8.csv:10: found validation of epoch 0, allowed: after the row of itr "
          "21, the last of an epoch of toy/vit/sgp/seed0"),
-        ("0,10,0.103", "0,11,0.103", "tagout_r3_n8.csv: has other steps than {}/tagout_r0_n8.csv, allowed: the same "
+        ("0,10,0.103", "0,11,0.103", "tagout_r3_n8.csv: other steps than in {}/tagout_r0_n8.csv, allowed: the same "
          "in all ranks"),
-        ("1,0,0.103", "0,0,0.103", "tagout_r3_n8.csv:11: found epoch 0, itr 0 after a later one, allowed: steps that "
-         "grow"),
+        ("1,0,0.103", "0,0,0.103", "tagout_r3_n8.csv:11: found epoch 0, itr 0 after a later one, allowed: "
+         "increasing steps"),
     ],
 )  # fmt: skip
 def test_a_wrong_log_of_a_rank_is_one_line(old: str, new: str, message: str, imported: Import, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""How a run stands: what `resync status` and the audit say of every state that a folder can be in."""
+"""The state of a run: the reports of `resync status` and the audit for every state of a folder."""
 
 import json
 import multiprocessing
@@ -118,7 +118,7 @@ STATES = {
     "half a table": (
         lambda folder, run: (folder / "metrics.csv").write_text("step,epoch"),
         "damaged",
-        "metrics.csv: the last line has no end",
+        "metrics.csv: the last line is not terminated",
         "partial",
     ),
     "half a summary": (
@@ -178,7 +178,7 @@ def test_communication_that_is_not_told_apart_still_has_an_end(run: Run, tmp_pat
     ("code", "before", "status", "reason"),
     [
         (1, "running", "failed", "its processes ended with exit code 1"),
-        (75, "running", "stopped", "asked to stop before it could train"),
+        (75, "running", "stopped", "asked to stop before the training began"),
         (1, "failed", "failed", "out of space"),
         (75, "stopped", "stopped", "out of space"),
         (0, "running", "failed", "killed?"),

@@ -65,11 +65,11 @@ def test_reasons_say_which_tolerance_and_how_many_seeds():
     assert "± 0.3 (declared)" in compare(Evidence.of([80.0, 80.01]), EXACT).reason
     assert "± 0.3 (the metric's default)" in compare(Evidence.of([80.0, 80.01]), DEFAULT).reason
     assert "published spread" in compare(Evidence.of([80.0, 80.01]), SPREAD).reason
-    assert "half a unit of the printed decimal" in planned(10.375, Target(10.4)).reason
+    assert "half a unit of the last printed decimal" in planned(10.375, Target(10.4)).reason
     assert "about 5 seeds would decide" in compare(Evidence.of([79.8, 79.9, 80.0, 80.3]), EXACT).reason
     edge = Evidence.of([80.25, 80.35])  # the mean is on the edge: more seeds cannot help
     assert "not even 1000 seeds would decide" in compare(edge, EXACT).reason
-    assert "2 would be the least" in compare(Evidence.of([80.0]), EXACT).reason
+    assert "at least 2 are needed" in compare(Evidence.of([80.0]), EXACT).reason
 
 
 def test_the_list_is_closed():

@@ -1,4 +1,4 @@
-"""The items that show the wall-clock model: what a cell says, and where its number comes from."""
+"""The items that show the wall-clock model: the content of cells and the origin of their numbers."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def toy(suite: Suite, results: Path, *published: PublishedValue) -> ItemData:
 
 
 def own(suite: Suite, results: Path, series: str) -> list[RunResult]:
-    """What is there of a series at smoke scale."""
+    """A series at smoke scale."""
     states = [state_of(run, results) for run in suite.runs("toy", "smoke", "vit", series)]
     return [state.result for state in states if state.result]
 
@@ -158,5 +158,6 @@ def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finish
 def test_networks_and_all_reduces_come_in_pairs(papers: Suite, tmp_path: Path):
     data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
     item = data.item.model_copy(update={"options": data.options.model_copy(update={"all_reduces": ("ring",)})})
-    with pytest.raises(ValueError, match="time_per_iteration: found 3 networks and 1 all-reduces, allowed: as many"):
+    message = "time_per_iteration: found 3 networks and 1 all-reduces, allowed: lists of equal length"
+    with pytest.raises(ValueError, match=message):
         time_per_iteration.prepare(replace(data, item=item))

@@ -57,11 +57,11 @@ def test_nan_equals_nan_but_no_number(directory: Path, logged):
 
 def test_missing_and_extra_steps_are_differences(directory: Path, logged):
     log = put_log(directory, logged[1])
-    assert "step 0 is in metrics.csv only" in difference(directory)
+    assert "step 0 is only in metrics.csv" in difference(directory)
     log.write_bytes(logged[0])
     lines = (directory / "metrics.csv").read_text().splitlines(keepends=True)
     (directory / "metrics.csv").write_text("".join(lines[:3] + lines[4:]))
-    assert "step 44 is in wandb only" in difference(directory)
+    assert "step 44 is only in wandb" in difference(directory)
 
 
 def test_of_a_resumed_run_the_later_log_is_true(directory: Path, logged):
@@ -71,7 +71,7 @@ def test_of_a_resumed_run_the_later_log_is_true(directory: Path, logged):
     assert not read_history(directory).complete
     result = read_run(directory)
     compare_with_wandb(replace(result, summary=result.summary | {"resumed_from": [330]}))
-    assert "is in metrics.csv only" in difference(directory)  # a run that says it was never resumed
+    assert "is only in metrics.csv" in difference(directory)  # a run that says it was never resumed
 
 
 def test_no_log_is_an_error_unless_wandb_was_disabled(runs: list[Run], directory: Path, results: Path):

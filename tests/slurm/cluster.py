@@ -1,6 +1,6 @@
-"""A Slurm cluster of virtual nodes on this machine: controller and daemons as root, all files in one folder.
+"""A Slurm cluster of virtual nodes on this machine: controller and daemons run as root, all files are in one folder.
 
-`python tests/slurm/cluster.py FOLDER` starts one, prints how to use it and stops it at the end of the standard input.
+`python tests/slurm/cluster.py FOLDER` starts one, prints how to use it and stops it when standard input ends.
 """
 
 import os
@@ -103,15 +103,18 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """With the cluster's commands in front; no variable names its configuration, for jobs would lose it."""
+        """This process's environment with the cluster's commands first in PATH.
+
+        No variable names the cluster's configuration, because jobs would lose it.
+        """
         return os.environ | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
 
     def ask(self, *command: str) -> str:
-        """What one of the cluster's commands prints."""
+        """The output of one of the cluster's commands."""
         return subprocess.run(command, env=self.environment, check=True, capture_output=True, text=True).stdout
 
     def until(self, condition, seconds: float = 300) -> None:
-        """Wait for something that the cluster brings about."""
+        """Wait until the cluster has made `condition` true."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, self.ask("squeue") + self.ask("sinfo")
@@ -120,9 +123,9 @@ class Cluster:
 
 @contextmanager
 def running(folder: Path, accounting: bool = False) -> Iterator[Cluster]:
-    """A cluster of `NODES` nodes with `folder` for its files, with a database of its jobs if there is `accounting`.
+    """A cluster of `NODES` nodes with its files in `folder`, and with a database of its jobs if `accounting`.
 
-    Nothing of it outlives the block.
+    All of its processes end with the block.
     """
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
@@ -170,7 +173,7 @@ def _mariadbd(folder: Path, port: int) -> list[str]:
 
 
 def _write_accounting(folder: Path, dbd_port: int, database_port: int) -> str:
-    """Write slurmdbd.conf; returns what slurm.conf says of it."""
+    """Write slurmdbd.conf; return the lines of slurm.conf that refer to it."""
     path = folder / "slurmdbd.conf"
     path.write_text(DBD_CONF.format(host=_host(), folder=folder, port=dbd_port, database_port=database_port))
     path.chmod(0o600)
@@ -205,7 +208,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _end(daemons: dict[str, subprocess.Popen[bytes]], name: str) -> None:
-    """End the daemon that has this name now; it may have been started again."""
+    """End the current daemon of this name, which may have been restarted."""
     daemons[name].terminate()
     try:
         daemons[name].wait(20)

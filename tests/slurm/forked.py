@@ -1,9 +1,9 @@
-"""Programs on the virtual nodes, which are this machine, as forks of one process that has imported them.
+"""Programs on the virtual nodes, which are all this machine, as forks of one process that has imported them.
 
-On two busy cores torch, Snakemake or DeepSpeed takes longer to import than all that a test does with it. Each program
-still starts where Slurm starts it, as a small client with its name, so that its place among Slurm's processes is the
-real one. What Slurm does to a client is done to its fork and to all that the fork has started: every signal is passed
-on to them, and with a killed client they are killed.
+On two busy cores, importing torch, Snakemake or DeepSpeed takes longer than everything that a test does with it. Slurm
+still starts each program, as a small client with its name, so that its place among Slurm's processes is the real one.
+Signals to a client are forwarded to its fork and to all processes that the fork has started, and if a client is killed,
+they are killed too.
 """
 
 import contextlib
@@ -44,11 +44,11 @@ warm.IMPORTS, warm.STOP, warm.limited = {verbs}, {signals}, lambda: False
 sys.exit(warm.delegate([*{program}, *sys.argv[1:]]))
 """
 POLLED, POLL_SECONDS = "polled", 5
-"""The file that Snakemake touches when it has asked about its jobs, and after how long it asks again."""
+"""The file that Snakemake touches after asking about its jobs, and the time until it asks again."""
 
 
 class JobServer(warm.Server):
-    """As the warm process, but a fork and what it starts are a group of processes that Slurm's signals reach."""
+    """A warm process whose forks each form a process group with their children, which Slurm's signals reach."""
 
     def _become(self, request: dict[str, object], streams: list[int]) -> None:
         super()._become(request, streams)

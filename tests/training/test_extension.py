@@ -106,5 +106,5 @@ def test_their_options_are_checked_like_any_others(extended: Path, tmp_path: Pat
 def test_schemas_have_them_too(extended: Path):
     assert run(extended, "-m", "resync", "schema", "--directory", "schemas").returncode == 0
     schema = json.loads((extended / "schemas/experiment.schema.json").read_text())
-    assert schema["$defs"]["sync.pull"]["properties"]["strength"]["description"] == "part of the way that is gone"
+    assert schema["$defs"]["sync.pull"]["properties"]["strength"]["description"] == "fraction of the way to move"
     assert "render.final_bars" in json.loads((extended / "schemas/paper.schema.json").read_text())["$defs"]

@@ -157,7 +157,7 @@ def test_two_jobs_for_a_run_train_it_once(folder, undisturbed):
             assert lock.holder(folder)["pid"] == first.pid
             assert code_of(first) == 0
             assert code_of(second) == 0
-    assert "waits for the job that trains this run" in (folder / "launch.log").read_text()
+    assert "waiting for the job that trains this run" in (folder / "launch.log").read_text()
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [84]
 
 
@@ -223,7 +223,7 @@ def test_a_full_disk_of_wandb_is_named_and_costs_nothing(tmp_path, undisturbed):
         make_run(tmp_path, **CHANGES | WITH_WANDB)
         assert finish(tmp_path) == 2
         log = (tmp_path / "launch.log").read_text()
-        assert "step 0 is in metrics.csv only; a wandb log has no end" in log
+        assert "step 0 is only in metrics.csv; a wandb log is incomplete" in log
         assert not (tmp_path / "summary.json").exists()
         grow()
         assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
@@ -236,7 +236,7 @@ def test_a_truncated_wandb_log_is_named_and_the_run_finished_again(tmp_path, und
     assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
     [log] = wandb_log.logs(tmp_path)
     os.truncate(log, log.stat().st_size // 4)
-    with pytest.raises(ResultsError, match=r"without .*summary\.json the run is finished again"):
+    with pytest.raises(ResultsError, match=r"without .*summary\.json the run is completed again"):
         compare_with_wandb(read_run(tmp_path))
     (tmp_path / "summary.json").unlink()
     assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()

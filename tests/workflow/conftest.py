@@ -1,4 +1,4 @@
-"""A copy of the workflow in a folder of its own, where results can be faked, and what Snakemake does there."""
+"""A copy of the workflow in its own folder, where results can be faked, and Snakemake's actions there."""
 
 import re
 import shutil
@@ -44,7 +44,7 @@ class Job(NamedTuple):
 
 
 class SnakemakeServer:
-    """Snakemake, imported once with its plug-ins and forked for every call: that takes longer than what it does."""
+    """Snakemake, imported once with its plug-ins and forked for every call, because imports take most of the time."""
 
     SOURCE = """
 import os, sys
@@ -80,12 +80,12 @@ for line in sys.stdin:
 
 @cache
 def snakemake_server() -> SnakemakeServer:
-    """The one of this process; it ends when this process closes its input, at the latest by ending."""
+    """The server of this process, which ends when this process closes the server's input or ends."""
     return SnakemakeServer()
 
 
 class Workflow:
-    """The files of `source` in a directory of their own; times are kept, which Snakemake compares."""
+    """A copy of the files of `source`, with their times, which Snakemake compares."""
 
     def __init__(self, directory: Path, source: Path, names: Iterable[str]) -> None:
         self.directory = directory
@@ -101,13 +101,13 @@ class Workflow:
         return snakemake_server().run(self.directory, command, output), output.read_text()
 
     def snakemake(self, *arguments: str) -> str:
-        """The same where it has to succeed: only its output."""
+        """Output of Snakemake, which must succeed."""
         code, output = self.attempt(*arguments)
         assert code == 0, output
         return output
 
     def jobs(self, *arguments: str) -> list[Job]:
-        """The jobs of a dry run, without target rules, which make nothing."""
+        """The jobs of a dry run, except those of target rules, which make nothing."""
         rule = re.compile(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", re.MULTILINE)
         listed = rule.findall(self.snakemake("--dry-run", *arguments))
         jobs = [Job(name, dict(re.findall(r"^    (\w+): (.*)$", text, re.MULTILINE))) for name, text in listed]
@@ -129,7 +129,7 @@ def workflow(tmp_path: Path) -> Workflow:
 
 @pytest.fixture(scope="session")
 def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
-    """The workflow after a whole run in which no step did anything but write its files."""
+    """The workflow after a complete run in which every step only wrote its files."""
     workflow = Workflow(tmp_path_factory.mktemp("finished"), ROOT, SOURCES)
     (workflow.directory / "src/resync/__main__.py").write_text(FAKE_RESYNC)
     workflow.snakemake()
@@ -138,5 +138,5 @@ def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
 
 @pytest.fixture
 def finished(all_finished: Workflow, tmp_path: Path) -> Workflow:
-    """The same, to be changed."""
+    """A copy of the finished workflow, for tests that change it."""
     return Workflow(tmp_path, all_finished.directory, (*SOURCES, "results", "figures", ".snakemake"))

@@ -1,4 +1,4 @@
-"""What is done again after a change, and that nothing else is. Results are faked: nothing trains here."""
+"""After a change, the affected steps are repeated and no others. Results are faked: nothing is trained here."""
 
 import re
 import shutil
@@ -128,7 +128,7 @@ def test_a_configuration_edited_by_hand_trains_nothing(finished):
 
 
 def test_without_records_a_changed_run_is_trained_and_no_other(finished):
-    """Snakemake's own folder was lost, or the results are from another machine."""
+    """As when Snakemake's own folder was lost, or the results are from another machine."""
     shutil.rmtree(finished.directory / ".snakemake")
     assert finished.jobs() == []
     finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
@@ -190,7 +190,7 @@ def test_a_plot_of_periods_needs_no_training_and_follows_the_rule(finished):
 
 
 def test_a_run_on_several_nodes_asks_slurm_for_them(workflow):
-    """Finding 4 of Snakemake on Slurm: GPUs a node; one srun task a node; both from the run's resources."""
+    """Finding 4 of Snakemake on Slurm: GPUs per node and one srun task per node; both from the run's resources."""
     run = load_suite(workflow.directory / "paper_configs").runs("qsr", "paper", "vit_b16_b4096", "h4")[0]
     jobs = workflow.jobs(f"results/{run.directory}/summary.json")
     resources = next(job for job in jobs if job.rule == "train").fields["resources"]

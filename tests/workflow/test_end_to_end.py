@@ -1,4 +1,4 @@
-"""From a configuration to a figure, with real training: short runs, one of them in two processes."""
+"""From a configuration to a figure, with real but short training runs, one of them in two processes."""
 
 import json
 

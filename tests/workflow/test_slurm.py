@@ -1,4 +1,4 @@
-"""The shipped Slurm profile on a real Slurm of four virtual nodes: whatever happens, a run is trained once."""
+"""The shipped Slurm profile on a real Slurm with four virtual nodes: whatever happens, a run is trained once."""
 
 import csv
 import json
@@ -89,7 +89,7 @@ STAGES = (7, 17, 27, 37)
 
 
 class Stages:
-    """Steps in which the run of torchrun waits, in whatever job it is, until the test goes on."""
+    """Steps at which the torchrun run waits, in whichever job it is, until the test continues."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
@@ -97,14 +97,14 @@ class Stages:
             file.unlink()
 
     def reached(self, step: int) -> str:
-        """The number of the Slurm job that waits in a step."""
+        """The id of the Slurm job that waits at a step."""
         file = self.folder / f"stage{step}"
         self.cluster.until(lambda: file.exists() and file.read_text(), seconds=600)
         (self.folder / "stage_signal").unlink(missing_ok=True)
         return file.read_text()
 
     def signalled(self, step: int) -> None:
-        """Go on from a step as soon as the job's signal has arrived."""
+        """Continue from a step as soon as the job's signal has arrived."""
         self.cluster.until((self.folder / "stage_signal").exists)
         self.go_on(step)
 
@@ -151,7 +151,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
-    """Where Slurm's commands and the forked programs are found."""
+    """The environment in which Slurm's commands and the forked programs are found."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Watchdog, "beat", wait_in_stages)
         patch.setattr(Interruption, "_remember", remember_and_say)
@@ -161,7 +161,7 @@ def environment(cluster: Cluster, folder: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def undisturbed(folder: Path, environment: dict[str, str]) -> Path:
-    """The run of torchrun when both processes are here and nothing happens."""
+    """The torchrun run with both processes on this machine and without interruption."""
     run = load_suite(folder / "paper_configs").runs("wide", "smoke", "nodes", "torchrun")[0]
     (folder / "local.yaml").write_text(run.to_yaml())
     command = [sys.executable, "-m", "resync", "launch", "--config", "local.yaml", "--out", "local"]
@@ -178,7 +178,7 @@ def stages(cluster: Cluster, folder: Path) -> Iterator[Stages]:
 
 @contextmanager
 def snakemake(folder: Path, environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`snakemake --profile slurm`; it does not outlive the block."""
+    """`snakemake --profile slurm`, which ends with the block."""
     command = [sys.executable, "-m", "snakemake", "--profile", "slurm", *arguments]
     with (folder / "snakemake.out").open("ab") as output:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
@@ -194,7 +194,7 @@ def summary(run: Path) -> dict:
 
 
 def metrics(run: Path) -> list[dict[str, str]]:
-    """The rows of metrics.csv without what clocks say."""
+    """The rows of metrics.csv without times."""
     with (run / "metrics.csv").open(newline="") as file:
         return [{name: row[name] for name in row if "seconds" not in name} for row in csv.DictReader(file)]
 
@@ -252,7 +252,7 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
     with snakemake(folder, environment, "--unlock") as unlock:
         assert unlock.wait(300) == 0
     with snakemake(folder, environment, "wide") as third:
-        cluster.until(lambda: "waits for the job" in said(run) or third.poll() is not None, seconds=600)
+        cluster.until(lambda: "waiting for the job" in said(run) or third.poll() is not None, seconds=600)
         assert lock.holder(run)["slurm_job"] == job
         stages.go_on(37)
         assert third.wait(900) == 0
@@ -263,7 +263,7 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
 
 
 def test_a_run_goes_on_on_other_nodes_when_one_dies(cluster, folder, environment, undisturbed, stages):
-    """kill -9 of the daemon of the second node. Slurm queues the job again; the part before left no lock."""
+    """After kill -9 of the second node's daemon, Slurm requeues the job; the first part leaves no lock behind."""
     out = folder / "dead_node"
     command = f"exec {sys.executable} -m resync launch --config local.yaml --out {out} --nodes 2"
     sbatch = ["sbatch", "--nodes=2", "--ntasks=2", "--requeue", "--open-mode=append",

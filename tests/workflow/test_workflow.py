@@ -1,4 +1,4 @@
-"""Which files the papers come to, without Snakemake."""
+"""The files of the papers, without Snakemake."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-# Published and claimed against reproduced: one verdict per number and claim. The overview is made of the papers' parts.
+# Comparison with published values and claims: one verdict each. The overview is assembled from the papers' audits.
 
 
 rule audit:
@@ -7,7 +7,7 @@ rule audit:
     localrule: True
 
 
-# Seconds, as every local rule: on a cluster, a place in the queue costs more.
+# Takes seconds, like every local rule: on a cluster, waiting in the queue would take longer.
 rule audit_paper:
     input:
         runs=lambda names: at(names.scale).run_files(names.paper),

@@ -1,4 +1,4 @@
-# All numbers of a paper's runs in one tidy table: an export, which no other rule reads.
+# All numbers of a paper's runs in one tidy table: an export that no other rule reads.
 
 
 rule collect:

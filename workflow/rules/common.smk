@@ -1,4 +1,5 @@
-# What the rules share: the names in a target become a run or a scale of resync.workflow, which holds all logic.
+# Common definitions of the rules: they map the names in a target to runs and scales of resync.workflow, which holds all
+# logic.
 import sys
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,6 @@ at = cache(lambda scale: files.Targets(SUITE, scale))
 run_of = lambda names: at(names.scale).run(RUN.format(**names))
 if_several = lambda names, value: value if files.srun_nodes(run_of(names)) else None
 
-# `python` in a rule is the one that runs Snakemake, also where no environment was activated.
+# `python` in a rule is the interpreter that runs Snakemake, even if no environment is activated.
 if not workflow.deployment_settings.deployment_method:
     shell.prefix(f"set -euo pipefail; export PATH={Path(sys.executable).parent}:$PATH; ")

@@ -1,6 +1,6 @@
-# Data sets that are converted once, below the folder RESYNC_DATA. The target is the record of the converted file, by a
-# relative name: results that are moved to another machine stay finished there, with or without the data. Images that
-# are read from disk are prepared in the format of the runs; FFCV's .beton files of ImageNet take hours of one core.
+# Data sets that are converted once, below the folder RESYNC_DATA. The target is the record of the converted file, under
+# a relative path: results that are moved to another machine stay up to date there, with or without the data. Images
+# that are read from disk are prepared in the format of the runs; FFCV's .beton files of ImageNet take hours on one core.
 
 from resync.config.data_sets import prepared_names
 

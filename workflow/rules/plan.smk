@@ -1,4 +1,4 @@
-# What the runs of a scale will cost: rounds, bytes, samples. Nothing is trained.
+# The costs of a scale's runs, such as rounds, bytes and samples, without training.
 
 
 rule plan:

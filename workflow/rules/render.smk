@@ -1,4 +1,4 @@
-# A figure or table reads its own runs and nothing else, and is drawn again when its source or its text changes.
+# A figure or table reads only its own runs, and is drawn again when its source code or its text changes.
 
 
 rule figure:

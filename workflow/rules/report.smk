@@ -1,4 +1,4 @@
-# One page with every figure and table and the audit.
+# One page with all figures, tables and the audit.
 
 
 rule report:
@@ -7,8 +7,8 @@ rule report:
     localrule: True
 
 
-# The words of the configuration that the page repeats. A file, because Snakemake sees no other change of a job
-# once a job before it is to run.
+# The texts of the configuration that the page repeats. They are a file because Snakemake notices no other change of a
+# job whose input is about to be made.
 rule report_words:
     output:
         "results/{scale}/report.sha256",
@@ -23,7 +23,7 @@ rule report_words:
         "printf %s {params.hash:q} > {output:q} 2> {log:q}"
 
 
-# The page links to the pictures, so they only have to be there: it shows a figure that is drawn again as it is.
+# The page links to the pictures, so they only have to exist: it shows redrawn figures without a new report.
 rule write_report:
     input:
         words="results/{scale}/report.sha256",

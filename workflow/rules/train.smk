@@ -1,5 +1,5 @@
-# A resolved configuration, then the training it describes. A run trains again when its hash changes, which holds only
-# what decides its result: run.yaml may change without it (how often it is logged, on how many processes it runs).
+# A resolved configuration, and the training that it describes. A run trains again when its hash changes, which covers
+# only settings that affect the result: others in run.yaml may change (how often to log, the number of processes).
 
 
 rule run_config:
@@ -16,7 +16,7 @@ rule run_config:
         "printf %s {params.text:q} > {output:q} 2> {log:q}"
 
 
-# The hash is the name of the file: a changed one is noticed also where Snakemake's records were lost.
+# The hash is the name of the file, so that a change is noticed even if Snakemake's records are lost.
 rule run_hash:
     output:
         f"{RUN}/{{hash}}.hash",
@@ -31,9 +31,9 @@ rule run_hash:
         "rm -f {params.directory:q}/*.hash && touch {output:q} 2> {log:q}"
 
 
-# checkpoint/ and wandb/ beside the outputs are undeclared on purpose: Snakemake would delete them before a
-# second attempt, which continues from the checkpoint. World size and nodes come from run.yaml and the run's
-# resources alone; `--resources` may clip what the scheduler gives. `exec`: a signal to the shell is one to the run.
+# checkpoint/ and wandb/ beside the outputs are undeclared on purpose: Snakemake would delete them before a second
+# attempt, which continues from the checkpoint. World size and nodes come only from run.yaml and the run's resources;
+# `--resources` may limit what the scheduler grants. With `exec`, signals to the shell reach the run.
 rule train:
     input:
         hash=lambda names: f"results/{run_of(names).hash_file}",

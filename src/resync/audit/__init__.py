@@ -1,4 +1,4 @@
-"""Published numbers against reproduced ones, with one verdict and one reason each."""
+"""Comparison of published and reproduced numbers, each with one verdict and one reason."""
 
 from resync.audit.overview import gather
 from resync.audit.page import write

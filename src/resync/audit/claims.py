@@ -1,7 +1,7 @@
-"""Claims against the results on disk: one verdict and one reason each.
+"""Comparison of claims with the results on disk: one verdict and one reason per claim.
 
-A claim about several series in an order holds if every step of it does, each at the claimed level; it fails if one
-step does, at that level after Bonferroni's correction for looking at several.
+A claim that orders several series holds if each of its comparisons between neighbours holds at the claimed level. It
+fails if one comparison fails at that level after a Bonferroni correction for the number of comparisons.
 """
 
 import math
@@ -26,7 +26,7 @@ _TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
 
 @dataclass(frozen=True)
 class _Series:
-    """One series of a claim with what is on disk of it."""
+    """One series of a claim with the states of its runs."""
 
     name: str
     label: str
@@ -35,12 +35,12 @@ class _Series:
 
     @property
     def evidence(self) -> Evidence:
-        """The values that are compared: of the finished seeds, or the one of the configuration."""
+        """The compared values: one per finished seed, or the one that follows from the configuration."""
         return self._found[0]
 
     @property
     def problem(self) -> str:
-        """Why there are no values of the metric; empty if there is no reason."""
+        """Why there are no values of the metric; empty if there are."""
         return self._found[1]
 
     @cached_property
@@ -51,18 +51,18 @@ class _Series:
 
     @property
     def by_seed(self) -> dict[int, float]:
-        """The values of the finished seeds by seed."""
+        """The values of the finished runs by seed."""
         seeds = [state.run.seed for state in self.states if state.status == "finished"]
         return dict(zip(seeds, self.evidence.values, strict=True))
 
     @property
     def hardware(self) -> set[str]:
-        """Devices and numbers of processes that the finished seeds were trained with; of imported logs unknown."""
+        """Devices and numbers of processes with which the finished seeds were trained; unknown for imported logs."""
         launches = [state.result.summary.get("launch") for state in self.states if state.result]
         return {f"{at['device']} in {at['world_size']} processes" if at else "unknown (imported)" for at in launches}
 
     def ours(self, scale: str) -> Ours:
-        """The evidence as rows show it."""
+        """The evidence in the form that rows show."""
         if self.claim.test != "exact":
             return ours_of(self.evidence, scale, self.states)
         text = f"{number(self.evidence.mean, 3)} ({BEFOREHAND})" if self.evidence.n else "none"
@@ -94,10 +94,10 @@ def _label(paper: Paper, experiment: str, series: str) -> str:
 
 
 def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verdict]:
-    """Why there is nothing to compare, the gravest reason first."""
+    """Reasons why nothing can be compared, the most serious one first."""
     if scale not in claim.scales:
         allowed = ", ".join(claim.scales)
-        yield Verdict("not comparable", f"means something at scale {allowed}, these runs are of {scale} scale")
+        yield Verdict("not comparable", f"meaningful at {allowed} scale, these runs are of {scale} scale")
     if claim.test == "exact":
         yield from (Verdict("not comparable", one.problem) for one in series if one.problem)
         return
@@ -115,7 +115,7 @@ def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verd
 
 
 def _unfinished(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
-    """Verdicts on series of which not every declared seed has finished."""
+    """Verdicts on series some of whose declared seeds have not finished."""
     found = [(one.label, *problem) for one in series if (problem := unfinished(one.states))]
     for kind in ("stale", "not run"):
         yield from (Verdict(kind, f"{label}: {reason}") for label, word, reason in found if word == kind)
@@ -124,7 +124,7 @@ def _unfinished(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
 
 
 def _too_few(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
-    """A spread needs two values: of each series, or of the differences at common seeds."""
+    """A standard deviation needs two values: of each series, or of the differences at common seeds."""
     name = _TESTS[claim.test]
     if claim.test == "welch":
         missing = [(one.label, LEAST_SEEDS - one.evidence.n) for one in series if one.evidence.n < LEAST_SEEDS]
@@ -141,7 +141,7 @@ def _too_few(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
 
 
 def _effect(claim: Claim, better: _Series, than: _Series) -> Effect:
-    """The effect between two series that can be compared; positive is better."""
+    """The effect between two comparable series; positive is better."""
     sign = 1.0 if claim.direction == "higher" else -1.0
     first, second = (Evidence.of(sign * value for value in one.evidence.values) for one in (better, than))
     if claim.test == "exact":
@@ -158,31 +158,32 @@ def _effect(claim: Claim, better: _Series, than: _Series) -> Effect:
 
 
 def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
-    """The verdict on numbers without spread; the smallest step of an order decides."""
+    """The verdict on numbers without spread; the smallest difference between neighbours decides."""
     step = min(found, key=lambda effect: effect.difference)
     word = "holds" if step.difference >= claim.at_least - effects.ROUNDING else "fails"
     return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {BEFOREHAND}")
 
 
 def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
-    """The verdict of the tests; the reason names the step of an order that it hangs on."""
+    """The verdict of the tests; the reason names the comparison that decides."""
     level = 1 - claim.confidence
     weakest = max(found, key=lambda effect: (effect.p_less, -effect.difference))
     worst = min(found, key=lambda effect: (effect.p_more, effect.difference))
     assert weakest.p_less is not None
     assert worst.p_more is not None
     if weakest.p_less < level:
-        step, word, rejected = weakest, "holds", f"rejects less: {_p(weakest.p_less)}"
+        step, word, rejected = weakest, "holds", f"rejects a smaller effect: {_p(weakest.p_less)}"
     elif (corrected := min(1.0, worst.p_more * len(found))) < level:
-        step, word, rejected = worst, "fails", f"rejects so much: {_p(corrected)}"
+        step, word, rejected = worst, "fails", f"rejects the claimed effect: {_p(corrected)}"
     else:
-        step, word, rejected = weakest, "inconclusive", f"rejects neither less ({_p(weakest.p_less)}) nor so much"
+        step, word = weakest, "inconclusive"
+        rejected = f"rejects neither a smaller effect ({_p(weakest.p_less)}) nor the claimed one"
     n = " and ".join(str(count) for count in dict.fromkeys(step.n or ()))
     return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {_TESTS[claim.test]} {rejected} (n = {n})")
 
 
 def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
-    """The effect in words; of an order also between which series."""
+    """The effect in words; for a claim that orders series, with the two series."""
     where = f"{labels[effect.better]} over {labels[effect.than]}: " if claim.order else ""
     values = [value for value in (effect.difference, effect.low, effect.high) if value is not None]
     largest = max(map(abs, values))
@@ -193,7 +194,7 @@ def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
 
 
 def _needed(claim: Claim) -> str:
-    return f"claimed is at least {claim.at_least:g}"
+    return f"claimed: at least {claim.at_least:g}"
 
 
 def _p(value: float) -> str:

@@ -1,8 +1,8 @@
-"""Effects over seeds: by how much one series is better than another, and how sure that is.
+"""Effects over seeds: by how much one series is better than another, and how certain that is.
 
-An effect is always counted so that positive is better. Two one-sided t tests at the claimed level decide: the claim
-holds where an effect below the claimed one is rejected, it fails where an effect of at least the claimed one is. The
-bootstrap interval beside them shows how far the seeds spread; of few seeds it is too narrow to decide anything.
+The sign of an effect is chosen so that positive is better. Two one-sided t tests at the claimed level decide: the claim
+holds if an effect below the claimed one is rejected, and fails if an effect of at least the claimed one is rejected.
+The bootstrap interval only shows the spread of the seeds; with few seeds it is too narrow to decide anything.
 """
 
 import math
@@ -20,16 +20,16 @@ from resync.results.evidence import Evidence
 RESAMPLES = 9999
 SEED = 0
 ROUNDING = 1e-9
-"""Differences below this are of the arithmetic, not of the runs."""
+"""Differences below this are rounding errors, not differences between runs."""
 
 
 @dataclass(frozen=True)
 class Effect:
     """The effect between two series.
 
-    `p_less` is the p-value of the null hypothesis that it is smaller than `at_least`, `p_more` of the null hypothesis
-    that it is at least that; None where nothing is tested. `low` and `high` bound the two-sided bootstrap interval.
-    `n` counts the seeds of both sides.
+    `p_less` is the p-value of the null hypothesis that the effect is smaller than `at_least`, `p_more` that of the null
+    hypothesis that it is at least as large; None if nothing is tested. `low` and `high` bound the two-sided bootstrap
+    interval. `n` holds the number of seeds of each side.
     """
 
     better: str
@@ -43,19 +43,19 @@ class Effect:
 
 
 def welch(better: Evidence, than: Evidence, at_least: float) -> tuple[float, float]:
-    """(p_less, p_more) of the difference of two means with variances of their own; at least 2 values each."""
+    """(p_less, p_more) of the difference of two means with unequal variances; needs at least 2 values each."""
     error = math.hypot(better.std / math.sqrt(better.n), than.std / math.sqrt(than.n))
     if error <= ROUNDING:
         return _without_doubt(better.mean - than.mean - at_least)
     shifted = np.asarray(better.values) - at_least
     test = partial(stats.ttest_ind, shifted, than.values, equal_var=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # one side may have no spread: the other one has
+        warnings.simplefilter("ignore", RuntimeWarning)  # one side may have zero spread, the other one has some
         return float(test(alternative="greater").pvalue), float(test(alternative="less").pvalue)
 
 
 def paired(differences: Evidence, at_least: float) -> tuple[float, float]:
-    """(p_less, p_more) of the mean of differences at common seeds; at least 2 of them."""
+    """(p_less, p_more) of the mean difference at common seeds; needs at least 2 of them."""
     if differences.std / math.sqrt(differences.n) <= ROUNDING:
         return _without_doubt(differences.mean - at_least)
     test = partial(stats.ttest_1samp, differences.values, at_least)
@@ -63,9 +63,9 @@ def paired(differences: Evidence, at_least: float) -> tuple[float, float]:
 
 
 def interval(samples: Sequence[Evidence], confidence: float) -> tuple[float, float]:
-    """The percentile bootstrap interval of the first sample's mean minus that of the second, if there is one.
+    """Percentile bootstrap interval of the first sample's mean, minus the mean of the second sample if there is one.
 
-    Each sample is resampled on its own, always with the same random numbers.
+    The samples are resampled independently of each other, always with the same random numbers.
     """
     bounds = stats.bootstrap(
         [sample.values for sample in samples],
@@ -84,5 +84,5 @@ def _difference_of_means(*samples: NDArray[np.float64], axis: int) -> NDArray[np
 
 
 def _without_doubt(excess: float) -> tuple[float, float]:
-    """The p-values where the seeds all agree, of which no test is defined."""
+    """The p-values if all seeds agree exactly, for which no test is defined."""
     return (0.0, 1.0) if excess >= -ROUNDING else (1.0, 0.0)

@@ -1,4 +1,4 @@
-"""The audit of a scale, put together from what the audits of its papers have written."""
+"""The audit of a scale, assembled from the files that the audits of its papers have written."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ _CLAIMS = TypeAdapter(tuple[ClaimRow, ...])
 
 
 def gather(suite: Suite, scale: str, results: Path) -> Audit:
-    """The audits of all papers at a scale, read from their `audit.json`. Raises ValueError for one that is missing."""
+    """The audits of all papers at a scale, read from their `audit.json`. Raises ValueError if one is missing."""
     rows: list[ValueRow] = []
     claims: list[ClaimRow] = []
     for paper in suite.papers:
@@ -24,7 +24,7 @@ def gather(suite: Suite, scale: str, results: Path) -> Audit:
             claims += _CLAIMS.validate_python(content["claims"])
         except FileNotFoundError:
             raise ValueError(
-                f"{file}: missing, allowed: after `resync audit --paper {paper} --scale {scale}`"
+                f"{file}: missing, allowed: a file written by `resync audit --paper {paper} --scale {scale}`"
             ) from None
         except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
             raise ValueError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None

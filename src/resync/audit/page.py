@@ -29,7 +29,7 @@ def write(audit: Audit, directory: Path) -> list[Path]:
 
 
 def to_json(audit: Audit, directory: Path) -> str:
-    """Every row and claim with all its fields; a number that is not finite is null."""
+    """Every row and claim with all its fields; a number that is NaN or infinite becomes null."""
     content = {
         "scale": audit.scale,
         "sentence": audit.sentence,
@@ -44,7 +44,7 @@ def to_json(audit: Audit, directory: Path) -> str:
 
 
 def to_markdown(audit: Audit, directory: Path) -> str:
-    """A few sentences, then two tables a paper: its numbers and its claims."""
+    """A few sentences, then two tables per paper: its numbers and its claims."""
     lines = [f"# Audit, {audit.scale} scale", "", audit.sentence, ""]
     for paper, part in _parts(audit):
         lines += [f"## {paper}", "", part.sentence, ""]
@@ -52,16 +52,16 @@ def to_markdown(audit: Audit, directory: Path) -> str:
         lines += markdown(headings, map(_markdown_row, part.rows), "llllrll")
         lines += [""]
         if part.claims:
-            headings = ["claim", "metric", "ours, from the best", "verdict", "reason"]
+            headings = ["claim", "metric", "ours, from best to worst", "verdict", "reason"]
             lines += ["### Claims", "", *markdown(headings, map(_markdown_claim, part.claims), "lllll"), ""]
     lines += [f"{sign} {word}: {meaning}  " for word, (sign, meaning) in VERDICTS.items()]
     return "\n".join(lines) + "\n"
 
 
 def to_html(audit: Audit, directory: Path) -> str:
-    """A page that works offline, on a phone, on paper, and without colour.
+    """A page that works offline, on a phone, in print and without colour.
 
-    Of one paper it is the whole audit, of several an overview that links to the papers' pages in folders beside it.
+    For one paper it is the whole audit; for several, an overview with links to the papers' pages in folders beside it.
     """
     base = os.path.relpath(audit.results, directory)
     whole = len(audit.papers) == 1
@@ -95,12 +95,12 @@ _WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_m
 
 
 def _parts(audit: Audit) -> list[tuple[str, Audit]]:
-    """The papers of which there is something to say."""
+    """The papers with at least one row or claim, each with its part of the audit."""
     return [(paper, audit.of(paper)) for paper in dict.fromkeys(line.paper for line in audit.lines)]
 
 
 def _note(audit: Audit) -> str:
-    """When and from which commits the results are."""
+    """Date of the newest result and the commits with which the results were trained."""
     found = [row.provenance for row in audit.lines if row.provenance.get("runs")]
     commits = sorted({commit[:10] for provenance in found for commit in provenance["commits"]})
     if not commits:
@@ -133,13 +133,13 @@ def _markdown_claim(claim: ClaimRow) -> list[str]:
 
 
 def _ours(ours: Ours) -> str:
-    """`80.97 ± 0.05 (n=3) [paper]`, and how many of the seeds were imported."""
+    """`80.97 ± 0.05 (n=3) [paper]`, with the number of imported seeds if there are any."""
     imported = f", {ours.imported} imported" if ours.imported else ""
     return f"{ours.text} [{ours.scale}{imported}]"
 
 
 def _html_row(row: ValueRow, base: str) -> dict[str, Any]:
-    """A row as the template shows it: with its provenance and a strip of the seeds."""
+    """A row in the form that the template shows: with its provenance and a strip plot of the seeds."""
     return asdict(row) | _html_provenance(row, base) | {
         "quantity": _quantity(row),
         "difference_text": _signed(row.difference),
@@ -148,18 +148,18 @@ def _html_row(row: ValueRow, base: str) -> dict[str, Any]:
 
 
 def _html_claim(claim: ClaimRow, base: str) -> dict[str, Any]:
-    """A claim as the template shows it."""
+    """A claim in the form that the template shows."""
     return asdict(claim) | _html_provenance(claim, base) | {"quantity": _quantity(claim)}
 
 
 def _quantity(line: ValueRow | ClaimRow) -> str:
-    """`Validation top-1 accuracy, %`."""
+    """Title and unit of a metric: `Validation top-1 accuracy, %`."""
     title = METRICS[line.metric].title
     return title if line.unit == title.lower() else f"{title}, {line.unit}"
 
 
 def _html_provenance(row: ValueRow | ClaimRow, base: str) -> dict[str, Any]:
-    """Links to the runs, and what is known of them in words."""
+    """Links to the runs, and their provenance in words."""
     runs = row.provenance.get("runs", [])
     links = [
         {
@@ -174,7 +174,7 @@ def _html_provenance(row: ValueRow | ClaimRow, base: str) -> dict[str, Any]:
 
 
 def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
-    """Provenance as pairs of a name and a text."""
+    """Provenance as (name, text) pairs."""
     facts = {
         "configuration": provenance.get("config_hashes") or provenance.get("schedule"),
         "commit": [
@@ -193,7 +193,7 @@ def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _strip(row: ValueRow) -> dict[str, Any] | None:
-    """Positions in a small drawing: a dot per seed, a bar at the published value, a box for its tolerance."""
+    """Positions in a small strip plot: one dot per seed, a bar at the published value, a box for its tolerance."""
     published = row.reference.value
     if row.difference is None or published is None or not row.ours.values:
         return None
@@ -222,7 +222,7 @@ def _signed(value: float | None) -> str:
 
 
 def _finite(content: Any) -> Any:
-    """The same content with null for every number that JSON does not have."""
+    """The same content with None for every number that JSON cannot represent."""
     if isinstance(content, float):
         return content if math.isfinite(content) else None
     if isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""The audit: published values and claims beside what the results on disk say, and whether runs did as planned."""
+"""The audit: published values and claims beside the results on disk, and whether runs did the planned rounds."""
 
 import math
 from collections.abc import Iterable
@@ -32,10 +32,9 @@ from resync.results.runs import RunState, state_of
 
 
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
-    """Audit the results of `papers`, all by default, at a scale.
+    """Audit the results of `papers`, by default of all papers, at a scale.
 
-    Damaged results are `not run`, with the damage as the reason: an audit reports what is there and does not
-    stop.
+    Damaged results count as `not run`, with the damage as the reason: an audit covers all results and does not stop.
     """
     rows: list[ValueRow] = []
     claims: list[ClaimRow] = []
@@ -57,7 +56,7 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
 
 
 def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[RunState], scale: str) -> ValueRow:
-    """A value that training measures: compared at its own scale only, and only between finished seeds."""
+    """A value measured in training: it is compared only at its own scale, and only if all seeds have finished."""
     metric = METRICS[value.metric]
     evidence, problem = _evidence(states, value.metric)
     target = _target(value, metric)
@@ -74,7 +73,7 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
     elif other := _other_images(states):
         verdict = Verdict("not comparable", other)
     elif value.status == "unverified":
-        verdict = Verdict("unverified source", f"the value itself is not certain: {value.source}")
+        verdict = Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
     else:
         verdict = verdicts.compare(evidence, target)
     return ValueRow(
@@ -87,7 +86,7 @@ def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[
 
 
 def _other_images(states: list[RunState]) -> str:
-    """The copy of the images that a series was trained on, if it is not the published one; empty if it is."""
+    """The variant of the images that a series was trained on, if it is not the published one; empty if it is."""
     for state in states:
         trained_on = (state.result.summary.get("data") or {}).get("variant") if state.result else None
         published = state.run.data.component.published_variant
@@ -97,7 +96,7 @@ def _other_images(states: list[RunState]) -> str:
 
 
 def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> ValueRow:
-    """A value that follows from the configuration: computed for the published scale, whatever was run."""
+    """A value that follows from the configuration: computed for the published scale, regardless of what was run."""
     runs = suite.runs(paper, value.scale, value.experiment, value.series)
     evidence, problem = known_beforehand(runs, value.metric)
     target = Target(value.value or 0.0, declared=value.tolerance)
@@ -111,7 +110,7 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> ValueRow:
     else:
         verdict = verdicts.planned(evidence.mean, target)
         if value.status == "unverified":
-            verdict = Verdict("unverified source", f"{verdict.reason}; not certain: {value.source}")
+            verdict = Verdict("unverified source", f"{verdict.reason}; uncertain: {value.source}")
     text = f"{number(evidence.mean, 3)} ({BEFOREHAND})" if evidence.n else "none"
     return ValueRow(
         **_names(suite, paper, value),
@@ -123,7 +122,7 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> ValueRow:
 
 
 def _rounds_row(states: list[RunState]) -> ValueRow:
-    """Whether the finished runs of a series did as many rounds as planned at their own scale."""
+    """Whether the finished runs of a series did the number of rounds planned at their own scale."""
     run = states[0].run
     expected = volume(run).rounds
     evidence, problem = _evidence(states, "rounds")
@@ -131,10 +130,10 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     wrong = [value for value in known if value != expected]
     verdict = problem or _verdict_of_states(states)
     if wrong:
-        reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned are {expected}"
+        reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned: {expected}"
         verdict = Verdict("not reproduced", reason)
     elif verdict is None and len(known) < evidence.n:
-        reason = f"{evidence.n - len(known)} of {evidence.n} runs are imported logs that count no rounds"
+        reason = f"{evidence.n - len(known)} of {evidence.n} runs are imported logs without a number of rounds"
         verdict = Verdict("inconclusive", reason)
     return ValueRow(
         paper=run.paper, kind=ROUNDS, id=f"{run.experiment}_{run.series}_rounds", item=None,
@@ -142,7 +141,7 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
         reference=Reference(f"{expected:,}", float(expected), "planned", "schedule and period rule", run.scale),
         ours=ours_of(evidence, run.scale, states, decimals=0),
         difference=_difference(evidence.mean, expected),
-        **verdict_fields(verdict or Verdict("reproduced", "every run did the planned rounds")),
+        **verdict_fields(verdict or Verdict("reproduced", "every run did the planned number of rounds")),
         provenance=provenance(states),
     )  # fmt: skip
 
@@ -152,13 +151,13 @@ def _series_of(state: RunState) -> tuple[str, str]:
 
 
 def _verdict_of_states(states: list[RunState]) -> Verdict | None:
-    """The verdict that needs no comparison; None if every declared seed has finished."""
+    """The verdict on a series with unfinished seeds, without a comparison; None if every declared seed has finished."""
     found = unfinished(states)
     return Verdict(*found) if found else None
 
 
 def _evidence(states: list[RunState], metric: str) -> tuple[Evidence, Verdict | None]:
-    """The finished seeds' values; with a verdict instead if they do not have the metric."""
+    """The values of the finished seeds; no values but a verdict if they do not have the metric."""
     evidence, problem = measured(states, metric)
     return evidence, Verdict("not run", problem) if problem else None
 

@@ -1,4 +1,4 @@
-"""Rows of the audit: a published number, a series' rounds or a claim, with all that leads to its verdict."""
+"""Rows of the audit: a published number, the rounds of a series or a claim, with everything behind its verdict."""
 
 import math
 from collections import Counter
@@ -19,12 +19,12 @@ PUBLISHED, ROUNDS = "published", "rounds as planned"
 """The kinds of rows."""
 
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
-"""A number that is null in JSON where it is not finite."""
+"""A number; null in JSON stands for NaN."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """The other side of a comparison: a published value and how certain it is, or a plan."""
+    """The other side of a comparison: a published value with its source and status, or a planned number."""
 
     text: str
     value: float | None
@@ -50,7 +50,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Side:
-    """One series of a claim and what we have of it."""
+    """One series of a claim and our values of it."""
 
     series: str
     label: str
@@ -59,7 +59,7 @@ class Side:
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """A claim: its series from the best to the worst, and the effects between neighbours; see config.claim.Claim."""
+    """A claim: its series from best to worst, and the effects between neighbours; see `config.claim.Claim`."""
 
     paper: str
     id: str
@@ -84,7 +84,7 @@ class ClaimRow:
 
 @dataclass(frozen=True)
 class ValueRow:
-    """One line of the audit: a published number or a series' rounds."""
+    """One line of the audit: a published number or the rounds of a series."""
 
     paper: str
     kind: str
@@ -107,7 +107,7 @@ class ValueRow:
 
 @dataclass(frozen=True)
 class Audit:
-    """The rows and claims of an audit at one scale; `results` is where the runs lie, `papers` are titles by id."""
+    """Rows and claims of an audit at one scale; `results` is the folder of the runs, `papers` maps ids to titles."""
 
     scale: str
     results: Path
@@ -117,7 +117,6 @@ class Audit:
 
     @property
     def lines(self) -> list[ValueRow | ClaimRow]:
-        """Rows and claims."""
         return [*self.rows, *self.claims]
 
     @property
@@ -127,18 +126,17 @@ class Audit:
 
     @property
     def sentence(self) -> str:
-        """The whole audit in a few sentences."""
         return sentence(self.rows, self.claims)
 
     def of(self, paper: str) -> "Audit":
-        """The part of one paper."""
+        """The part of the audit that concerns one paper."""
         rows = tuple(row for row in self.rows if row.paper == paper)
         claims = tuple(claim for claim in self.claims if claim.paper == paper)
         return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims)
 
 
 def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict[str, Any]:
-    """The fields of a row that a verdict fills."""
+    """The fields of a row that follow from a verdict."""
     return {
         "verdict": verdict.word,
         "reason": verdict.reason,
@@ -148,21 +146,21 @@ def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict
 
 
 def reference_of(published: PublishedValue) -> Reference:
-    """A published value; one that is not known is to be filled."""
+    """A published value as the reference of a row; an unknown value reads `to be filled`."""
     value, std, n = published.value, published.std, published.n
     text = "to be filled" if value is None else as_published(value, std, n)
     return Reference(text, value, published.status, published.source, published.scale, std, n)
 
 
 def ours_of(evidence: Evidence, scale: str, states: Sequence[RunState], decimals: int = 2) -> Ours:
-    """The evidence of the finished seeds among `states`, which are all that were declared."""
+    """The evidence of the finished seeds among `states`, which hold all declared seeds."""
     text = evidence.text(decimals) or "none"
     imported = sum(state.result is not None and state.result.imported is not None for state in states)
     return Ours(text, scale, evidence.values, evidence.mean, evidence.std, len(states), imported)
 
 
 def provenance(states: Iterable[RunState]) -> dict[str, Any]:
-    """Where the results of runs come from: folders, commits, machines, versions."""
+    """Provenance of the runs' results: folders, commits, machines, versions."""
     results = [(state, state.result) for state in states if state.result]
     summaries = [result.summary for _, result in results]
     commits = [summary.get("git") or {} for summary in summaries]
@@ -187,7 +185,7 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
 
 
 def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
-    """How many rows have each verdict, in the order of the closed list."""
+    """Number of rows per verdict, in the order of `VERDICTS`."""
     found = Counter(row.verdict for row in rows)
     return {word: found[word] for word in VERDICTS if found[word]}
 
@@ -200,7 +198,7 @@ def sentence(rows: Sequence[ValueRow], claims: Sequence[ClaimRow]) -> str:
     sentences = [
         _counted(published, "published numbers") or "No published numbers.",
         _counted(claims, "claims"),
-        f"{kept} of {len(rounds)} series did the rounds that were planned.",
+        f"{kept} of {len(rounds)} series did the planned number of rounds.",
     ]
     return " ".join(filter(None, sentences))
 

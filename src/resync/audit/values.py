@@ -1,4 +1,4 @@
-"""The values of a series: measured by its finished seeds or known beforehand, in the units of published values."""
+"""The values of a series: measured by its finished seeds or known in advance, in the units of published values."""
 
 from collections.abc import Iterable
 
@@ -10,11 +10,11 @@ from resync.results.runs import RunState
 from resync.results.tables import ResultsError
 
 BEFOREHAND = "from the configuration"
-"""Where a value comes from that no run is needed for."""
+"""Origin of a value that needs no run."""
 
 
 def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
-    """The finished seeds' values in the order of the seeds; none and the reason if they do not have the metric."""
+    """The values of the finished runs in the order of the seeds; none and a reason if a run lacks the metric."""
     results = [state.result for state in states if state.status == "finished" and state.result]
     try:
         return Evidence.of(result.final(metric) for result in results), ""
@@ -23,7 +23,7 @@ def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
 
 
 def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[Evidence, str]:
-    """The value that the configuration decides, the same for all seeds; none and the reason if it does not."""
+    """The value that the configuration determines, the same for all seeds; none and a reason if it does not."""
     try:
         return Evidence.of(_from_configuration(run, metric) for run in list(runs)[:1]), ""
     except ValueError as error:
@@ -35,7 +35,7 @@ def _from_configuration(run: Run, metric: str) -> float:
 
 
 def unfinished(states: list[RunState]) -> tuple[str, str] | None:
-    """The word and the reason for a series of which not every declared seed has finished; None if all have."""
+    """The word and the reason for a series with unfinished seeds; None if every declared seed has finished."""
     if not states:
         return "not run", "no run is declared at this scale"
     for word in ("stale", "diverged"):

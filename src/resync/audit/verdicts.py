@@ -1,11 +1,11 @@
-"""Verdicts: a closed list of words, each with a rule and a reason; pure functions of numbers.
+"""Verdicts: a closed list of words, each with a rule and a reason, as pure functions of numbers.
 
-A difference is always ours minus published. Its 95 % interval decides, never the mean alone:
-* tolerance declared, or the metric's default: an equivalence test. `reproduced` if Student's interval lies
-  inside ± tolerance, `better` or `not reproduced` if it lies outside, else `inconclusive`;
-* published standard deviation and number of seeds: Welch's interval of the difference of two means.
-  `reproduced` if it holds 0 and is no wider than the metric's default tolerance on each side, `inconclusive`
-  if it is wider (noise is no agreement), `better` or `not reproduced` if it does not hold 0;
+A difference is always ours minus published. Its 95 % confidence interval decides, never the mean alone:
+* with a declared tolerance or the metric's default: an equivalence test. `reproduced` if Student's interval lies
+  inside ± tolerance, `better` or `not reproduced` if it lies outside, otherwise `inconclusive`;
+* with a published standard deviation and number of seeds: Welch's interval of the difference of two means.
+  `reproduced` if it contains 0 and is no wider than the metric's default tolerance on each side, `inconclusive`
+  if it is wider (noise is not agreement), `better` or `not reproduced` if it does not contain 0;
 * a planned number has no spread: it agrees within its tolerance, or it does not.
 """
 
@@ -18,15 +18,15 @@ from resync.results.evidence import Evidence, decimals_of, number, signed
 
 VERDICTS = {
     "reproduced": ("✓", "agrees with the published value within its tolerance"),
-    "better": ("✚", "outside the tolerance on the good side; asks for an explanation"),
-    "inconclusive": ("≈", "the seeds that there are cannot tell"),
+    "better": ("✚", "outside the tolerance on the good side; needs an explanation"),
+    "inconclusive": ("≈", "the available seeds cannot decide"),
     "not reproduced": ("✗", "outside the tolerance on the bad side"),
     "diverged": ("⚠", "at least one seed ended without a finite result"),
     "partial": ("◔", "fewer seeds than declared"),
     "not run": ("○", "no finished run"),
     "stale": ("⟳", "the configuration on disk is not the declared one"),
-    "not comparable": ("⇲", "other scale or other hardware than the published value or claim"),
-    "unverified source": ("?", "the published value itself is not certain"),
+    "not comparable": ("⇲", "a different scale or hardware than the published value or claim"),
+    "unverified source": ("?", "the published value itself is uncertain"),
     "holds": ("✓", "an effect smaller than the claimed one is rejected"),
     "fails": ("✗", "an effect as large as the claimed one is rejected"),
 }
@@ -45,14 +45,13 @@ class Verdict:
     reason: str
 
     def __post_init__(self) -> None:
-        """Verdicts are of the closed list and always have a reason."""
         assert self.word in VERDICTS, self.word
         assert self.reason
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far is near enough, in the metric's unit; `basis` says who said so."""
+    """The largest difference that counts as agreement, in the metric's unit; `basis` says where it comes from."""
 
     value: float
     basis: str
@@ -60,9 +59,9 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Target:
-    """A published value as it is compared. `better` is 1 or -1 where more or less is better, 0 for neither.
+    """A published value to compare with. `better` is 1 if larger is better, -1 if smaller is better, otherwise 0.
 
-    `default` is the metric's default tolerance, None if it has none.
+    `declared` is the tolerance declared for this value and `default` that of its metric; None if there is none.
     """
 
     value: float
@@ -74,7 +73,7 @@ class Target:
 
     @property
     def has_spread(self) -> bool:
-        """Whether the published spread decides: no tolerance is declared, and there are seeds behind it."""
+        """Whether the published spread decides: no tolerance is declared, and the value is a mean of several seeds."""
         return self.declared is None and self.std is not None and self.n is not None and self.n >= 2
 
     @property
@@ -93,10 +92,10 @@ def compare(ours: Evidence, target: Target) -> Verdict:
     if not math.isfinite(ours.mean):
         return Verdict("diverged", f"no finite mean of {ours.n} seeds")
     if target.tolerance is None:
-        return Verdict("not comparable", "neither a tolerance nor a default for this metric: declare one")
+        return Verdict("not comparable", "neither the value nor its metric has a tolerance: declare one")
     half = half_width(ours.std, ours.n, target)
     if math.isnan(half):
-        return Verdict("inconclusive", "one seed has no interval; 2 would be the least")
+        return Verdict("inconclusive", "one seed has no interval; at least 2 are needed")
     difference, tolerance = ours.mean - target.value, target.tolerance.value
     word = _word(difference, half, tolerance, target)
     interval = f"difference {signed(difference)} ± {number(half, 2)} (95 %)"
@@ -107,9 +106,9 @@ def compare(ours: Evidence, target: Target) -> Verdict:
 
 
 def half_width(std: float, n: int, target: Target) -> float:
-    """Half of the 95 % interval of the difference, for `n` seeds with deviation `std`; NaN if there is none.
+    """Half the width of the 95 % interval of the difference for `n` seeds with deviation `std`; NaN if undefined.
 
-    A single own seed borrows the published deviation; without that there is no interval.
+    For a single seed the published deviation is used; without one there is no interval.
     """
     if n < 2:
         if target.std is None or target.n is None or target.n < 2:
@@ -127,17 +126,17 @@ def planned(computed: float, target: Target) -> Verdict:
     """The verdict on a number that follows from the schedule alone, such as the communication volume."""
     tolerance = planned_tolerance(target)
     difference = computed - target.value
-    # A printed decimal is no binary fraction: 25.05 is within half a unit of 25.0.
+    # A decimal fraction is not exact in binary: 25.05 must be within half a unit of 25.0.
     near = abs(difference) <= tolerance.value or math.isclose(abs(difference), tolerance.value, rel_tol=1e-9)
     text = f"difference {signed(difference, 3)}, tolerance {tolerance.value:g} ({tolerance.basis})"
     return Verdict("reproduced" if near else "not reproduced", text)
 
 
 def planned_tolerance(target: Target) -> Tolerance:
-    """The declared tolerance, else half a unit of the last decimal that was printed."""
+    """The declared tolerance, otherwise half a unit of the last printed decimal."""
     if target.declared is not None:
         return Tolerance(target.declared, "declared")
-    return Tolerance(0.5 * 10.0 ** -decimals_of(target.value), "half a unit of the printed decimal")
+    return Tolerance(0.5 * 10.0 ** -decimals_of(target.value), "half a unit of the last printed decimal")
 
 
 def _word(difference: float, half: float, tolerance: float, target: Target) -> str:
@@ -150,7 +149,7 @@ def _word(difference: float, half: float, tolerance: float, target: Target) -> s
 
 
 def _seeds_to_decide(ours: Evidence, target: Target) -> str:
-    """How many seeds with the same mean and deviation would end the doubt."""
+    """The number of seeds with the same mean and deviation that would suffice for a verdict."""
     assert target.tolerance is not None
     difference, std = ours.mean - target.value, ours.std
     if math.isnan(std):
@@ -171,15 +170,15 @@ def _allowed(target: Target) -> str:
 def welch_error(std: float, n: int, other_std: float, other_n: int) -> tuple[float, float]:
     """The standard error of the difference of two means, and its degrees of freedom (Welch-Satterthwaite).
 
-    scipy.stats tests means and deviations, but gives no interval of them.
+    From means and deviations, scipy.stats computes tests but no confidence intervals.
     """
     own, other = std**2 / n, other_std**2 / other_n
     if own + other == 0:
         return 0.0, 1.0
-    share = own / (own + other)  # in shares of the sum: squares of tiny variances would underflow
+    share = own / (own + other)  # as fractions of the sum, because squares of tiny variances would underflow
     return math.sqrt(own + other), 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (other_n - 1))
 
 
 def _quantile(degrees: float) -> float:
-    """The two-sided quantile of Student's t: scipy.stats.t.ppf, fast enough to be asked for a thousand seeds."""
+    """The two-sided quantile of Student's t: scipy.stats.t.ppf, but fast enough for a thousand numbers of seeds."""
     return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))

@@ -1,4 +1,4 @@
-"""The command line: every verb is one call, declared with its flags."""
+"""The command line: every verb is one function, declared with its flags."""
 
 import argparse
 
@@ -8,9 +8,9 @@ from resync.processes.exit_code import exit_code
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb; returns the exit code.
+    """Run one verb; return the exit code.
 
-    0; 1 for a check or process that failed; 2 for a mistake of the user; 75 (EX_TEMPFAIL) for a run that was asked to
+    0 on success; 1 for a failed check or process; 2 for a user error; 75 (EX_TEMPFAIL) for a run that was asked to
     stop and continues when it is started again.
     """
     options = _parser().parse_args(arguments)

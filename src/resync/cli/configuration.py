@@ -1,4 +1,4 @@
-"""Verbs on what is declared: nothing is trained and no result is read."""
+"""Verbs on the configuration: they train nothing and read no results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _expand(options: argparse.Namespace) -> None:
 
 
 def _described(run: Run) -> dict[str, object]:
-    """A run as `expand --json` lists it: its configuration, and what is derived from it."""
+    """A run as `expand --json` lists it: its configuration and the values derived from it."""
     derived = {
         "id": run.id,
         "directory": str(run.directory),
@@ -50,7 +50,7 @@ def _described(run: Run) -> dict[str, object]:
 
 
 @verb(
-    "what runs cost: rounds, bytes, operations, GPU-hours, disk; no training",
+    "estimate what runs cost: rounds, bytes, operations, GPU-hours, disk; no training",
     CONFIGS,
     ONE_PAPER,
     SCALE,
@@ -59,7 +59,7 @@ def _described(run: Run) -> dict[str, object]:
         "--by",
         choices=("run", "experiment", "paper"),
         default="run",
-        help="what an entry of the JSON is about; the text has all three (default: %(default)s)",
+        help="subject of an entry in the JSON; the text has all three (default: %(default)s)",
     ),
     flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
 )
@@ -85,28 +85,33 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 @verb(
-    "how long runs take on a network, and where the time goes; no training",
+    "predict how long runs take on a network, and where the time goes; no training",
     CONFIGS,
     PAPER,
     SCALE,
     JSON,
     flag("--network", choices=tuple(LINKS), required=True, help="link between nodes"),
-    flag("--inside", choices=tuple(LINKS), default="pcie_3_x16", help="inside a node (default: %(default)s)"),
-    flag("--all-reduce", choices=tuple(ALL_REDUCES), default="ring", help="between nodes (default: %(default)s)"),
+    flag("--inside", choices=tuple(LINKS), default="pcie_3_x16", help="link inside a node (default: %(default)s)"),
+    flag(
+        "--all-reduce",
+        choices=tuple(ALL_REDUCES),
+        default="ring",
+        help="all-reduce algorithm between nodes (default: %(default)s)",
+    ),
     flag(
         "--compute",
         type=float,
         metavar="SECONDS",
-        help="of a local step without communication (default: calibrated on two published hours)",
+        help="time of a local step without communication (default: calibrated on two published times)",
     ),
     flag(
         "--delay",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="mean of an exponential delay of every step (default: none)",
+        help="mean of the exponential delay of every step (default: none)",
     ),
-    flag("--workers", type=int, help="extrapolate to this number, with the same samples a step and worker"),
+    flag("--workers", type=int, help="extrapolate to this number of workers, with the same batch size per worker"),
 )
 def _time(options: argparse.Namespace) -> None:
     from resync.models import num_parameters
@@ -127,7 +132,7 @@ def _time(options: argparse.Namespace) -> None:
 
 
 def _of_model(count_of: Callable[[ModelOptions, Sequence[int], int], int]) -> Callable[[Run], int]:
-    """A count that follows from a run's model and data; each model is counted once."""
+    """A function of a run that counts for its model and data, once per model."""
     counts: dict[str, int] = {}
 
     def count(run: Run) -> int:

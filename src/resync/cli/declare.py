@@ -1,4 +1,4 @@
-"""How verbs of the command line are declared: a function, its help line and its flags, and the flags that many have."""
+"""Declaration of the command line's verbs, each with a function, a help line and flags, and the common flags."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from resync.config.run import SCALES, Resources
 
 Verb = Callable[[argparse.Namespace], int | None]
 VERBS: dict[str, tuple[Verb, str, tuple[Flag, ...]]] = {}
-"""The verbs in the order in which they are declared: function, help line and flags of each."""
+"""The verbs in the order of their declaration: function, help line and flags of each."""
 
 
 class Flag(NamedTuple):
-    """A flag or argument of a verb, and what argparse is told about it."""
+    """A flag or argument of a verb, and its settings for argparse."""
 
     name: str
     settings: dict[str, Any]
 
 
 def flag(name: str, **settings: Any) -> Flag:
-    """The flag `name`, declared as for argparse."""
+    """The flag `name`, with the keyword arguments of argparse's `add_argument`."""
     return Flag(name, settings)
 
 
 def verb(text: str, *flags: Flag) -> Callable[[Verb], Verb]:
-    """Makes the function `_name` the verb `name` with this help line and these flags."""
+    """Decorator that makes the function `_name` the verb `name` with this help line and these flags."""
 
     def declare(function: Verb) -> Verb:
         VERBS[function.__name__.removeprefix("_")] = function, text, flags
@@ -44,8 +44,8 @@ def _folder(name: str, default: str, text: str) -> Flag:
 CONFIGS = _folder("--configs", "paper_configs", "folder of the papers")
 RESULTS = _folder("--results", "results", "folder of the results")
 FIGURES = _folder("--figures", "figures", "folder of the figures")
-PAPER = flag("--paper", required=True, help="name of the paper, a folder of --configs; no other one is read")
-ONE_PAPER = flag("--paper", help="only this paper; no other one is read")
+PAPER = flag("--paper", required=True, help="name of the paper, a folder in --configs; no other paper is read")
+ONE_PAPER = flag("--paper", help="only this paper; no other paper is read")
 SCALE = flag("--scale", choices=SCALES, default="smoke", help="default: %(default)s")
 JSON = flag("--json", action="store_true", help="print JSON")
 CHECK = flag("--check", action="store_true", help="exit with 1 if something fails")
@@ -57,13 +57,13 @@ TRAINING = (
         type=int,
         default=Resources().timeout_seconds,
         metavar="SECONDS",
-        help="time without a completed step after which a process ends (default: %(default)s)",
+        help="time without a completed step after which a process exits (default: %(default)s)",
     ),
 )
-"""Flags of the verbs that train a run."""
+"""Common flags of the verbs that train a run."""
 
 
 def suite_of(options: argparse.Namespace) -> Suite:
-    """The configuration: of the paper that the command line names, or of all."""
+    """The configuration of the paper named on the command line, or of all papers."""
     paper = getattr(options, "paper", None)
     return load_suite(options.configs, papers=[paper] if paper else None)

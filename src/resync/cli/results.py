@@ -10,7 +10,7 @@ from pathlib import Path
 from resync.cli.declare import CHECK, CONFIGS, FIGURES, JSON, ONE_PAPER, PAPER, RESULTS, SCALE, flag, suite_of, verb
 
 
-@verb("how far the runs of a scale are, and why some failed", CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON)
+@verb("show the progress of a scale's runs, and why some failed", CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON)
 def _status(options: argparse.Namespace) -> None:
     from resync.results.status import progress, table
 
@@ -47,12 +47,12 @@ def _render(options: argparse.Namespace) -> None:
 
 
 @verb(
-    "compare with the published values and claims",
+    "compare results with the published values and claims",
     CONFIGS,
     RESULTS,
     ONE_PAPER,
     SCALE,
-    flag("--gather", action="store_true", help="of all papers: from the audits that they have, without new ones"),
+    flag("--gather", action="store_true", help="combine the existing audits of all papers, without new ones"),
     CHECK,
 )
 def _audit(options: argparse.Namespace) -> int:
@@ -82,9 +82,9 @@ def _audit(options: argparse.Namespace) -> int:
         help="sgp: CSV logs of the original SGP code, one per rank; csv: a table; wandb-csv: charts exported from the "
         "web page of Weights & Biases; wandb-api: a run on its server (WANDB_API_KEY)",
     ),
-    flag("--columns", type=Path, help="YAML file: our columns to those of the log, for all formats but sgp"),
-    flag("--wandb-run", help="name of the run, where charts show several"),
-    flag("--replace", action="store_true", help="delete what the run's folder holds"),
+    flag("--columns", type=Path, help="YAML file that maps our columns to those of the log, for all formats but sgp"),
+    flag("--wandb-run", help="name of the run, if the charts show several"),
+    flag("--replace", action="store_true", help="delete the contents of the run's folder first"),
     flag("source", nargs="+", help="files of the log; for wandb-api entity/project/run"),
 )
 def _import(options: argparse.Namespace) -> None:
@@ -98,7 +98,7 @@ def _import(options: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-@verb("one page with everything of a scale", CONFIGS, RESULTS, FIGURES, SCALE)
+@verb("write one page with all results of a scale", CONFIGS, RESULTS, FIGURES, SCALE)
 def _report(options: argparse.Namespace) -> None:
     from resync.report import report
 

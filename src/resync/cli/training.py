@@ -11,14 +11,14 @@ from resync.config import Run
 
 
 @verb(
-    "convert a data set to the form that training reads, or check that form",
+    "convert a data set to the format that training reads, or check a converted one",
     flag(
         "--format",
         choices=("auto", "beton", "files"),
-        help="of images that are read from disk: what is prepared or checked (default: the data set's)",
+        help="format of images that are read from disk (default: that of the data set)",
     ),
-    flag("action", choices=("prepare", "check"), help="prepare prints the record of the file as JSON"),
-    flag("dataset", help="name of the data set; its original images are below the folder RESYNC_DATA"),
+    flag("action", choices=("prepare", "check"), help="prepare prints the record of the converted file as JSON"),
+    flag("dataset", help="name of the data set; its source files are below the folder RESYNC_DATA"),
 )
 def _data(options: argparse.Namespace) -> int:
     from resync.prepare import check, data_root, declared, prepare
@@ -34,7 +34,7 @@ def _data(options: argparse.Namespace) -> int:
     return 0 if all(each.holds for each in properties) else 1
 
 
-@verb("train one run in this process (or in torchrun's)", *TRAINING)
+@verb("train one run in this process (or as one of torchrun's processes)", *TRAINING)
 def _train(options: argparse.Namespace) -> int:
     run = Run.from_file(options.config)
     from resync.train import train
@@ -46,18 +46,18 @@ def _train(options: argparse.Namespace) -> int:
     "train one run with its processes, here or in a Slurm job",
     *TRAINING,
     flag("--nodes", type=int, default=1, help="machines of the Slurm job (default: %(default)s)"),
-    flag("--cpus", type=int, default=1, help="CPU cores on each of them (default: %(default)s)"),
+    flag("--cpus", type=int, default=1, help="CPU cores on each machine (default: %(default)s)"),
     flag(
         "--launcher",
         choices=("torchrun", "deepspeed"),
         default="torchrun",
-        help="what starts the processes of a machine (default: %(default)s)",
+        help="program that starts the processes on a machine (default: %(default)s)",
     ),
     flag(
         "--max-restarts",
         type=int,
         default=0,
-        help="times that all processes are started again after one failed (default: %(default)s)",
+        help="number of times that all processes are restarted after a failure (default: %(default)s)",
     ),
     flag("--on-node", action="store_true", help="only this machine's processes: a task of `launch` in a Slurm job"),
 )
@@ -70,7 +70,7 @@ def _launch(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "run a command (snakemake ...) whose jobs here share their imports",
+    "run a command (snakemake ...) whose jobs on this machine share their imports",
     flag("command", nargs=argparse.REMAINDER, help="the command and its arguments"),
 )
 def _warm(options: argparse.Namespace) -> int:

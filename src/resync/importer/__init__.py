@@ -1,4 +1,4 @@
-"""Third-party logs, as the files of a finished run: collect, figures and audit take them like our own."""
+"""Import of third-party logs as the files of a finished run, which export, figures and audit treat like any other."""
 
 from resync.importer.formats import import_log
 

@@ -1,4 +1,4 @@
-"""Imports a log: finds the declared run, reads the format, writes the run's files."""
+"""Import of a log: finds the declared run, reads the format and writes the run's files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,9 +26,9 @@ def import_log(
 ) -> Path:
     """Write the log in `sources` as the results of the declared run with id `run`; return the run's folder.
 
-    `kind` is the format: sgp, csv, wandb-csv or wandb-api; `column_map` the file of a column map, `wandb_run` the name
-    of one of several runs in an export. Raises LogError or ConfigError for what cannot be imported, before anything
-    is written; also for a folder that has results, unless `replace`.
+    `kind` is the format: sgp, csv, wandb-csv or wandb-api; `column_map` is the file of a column map, `wandb_run` the
+    name of one of several runs in an export. Raises LogError or ConfigError, before anything is written, if the log
+    cannot be imported, and also if the folder has results, unless `replace`.
     """
     declared = _declared(suite, run, scale)
     directory = results / declared.directory

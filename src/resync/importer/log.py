@@ -1,4 +1,4 @@
-"""The common form of every format: rows in our columns and units, and errors of one line."""
+"""The common form of all formats: rows in our columns and units, and one-line errors."""
 
 import hashlib
 import math
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Values = dict[str, float]
-"""The values of one step by our column; a column that the log does not give is absent, never a number."""
+"""The values of one step by our column name; a column that the log does not have is absent, never filled in."""
 
 
 class LogError(ValueError):
-    """A log that cannot be imported; one line with file, line and column, what was found and what is allowed."""
+    """A log that cannot be imported; the message is one line with file, line, column, found and allowed values."""
 
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """Rows of metrics.csv and of steps.csv, their steps growing; what a row does not say is absent."""
+    """Rows of metrics.csv and of steps.csv with increasing steps; values that the log does not have are absent."""
 
     metrics: list[Values]
     steps: list[Values]
@@ -23,14 +23,13 @@ class ImportedLog:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a log came from: a file or a run on a server, and the SHA-256 of what was read."""
+    """Origin of a log: a file or a run on a server, and the SHA-256 of the content read."""
 
     name: str
     sha256: str
 
     @classmethod
     def of(cls, name: str, content: bytes) -> "Origin":
-        """The origin of some content."""
         return cls(name, hashlib.sha256(content).hexdigest())
 
 
@@ -51,7 +50,7 @@ def read_text(file: Path) -> str:
 
 
 def to_number(text: str, place: str, column: str) -> float:
-    """The number in a cell; NaN and infinities as they are written. Raises LogError that names the cell."""
+    """The number in a cell, which may be NaN or infinite. Raises LogError that names the cell."""
     try:
         return float(text)
     except ValueError:
@@ -59,7 +58,7 @@ def to_number(text: str, place: str, column: str) -> float:
 
 
 def to_count(value: float, place: str, column: str) -> int:
-    """A whole number, not negative. Raises LogError that names the cell."""
+    """A non-negative integer. Raises LogError that names the cell."""
     if not (0 <= value < math.inf and value == int(value)):
-        raise LogError(f"{place}: column {column!r}: found {value:g}, allowed: a whole number >= 0")
+        raise LogError(f"{place}: column {column!r}: found {value:g}, allowed: an integer >= 0")
     return int(value)

@@ -1,4 +1,4 @@
-"""Writes an imported log as the files of a finished run; what the log does not say is NaN or null."""
+"""Writing of an imported log as the files of a finished run; values that the log does not have are NaN or null."""
 
 import json
 import math
@@ -20,7 +20,7 @@ _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.p
 
 
 def refuse_to_overwrite(directory: Path) -> None:
-    """Raise LogError if a run's folder has results, finished or not."""
+    """Raise LogError if a run's folder contains results, finished or not."""
     found = [file.name for pattern in _RESULTS for file in directory.glob(pattern)]
     if found:
         raise LogError(f"{directory}: has results ({', '.join(sorted(found))}), allowed: an empty folder, or --replace")
@@ -29,7 +29,7 @@ def refuse_to_overwrite(directory: Path) -> None:
 def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], directory: Path, replace: bool) -> None:
     """Write run.yaml, metrics.csv, steps.csv and, last, summary.json; `replace` empties the folder first.
 
-    Raises LogError if the log is not of a finished run: one that diverged may end early.
+    Raises LogError if the log is not that of a complete run; a run that diverged may end early.
     """
     diverged = _diverged_at(log)
     last = log.metrics[-1]
@@ -49,7 +49,7 @@ def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], dire
 
 
 def _csv(rows: Sequence[Values], file: File) -> str:
-    """Every column that the file must have, and others that a row has; nothing without rows."""
+    """CSV text with all required columns and those that occur in a row; empty without rows."""
     if not rows:
         return ""
     given = {name for row in rows for name in row}
@@ -68,7 +68,7 @@ def _diverged_at(log: ImportedLog) -> int | None:
 
 
 def _summary(run: Run, log: ImportedLog, diverged: int | None) -> dict[str, Any]:
-    """The entries of summary.json; see resync.train.run for those of a run of our own."""
+    """The entries of summary.json; `resync.train.run` writes those of a run trained here."""
     last = log.metrics[-1]
     best = {name: METRICS[name].best_of(row.get(name, math.nan) for row in log.metrics) for name in BEST}
     return {
@@ -90,13 +90,13 @@ def _summary(run: Run, log: ImportedLog, diverged: int | None) -> dict[str, Any]
 
 
 def _known(row: Values, name: str) -> float | None:
-    """A value of a row; None for what the log does not say or a value that is NaN or infinite."""
+    """A value of a row; None if it is absent, NaN or infinite."""
     value = row.get(name, math.nan)
     return value if math.isfinite(value) else None
 
 
 def _imported(kind: str, origins: Sequence[Origin]) -> dict[str, Any]:
-    """The entry that says that this result was not trained here."""
+    """The entry that marks a result that was not trained here."""
     return {
         "format": kind,
         "sources": [asdict(origin) for origin in origins],

@@ -1,10 +1,10 @@
 """The CSV logs of the original SGP code (Assran et al. 2019): one file per rank, `...out_r<rank>_n<world size>.csv`.
 
-Lines BEGIN-TRAINING, World-Size, Num-DLWorkers and Batch-Size (of a node), then a header and rows. A row of training
-has `val` -1; `itr` counts the steps of an epoch from 0, the last step of every epoch has a row. A row of validation,
-once an epoch, has `itr` -1 and the top-1 accuracy of the rank's own model in `val`. The figures of the paper average
-over ranks and call the number of steps times the mean time of a step the training time; so do we. Whole programs that
-synchronise in every step wrote them (AR-SGD, SGP, D-PSGD); AD-PSGD counts steps in another way.
+A file begins with the lines BEGIN-TRAINING, World-Size, Num-DLWorkers and Batch-Size (per node), followed by a header
+and rows. In a training row, `val` is -1 and `itr` counts the steps of an epoch from 0; the last step of every epoch has
+a row. A validation row, one per epoch, has `itr` -1 and in `val` the top-1 accuracy of the rank's own model. As in the
+paper's figures, values are averaged over ranks, and the training time is the number of steps times the mean time per
+step. The logs are from methods that synchronise in every step (AR-SGD, SGP, D-PSGD); AD-PSGD counts steps differently.
 """
 
 import csv
@@ -19,7 +19,7 @@ from resync.importer.log import ImportedLog, LogError, Values, read_text, to_cou
 from resync.settings.errors import suggestion
 
 UNTIMED_STEPS = 10
-"""The first steps of an epoch, whose times the original does not measure."""
+"""Number of steps at the start of an epoch whose times the original code does not measure."""
 
 _COLUMNS = {
     "epoch": "Epoch",
@@ -30,12 +30,12 @@ _COLUMNS = {
     "mean_loss": "avg:Loss",
     "top1": "val",
 }
-"""The columns that are read."""
+"""The columns that are read, by our name."""
 
 
 @dataclass
 class _Rank:
-    """Content of one file: training rows by step, and the accuracy by epoch; both counted from 1, when done."""
+    """Content of one file: training rows by step and accuracies by epoch, both counted from 1 on completion."""
 
     file: Path
     training: dict[int, Values] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class _Rank:
 
 
 def read(files: Sequence[Path], run: Run) -> ImportedLog:
-    """The mean over the ranks of a run. Raises LogError for a file that is not of this run, or a missing rank."""
+    """The mean over the ranks of a run. Raises LogError for a file of another run or a missing rank."""
     ranks: dict[int, _Rank] = {}
     for file in files:
         number = _rank_of(file, run)
@@ -56,7 +56,7 @@ def read(files: Sequence[Path], run: Run) -> ImportedLog:
     for rank in ranks.values():
         for what, ours, theirs in (("epochs", rank.top1, first.top1), ("steps", rank.training, first.training)):
             if ours.keys() != theirs.keys():
-                raise LogError(f"{rank.file}: has other {what} than {first.file}, allowed: the same in all ranks")
+                raise LogError(f"{rank.file}: other {what} than in {first.file}, allowed: the same in all ranks")
     return ImportedLog(_evaluations(list(ranks.values()), run), _steps(list(ranks.values()), run))
 
 
@@ -87,12 +87,12 @@ def _read_rank(file: Path, run: Run) -> _Rank:
             raise LogError(f"{file}:{number}: found {len(cells)} values, allowed: {len(header)}, as in the header")
         _add(rank, f"{file}:{number}", dict(zip(header, cells, strict=True)), run)
     if not rank.top1:
-        raise LogError(f"{file}: no rows of validation, allowed: one an epoch, with itr -1")
+        raise LogError(f"{file}: no validation rows, allowed: one per epoch, with itr -1")
     return rank
 
 
 def _check_preamble(file: Path, lines: Sequence[tuple[int, list[str]]], run: Run) -> None:
-    """Compare what the log says of itself with what the run declares."""
+    """Compare the settings in the log's first lines with those of the run."""
     declared = {"World-Size": run.workers, "Batch-Size": run.local_batch_size}
     for number, cells in lines:
         if len(cells) == 2 and cells[0] in declared:
@@ -104,7 +104,7 @@ def _check_preamble(file: Path, lines: Sequence[tuple[int, list[str]]], run: Run
 
 
 def _add(rank: _Rank, place: str, cells: Mapping[str, str], run: Run) -> None:
-    """Take one row; of a step that was logged twice, the later one."""
+    """Add one row; if a step was logged twice, the later row replaces the earlier one."""
     values = {ours: to_number(cells[theirs], place, theirs) for ours, theirs in _COLUMNS.items()}
     epoch = to_count(values["epoch"], place, "Epoch")
     if values["step"] == -1:
@@ -122,12 +122,12 @@ def _add(rank: _Rank, place: str, cells: Mapping[str, str], run: Run) -> None:
         raise LogError(f"{place}: column 'itr': found {itr}, allowed: {allowed}")
     step = epoch * run.steps_per_epoch + itr + 1
     if step < next(reversed(rank.training), 0):
-        raise LogError(f"{place}: found epoch {epoch}, itr {itr} after a later one, allowed: steps that grow")
+        raise LogError(f"{place}: found epoch {epoch}, itr {itr} after a later one, allowed: increasing steps")
     rank.training[step] = values
 
 
 def _evaluations(ranks: Sequence[_Rank], run: Run) -> list[Values]:
-    """A row an epoch; the mean time of a step is that of all steps so far."""
+    """One row per epoch; the mean time per step is over all steps so far."""
     rows = []
     for epoch in sorted(ranks[0].top1):
         step = epoch * run.steps_per_epoch

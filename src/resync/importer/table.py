@@ -1,4 +1,4 @@
-"""Plain tables: a CSV with a header, and how a column map makes our rows of it."""
+"""Plain tables: CSV files with a header, and their translation to our rows by a column map."""
 
 import csv
 import math
@@ -15,7 +15,7 @@ from resync.settings.errors import suggestion
 
 @dataclass(frozen=True)
 class Cell:
-    """A text, empty where the log says nothing, and where it was written (`file:line`)."""
+    """The text of a cell, empty if the log has no value, and its place (`file:line`)."""
 
     text: str
     place: str
@@ -31,10 +31,10 @@ class Table:
 
 
 def read_csv(file: Path) -> Table:
-    """A CSV whose first line names its columns. Raises LogError for a line with other columns, or no rows."""
+    """A CSV file whose first line names the columns. Raises LogError for a line of another length, or without rows."""
     (header, *lines) = list(csv.reader(read_text(file).splitlines())) or [[]]
     if repeated := next((name for name in header if header.count(name) > 1), None):
-        raise LogError(f"{file}:1: found the column {repeated!r} twice, allowed: columns with names of their own")
+        raise LogError(f"{file}:1: found the column {repeated!r} twice, allowed: unique column names")
     rows = []
     for number, line in enumerate(lines, start=2):
         if line and len(line) != len(header):
@@ -50,14 +50,14 @@ def read_csv(file: Path) -> Table:
 def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> ImportedLog:
     """The rows of a table in our columns and units.
 
-    A row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are left out
-    if the table counts epochs only. Raises LogError for a missing column, a cell that is not a number, steps that do
-    not grow, an evaluation without its step, or a table without an evaluation.
+    A row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are dropped
+    if the table only counts epochs. Raises LogError for a missing column, a cell that is not a number, steps that do
+    not increase, an evaluation without a step, or a table without an evaluation.
     """
     for name, source in mapped.items():
         if source.column not in table.columns:
             known = suggestion(source.column, table.columns)
-            raise LogError(f"{table.place}: no column {source.column!r}, which the map names for {name}{known}")
+            raise LogError(f"{table.place}: no column {source.column!r}, to which the map assigns {name}{known}")
     metrics: list[Values] = []
     steps: list[Values] = []
     for cells in table.rows:
@@ -79,7 +79,7 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
 
 
 def _append(rows: list[Values], row: Values, place: str) -> None:
-    """Add a row after the others; one that says something else about the same step completes the last one."""
+    """Append a row; if it holds other values of the same step as the last row, they are added to that row."""
     last: Values = rows[-1] if rows else {"step": -1}
     if row["step"] == last["step"] and row.keys() & last.keys() == {"step", "epoch"}:
         last.update(row)
@@ -94,7 +94,7 @@ def _axis(mapped: Mapping[str, LogColumn]) -> str:
 
 
 def _row(cells: Mapping[str, Cell], mapped: Mapping[str, LogColumn], run: Run) -> Values:
-    """Values of a row, in our columns; step and epoch follow from each other."""
+    """Values of a row in our columns; of step and epoch, a missing one is computed from the other."""
     row: Values = {}
     for name, source in mapped.items():
         cell = cells.get(source.column)

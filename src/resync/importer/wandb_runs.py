@@ -1,4 +1,4 @@
-"""Runs that others logged to Weights & Biases: charts that the web page exported, or the history on a server."""
+"""Third-party runs in Weights & Biases: charts exported from the web page, or the history on a server."""
 
 import json
 import os
@@ -16,11 +16,12 @@ TIMEOUT_SECONDS = 60
 
 
 def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_run: str | None) -> Table:
-    """The charts of one run, joined on their x axis, the first column of each file.
+    """The charts of one run, joined on their x axis, which is the first column of each file.
 
-    An exported chart has `<x>`, and for every run `<run> - <metric>`, `... __MIN`, `... __MAX`, the bounds of what
-    the page put into one point. Columns are called by their metric. Raises LogError if there are several runs and
-    `wandb_run` names none of them, or if a mapped point is the mean of different values.
+    An exported chart has a column `<x>` and, for every run, `<run> - <metric>` with the bounds `... __MIN` and
+    `... __MAX` of the values that the page merged into one point. The table's columns are named after the metrics.
+    Raises LogError if there are several runs and `wandb_run` names none of them, or if a mapped point is the mean of
+    different values.
     """
     mapped = {source.column for source in columns.values()}
     joined: dict[float, dict[str, Cell]] = {}
@@ -44,7 +45,7 @@ def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_r
 
 
 def read_server(path: str) -> tuple[Table, Origin]:
-    """The whole history of a run on a server, a row each time it logged. Raises LogError."""
+    """The whole history of a run on a server, one row per call of `wandb.log`. Raises LogError."""
     if not os.environ.get("WANDB_API_KEY"):
         raise LogError(f"{path}: WANDB_API_KEY is not set, allowed: the key of an account that may read the run")
     import wandb  # takes seconds; only this format pays for it
@@ -62,7 +63,7 @@ def read_server(path: str) -> tuple[Table, Origin]:
 
 
 def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
-    """The columns of one run by the metric's name."""
+    """The columns of one run by metric."""
     columns = [name for name in table.columns[1:] if not name.endswith(_BOUNDS)]
     if wandb_run is None:
         runs = dict.fromkeys(name.split(_SEPARATOR)[0] for name in columns if _SEPARATOR in name)
@@ -77,7 +78,7 @@ def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
 
 
 def _refuse_mean(cells: Mapping[str, Cell], column: str) -> None:
-    """The page thins long charts out: a point then stands for several values."""
+    """Raise LogError for a point that stands for several values: the page thins out long charts."""
     texts = {name: cells[name].text for name in (column, *(column + bound for bound in _BOUNDS)) if name in cells}
     place = cells[column].place
     values = {to_number(text, place, name) for name, text in texts.items() if text}

@@ -1,4 +1,4 @@
-"""How the processes of a run are started, stopped and started again: on this machine, or on those of a Slurm job."""
+"""Start, stop and restart of the processes of a run, on this machine or on the nodes of a Slurm job."""
 
 from resync.launch.attempts import launch
 from resync.launch.request import Request

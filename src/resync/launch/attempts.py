@@ -1,4 +1,4 @@
-"""A run from the first attempt to the last, in a Slurm job or outside of one."""
+"""All attempts at a run, inside or outside a Slurm job."""
 
 import os
 import signal
@@ -11,21 +11,21 @@ from resync.processes.lock import locked
 from resync.results import state
 
 _FINAL = {os.EX_OK, 2, os.EX_TEMPFAIL, 128 + signal.SIGINT}
-"""Exit codes after which a restart would end alike, or is not wanted now."""
+"""Exit codes after which a restart would end in the same way or is not wanted now."""
 
 HERE = Place(hosts=("localhost",), index=0, address="127.0.0.1", port=0)
 
 
 def launch(request: Request, on_node: bool) -> int:
-    """Train a run with its number of processes, spread evenly over its nodes; all but the first job for it wait.
+    """Train a run with its processes spread evenly over its nodes; further jobs for the same run wait.
 
-    In a Slurm job, srun starts `resync launch --on-node` on every node, and each starts its own processes. Returns
-    the exit code: 75 when the run was asked to stop and has left a checkpoint, where Slurm is told to start the job
-    again; 1 when a process failed, which has said why. Raises ConfigError for a wrong configuration, and ValueError
-    for several nodes without Slurm, before anything is started.
+    In a Slurm job, srun starts `resync launch --on-node` on every node, which starts the processes of that node.
+    Returns the exit code: 75 if the run was asked to stop and has written a checkpoint, in which case Slurm is told to
+    requeue the job; 1 if a process failed, after a message that says why. Before anything is started, raises
+    ConfigError for a wrong configuration, and ValueError for several nodes without Slurm.
     """
     run = Run.from_file(request.config)
-    # One thread per process unless the run says otherwise: it is the workers that run in parallel.
+    # One thread per process unless the run says otherwise: the parallelism is over workers.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     if on_node:
         return machine.run(run, request, slurm.place())
@@ -33,7 +33,7 @@ def launch(request: Request, on_node: bool) -> int:
         state.begin(request.out, run)
         if not slurm.inside():
             if request.nodes > 1:
-                raise ValueError(f"found {request.nodes} nodes outside of a Slurm job, allowed there: 1")
+                raise ValueError(f"found {request.nodes} nodes outside a Slurm job, allowed there: 1")
             code = _restarted(run, request, lambda: machine.run(run, request, HERE))
             state.conclude(request.out, run, code)
             return code
@@ -45,7 +45,7 @@ def launch(request: Request, on_node: bool) -> int:
 
 
 def _restarted(run: Run, request: Request, attempt: Callable[[], int]) -> int:
-    """The exit code of the first attempt that does not fail, or of the last; each starts all processes again."""
+    """Exit code of the first attempt that does not fail, or of the last one; each attempt starts all processes."""
     for restart in range(request.max_restarts):
         code = attempt()
         if code in _FINAL:

@@ -1,4 +1,4 @@
-"""The processes of a run on one machine, by torch's launcher or by DeepSpeed's."""
+"""The processes of a run on one machine, started by torch's or DeepSpeed's launcher."""
 
 import base64
 import json
@@ -16,9 +16,9 @@ from resync.processes.signals import STOP
 
 
 def run(run: Run, request: Request, place: Place) -> int:
-    """Train with this machine's share of the processes; the exit code: 0, 1, 2, or 75 when asked to stop.
+    """Train with this machine's share of the processes; return the exit code: 0, 1, 2, or 75 if asked to stop.
 
-    Raises ValueError when DeepSpeed is asked for and missing.
+    Raises ValueError if DeepSpeed's launcher is requested but not installed.
     """
     if request.launcher == "deepspeed":
         if find_spec("deepspeed") is None:
@@ -30,7 +30,7 @@ def run(run: Run, request: Request, place: Place) -> int:
 
 
 def _torchrun(run: Run, request: Request, place: Place) -> int:
-    """As `torchrun`, but the processes are forked from one that has imported torch, where they may be."""
+    """As `torchrun`, but on the CPU the processes are forked from this one, which has imported torch."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -38,7 +38,7 @@ def _torchrun(run: Run, request: Request, place: Place) -> int:
     from resync.launch.rendezvous import BACKEND
 
     if run.device == "cpu":
-        # Once for all processes, which are forked from here.
+        # Imported once for all processes, which are forked from this one.
         for module in ("torch._dynamo", "resync.train"):
             import_module(module)
     settings = LaunchConfig(
@@ -49,7 +49,7 @@ def _torchrun(run: Run, request: Request, place: Place) -> int:
         rdzv_backend=BACKEND,
         rdzv_endpoint=f"{place.address}:{place.port}",
         rdzv_configs={"timeout": request.timeout, "rank": place.index},
-        max_restarts=0,  # all machines start again, or none
+        max_restarts=0,  # either all machines restart or none
         start_method="fork" if run.device == "cpu" else "spawn",
         signals_to_handle="SIGINT,SIGHUP,SIGQUIT",
     )
@@ -68,19 +68,19 @@ def _torchrun(run: Run, request: Request, place: Place) -> int:
 
 
 def _train(run: Run, request: Request) -> int:
-    # It imports torch, which the processes of another launcher import for themselves.
+    # Not at the top: this imports torch, which the processes of another launcher import for themselves.
     from resync.train import train
 
     return os.EX_OK if train(run, request.out, request.timeout) else os.EX_TEMPFAIL
 
 
 def _process(request: Request) -> int:
-    """One rank. To stop when asked is no failure, for which torch would kill the others."""
+    """Train one rank. Stopping on request must not look like a failure, after which torch would kill the others."""
     for number in STOP:
         signal.signal(number, signal.SIG_DFL)
     if stop_asked():
         return os.EX_TEMPFAIL
-    # Read here: a spawned process cannot be handed the run, whose parts have classes made from declarations.
+    # Read here because a run cannot be sent to a spawned process: its parts have classes made from declarations.
     code = exit_code(lambda: _train(Run.from_file(request.config), request))
     if code not in (os.EX_OK, os.EX_TEMPFAIL):
         sys.exit(code)
@@ -88,7 +88,7 @@ def _process(request: Request) -> int:
 
 
 def _deepspeed(run: Run, request: Request, place: Place) -> list[str]:
-    """The command that `deepspeed --hostfile` runs on each machine."""
+    """The command that `deepspeed --hostfile` would run on each machine."""
     slots = list(range(run.processes // len(place.hosts)))
     world = json.dumps({host: slots for host in place.hosts})
     flags = [

@@ -1,4 +1,4 @@
-"""How the launchers of all machines of a run find each other: as torch's static rendezvous, but on one address."""
+"""Rendezvous of the launchers on all machines of a run: torch's static rendezvous, but bound to one address."""
 
 from torch.distributed import Store
 from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters, rendezvous_handler_registry
@@ -8,21 +8,20 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from resync.processes.tcp_store import serve
 
 BACKEND = "one_address"
-"""The name by which torch's launcher finds it, once this module is imported."""
+"""The name under which torch's launcher finds the rendezvous once this module is imported."""
 
 
 class OneAddress(StaticTCPRendezvous):
-    """The first machine's store listens where all meet, and nowhere else; on a single machine port 0 is a free one."""
+    """The first machine's store listens only on the common address; on a single machine, port 0 means a free port."""
 
     master_port: int
     _store: Store | None
 
     def get_backend(self) -> str:
-        """Its name in torch's registry."""
         return BACKEND
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """The store, which all processes will use, and this machine's place. Raises ConnectionError as `serve` does."""
+        """The store for all processes, and this machine's rank. Raises ConnectionError as `serve` does."""
         if self.rank == 0 and self._store is None:
             store = serve(self.master_addr, self.master_port, self.world_size, self.timeout)
             self._store, self.master_port = store, store.port

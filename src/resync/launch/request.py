@@ -1,4 +1,4 @@
-"""A request to train a run, and the place of one machine among those that train it."""
+"""A request to train a run, and the place of one machine among those of the run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Request:
-    """A run and how it is started: the run's configuration, and its `resources` as far as its processes see them."""
+    """A run's configuration file and output folder, and the part of its `resources` that its processes depend on."""
 
     config: Path
     out: Path
@@ -19,19 +19,19 @@ class Request:
 
     @property
     def training(self) -> list[str]:
-        """The command line of a process that another program starts, for `resync`."""
+        """Arguments of `resync` for a process that another program starts."""
         return ["train", "--config", str(self.config), "--out", str(self.out), "--timeout", str(self.timeout)]
 
     @property
     def on_node(self) -> list[str]:
-        """The command line of each node's task, for `resync`; restarts are not a task's business."""
+        """Arguments of `resync` for the task on each node; restarts are left to the job."""
         start = ["--nodes", str(self.nodes), "--cpus", str(self.cpus), "--launcher", self.launcher]
         return ["launch", *self.training[1:], *start, "--on-node"]
 
 
 @dataclass(frozen=True)
 class Place:
-    """The machines of a run as one of them sees it: their names, its own index, and where all meet."""
+    """The machines of a run as seen by one of them: their names, its own index, and the common address and port."""
 
     hosts: tuple[str, ...]
     index: int

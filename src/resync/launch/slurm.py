@@ -1,6 +1,6 @@
-"""A run as a step of a Slurm job: one task a node, wherever the job was started from.
+"""A run as a step of a Slurm job with one task per node, no matter from where the job was started.
 
-Also on one node: Slurm sends its signals to steps, and to the tasks themselves only, not to what they started.
+This also holds on a single node: Slurm sends signals only to the tasks of a step, not to the processes they start.
 """
 
 import os
@@ -22,13 +22,13 @@ def inside() -> bool:
 
 
 def run(run: Run, request: Request) -> int:
-    """Train on all nodes in a step of their own; the exit code."""
-    # srun hands SIGUSR1 on to its tasks; SIGTERM would end it.
+    """Train on all nodes in a separate job step; return the exit code."""
+    # srun forwards SIGUSR1 to its tasks; SIGTERM would end it.
     return ended(step(run, request), _environment(), signal.SIGUSR1)
 
 
 def step(run: Run, request: Request) -> list[str]:
-    """The command line of one task a node, with all of the job's CPUs, memory and GPUs there."""
+    """The command line for one task per node, with all of the job's CPUs, memory and GPUs on that node."""
     flags = [
         f"--job-name={run.id}",
         f"--nodes={request.nodes}",
@@ -36,9 +36,9 @@ def step(run: Run, request: Request) -> list[str]:
         "--ntasks-per-node=1",
         f"--cpus-per-task={request.cpus}",
         "--mem=0",
-        "--overlap",  # a job of one node has Snakemake in a step of its own
-        "--kill-on-bad-exit=0",  # all end alike when they stop as asked ...
-        "--wait=60",  # ... and else soon, because of each other; seconds after the first one
+        "--overlap",  # in a job of one node, Snakemake runs in a step of its own
+        "--kill-on-bad-exit=0",  # tasks that stop on request all end with the same code ...
+        "--wait=60",  # ... and after a failure the others end soon; seconds after the first one
     ]
     return ["srun", *flags, sys.executable, "-m", "resync", *request.on_node]
 
@@ -46,9 +46,9 @@ def step(run: Run, request: Request) -> list[str]:
 def place() -> Place:
     """This task's place among the nodes of its step.
 
-    The nodes are in Slurm's order, so that ranks, and with them a topology, always map to machines alike. They meet on
-    the first of them, at the address by which Slurm itself reaches it. The port is a function of the job and the
-    step: two runs on a machine do not meet, and a step that found its port taken is followed by one with another.
+    The nodes are in Slurm's order, so that ranks, and thus a topology, always map to machines in the same way. They
+    meet on the first node, at the address by which Slurm itself reaches it. The port is a function of job and step id:
+    two runs on a machine use different ports, and if a port is taken, the next step uses another one.
     """
     hosts = _ask("scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]).split()
     address = re.search(r"\bNodeAddr=(\S+)", _ask("scontrol", "show", "node", hosts[0]))
@@ -58,7 +58,7 @@ def place() -> Place:
 
 
 def requeue() -> None:
-    """Let Slurm start this job again under the same number, unless somebody is cancelling it."""
+    """Let Slurm start this job again under the same id, unless it is being cancelled."""
     job = os.environ[JOB]
     try:
         if _ask("squeue", "--noheader", f"--jobs={job}", "--format=%T").strip() == "RUNNING":
@@ -69,7 +69,7 @@ def requeue() -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without what Slurm has set for another step: srun would take it as its options."""
+    """This process's environment without Slurm's variables for another step, which srun would take as its options."""
     kept = {JOB, "SLURM_CONF", "SLURM_CLUSTER_NAME"}
     return {name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name in kept}
 

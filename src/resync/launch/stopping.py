@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop, on their way from the launcher to its processes."""
+"""Forwarding of the signals that ask a run to stop, from the launcher to its processes."""
 
 import multiprocessing
 import os
@@ -12,7 +12,7 @@ from types import FrameType
 from resync.processes.signals import end_with_parent, handled
 
 ASKED = "RESYNC_STOP"
-"""The environment variable that tells processes which start after the signal."""
+"""The environment variable that tells processes started after the signal about it."""
 
 
 def stop_asked() -> bool:
@@ -22,7 +22,7 @@ def stop_asked() -> bool:
 
 @contextmanager
 def passing_on(send: Callable[[], None]) -> Iterator[None]:
-    """Within the block, one of `STOP` does not end this process but calls `send`."""
+    """Within the block, the signals `STOP` call `send` instead of ending this process."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         os.environ[ASKED] = signal.Signals(number).name
@@ -36,15 +36,16 @@ def passing_on(send: Callable[[], None]) -> Iterator[None]:
 
 
 def terminate_children() -> None:
-    """SIGTERM to every process that multiprocessing has started from here."""
+    """Send SIGTERM to every process that multiprocessing has started from this one."""
     for child in multiprocessing.active_children():
         child.terminate()
 
 
 def ended(command: list[str], environment: dict[str, str], stop: signal.Signals) -> int:
-    """Run `command` to its end and pass the signals on as `stop`; its exit code, 75 if it was asked to stop.
+    """Run `command` and forward the signals `STOP` as `stop`; return its exit code, or 75 if it was asked to stop.
 
-    It ends with this process, however this one ends. Another signal than `stop` is not for it, but for what it starts.
+    The command ends with this process, however this one ends. Signals other than `stop` are meant for the processes
+    that the command starts.
     """
     assert threading.current_thread() is threading.main_thread()
 
@@ -54,7 +55,7 @@ def ended(command: list[str], environment: dict[str, str], stop: signal.Signals)
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     with (
-        # In a session of its own it gets signals from here alone, not also from who signals this process's group.
+        # In its own session it receives signals only from here, not those sent to this process's group as well.
         subprocess.Popen(command, env=environment, preexec_fn=in_child, start_new_session=True) as process,
         passing_on(lambda: process.send_signal(stop)),
     ):

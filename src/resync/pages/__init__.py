@@ -1,4 +1,4 @@
-"""HTML pages: one frame and one style sheet for all of them, each a single file that works offline."""
+"""HTML pages with a common frame and style sheet; each page is a single file that works offline."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ _HERE = Path(__file__).parent
 
 
 def fill(template: Path, **content: Any) -> str:
-    """The page that a template beside its code makes of `content`; the template extends `frame.html.j2`."""
+    """The page that a template renders from `content`; the template extends `frame.html.j2`."""
     environment = Environment(
         loader=FileSystemLoader([template.parent, _HERE]),
         autoescape=True,

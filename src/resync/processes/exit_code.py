@@ -1,4 +1,4 @@
-"""How a command ends: one line on standard error for each mistake of the user, and an exit code."""
+"""The end of a command: one line on standard error per user error, and an exit code."""
 
 import sys
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from resync.settings.errors import ConfigError
 def exit_code(act: Callable[[], int | None]) -> int:
     """The exit code that `act` returns, 0 for None.
 
-    2 for a mistake of the user, 1 for processes that cannot meet, 130 for Ctrl-C. Mistakes are what is raised as
-    ConfigError, ValueError or OSError; every other exception is a defect and passes.
+    2 for a user error, 1 for processes that cannot connect to each other, 130 for Ctrl-C. User errors are ConfigError,
+    ValueError and OSError; every other exception is a defect and propagates.
     """
     try:
         return act() or 0

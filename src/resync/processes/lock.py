@@ -1,4 +1,4 @@
-"""A run is trained by one job at a time: a lock in the run's folder."""
+"""A lock in a run's folder, so that only one job at a time trains the run."""
 
 import errno
 import fcntl
@@ -22,27 +22,27 @@ HELD = "RESYNC_LOCKED"
 _POLL_SECONDS = 1.0
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _held: dict[Path, tuple[int, IO[str]]] = {}
-"""The folders whose lock this process holds, with its process id, which a fork of it does not have, and the file."""
+"""The folders whose lock this process holds, with its process id, which differs in a fork, and the open file."""
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the lock of the run in `directory`; waits for another job that holds it, and says for which.
+    """Hold the lock of the run in `directory`; if another job holds it, print a message that names it and wait.
 
-    The lock is fcntl's on a file, so that the kernel, or the server of a network file system, gives it back when its
-    holder dies, on this machine or another one. What died before it left no half-written file in the folder: those
-    are deleted. A block within the block of a parent process does nothing.
+    This is an fcntl lock on a file, so that the kernel, or the server of a network file system, releases it when its
+    holder dies, on this machine or another one. Half-written files that an earlier holder has left in the folder are
+    deleted. A block nested in a parent process's block for the same folder does nothing.
 
-    POSIX gives such a lock to a process, not to an open file: the holder loses it when it closes *any* file object on
-    run.lock, also one that it has opened only to read it. Within the block, ask `holder`, which knows that, and let
-    nothing else in this process open the file.
+    In POSIX such a lock belongs to the process, not to an open file: the holder loses it when it closes *any* file
+    object on run.lock, even one opened only for reading. Within the block, use `holder`, which takes care of this, and
+    let nothing else in this process open the file.
     """
     folder, outer = directory.resolve(), os.environ.get(HELD)
     if outer == str(folder) or _is_held_here(folder):
         yield
         return
     directory.mkdir(parents=True, exist_ok=True)
-    # Its name stays: whoever deleted it would let two jobs lock two files.
+    # Never deleted: after a deletion, two jobs could lock two different files.
     with (directory / NAME).open("a+") as file:
         _wait_for(file)
         file.truncate(0)
@@ -62,7 +62,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def holder(directory: Path) -> dict[str, Any] | None:
-    """Who holds the lock of the run in `directory`: host, pid, slurm_job and since; None if nobody does."""
+    """Holder of the lock of the run in `directory`: host, pid, slurm_job and since; None if it is free."""
     if _is_held_here(folder := directory.resolve()):
         return _written_in(_held[folder][1])
     try:
@@ -91,7 +91,7 @@ def _wait_for(file: IO[str]) -> None:
             return
         except (BlockingIOError, PermissionError):
             if not announced:
-                print(f"resync: {file.name}: waits for the job that trains this run: {_written_in(file)}", flush=True)
+                print(f"resync: {file.name}: waiting for the job that trains this run: {_written_in(file)}", flush=True)
                 announced = True
             time.sleep(_POLL_SECONDS)
         except OSError as error:
@@ -99,7 +99,7 @@ def _wait_for(file: IO[str]) -> None:
                 raise
             print(
                 f"resync: warning: {file.name}: this file system has no locks ({error.strerror}): "
-                "nothing keeps two jobs from training this run at once",
+                "nothing prevents two jobs from training this run at the same time",
                 file=sys.stderr,
             )
             return
@@ -119,4 +119,4 @@ def _written_in(file: IO[str]) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read()))
     except ValueError:
-        return {}  # the holder is just writing it
+        return {}  # the holder is writing it right now

@@ -1,4 +1,4 @@
-"""Signals between a scheduler, the launcher of a run and its processes."""
+"""Signals between a scheduler, the launcher of a run, and the run's processes."""
 
 import ctypes
 import os
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 STOP = (signal.SIGTERM, signal.SIGUSR1)
-"""With these a scheduler announces the end of a job's time, or that another job takes its place."""
+"""The signals by which a scheduler announces a job's time limit or its preemption."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
 def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Within the block, the signals `STOP` do not end this process but call `handler`."""
+    """Within the block, the signals `STOP` call `handler` instead of ending this process."""
     before = {number: signal.signal(number, handler) for number in STOP}
     try:
         yield
@@ -25,8 +25,8 @@ def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Let the kernel send this process `number` when the process that started it ends, however that ends."""
+    """Let the kernel send signal `number` to this process when its parent ends, however that happens."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:  # it was already too late
+    if os.getppid() != parent:  # the parent had already ended
         os.kill(os.getpid(), number)

@@ -1,7 +1,7 @@
-"""The store in which the processes of a run meet: on one address of one machine.
+"""The TCP store through which the processes of a run find each other, bound to one address of one machine.
 
-Whoever reaches torch's store can read and write it, and torch lets it listen on all interfaces of its machine, unless
-it is handed a socket.
+Anyone who can reach torch's store can read and write it, and torch makes it listen on all interfaces of its machine
+unless it is given a socket.
 """
 
 import os
@@ -22,9 +22,9 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
 
 
 def serve(address: str, port: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
-    """A store that listens on `address` of this machine, on a free port for 0; waits until `world_size` have joined.
+    """A store that listens on `address` of this machine; waits until `world_size` processes have joined.
 
-    Raises ConnectionError where it cannot listen there: another port may be free.
+    Port 0 means a free port. Raises ConnectionError if it cannot listen there: another port may be free.
     """
     try:
         listener = _bound(address, port)
@@ -37,7 +37,7 @@ def serve(address: str, port: int, world_size: int, timeout: timedelta) -> dist.
 def _bound(address: str, port: int) -> socket.socket:
     family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
     if ip_address(place[0]).is_loopback and address not in (place[0], "localhost"):
-        # As Debian's installer does: the other machines know the name by another address.
+        # Debian's installer maps the host name to loopback; other machines know the name by another address.
         print(f"resync: warning: {address} is {place[0]} on this machine: the processes of the run meet on all its "
               "interfaces", file=sys.stderr)  # fmt: skip
         place = ("", port)

@@ -1,8 +1,8 @@
-"""One process that has imported what jobs need, and forks itself for each of them.
+"""A process that has imported the modules that jobs need, and forks itself for each job.
 
 `resync warm snakemake ...` runs a command in whose jobs `python -m resync ...` imports nothing: importing torch and
-what its optimizers need takes longer than a small run. A job here and a job on its own do the same; on Slurm, whose
-jobs have limits of their own, nothing is forked.
+the modules of its optimizers takes longer than a small run. Jobs behave in the same way as on their own; on Slurm,
+whose jobs have their own limits, nothing is forked.
 """
 
 import contextlib
@@ -42,11 +42,11 @@ IMPORTS = {
     "audit": ("resync.audit",),
     "report": ("resync.report",),
 }
-"""The verbs that are run in a fork, and what is imported before the first of each."""
+"""The verbs that run in a fork, and the modules imported before the first job of each."""
 
 
 def run(command: list[str]) -> int:
-    """Run `command` with a warm process at hand until it ends; its exit code."""
+    """Run `command` beside a warm process; return the command's exit code."""
     with tempfile.TemporaryDirectory(prefix="resync-") as folder:
         path = Path(folder) / "socket"
         serve = [
@@ -55,7 +55,7 @@ def run(command: list[str]) -> int:
             "from resync import cli; from resync.processes import warm; warm.serve(cli.main)",
             str(path),
         ]
-        # Jobs set their own number of threads; a process that forks must have none but its first.
+        # Jobs set their own number of threads; a process that forks must have a single thread.
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with subprocess.Popen(serve, stdin=subprocess.PIPE, env=environment) as server:
             try:
@@ -63,13 +63,13 @@ def run(command: list[str]) -> int:
                     time.sleep(0.01)
                 return _code_of(subprocess.Popen(command, env=os.environ | {ADDRESS: str(path)}))
             finally:
-                # The end of its input is the end of the server and its jobs, even when this process was killed.
+                # The server and its jobs end when its standard input ends, even if this process is killed.
                 assert server.stdin
                 server.stdin.close()
 
 
 def _code_of(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of a process, which has time to clean up after a Ctrl-C that reaches this one as well."""
+    """The exit code of a process, which may clean up after a Ctrl-C even though the signal reaches this one as well."""
     while True:
         try:
             return process.wait()
@@ -83,9 +83,9 @@ def limited() -> bool:
 
 
 def delegate(arguments: list[str]) -> int | None:
-    """Run `resync <arguments>` in a fork of the warm process; its exit code, or None where there is no such process.
+    """Run `resync <arguments>` in a fork of the warm process; return its exit code, or None if there is none.
 
-    The fork has this process's working directory, environment and standard streams, gets the signals `STOP`, and
+    The fork has this process's working directory, environment and standard streams, receives the signals `STOP`, and
     ends with this process.
     """
     path = os.environ.get(ADDRESS)
@@ -95,7 +95,7 @@ def delegate(arguments: list[str]) -> int | None:
         try:
             connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
-            return None  # on another machine, or ended
+            return None  # it is on another machine or has ended
         request = {"arguments": arguments, "directory": str(Path.cwd()), "environment": dict(os.environ)}
         socket.send_fds(connection, [b"0"], [0, 1, 2])
         connection.sendall(json.dumps(request).encode() + b"\n")
@@ -114,7 +114,7 @@ def delegate(arguments: list[str]) -> int | None:
 
 
 class Server:
-    """Forks a process for each request and answers with its exit code."""
+    """Forks a process for each request and replies with its exit code."""
 
     def __init__(self, path: Path) -> None:
         self.listener = socket.socket(socket.AF_UNIX)
@@ -123,10 +123,10 @@ class Server:
         self.selector = selectors.DefaultSelector()
         self.children: dict[int, socket.socket] = {}
         self.arguments: list[str] | None = None
-        """In a fork, what it has to run."""
+        """In a fork, the arguments of its request."""
 
     def serve(self) -> list[str] | None:
-        """Serve until the standard input ends: then None. In each fork, the arguments of its request."""
+        """Serve until standard input ends, then return None; in each fork, return the arguments of its request."""
         self._watch(self.listener.fileno(), self._accept)
         self._watch(0, lambda: None)
         while True:
@@ -147,10 +147,10 @@ class Server:
         _, streams, _, _ = socket.recv_fds(connection, 1, 3)
         request = json.loads(connection.makefile().readline())
         for module in IMPORTS[request["arguments"][0]]:
-            # The job imports it again, and its user reads why that failed.
+            # The job imports it again, where the user sees why that fails.
             with contextlib.suppress(ImportError):
                 importlib.import_module(module)
-        gc.freeze()  # a collection in a fork would copy the memory that it shares
+        gc.freeze()  # a garbage collection in a fork would copy the shared memory
         child = os.fork()
         if child == 0:
             self._become(request, streams)
@@ -187,7 +187,7 @@ class Server:
             connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
     def _pass_on(self, child: int) -> None:
-        """Send a job the signals that its client got; with its client gone, the job is asked to end."""
+        """Forward the signals that a client received to its job; if the client has ended, ask the job to end."""
         signals = self.children[child].recv(64)
         if not signals:
             self.selector.unregister(self.children[child].fileno())
@@ -196,11 +196,11 @@ class Server:
 
 
 def serve(verb: Callable[[list[str]], int]) -> NoReturn:
-    """Serve on the socket that the command line names; in each fork, run `verb` with the arguments of its request.
+    """Serve on the socket named on the command line; in each fork, run `verb` with the arguments of its request.
 
-    Either ends without tearing down the memory that it shares with others.
+    Both end without releasing the memory that they share with other processes.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the jobs, and this process through its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the jobs; this process ends with its input
     arguments = Server(Path(sys.argv[1])).serve()
     code = 0 if arguments is None else _ended(verb, arguments)
     sys.stdout.flush()

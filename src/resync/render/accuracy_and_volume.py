@@ -1,4 +1,4 @@
-"""The main table of a paper: accuracy and communication volume of every method, published beside ours."""
+"""The main table of a paper: accuracy and communication volume of every method, ours beside the published ones."""
 
 import math
 
@@ -10,7 +10,7 @@ from resync.results.evidence import notation
 
 
 def prepare(data: ItemData[accuracy_and_volume.AccuracyAndVolume]) -> Table:
-    """A row a series; what is missing, stale or diverged is said in words and never enters a mean."""
+    """One row per series; missing, stale and diverged runs are named in words and never enter a mean."""
     metric, decimals = data.options.metric, data.options.decimals
     column = METRICS[metric]
     headings = (

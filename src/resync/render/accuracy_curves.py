@@ -1,4 +1,4 @@
-"""Validation accuracy or loss against epochs or steps and against training time: what a method costs in each."""
+"""Validation accuracy or loss against epochs or steps, and against training time."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class Panels:
 
 
 def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> Panels:
-    """The metric of every evaluation; time is the training clock."""
+    """The metric at every evaluation; times are those of the training clock."""
     require_results(data)
     metric, band = data.options.metric, data.options.band
     states = [state for series in data.series for state in series.states]
@@ -61,7 +61,7 @@ def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> Panels:
 
 
 def draw(panels: Panels) -> Figure:
-    """Two panels that share the axis of the metric."""
+    """Two panels with a common metric axis."""
     figure = new_figure(DOUBLE_COLUMN, 2.5)
     left, right = figure.subplots(1, 2, sharey=True)
     draw_lines(left, panels.by_progress)

@@ -1,4 +1,4 @@
-"""How fast the graphs of gossip average, without training: the paper's analysis of its choice of the graph."""
+"""Averaging error of gossip topologies, without training: the paper's analysis behind its choice of topology."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from resync.render.style import COLUMN, GREY, new_figure
 
 @dataclass(frozen=True)
 class Errors:
-    """A line a series, and (mixes, value, colour) of each published value."""
+    """One line per series, and (mixing steps, value, colour) of each published value."""
 
     lines: list[Line]
     published: list[tuple[int, float, str]]
@@ -23,7 +23,7 @@ class Errors:
 
 
 def prepare(data: ItemData[averaging_error.AveragingError]) -> Errors:
-    """The errors of every series until twice the mixes that the exponential graph needs."""
+    """The errors of every series, up to twice the number of mixing steps that the exponential graph needs."""
     lines, published = [], []
     for series in data.series:
         run = series.states[0].run
@@ -33,12 +33,12 @@ def prepare(data: ItemData[averaging_error.AveragingError]) -> Errors:
         value = data.published_value(series, "averaging_error")
         if value and value.value is not None:
             published.append((needed, value.value, series.style.color))
-    note = " · rings: published" if published else ""
+    note = " · open circles: published" if published else ""
     return Errors(lines, published, f"{data.setting} · computed{note}")
 
 
 def draw(errors: Errors) -> Figure:
-    """One panel; published values are rings in the colour of their line."""
+    """One panel; published values are open circles in the colour of their line."""
     figure = new_figure(COLUMN, 2.6)
     axes = figure.subplots()
     draw_lines(axes, errors.lines)
@@ -46,7 +46,7 @@ def draw(errors: Errors) -> Figure:
         axes.plot(mixes, value, "o", markersize=9, markerfacecolor="none", markeredgecolor=color, zorder=4)
         axes.axvline(mixes, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="Mixes", ylabel=r"Averaging error $\lambda_2(P^\top P)$", ylim=(-0.03, 1.03))
+    axes.set(xlabel="Mixing steps", ylabel=r"Averaging error $\lambda_2(P^\top P)$", ylim=(-0.03, 1.03))
     axes.set_xlim(left=0)
     legend(figure, axes, columns=2)
     footnote(figure, errors.setting)

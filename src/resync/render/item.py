@@ -1,4 +1,4 @@
-"""An item of a paper: which runs it shows, what is on disk of them, and the files it becomes."""
+"""An item of a paper: the runs that it shows, their state on disk, and the files into which it is drawn."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _NOTED = ("diverged", "stale", "running", "stopped", "failed", "not run")
 OptionsT = TypeVar("OptionsT", bound=KindOptions)
 
 NONE = "\N{EN DASH}"
-"""A cell without anything to say."""
+"""The text of an empty cell."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a figure or row of a table: its seeds, and what is on disk of each."""
+    """One line of a figure or row of a table: the states of its seeds on disk."""
 
     label: str
     style: style.Style
@@ -36,7 +36,7 @@ class Series:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Experiment and series, as published values name them."""
+        """Experiment and series, the pair by which published values refer to a series."""
         return self.states[0].run.experiment, self.states[0].run.series
 
     def results(self, status: str) -> list[RunResult]:
@@ -44,12 +44,12 @@ class Series:
         return [state.result for state in self.states if state.status == status and state.result]
 
     def evidence(self, metric: str) -> Evidence:
-        """The finished seeds' values of a metric. Raises ResultsError if a run does not have it."""
+        """The values of a metric at the finished seeds. Raises ResultsError if a run does not have the metric."""
         return Evidence.of(result.final(metric) for result in self.results("finished"))
 
     @property
     def note(self) -> str:
-        """What is not as declared, in words: `1 of 3 diverged`; empty if every seed has finished."""
+        """Deviations from the declaration in words: `1 of 3 diverged`; empty if every seed has finished."""
         counts = {status: self._count(status) for status in _NOTED}
         counts["imported"] = sum(
             state.result is not None and state.result.imported is not None for state in self.states
@@ -64,10 +64,10 @@ class Series:
 
 @dataclass(frozen=True)
 class ItemData(Generic[OptionsT]):
-    """What a kind of figure or table gets: its series in declared order, and the paper's published values.
+    """Input of a kind of figure or table: its series in declared order, and the paper's published values.
 
-    `references` has a run of each series of the item at paper scale, where values were published: for what follows
-    from their configuration.
+    `references` holds one run per series of the item at paper scale, the scale of the published values: for numbers
+    that follow from the configuration.
     """
 
     item: Item
@@ -78,12 +78,11 @@ class ItemData(Generic[OptionsT]):
 
     @property
     def options(self) -> OptionsT:
-        """The options of the kind."""
         return cast(OptionsT, self.item.options)
 
     @property
     def setting(self) -> str:
-        """Where the numbers come from: `smoke scale · digits · 8 workers`."""
+        """Scale, data and workers behind the numbers: `smoke scale · digits · 8 workers`."""
         runs = [state.run for series in self.series for state in series.states]
         names = ", ".join(dict.fromkeys(run.data.name for run in runs))
         workers = _counted({run.workers for run in runs}, "worker")
@@ -91,26 +90,26 @@ class ItemData(Generic[OptionsT]):
 
     @property
     def seeds(self) -> str:
-        """How many seeds the series have: `3 seeds`."""
+        """The number of seeds per series: `3 seeds`."""
         return _counted({len(series.states) for series in self.series}, "seed")
 
     @property
     def table_title(self) -> str:
-        """The title of a table of results, which says where they are not of the published scale."""
+        """The title of a table of results, which says if they are not from paper scale."""
         return self.item.title if self.scale == "paper" else f"{self.item.title}: {self.scale}-scale stand-in"
 
     @property
     def table_note(self) -> str:
-        """What stands below a table of results beside published values."""
+        """The note below a table of results beside published values."""
         values = self.seeds if self.seeds == "1 seed" else f"mean ± standard deviation of {self.seeds}"
         return f"{self.setting} · {values} · published: at paper scale"
 
     def published_value(self, series: Series, metric: str) -> PublishedValue | None:
-        """The most certain published value of a series and metric, of this item where two are equally so."""
+        """The most certain published value of a series and metric; between equals, the one of this item."""
         return most_certain(self.published, *series.name, metric, self.item.id)
 
     def record(self, series: Series, metrics: Iterable[str]) -> dict[str, Any]:
-        """A row of a table's CSV: how many seeds there are, and each metric beside its published value."""
+        """A row of a table's CSV: the numbers of seeds, and each metric beside its published value."""
         experiment, name = series.name
         record: dict[str, Any] = {
             "experiment": experiment,
@@ -135,7 +134,7 @@ class ItemData(Generic[OptionsT]):
 def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figures: Path) -> list[Path]:
     """Draw a figure or table from its own runs; return the files written below `figures/<scale>/<paper>`.
 
-    Raises ResultsError for damaged results, and for a figure of which no run has finished.
+    Raises ResultsError for damaged results, and for a figure none of whose runs has finished.
     """
     data = load(suite, paper, item, scale, results)
     kind = import_module(f"resync.render.{data.item.kind}")
@@ -174,7 +173,7 @@ def require_results(data: ItemData) -> None:
 
 
 def published_cell(published: PublishedValue | None) -> str:
-    """A published value and how certain it is: `79.86 ± 0.03 (n=3), verified`."""
+    """A published value with its status: `79.86 ± 0.03 (n=3), verified`."""
     if published is None:
         return NONE
     if published.value is None:

@@ -1,4 +1,4 @@
-"""Lines: the seeds of a series as one curve with a band, and how such curves are drawn on axes."""
+"""Lines: the seeds of a series as one curve with a band, and the drawing of such curves."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ BANDS = {"range": "band: minimum to maximum", "std": "band: ± 1 standard deviat
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: mean over the finished seeds, its band, and apart from it the curves of diverged seeds."""
+    """One curve: the mean over the finished seeds, its band, and separately the curves of diverged seeds."""
 
     label: str
     style: Style
@@ -35,9 +35,9 @@ class Line:
 
 
 def mean_over_seeds(series: Series, x: Coordinate, y: Coordinate, band: str) -> Line:
-    """The curve of a series, point by point the mean over its finished seeds, with a band from two seeds on.
+    """The curve of a series: the pointwise mean over its finished seeds, with a band if there are at least two.
 
-    A NaN at one seed leaves a gap; where seeds stopped early, the curve ends with the first of them. Raises
+    A NaN in one seed leaves a gap; if seeds stopped early, the curve ends with the first of them. Raises
     ResultsError if seeds were evaluated at different steps.
     """
     finished = series.results("finished")
@@ -55,7 +55,7 @@ def mean_over_seeds(series: Series, x: Coordinate, y: Coordinate, band: str) -> 
 
 
 def period_line(series: Series) -> Line:
-    """H against epochs of one seed with results: the period depends on the learning rate, not on the seed."""
+    """H against epochs from one seed with results: the period depends on the learning rate, not on the seed."""
     results = (series.results("finished") or series.results("diverged"))[:1]
     rows = [table[["step", "epoch", "h"]] for result in results for table in (result.steps, result.metrics)]
     table = pd.concat(rows or [pd.DataFrame(columns=["step", "epoch", "h"])]).drop_duplicates("step")
@@ -66,7 +66,7 @@ def period_line(series: Series) -> Line:
 
 
 def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
-    """Limits of the y axis that show every value after the first share `cut` of the x axis, with some air."""
+    """Limits of the y axis, with a margin, that show every value after the first fraction `cut` of the x axis."""
     values = [
         values[line.x >= cut * line.x[-1]]
         for line in lines if line.x.size
@@ -87,7 +87,7 @@ def setting(data: ItemData, band: str) -> str:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw bands below lines; a diverged seed is a thin line that ends in a cross."""
+    """Draw lines above their bands; a diverged seed is a thin line that ends in a cross."""
     for position, line in enumerate(lines):
         every = max(1, len(line.x) // MARKERS_PER_LINE)
         offset = position * every // max(1, len(lines))
@@ -100,7 +100,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:
-    """One legend above all panels, in at most so many columns as fit into the figure."""
+    """One legend above all panels, in at most `columns` columns and no more than fit into the figure."""
     handles, labels = axes.get_legend_handles_labels()
     for count in range(min(columns, len(labels)), 0, -1):
         drawn = figure.legend(handles, labels, loc="outside upper center", ncols=count)
@@ -110,12 +110,12 @@ def legend(figure: Figure, axes: Axes, columns: int) -> None:
 
 
 def footnote(figure: Figure, text: str) -> None:
-    """The scale and setting of the numbers, small and grey below the panels."""
+    """Write the scale and setting of the numbers small and grey below the panels."""
     figure.supxlabel(text, x=0.995, ha="right", fontsize=6.5, color=GREY)
 
 
 def _stack(curves: Iterable[ArrayLike]) -> Floats:
-    """Curves of all seeds as [seeds, points], as long as the shortest; [1, 0] without seeds: an empty mean."""
+    """Curves of all seeds as [seeds, points], cut to the shortest; [1, 0] without seeds, whose mean is empty."""
     rows = [np.asarray(curve, dtype=float) for curve in curves]
     common = min(map(len, rows), default=0)
     return np.stack([row[:common] for row in rows]) if rows else np.empty((1, 0))

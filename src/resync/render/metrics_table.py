@@ -1,4 +1,4 @@
-"""A table of any metrics that papers publish: a row for each method, with ours beside the published values."""
+"""A table of any published metrics: one row per method, with our values beside the published ones."""
 
 import math
 
@@ -11,9 +11,9 @@ MIN_DECIMALS, SIGNIFICANT_DIGITS = 2, 3
 
 
 def prepare(data: ItemData[metrics_table.MetricsTable]) -> Table:
-    """What is missing, stale or diverged is said in words and never enters a mean.
+    """One row per series; missing, stale and diverged runs are named in words and never enter a mean.
 
-    A metric of which the paper publishes nothing for these series has no column for it.
+    A metric for which the paper publishes no value of these series has no column of published values.
     """
     columns: list[tuple[str, bool]] = [(metric, _is_published(data, metric)) for metric in data.options.metrics]
     headings = [Heading("Method", align="l")]
@@ -34,7 +34,7 @@ def _is_published(data: ItemData, metric: str) -> bool:
 
 
 def _cells(data: ItemData, series: Series, columns: list[tuple[str, bool]]) -> tuple[str, ...]:
-    """The label, and for each metric ours and the published value; what is not as declared stands in the first."""
+    """The label, then our value and the published one of each metric; the first metric also names missing runs."""
     cells = [series.label]
     for metric, published in columns:
         ours = series.evidence(metric)
@@ -45,7 +45,7 @@ def _cells(data: ItemData, series: Series, columns: list[tuple[str, bool]]) -> t
 
 
 def _decimals(value: float) -> int:
-    """Decimals that show enough digits of times and losses near 0."""
+    """Number of decimals that shows enough digits of times and losses near 0."""
     if not math.isfinite(value) or value == 0:
         return MIN_DECIMALS
     return max(MIN_DECIMALS, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(value))))

@@ -1,4 +1,4 @@
-"""H of the rounds above validation accuracy, against epochs: what a period rule does, and what it gains."""
+"""Period H of the rounds above validation accuracy, both against epochs."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Panels:
 
 
 def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
-    """H of every sampled step and evaluation; the metric of every evaluation."""
+    """H at every sampled step and evaluation; the metric at every evaluation."""
     require_results(data)
     metric, band = data.options.metric, data.options.band
     lines = [
@@ -49,7 +49,7 @@ def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
 
 
 def draw(panels: Panels) -> Figure:
-    """Two panels over one epoch axis."""
+    """Two panels with a common epoch axis."""
     figure = new_figure(COLUMN, 3.5)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
     for line in panels.periods:

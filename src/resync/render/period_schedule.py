@@ -1,4 +1,4 @@
-"""The period H of every round under the learning rate that it follows: a rule seen before anything is trained."""
+"""The learning rate above the period H of every round that follows from it: a period rule without any training."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ LR_POINTS = 400
 
 @dataclass(frozen=True)
 class Panels:
-    """The numbers of both panels; learning rates that several series share are there once."""
+    """The numbers of both panels; a learning rate that several series share appears once."""
 
     rates: list[Line]
     periods: list[Line]
@@ -27,7 +27,7 @@ class Panels:
 
 
 def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
-    """H of every round of every series, as training will have it; labels end with the communication volume."""
+    """H of every round of every series, exactly as in training; labels end with the communication volume."""
     rates: list[Line] = []
     for series in data.series:
         line = _rate_line(series)
@@ -38,10 +38,10 @@ def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
 
 
 def draw(panels: Panels) -> Figure:
-    """Two panels over one epoch axis."""
+    """Two panels with a common epoch axis."""
     figure = new_figure(COLUMN, 3.3)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
-    for line in panels.rates:  # in no colour, because several series may share it
+    for line in panels.rates:  # grey, because several series may share it
         upper.plot(line.x, line.y, color=GREY, linestyle=line.style.dash)
     for line in panels.periods:
         lower.plot(line.x, line.y, label=line.label, drawstyle="steps-post", **{**line.style.line, "marker": ""})
@@ -75,5 +75,5 @@ def _line(series: Series, label: str, x: Floats, y: Floats) -> Line:
 
 
 def _run(series: Series) -> Run:
-    """Any of its runs: neither the learning rate nor the period depends on the seed."""
+    """Any run of the series: neither the learning rate nor the period depends on the seed."""
     return series.states[0].run

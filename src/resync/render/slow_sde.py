@@ -1,4 +1,4 @@
-"""The slow SDE of Local SGD: its prediction as lines, a simulation of Local SGD as points (see formulas.slow_sde)."""
+"""The slow SDE of Local SGD: predictions as lines, simulations of Local SGD as points (see `formulas.slow_sde`)."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ MARKERS = "os^D"
 
 @dataclass(frozen=True)
 class Drift:
-    """Position on the manifold with H = `period`: predicted at FINE_TIMES, at TIMES the mean of simulations."""
+    """Position on the manifold with H = `period`: predicted at FINE_TIMES, mean of simulations at TIMES."""
 
     period: int
     predicted: Floats
@@ -51,12 +51,12 @@ class Panels:
 
 
 def prepare(data: ItemData) -> Panels:
-    """Simulate and predict: the same numbers at every scale."""
+    """Simulations and predictions, which are the same at every scale."""
     return Panels({workers: _drift(workers) for workers in WORKERS}, _diffusion())
 
 
 def draw(panels: Panels) -> Figure:
-    """A panel of drift for each number of workers, and one of diffusion."""
+    """One drift panel per number of workers, and one diffusion panel."""
     figure = new_figure(DOUBLE_COLUMN, 2.6)
     *left, right = figure.subplots(1, len(panels.drift) + 1, width_ratios=[1] * len(panels.drift) + [0.8])
     for axes, (workers, drifts) in zip(left, panels.drift.items(), strict=True):
@@ -88,7 +88,7 @@ def _diffusion() -> Diffusion:
     time, noise, replicas = DIFFUSION_TIME, DIFFUSION_NOISE, DIFFUSION_REPLICAS
     found = diffuse(DIFFUSION_PERIODS, DIFFUSION_WORKERS, time=time, noise=noise, replicas=replicas)
     expected = noise**2 * time / DIFFUSION_WORKERS
-    return Diffusion(expected, found, found * np.sqrt(2 / (replicas - 1)))  # of a normal variable's variance
+    return Diffusion(expected, found, found * np.sqrt(2 / (replicas - 1)))  # valid for normal samples
 
 
 def _draw_drift(axes: Axes, drifts: list[Drift]) -> None:

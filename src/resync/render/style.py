@@ -1,4 +1,4 @@
-"""One look for every figure: sizes, fonts, and the colour, marker and dash of an algorithm, everywhere."""
+"""The common style of all figures: sizes, fonts, and the same colour, marker and dash for an algorithm everywhere."""
 
 import colorsys
 import io
@@ -19,14 +19,14 @@ from resync.config.metrics import METRICS
 from resync.formulas.periods import Constant, PowerRule
 
 COLUMN, DOUBLE_COLUMN = 3.3, 6.8
-"""Widths in inches of one and of two columns of a paper."""
+"""Widths in inches of one and two columns of a paper."""
 
 GREY = "#5f5f5f"
 _UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0, 1, "s"))
-"""From how many seconds on a unit is used, its seconds, its name."""
+"""For each unit: the smallest number of seconds for which it is used, its length in seconds, its name."""
 PNG_DPI = 220
 
-# The fonts come with matplotlib: every machine draws the same bytes. Type 42 keeps text searchable.
+# The fonts come with matplotlib, so that every machine draws the same bytes. Type 42 keeps text searchable.
 RC = {
     "font.family": ["STIXGeneral", "DejaVu Serif"],
     "mathtext.fontset": "stix",
@@ -60,7 +60,7 @@ RC = {
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 _BLUE, _VERMILLION, _PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 PALETTE = (_BLACK, _BLUE, _GREEN, _VERMILLION)
-"""Colors of lines that are not algorithms."""
+"""Colours of lines that are not algorithms."""
 _MARKERS = "os^DvPX*<>"
 _SOLID, _LONG, _SHORT, _DASH_DOT = (0, ()), (0, (5, 1.5)), (0, (2, 1.2)), (0, (5, 1.2, 1, 1.2))
 _DASHES = (_SOLID, _LONG, _SHORT, _DASH_DOT)
@@ -70,7 +70,7 @@ Dash = tuple[int, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Style:
-    """How a line is drawn; two lines differ in more than their colour, for print without it."""
+    """Style of a line; two lines differ in more than their colour, for print in black and white."""
 
     color: str
     marker: str
@@ -104,7 +104,7 @@ _CONSTANT = Style(_BLUE, "s", _LONG)
 
 
 def style_of(run: Run) -> Style:
-    """The style of a run's algorithm, for Local SGD of its period rule: darker for a longer period."""
+    """The style of a run's algorithm; for Local SGD, of its period rule: the longer the period, the darker."""
     rule, traffic = run.sync.rule, run.sync.traffic
     if traffic is None or traffic.every == "step" or run.sync.name in _ALGORITHMS:
         return style_of_algorithm(run.sync.name)
@@ -121,13 +121,13 @@ def style_of_algorithm(name: str) -> Style:
 
 
 def _style_of_name(name: str) -> Style:
-    """A style for an algorithm that has none of its own above: always the same one for a name."""
+    """A style for a name without a style of its own above: always the same one for the same name."""
     choice = zlib.crc32(name.encode())
     return Style((_SKY, _PURPLE, _ORANGE)[choice % 3], _MARKERS[choice % len(_MARKERS)], _DASHES[choice % 4])
 
 
 def _shaded(style: Style, h: int, markers: str = "") -> Style:
-    """Lighter below H = 4, darker above, and a marker of its own for each power of two."""
+    """Lighter below H = 4, darker above, with a different marker for each power of two."""
     octaves = math.log2(h) - 2
     hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(style.color))
     lightness = min(0.68, max(0.16, lightness * 0.72**octaves))
@@ -136,7 +136,7 @@ def _shaded(style: Style, h: int, markers: str = "") -> Style:
 
 
 def distinct(styles: Iterable[Style]) -> list[Style]:
-    """The styles of one item's series; where two are equal, the later gets another marker and dash."""
+    """The styles of an item's series; if two are equal, the later one gets a different marker and dash."""
     seen: list[Style] = []
     for style in styles:
         candidate, turn = style, 0
@@ -149,32 +149,32 @@ def distinct(styles: Iterable[Style]) -> list[Style]:
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """The seconds of the unit in which so many seconds are shown, and its name."""
+    """Length in seconds and name of the unit in which a time of `seconds` is shown."""
     return next((size, name) for least, size, name in _UNITS if seconds >= least)
 
 
 def axis_label(metric: str) -> str:
-    """`Validation top-1 accuracy (%)`, or `Learning rate`, which is a plain number."""
+    """Title and unit of a metric: `Validation top-1 accuracy (%)`, or `Learning rate`, which has no unit."""
     column = METRICS[metric]
     return column.title if column.unit == "1" else f"{column.title} ({column.unit})"
 
 
 def look() -> AbstractContextManager[None]:
-    """The context in which everything is drawn."""
+    """The matplotlib context in which everything is drawn."""
     settings: Any = dict(matplotlib.rcParamsDefault) | RC  # whatever the user's matplotlibrc says
     del settings["backend"]
     return matplotlib.rc_context(settings)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, independent of pyplot and of any display."""
+    """An empty figure of the given size in inches, independent of pyplot and of any display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def encode(figure: Figure) -> dict[str, bytes]:
-    """The figure as `.pdf` and `.png`, the same bytes for the same figure: no dates, no version names."""
+    """The figure as `.pdf` and `.png`, reproducible to the byte: without dates and versions."""
     files = {}
     for suffix, metadata in (
         (".pdf", {"CreationDate": None, "Producer": None}),

@@ -1,4 +1,4 @@
-"""Tables: the same cells as Markdown, LaTeX (booktabs), PDF and PNG, and the plain numbers as CSV."""
+"""Tables: the same cells as Markdown, LaTeX (booktabs), PDF and PNG, and their plain numbers as CSV."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from resync.render.style import GREY, encode
 from resync.text_tables import csv_text, markdown
 
 POINTS_PER_INCH = 72
-_MEASURING_DPI = 600  # text is hinted to whole pixels: at a low resolution its width is only a guess
+_MEASURING_DPI = 600  # text is hinted to whole pixels, so that its width is inaccurate at a low resolution
 _FONT, _SMALL = 9.0, 6.5
 _GAP, _ROW, _MARGIN = 16.0, 14.5, 6.0
 _HEAVY, _LIGHT = 0.9, 0.5
@@ -30,7 +30,7 @@ _TEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 @dataclass(frozen=True)
 class Heading:
-    """A column's heading: its unit is drawn below it; `align` is l, c or r."""
+    """The heading of a column, with its unit drawn below; `align` is l, c or r."""
 
     title: str
     unit: str = ""
@@ -38,13 +38,12 @@ class Heading:
 
     @property
     def text(self) -> str:
-        """Title and unit on one line."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` are cells as people read them, `records` the numbers of the same rows, `note` their setting."""
+    """A table: `rows` are formatted cells, `records` the plain numbers of the same rows, `note` their setting."""
 
     title: str
     headings: tuple[Heading, ...]
@@ -75,11 +74,11 @@ class Table:
         ])  # fmt: skip
 
     def csv(self) -> str:
-        """One line a row with plain numbers; what is not known is empty."""
+        """One line per row with plain numbers; unknown values are empty."""
         return csv_text(self.records, list(self.records[0]))
 
     def draw(self) -> Figure:
-        """The table as booktabs would set it, as large as its cells need."""
+        """The table in the style of booktabs, as large as its cells require."""
         figure = Figure(dpi=_MEASURING_DPI)
         FigureCanvasAgg(figure)
         columns = [

@@ -1,7 +1,7 @@
-"""Time of an iteration against the number of workers: what averaging and gossip cost on a network.
+"""Time per iteration against the number of workers: the cost of all-reduce and gossip on a network.
 
-The lines are the wall-clock model. Its two unknowns, the time of computing and how well the all-reduce is implemented,
-come from two published times of averages over all workers; everything else is predicted.
+The lines are the wall-clock model. Its two unknowns, the computation time and the efficiency of the all-reduce, are
+fitted to two published times of all-reduce methods; everything else is predicted.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _CERTAIN = ("verified", "secondary")
 
 @dataclass(frozen=True)
 class Curve:
-    """One algorithm at each number of workers: seconds of an iteration, or its waiting in mean delays."""
+    """One algorithm against the number of workers: seconds per iteration, or waiting time in mean delays."""
 
     algorithm: str
     workers: list[int]
@@ -43,7 +43,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Point:
-    """Seconds of an iteration of one series: published with a status, or `measured` here."""
+    """Seconds per iteration of one series: published with a status, or `measured` here."""
 
     algorithm: str
     workers: int
@@ -53,7 +53,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Panel:
-    """One network."""
+    """The curves and points of one network."""
 
     title: str
     curves: list[Curve]
@@ -62,7 +62,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Panels:
-    """All networks, what stragglers cost on the first one, and what is said below."""
+    """All networks, the cost of stragglers on the first one, and the note below."""
 
     panels: list[Panel]
     waiting: list[Curve]
@@ -70,13 +70,14 @@ class Panels:
 
 
 def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
-    """The model calibrated on the published hours of the item's series, at paper scale whatever the results' scale.
+    """The model calibrated on the published hours of the item's series, always at paper scale.
 
-    Raises ValueError for lists of different lengths, and if no two published hours calibrate the model.
+    Raises ValueError for lists of different lengths, and if no two published times can calibrate the model.
     """
     links, names = data.options.networks, data.options.all_reduces
     if len(links) != len(names):
-        raise ValueError(f"{data.item.id}: found {len(links)} networks and {len(names)} all-reduces, allowed: as many")
+        found = f"{len(links)} networks and {len(names)} all-reduces"
+        raise ValueError(f"{data.item.id}: found {found}, allowed: lists of equal length")
     networks = [Network(LINKS[link], all_reduce=name) for link, name in zip(links, names, strict=True)]
     runs = [(run, data.options.parameters) for run in data.references]
     fitted = fit(runs, data.published, lambda run: networks[0])
@@ -99,7 +100,7 @@ def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
 
 
 def draw(panels: Panels) -> Figure:
-    """A panel a network, with one axis of times, and a panel of waiting."""
+    """One panel per network, with a common time axis, and a panel of waiting times."""
     figure = new_figure(DOUBLE_COLUMN, 2.6)
     *networks, last = figure.subplots(1, len(panels.panels) + 1)
     for axes, panel in zip(networks, panels.panels, strict=True):
@@ -123,7 +124,7 @@ def _curve(
     machine: Machine,
     value: Callable[[WallClock], float],
 ) -> Curve:
-    """The model of an algorithm with default options, at powers of two from the fewest workers of the item on."""
+    """The model of an algorithm with default options, at powers of two from the item's smallest number of workers."""
     run = data.references[0].model_copy(update={"sync": SyncOptions.named(algorithm).model_validate({})})
     fewest, most = min(run.workers for run in data.references), data.options.most_workers
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
@@ -132,7 +133,7 @@ def _curve(
 
 
 def _published(data: ItemData) -> list[Point]:
-    """The most certain published hours of every series, per iteration."""
+    """The most certain published time of every series, in seconds per iteration."""
     values = ((run, published_hours(run, data.published)) for run in data.references)
     return [
         Point(run.sync.name, run.workers, value.value * SECONDS_PER_HOUR / run.total_steps, value.status)
@@ -141,7 +142,7 @@ def _published(data: ItemData) -> list[Point]:
 
 
 def _measured(data: ItemData) -> list[Point]:
-    """Our own times, at paper scale only: other scales train other models."""
+    """Our own times, only at paper scale: other scales train other models."""
     if data.scale != "paper":
         return []
     return [
@@ -152,7 +153,7 @@ def _measured(data: ItemData) -> list[Point]:
 
 
 def _note(data: ItemData[time_per_iteration.TimePerIteration], fitted: Fit, machine: Machine) -> str:
-    """What was fitted to what, and how far the predictions are from what was published."""
+    """The fitted constants, the times they were fitted to, and the errors of the predictions."""
     errors: dict[str, list[float]] = {}
     for run in data.references:
         value = published_hours(run, data.published)
@@ -163,14 +164,14 @@ def _note(data: ItemData[time_per_iteration.TimePerIteration], fitted: Fit, mach
     task = ", ".join(dict.fromkeys(run.data.name for run in data.references))
     labels = [run.label for name in fitted.runs for run in data.references if run.id == name]
     return (
-        f"paper scale · {task} · computing {fitted.compute:.3g} s and, on the first network, "
+        f"paper scale · {task} · computation {fitted.compute:.3g} s and, on the first network, "
         f"all-reduce x {fitted.slowdown:.2g}: fitted to {' and '.join(labels)}\npredictions against published times: "
-        f"{ranges} · stragglers: exponential delay of every step, mean {data.options.delay:.0%} of computing"
+        f"{ranges} · stragglers: exponential delay of every step, mean {data.options.delay:.0%} of the computation"
     )
 
 
 def _range(percents: list[float]) -> str:
-    """`-5.6 to +8.5 %`, or one number."""
+    """The range of some percentages: `-5.6 to +8.5 %`, or one number."""
     ends = dict.fromkeys(f"{end:+.1f}" for end in (min(percents), max(percents)))
     return f"{' to '.join(ends)} %"
 
@@ -187,7 +188,7 @@ def _draw_network(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_curves(axes: Axes, curves: list[Curve]) -> None:
-    """Lines over the number of workers; one that a later one hides is a wide pale line below it."""
+    """Lines over the number of workers; a line hidden by a later one is drawn wide and pale below it."""
     for position, curve in enumerate(curves):
         hidden = any(np.allclose(curve.values, other.values) for other in curves[position + 1 :])
         below = {"linestyle": "-", "linewidth": 3.2, "alpha": 0.6} if hidden else {}
@@ -199,7 +200,7 @@ def _draw_curves(axes: Axes, curves: list[Curve]) -> None:
 
 
 def _marker(style: Style, status: str) -> dict[str, Any]:
-    """Filled where the published value is certain, open where it is not, a black edge where it was measured here."""
+    """Filled if the published value is certain, open if it is not, with a black edge if measured here."""
     face = style.color if status in (*_CERTAIN, "measured") else "white"
     edge = "black" if status == "measured" else style.color
     return {
@@ -212,7 +213,7 @@ def _marker(style: Style, status: str) -> dict[str, Any]:
 
 
 def _legend(figure: Figure, panels: Panels) -> None:
-    """The algorithms, then what the fill of a point says."""
+    """Entries for the algorithms, then for the fill of a point."""
     modelled = [curve.algorithm for curve in panels.waiting]
     points = [point for panel in panels.panels for point in panel.points]
     handles, labels = [], []
@@ -232,5 +233,5 @@ def _shown_as(status: str) -> str:
 
 
 def _label_of(algorithm: str) -> str:
-    """What the figure calls an algorithm."""
+    """Label of an algorithm in the figure."""
     return SyncOptions.named(algorithm).label or algorithm

@@ -1,4 +1,4 @@
-"""Learning rate, losses and accuracy against epochs: how a training goes."""
+"""Learning rate, losses and accuracy against epochs."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ _ROWS_AND_COLUMNS = {2: (1, 2), 3: (1, 3), 4: (2, 2)}
 
 @dataclass(frozen=True)
 class Panels:
-    """The lines of each panel, by what its axis says, in the order of the panels."""
+    """The lines of each panel by axis label, in the order of the panels."""
 
     lines: dict[str, list[Line]]
     cut: float
@@ -23,7 +23,7 @@ class Panels:
 
 
 def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
-    """The metrics of every evaluation, mean over seeds."""
+    """The metrics at every evaluation, mean over seeds."""
     require_results(data)
 
     def lines(metric: str) -> list[Line]:
@@ -37,7 +37,7 @@ def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
 
 
 def draw(panels: Panels) -> Figure:
-    """Panels that share the axis of epochs."""
+    """Panels with a common epoch axis."""
     rows, columns = _ROWS_AND_COLUMNS[len(panels.lines)]
     figure = new_figure(DOUBLE_COLUMN, 0.7 + 1.8 * rows)
     grid = np.ravel(figure.subplots(rows, columns, sharex=True))

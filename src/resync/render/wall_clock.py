@@ -1,4 +1,4 @@
-"""The wall-clock table: published hours, the model that two of them calibrate, and what was measured here."""
+"""The wall-clock table: published hours, the model calibrated on two of them, and the times measured here."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,12 +16,13 @@ from resync.render.style import time_unit
 from resync.render.table import Heading, Table
 from resync.results.evidence import Evidence, decimals_of, number
 
-_UNKNOWN = "not told from computing"
+_UNKNOWN = "not measured separately"
+_PART = "of which communication"
 
 
 @dataclass(frozen=True)
 class _Method:
-    """A series: how often it averages vectors over all workers (None: it does not), its published hours, and ours."""
+    """A series: its number of all-reduces of a full vector (None: it uses none), its published hours, and ours."""
 
     run: Run
     load: int | None
@@ -31,9 +32,9 @@ class _Method:
 
 
 def prepare(data: ItemData[wall_clock.WallClock]) -> Table:
-    """A row a series of the paper scale; its cells say whether they are published, fitted, predicted or measured.
+    """One row per series at paper scale; cells say whether they are published, fitted, predicted or measured.
 
-    Raises ValueError if no two published hours are known that differ in communication.
+    Raises ValueError if there are no two published times of series that differ in communication.
     """
     rows = [_row(data, run) for run in data.references]
     model = calibrate([timing for row in rows for timing in _timings(row, data.published)])
@@ -42,10 +43,10 @@ def prepare(data: ItemData[wall_clock.WallClock]) -> Table:
     here = f"Here, {data.scale} scale"
     headings = (
         Heading("Method", align="l"),
-        Heading("Averages", align="r"),
-        *(Heading(title, "h") for title in ("Published", "of it communication", "Model", "of it communication")),
-        Heading("Against published", "%", align="r"),
-        *(Heading(title, unit) for title in (here, "of it communication")),
+        Heading("All-reduces", align="r"),
+        *(Heading(title, "h") for title in ("Published", _PART, "Model", _PART)),
+        Heading("Model error", "%", align="r"),
+        *(Heading(title, unit) for title in (here, _PART)),
     )
     return Table(
         title=data.item.title,
@@ -70,7 +71,7 @@ def _row(data: ItemData, run: Run) -> _Method:
 
 
 def _timings(row: _Method, published: Iterable[PublishedValue]) -> list[Timing]:
-    """What the row offers a calibration."""
+    """The published time of the row that can calibrate the model, if there is one."""
     if row.load is None or row.total is None or row.total.value is None:
         return []
     status = certainty(row.run, row.total, published)
@@ -99,7 +100,7 @@ def _model_cells(row: _Method, model: Calibration) -> tuple[str, ...]:
 
 
 def _own_cells(ours: Series | None, size: float) -> tuple[str, ...]:
-    """Total and communication, in units of `size` seconds, of the finished seeds."""
+    """Total and communication time of the finished seeds, in units of `size` seconds."""
     if ours is None:
         return NONE, NONE
     clocks = (
@@ -138,7 +139,7 @@ def _record(row: _Method, model: Calibration) -> dict[str, Any]:
 
 
 def _basis(row: _Method, model: Calibration) -> str:
-    """Where the model's numbers of a row come from, in a word or two."""
+    """Origin of the model's numbers in a row, in a word or two."""
     if row.run.id in (model.more.name, model.less.name):
         return "fitted"
     status = CERTAINTY[model.certainty[0]]
@@ -146,7 +147,7 @@ def _basis(row: _Method, model: Calibration) -> str:
 
 
 def _error(row: _Method, model: Calibration) -> float | None:
-    """(model - published) / published of a row that was not fitted."""
+    """(model - published) / published for a row that was not fitted."""
     if row.load is None or row.total is None or row.total.value is None or _basis(row, model) == "fitted":
         return None
     return model.total(row.load) / row.total.value - 1
@@ -161,7 +162,7 @@ def _note(model: Calibration, rows: Iterable[_Method]) -> str:
     seconds = number(model.cost * SECONDS_PER_HOUR, 3)
     derived = any(value and value.status == "derived" for row in rows for value in (row.total, row.communication))
     return " · ".join([
-        f"model: {number(model.compute)} h of computing + {seconds} s an average, fitted to {pair}",
-        "±: as far as these were rounded",
-        *(["derived: from verified hours by the same formula, so no test of it"] if derived else []),
+        f"model: {number(model.compute)} h of computation + {seconds} s per all-reduce, fitted to {pair}",
+        "±: rounding of the fitted hours",
+        *(["derived: from verified hours by the same formula, so not a test of it"] if derived else []),
     ])  # fmt: skip

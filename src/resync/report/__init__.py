@@ -1,4 +1,4 @@
-"""One page of a scale: figures, tables, claims, the audit in short, and where the results come from."""
+"""The page of a scale: figures, tables, claims, a summary of the audit, and the provenance of the results."""
 
 from resync.report.page import report
 

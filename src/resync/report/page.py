@@ -1,7 +1,6 @@
-"""The report of a scale: one page that works offline and shows what the other steps wrote.
+"""The report of a scale: one page that works offline and shows the output of the other steps.
 
-Pictures are linked, not copied into the page: a figure that is drawn again is shown without a new report, and
-a report never shows a figure that no longer exists in that form.
+Pictures are linked, not embedded: the page always shows the current figures, without a new report.
 """
 
 import json
@@ -21,19 +20,19 @@ _TEMPLATE = Path(__file__).with_name("report.html.j2")
 
 @dataclass(frozen=True)
 class _Place:
-    """Where files are, for links that hold as long as results and figures stay beside each other."""
+    """Locations of the files, for links that stay valid as long as results and figures lie beside each other."""
 
     scale: str
     results: Path
     figures: Path
 
     def link(self, target: Path) -> str:
-        """A file as the page, in `results/<scale>`, refers to it."""
+        """Link to a file, relative to the page's folder `results/<scale>`."""
         return Path(os.path.relpath(target, self.results / self.scale)).as_posix()
 
 
 def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
-    """Write `results/<scale>/report.html`; return its path. What is missing is named, never left out."""
+    """Write `results/<scale>/report.html`; return its path. Missing parts are named, never left out."""
     place = _Place(scale, results, figures)
     papers = [_paper(suite, paper, place) for name, paper in suite.papers.items() if suite.runs(name, scale)]
     page = fill(_TEMPLATE, title="Results", scale=scale, audit=_audit(place), papers=papers)
@@ -67,7 +66,7 @@ def _item(item: Item, stem: Path, place: _Place) -> dict[str, Any]:
 
 
 def _run(run: Run, place: _Place) -> dict[str, Any]:
-    """Where a run's result comes from, in words."""
+    """Status and provenance of a run, in words."""
     state = state_of(run, place.results)
     summary = state.result.summary if state.result else {}
     launch, git = summary.get("launch") or {}, summary.get("git") or {}
@@ -95,7 +94,7 @@ def _run(run: Run, place: _Place) -> dict[str, Any]:
 
 
 def _audit(place: _Place) -> dict[str, Any] | None:
-    """The audit's sentence and counts; None if there is no audit yet."""
+    """Sentence, counts and rows of the audit; None if there is no audit yet."""
     file = place.results / place.scale / "audit.json"
     if not file.exists():
         return None

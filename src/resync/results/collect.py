@@ -1,7 +1,7 @@
-"""An export: all numbers of a paper's runs as one tidy table, compared with what Weights & Biases logged.
+"""Export of all numbers of a paper's runs as one tidy table, after a comparison with the Weights & Biases logs.
 
-Nothing in this package reads it. A figure needs its own runs only, and an audit says more about a run than its
-numbers; both read the runs' files (`resync.results.runs`). The table is for other programs.
+Nothing in this package reads the table: it is for other programs. Figures need only their own runs, and audits need
+more of a run than its numbers; both read the runs' files (`resync.results.runs`).
 """
 
 import io
@@ -23,10 +23,10 @@ _TIDY = [*_KEYS, "record", "step", "epoch", "metric", "value"]
 
 
 def collect(runs: Iterable[Run], results: Path) -> pd.DataFrame:
-    """The long tidy table of `runs`: one row per value, in the order of the runs, NaN kept.
+    """The long tidy table of `runs`: one row per value, in the order of the runs; NaN values are kept.
 
-    Runs without results have no rows; `attrs["missing"]` lists them, one line each. Raises ResultsError with
-    a line for every damaged run and every difference between metrics.csv and wandb.
+    Runs without results have no rows; `attrs["missing"]` describes them, one line per run. Raises ResultsError with
+    one line per damaged run and per difference between metrics.csv and wandb.
     """
     frames, missing, problems = [], [], []
     for run in runs:
@@ -62,12 +62,12 @@ def write(frame: pd.DataFrame, stem: Path) -> list[Path]:
 
 
 def compare_with_wandb(result: RunResult, required: bool = True) -> None:
-    """Compare metrics.csv with the run's wandb logs. Raises ResultsError if they differ or lack."""
+    """Compare metrics.csv with the run's wandb logs. Raises ResultsError if they differ or a log is missing."""
     try:
         rows = [{str(key): value for key, value in row.items()} for row in result.metrics.to_dict("records")]
         wandb_log.compare(result.directory, rows, result.summary.get("resumed_from") or [], required)
     except wandb_log.WandbLogError as error:
-        remedy = f"without {result.directory / 'summary.json'} the run is finished again from its last checkpoint"
+        remedy = f"without {result.directory / 'summary.json'} the run is completed again from its last checkpoint"
         raise ResultsError(f"{error}; {remedy}") from None
 
 

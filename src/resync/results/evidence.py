@@ -1,4 +1,4 @@
-"""Evidence: what the seeds of one series say together, and how that is written: `80.97 ± 0.05 (n=3)`."""
+"""Evidence from the seeds of one series, and its notation: `80.97 ± 0.05 (n=3)`."""
 
 import math
 from collections.abc import Iterable
@@ -8,35 +8,33 @@ from decimal import Decimal
 
 @dataclass(frozen=True)
 class Evidence:
-    """The values of one metric, one a seed. A NaN among them makes mean and std NaN, never a number."""
+    """The values of one metric, one per seed. A NaN or infinity among them makes mean and std NaN."""
 
     values: tuple[float, ...]
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Evidence":
-        """Evidence from any iterable of numbers."""
         return cls(tuple(float(value) for value in values))
 
     @property
     def n(self) -> int:
-        """How many seeds."""
         return len(self.values)
 
     @property
     def mean(self) -> float:
-        """The mean over the seeds, independent of their order; NaN without seeds."""
+        """Mean over the seeds, independent of their order; NaN without seeds."""
         return math.fsum(self.values) / self.n if self.finite else math.nan
 
     @property
     def std(self) -> float:
-        """The sample standard deviation (n - 1); NaN with fewer than two seeds."""
+        """Sample standard deviation (n - 1); NaN with fewer than two seeds."""
         if self.n < 2 or not self.finite:
             return math.nan
         return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.values) / (self.n - 1))
 
     @property
     def finite(self) -> bool:
-        """Whether there are values, and all of them are finite."""
+        """Whether there is at least one value and all values are finite."""
         return self.n > 0 and all(math.isfinite(value) for value in self.values)
 
     def text(self, decimals: int = 2) -> str:
@@ -45,7 +43,7 @@ class Evidence:
 
 
 def notation(mean: float, std: float | None = None, n: int | None = None, decimals: int = 2) -> str:
-    """`80.97 ± 0.05 (n=3)` without the parts that are not known."""
+    """`80.97 ± 0.05 (n=3)` without the unknown parts."""
     text = number(mean, decimals)
     if std is not None and math.isfinite(std):
         text += f" ± {number(std, decimals)}"
@@ -53,7 +51,7 @@ def notation(mean: float, std: float | None = None, n: int | None = None, decima
 
 
 def number(value: float, decimals: int = 2) -> str:
-    """A number with a fixed number of decimals; what is not finite is written as such."""
+    """A number with a fixed number of decimals; NaN and infinities are written as `NaN`, `∞` and `-∞`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -63,7 +61,7 @@ def number(value: float, decimals: int = 2) -> str:
 
 
 def signed(value: float, decimals: int = 2) -> str:
-    """A difference: a number with its sign."""
+    """A difference, always with its sign."""
     text = number(value, decimals)
     return text if text.startswith("-") else f"+{text}"
 
@@ -74,6 +72,6 @@ def as_published(value: float, std: float | None = None, n: int | None = None) -
 
 
 def decimals_of(value: float) -> int:
-    """How many decimals a published value is printed with: 2 for 80.98, at least 1 for any float."""
+    """Number of decimals of a published value as printed: 2 for 80.98, at least 1 for any float."""
     exponent = Decimal(repr(float(value))).as_tuple().exponent
     return max(0, -exponent) if isinstance(exponent, int) else 0

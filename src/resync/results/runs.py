@@ -1,7 +1,7 @@
-"""Runs on disk: the one reader of a run's folder, for everything that asks how a run stands or what it left.
+"""Runs on disk: the only reader of a run's folder, for everything that needs a run's status or its results.
 
-A number is read as it was written or not at all: a file that is missing, half-written, truncated or not ours
-is one line that names it.
+A number is read exactly as it was written, or not at all: a file that is missing, half-written, truncated or from
+another program is reported in one line that names it.
 """
 
 import json
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Status = Literal["not run", "running", "stopped", "failed", "finished", "diverged", "stale", "damaged"]
-"""How a run stands:
+"""Status of a run:
 
-- `not run`: nothing of it has been trained;
+- `not run`: it has not been trained at all;
 - `running`: a job holds the run's lock;
-- `stopped`: it was asked to stop and continues from its checkpoint with the next job;
+- `stopped`: it was asked to stop, and the next job continues from its checkpoint;
 - `failed`: its last job ended without results;
 - `finished` and `diverged`: it has results;
-- `stale`: it has those of another configuration;
+- `stale`: it has results, but of another configuration;
 - `damaged`: it has results that cannot be read.
 """
 
@@ -45,7 +45,7 @@ class MissingRun(ResultsError):
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a finished or diverged run: its summary, and its tables as they were read."""
+    """Results of a finished or diverged run: its summary and its two tables."""
 
     directory: Path
     evaluations: pa.Table
@@ -63,14 +63,14 @@ class RunResult:
         return self.sampled.to_pandas()
 
     def final(self, metric: str) -> float:
-        """The last value of a metric, in its unit. Raises ResultsError if the run does not have it."""
+        """Final value of a metric, in its unit. Raises ResultsError if the run does not have the metric."""
         values = dict(self.final_values())
         if metric not in values:
             raise ResultsError(f"{self.directory / 'summary.json'}: has no metric {metric}")
         return values[metric]
 
     def final_values(self) -> Iterator[tuple[str, float]]:
-        """The numbers at the end: final metrics under their own name, best ones as `best_<metric>`, and times."""
+        """The numbers of the summary: final metrics under their own names, best ones as `best_<metric>`, and times."""
         summary, seconds = self.summary, self.summary["seconds"]
         numbers = dict(summary["final"])
         numbers |= {key: summary.get(key) for key in (*TOTALS, "wire_bytes", "parameters")}
@@ -83,22 +83,22 @@ class RunResult:
         return ((key, _number(value)) for key, value in numbers.items())
 
     def curve(self, metric: str) -> "pd.Series":
-        """A column of metrics.csv. Raises ResultsError if the run does not have it."""
+        """A column of metrics.csv. Raises ResultsError if the run does not have the column."""
         if metric not in self.metrics:
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no column {metric}")
         return self.metrics[metric]
 
     @property
     def imported(self) -> dict[str, Any] | None:
-        """Format and sources of a third-party log; None for a run of our own."""
+        """Format and sources of a third-party log; None for a run trained here."""
         return self.summary.get("imported")
 
 
 @dataclass(frozen=True)
 class RunState:
-    """How a declared run stands, why, and its results if it has readable ones: see `Status`.
+    """Status of a declared run (see `Status`), the reason for it, and the results if they can be read.
 
-    `step` is the last one that is known; for the newest one of a running run see `resync.results.status`.
+    `step` is the last known step; `resync.results.status` finds the latest step of a run that is still running.
     """
 
     run: Run
@@ -114,7 +114,7 @@ class RunState:
 
 
 def state_of(run: Run, results: Path) -> RunState:
-    """How a declared run stands, whose folder is below `results`."""
+    """State of a declared run whose folder is below `results`."""
     directory = results / run.directory
     job = holder(directory)
     if job is not None:
@@ -130,7 +130,7 @@ def state_of(run: Run, results: Path) -> RunState:
     try:
         result = _read_tables(directory, summary)
     except ResultsError as error:
-        # Files of another version of this program are not damaged: they are old.
+        # Files that another version of this program wrote are outdated, not damaged.
         return RunState(run, "stale", stale) if stale else RunState(run, "damaged", str(error))
     if stale:
         return RunState(run, "stale", stale, result, int(summary["steps"]))
@@ -140,12 +140,12 @@ def state_of(run: Run, results: Path) -> RunState:
 
 
 def read_run(directory: Path) -> RunResult:
-    """The results in a run's directory, read strictly. Raises MissingRun or ResultsError, one line each."""
+    """The results in a run's directory, read strictly. Raises MissingRun or ResultsError with one line."""
     return _read_tables(directory, _read_summary(directory / "summary.json"))
 
 
 def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
-    """How a run stands that has no summary and that no job trains."""
+    """State of a run that has no summary and that no job is training."""
     try:
         last = state.recorded(directory)
     except ValueError as error:
@@ -153,10 +153,11 @@ def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
     if last is None:
         return RunState(run, "not run", missing)
     if last.config_hash != run.hash:
-        other = f"its last job had configuration {last.config_hash}, declared is {run.hash}"
+        other = f"its last job had configuration {last.config_hash}, the declared one is {run.hash}"
         return RunState(run, "not run", f"{missing}; {other}")
     if last.state == "running":
-        return RunState(run, "failed", f"its processes ended without a word after {last.time}: killed?", step=last.step)
+        reason = f"its processes ended without a message after {last.time}: killed?"
+        return RunState(run, "failed", reason, step=last.step)
     return RunState(run, last.state, last.reason, step=last.step)
 
 
@@ -164,7 +165,7 @@ def _read_tables(directory: Path, summary: dict[str, Any]) -> RunResult:
     whole = whole_columns(imported=bool(summary.get("imported")))
     metrics, steps = (read_table(directory / f"{name}.csv", whole) for name in ("metrics", "steps"))
     if not metrics.num_rows:
-        raise ResultsError(f"{directory / 'metrics.csv'}: no evaluation in it")
+        raise ResultsError(f"{directory / 'metrics.csv'}: contains no evaluation")
     last = metrics["step"][-1].as_py()
     if summary["status"] == "finished" and last != summary["steps"]:
         message = f"ends at step {last}, summary.json at {summary['steps']}: truncated?"
@@ -173,19 +174,19 @@ def _read_tables(directory: Path, summary: dict[str, Any]) -> RunResult:
 
 
 def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:
-    """Why results are not those of the declared run; empty if they are."""
+    """Why the results are not those of the declared run; empty if they are."""
     if summary["run"] != run.id:
         return f"these are results of {summary['run']}"
     if summary["config_hash"] != run.hash:
-        return f"trained with configuration {summary['config_hash']}, declared is {run.hash}"
+        return f"trained with configuration {summary['config_hash']}, the declared one is {run.hash}"
     file = directory / "run.yaml"
     try:
-        # Validating it again costs much more than reading it.
+        # Validating the file again costs much more than reading it.
         same = file.read_text(encoding="utf-8") == run.to_yaml()
         on_disk = run.hash if same else Run.from_file(file).hash
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         return f"run.yaml cannot be read: {str(error).splitlines()[0]}"
-    return "" if on_disk == run.hash else f"run.yaml has configuration {on_disk}, declared is {run.hash}"
+    return "" if on_disk == run.hash else f"run.yaml has configuration {on_disk}, the declared one is {run.hash}"
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
@@ -199,12 +200,12 @@ def _read_summary(path: Path) -> dict[str, Any]:
         raise ResultsError(f"{path}: not JSON, half-written? ({error})") from None
     if not isinstance(summary, dict) or (absent := [key for key in _SUMMARY_KEYS if key not in summary]):
         lacking = ", ".join(absent) if summary else "everything"
-        raise ResultsError(f"{path}: not a run's summary, lacks {lacking}")
+        raise ResultsError(f"{path}: not a run's summary, {lacking} missing")
     if summary["status"] not in ("finished", "diverged"):
         raise ResultsError(f"{path}: status is {summary['status']!r}, allowed: finished, diverged")
     return summary
 
 
 def _number(value: float | None) -> float:
-    """A number of a summary; JSON writes null for one that is NaN or infinite."""
+    """A number of a summary; in JSON, null stands for one that is NaN or infinite."""
     return math.nan if value is None else float(value)

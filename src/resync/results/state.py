@@ -1,6 +1,6 @@
-"""`state.json`: how a run stands that has no results yet, written by its processes and by what started them.
+"""`state.json`: the state of a run that has no results yet, written by its processes and by their launcher.
 
-A run that ends with results deletes it: from then on summary.json says everything.
+A run that ends with results deletes the file: from then on summary.json holds everything.
 """
 
 import json
@@ -22,7 +22,7 @@ NAME = "state.json"
 class Unfinished:
     """The state of a run without results: after which step, since when (UTC), and why.
 
-    `running` is what its processes write when they begin: where no job holds the run's lock, they were killed.
+    A run's processes write `running` when they begin; if no job holds the run's lock, they were killed since.
     """
 
     state: Literal["running", "stopped", "failed"]
@@ -33,14 +33,14 @@ class Unfinished:
 
 
 def record(directory: Path, run: Run, state: Literal["running", "stopped", "failed"], step: int, reason: str) -> None:
-    """Write the state of a run, complete or not at all."""
+    """Write the state of a run, completely or not at all."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     entries = asdict(Unfinished(state, run.hash, step, reason, now))
     write_text(directory / NAME, json.dumps(entries, indent=2) + "\n")
 
 
 def recorded(directory: Path) -> Unfinished | None:
-    """The state of a run; None without one. Raises ValueError for a file that is not ours."""
+    """The recorded state of a run; None if there is none. Raises ValueError for a file of another program."""
     file = directory / NAME
     try:
         return Unfinished(**json.loads(file.read_text(encoding="utf-8")))
@@ -51,13 +51,13 @@ def recorded(directory: Path) -> Unfinished | None:
 
 
 def begin(directory: Path, run: Run) -> None:
-    """Record that processes of the run begin; the step is the one that was known before."""
+    """Record that processes of the run begin; the step is the last known one."""
     before = _recorded_if_readable(directory)
     record(directory, run, "running", before.step if before and before.config_hash == run.hash else 0, "")
 
 
 def fail(directory: Path, run: Run, reason: str) -> None:
-    """Record why the run failed, unless another of its processes has said so before: the first cause counts."""
+    """Record why the run failed, unless another of its processes has already done so: the first cause counts."""
     now = _recorded_if_readable(directory)
     if now is None or now.state == "running":
         record(directory, run, "failed", now.step if now else 0, reason)
@@ -71,29 +71,29 @@ def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
     except BaseException as error:
         text = str(error).splitlines()[0] if str(error) else ""
         named = isinstance(error, (ValueError, OSError)) and text
-        with suppress(OSError):  # the disk may be what failed: then the launcher says that the run ended
+        with suppress(OSError):  # the disk may be what failed: then the launcher records that the run ended
             fail(directory, run, text if named else f"{type(error).__name__}{': ' if text else ''}{text}")
         raise
 
 
 def conclude(directory: Path, run: Run, code: int) -> None:
-    """Record how the processes of a run ended that could not do so themselves: killed, or asked to stop early on."""
+    """Record how the processes ended if they could not do so themselves: killed, or asked to stop before training."""
     now = _recorded_if_readable(directory)
     if code == os.EX_OK or now is None or now.state != "running":
         return
     if code == os.EX_TEMPFAIL:
-        record(directory, run, "stopped", now.step, "asked to stop before it could train")
+        record(directory, run, "stopped", now.step, "asked to stop before the training began")
     else:
         record(directory, run, "failed", now.step, f"its processes ended with exit code {code}")
 
 
 def clear(directory: Path) -> None:
-    """Delete the state of a run that has results now."""
+    """Delete the state of a run that now has results."""
     (directory / NAME).unlink(missing_ok=True)
 
 
 def _recorded_if_readable(directory: Path) -> Unfinished | None:
-    """A damaged state must not keep a run from training; it is about to be replaced."""
+    """The recorded state, or None if it is damaged: that must not keep a run from training, and is soon replaced."""
     with suppress(ValueError):
         return recorded(directory)
     return None

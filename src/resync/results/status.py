@@ -1,6 +1,6 @@
-"""How far the runs of a scale are, from the files in their folders: nothing is asked of a scheduler.
+"""Progress of the runs of a scale, read from the files in their folders, without asking a scheduler.
 
-It works while they run, on any machine that sees the results, and after whatever ended them.
+This works during and after the runs, on any machine that can read the results.
 """
 
 import csv
@@ -16,17 +16,17 @@ from resync.results.runs import Status, state_of
 from resync.text_tables import aligned
 
 _RECENT_ROWS = 20
-"""Rows of steps.csv that say how long a step takes now."""
+"""Number of rows at the end of steps.csv from which the current time per step is estimated."""
 
 _SECONDS = [name for name in columns("steps") if METRICS[name].unit == "s" and METRICS[name].span == "step"]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A run and how far it is.
+    """Progress of a run.
 
-    `status` and `reason` as in `resync.results.runs.RunState`; `step` of `steps` and `epoch` are the last ones logged;
-    `seconds_left` counts its remaining steps, without evaluations, at the speed of the last ones.
+    `status` and `reason` are those of `resync.results.runs.RunState`; `step` (of `steps`) and `epoch` are the last
+    logged ones; `seconds_left` is the time of the remaining steps at the current speed, without evaluations.
     """
 
     run: str
@@ -39,7 +39,7 @@ class Progress:
 
 
 def progress(run: Run, results: Path) -> Progress:
-    """How far `run` is, whose folder is below `results`."""
+    """Progress of `run`, whose folder is below `results`."""
     state = state_of(run, results)
     rows = [] if state.result else _last_rows(results / run.directory)
     step = max(state.step, int(rows[-1]["step"]) if rows else 0)
@@ -48,7 +48,7 @@ def progress(run: Run, results: Path) -> Progress:
 
 
 def table(found: Iterable[Progress]) -> str:
-    """One line per run, and one that counts the states."""
+    """One line per run, and a last line with the number of runs in each state."""
     listed = list(found)
     lines = [("run", "state", "step", "epoch", "left", "")]
     lines += [(each.run, each.status, f"{each.step}/{each.steps}", f"{each.epoch:.1f}", _left(each), each.reason)
@@ -60,7 +60,7 @@ def table(found: Iterable[Progress]) -> str:
 
 
 def _last_rows(directory: Path) -> list[dict[str, str]]:
-    """The newest rows of a run that has not ended; what is being written is left out."""
+    """The latest rows of a run that has not ended, without a line that is still being written."""
     try:
         with (directory / "steps.csv.partial").open(newline="") as file:
             rows = deque(csv.DictReader(file), maxlen=_RECENT_ROWS)
@@ -70,7 +70,7 @@ def _last_rows(directory: Path) -> list[dict[str, str]]:
 
 
 def _seconds_per_step(rows: list[dict[str, str]]) -> float:
-    """Mean of the measured seconds; communication that is not told from computing is counted there."""
+    """Mean of the measured seconds; communication that was not measured separately is part of the computation."""
     values = (float(row[name]) for row in rows for name in _SECONDS)
     return sum(value for value in values if value == value) / len(rows)
 

@@ -1,4 +1,4 @@
-"""Strict reading of metrics.csv and steps.csv: a number is read as it was written, or the file is refused."""
+"""Strict reading of metrics.csv and steps.csv: numbers are read exactly as written, or the file is rejected."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,13 +11,13 @@ from resync.config.metrics import METRICS, File, columns, required_columns
 
 
 class ResultsError(ValueError):
-    """Results that cannot be trusted; one line that names the run, the file and what is wrong."""
+    """Results that cannot be trusted; the message is one line with the run, the file and the problem."""
 
 
 def read_table(path: Path, whole: Iterable[str]) -> pa.Table:
-    """A CSV of numbers: all required columns, no other, every line complete, steps that only grow.
+    """A CSV file of numbers with all required and no unknown columns, complete lines and strictly increasing steps.
 
-    The columns in `whole` have whole numbers. Raises ResultsError.
+    The columns in `whole` hold integers. Raises ResultsError.
     """
     if not path.exists():
         raise ResultsError(f"{path}: missing, although summary.json says that the run ended")
@@ -30,7 +30,7 @@ def read_table(path: Path, whole: Iterable[str]) -> pa.Table:
     try:
         table = csv.read_csv(
             pa.BufferReader(content),
-            read_options=csv.ReadOptions(use_threads=False),  # several threads lose count of the lines
+            read_options=csv.ReadOptions(use_threads=False),  # with several threads, errors name no line
             parse_options=csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(column_types=types, null_values=[""]),
         )
@@ -38,32 +38,32 @@ def read_table(path: Path, whole: Iterable[str]) -> pa.Table:
         raise ResultsError(f"{path}: {error}: half-written or damaged?") from None
     steps = table["step"]
     if any(table[name].null_count for name in whole):
-        raise ResultsError(f"{path}: an empty {' or '.join(whole)}, allowed: a whole number")
+        raise ResultsError(f"{path}: an empty {' or '.join(whole)}, allowed: an integer")
     if table.num_rows > 1 and not pc.all(pc.greater(steps[1:], steps[:-1])).as_py():
-        raise ResultsError(f"{path}: steps do not grow from line to line")
+        raise ResultsError(f"{path}: steps do not increase from line to line")
     return table
 
 
 def _header(path: Path, content: bytes, file: File) -> list[str]:
-    """The names of the columns of a file whose lines all have an end."""
+    """The column names of a file in which every line is terminated."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         raise ResultsError(f"{path}: not text: damaged") from None
     if not text.endswith("\n"):
-        raise ResultsError(f"{path}: the last line has no end: half-written")
+        raise ResultsError(f"{path}: the last line is not terminated: half-written")
     header = text[: text.index("\n")].rstrip("\r").split(",")
     known = columns(file)
     if unknown := [name for name in header if name not in known]:
-        raise ResultsError(f"{path}: not one of our files, it has a column {unknown[0]!r}")
+        raise ResultsError(f"{path}: not a file of resync, it has a column {unknown[0]!r}")
     if absent := [name for name in required_columns(file) if name not in header]:
-        raise ResultsError(f"{path}: lacks the column {', '.join(absent)}")
+        raise ResultsError(f"{path}: the column {', '.join(absent)} is missing")
     if len(set(header)) < len(header):
-        raise ResultsError(f"{path}: has a column twice: {', '.join(header)}")
+        raise ResultsError(f"{path}: a column appears twice: {', '.join(header)}")
     return header
 
 
 def whole_columns(imported: bool) -> tuple[str, ...]:
-    """The columns of whole numbers; a third-party log may count no rounds."""
+    """The columns that hold integers; a third-party log may lack the number of rounds."""
     whole = [name for name in columns("metrics") if METRICS[name].whole]
     return ("step",) if imported else tuple(whole)

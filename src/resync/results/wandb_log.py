@@ -1,8 +1,8 @@
-"""Reading a run's wandb logs back, offline: the second witness of what metrics.csv says.
+"""Reading a run's wandb logs back, offline, as an independent record of the values in metrics.csv.
 
-The transaction log `run-*.wandb` is wandb's own binary format. wandb reads it with `wandb leet inspect
---json`, which only starts the program `wandb-core` that comes with the package. That program is called here
-directly: the same records in some hundredths of a second, where importing wandb first takes seconds a log.
+The transaction log `run-*.wandb` has wandb's own binary format. wandb reads it with `wandb leet inspect
+--json`, which only starts the program `wandb-core` of the package. Here that program is called directly: it returns
+the same records within a few hundredths of a second, whereas importing wandb first takes seconds per log.
 """
 
 import json
@@ -21,22 +21,22 @@ _NOT_JSON = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("
 
 
 class WandbLogError(ValueError):
-    """A log that cannot be read, or says something else than metrics.csv; one line that names the file."""
+    """A log that cannot be read or that contradicts metrics.csv; the message is one line that names the file."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The history rows of a run by `step`; not `complete` where the writer of a log was killed."""
+    """The history rows of a run by `step`; not `complete` if the writer of a log was killed."""
 
     rows: dict[int, dict[str, float]]
     complete: bool
 
 
 def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: Sequence[int], required: bool) -> None:
-    """Compare the rows of metrics.csv with the run's wandb logs, value by value; what is absent is NaN.
+    """Compare the rows of metrics.csv with the run's wandb logs, value by value; a missing value counts as NaN.
 
-    A log whose writer was killed may lack steps before the last one that the run was resumed from. Raises
-    WandbLogError for the first difference (run, step, metric, both values), or without any log if `required`.
+    A log whose writer was killed may lack steps before the last step from which the run was resumed. Raises
+    WandbLogError for the first difference (run, step, metric, both values), or if `required` and there is no log.
     """
     name = f"{directory}: wandb and metrics.csv differ"
     if not logs(directory):
@@ -47,12 +47,12 @@ def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: 
     recorded = {int(row["step"]): row for row in rows}
     for step in sorted(recorded.keys() | history.rows.keys()):
         if step not in recorded:
-            raise WandbLogError(f"{name}: step {step} is in wandb only")
+            raise WandbLogError(f"{name}: step {step} is only in wandb")
         if step in history.rows:
             _compare_row(f"{name}: step {step}", recorded[step], history.rows[step])
         elif history.complete or step > max(resumed_from, default=-1):
-            cut = "" if history.complete else "; a wandb log has no end, as on a full disk"
-            raise WandbLogError(f"{name}: step {step} is in metrics.csv only{cut}")
+            cut = "" if history.complete else "; a wandb log is incomplete, as on a full disk"
+            raise WandbLogError(f"{name}: step {step} is only in metrics.csv{cut}")
 
 
 def logs(directory: Path) -> list[Path]:
@@ -61,9 +61,9 @@ def logs(directory: Path) -> list[Path]:
 
 
 def read_history(directory: Path) -> History:
-    """All history rows of a run; of several logs with the same step the latest is true.
+    """All history rows of a run; where several logs have the same step, the latest log wins.
 
-    What follows a damaged record is not there. Raises WandbLogError if wandb cannot open a log or is missing.
+    Records after a damaged one are lost. Raises WandbLogError if wandb cannot open a log or is not installed.
     """
     rows: dict[int, dict[str, float]] = {}
     complete = True
@@ -109,9 +109,9 @@ def _records(log: Path) -> tuple[list[dict[str, Any]], bool]:
 
 @cache
 def _wandb_core() -> Path:
-    """The program of the installed wandb package, found without importing the package."""
+    """The program in the installed wandb package, located without importing the package."""
     spec = find_spec("wandb")
     program = Path(spec.origin).parent / "bin/wandb-core" if spec and spec.origin else None
     if program is None or not program.exists():
-        raise WandbLogError("wandb-core, which reads the wandb logs, is missing: install wandb again")
+        raise WandbLogError("wandb-core, which reads the wandb logs, is missing: reinstall wandb")
     return program

@@ -1,1 +1,1 @@
-"""The options of every kind of figure and table, a file of its own for each. See resync.settings.options."""
+"""The options of every kind of figure and table, one file per kind. See `resync.settings.options`."""

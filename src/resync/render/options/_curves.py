@@ -1,4 +1,4 @@
-"""Options that figures with lines over seeds share."""
+"""Common options of figures whose lines summarise seeds."""
 
 from typing import Annotated, Literal
 
@@ -6,13 +6,13 @@ from pydantic import Field
 
 Band = Annotated[
     Literal["range", "std"],
-    Field(description="what the band over the seeds spans: minimum to maximum, or one standard deviation to each side"),
+    Field(description="band over the seeds: minimum to maximum, or ± one standard deviation"),
 ]
 Cut = Annotated[
     float,
     Field(
         ge=0,
         lt=1,
-        description="share of the training at its start whose values may lie outside the axis of the metric",
+        description="initial fraction of the training whose values may lie outside the metric axis",
     ),
 ]

@@ -10,10 +10,10 @@ from resync.render.options._curves import Band, Cut
 
 
 class AccuracyCurves(KindOptions):
-    """Validation accuracy or loss against epochs or steps and against training time, side by side with one axis."""
+    """Validation accuracy or loss against epochs or steps and against training time, side by side."""
 
     name: Literal["accuracy_curves"] = Field(default="accuracy_curves", init=False)
-    metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv that is drawn")
-    by: Literal["epoch", "step"] = Field(default="epoch", description="what the left panel counts")
+    metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv to draw")
+    by: Literal["epoch", "step"] = Field(default="epoch", description="x axis of the left panel")
     band: Band = "range"
     cut: Cut = 0.15

@@ -8,9 +8,9 @@ from resync.config.parts import KindOptions
 
 
 class AveragingError(KindOptions):
-    """What is left of deviations from the mean after every mix of a topology, computed from its mixing matrices.
+    """Remaining deviation from the mean after each mixing step of a topology, computed from its mixing matrices.
 
-    Nothing is trained for it.
+    It needs no training.
     """
 
     planned = True

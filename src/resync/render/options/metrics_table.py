@@ -10,10 +10,10 @@ from resync.settings.base import Several
 
 
 class MetricsTable(KindOptions):
-    """Table of chosen metrics of every method at the end of its runs, published values beside ours."""
+    """Table of chosen final metrics of every method, with published values beside ours."""
 
     name: Literal["metrics_table"] = Field(default="metrics_table", init=False)
     metrics: Several[TabledMetric] = Field(
         min_length=1,
-        description="metrics in the order of their columns; times are of the machine that trained",
+        description="metrics in the order of their columns; times are those of the training machine",
     )

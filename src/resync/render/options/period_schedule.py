@@ -10,7 +10,7 @@ from resync.config.parts import KindOptions
 class PeriodSchedule(KindOptions):
     """Learning rate above the period H of every round (log2), against epochs, computed from the configuration.
 
-    Nothing is trained for it.
+    It needs no training.
     """
 
     planned = True

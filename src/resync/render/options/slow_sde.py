@@ -8,9 +8,9 @@ from resync.config.parts import KindOptions
 
 
 class SlowSDE(KindOptions):
-    """Slow SDE of Local SGD on a problem with two parameters, its prediction as lines and a simulation as points.
+    """Slow SDE of Local SGD on a problem with two parameters: predictions as lines and simulations as points.
 
-    Nothing is trained for it, and it shows no series.
+    It needs no training and shows no series.
     """
 
     planned = True

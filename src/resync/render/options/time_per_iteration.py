@@ -12,38 +12,38 @@ from resync.settings.options import option_names
 
 
 class TimePerIteration(KindOptions):
-    """Time of an iteration against the number of workers on several networks, and what stragglers cost.
+    """Time per iteration against the number of workers on several networks, and the cost of stragglers.
 
-    The wall-clock model as lines, published and measured times as points.
+    Lines are the wall-clock model, points are published and measured times.
     """
 
     name: Literal["time_per_iteration"] = Field(default="time_per_iteration", init=False)
-    parameters: PositiveInt = Field(description="parameters of the model, of four bytes each")
+    parameters: PositiveInt = Field(description="number of model parameters, of four bytes each")
     algorithms: Several[Id] = Field(
         default=("allreduce", "sgp", "osgp", "adpsgd"),
         min_length=1,
-        description="algorithms that have a line, with their default options",
+        description="algorithms to draw as lines, with their default options",
     )
     networks: Several[Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"]] = Field(
         default=("ethernet_10g", "ethernet_10g", "infiniband_100g"),
         min_length=1,
-        description="link between workers, a panel each; published and measured times were taken on the first",
+        description="links between workers, one panel per link; published and measured times belong to the first one",
     )
     all_reduces: Several[Literal["ring", "halving_doubling", "recursive_doubling"]] = Field(
         default=("recursive_doubling", "ring", "ring"),
         min_length=1,
-        description="all-reduce of each panel; on the first it is also calibrated on two published times",
+        description="all-reduce algorithm of each panel; the first one is also calibrated on two published times",
     )
     delay: PositiveNumber = Field(
         default=0.1,
-        description="mean of the exponential delay of every step in the panel of stragglers, as a share of computing",
+        description="mean exponential delay of every step in the straggler panel, as a fraction of the computation",
     )
     most_workers: Annotated[int, Field(ge=2)] = Field(
-        default=1024, description="number of workers up to which the lines go"
+        default=1024, description="number of workers at which the lines end"
     )
 
     def checks(self) -> Iterator[Check]:
-        """Lines are of algorithms that need no options and exchange something after every step."""
+        """Only algorithms that have no required options and communicate after every step can be drawn."""
         allowed = [name for name in option_names("sync") if _is_drawn(SyncOptions.named(name))]
         for index, name in enumerate(self.algorithms):
             if name not in allowed:

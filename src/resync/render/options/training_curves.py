@@ -11,11 +11,11 @@ from resync.settings.base import Several
 
 
 class TrainingCurves(KindOptions):
-    """Metrics of every evaluation against epochs, a panel for each metric."""
+    """Metrics of every evaluation against epochs, one panel per metric."""
 
     name: Literal["training_curves"] = Field(default="training_curves", init=False)
     metrics: Several[DrawnMetric] = Field(
-        min_length=2, max_length=4, description="columns of metrics.csv, a panel each"
+        min_length=2, max_length=4, description="columns of metrics.csv, one panel per column"
     )
     band: Band = "range"
     cut: Cut = 0.1

@@ -10,7 +10,7 @@ from resync.config.parts import KindOptions
 class WallClock(KindOptions):
     """Table of hours and communication hours of every method.
 
-    As published, by the wall-clock model that two published totals calibrate, and as measured here.
+    Shown are published times, the wall-clock model calibrated on two published totals, and times measured here.
     """
 
     name: Literal["wall_clock"] = Field(default="wall_clock", init=False)

@@ -1,4 +1,4 @@
-"""Components: parts of a run that are found by name, each declared in a YAML beside its code.
+"""Components: parts of a run that are found by name, each declared in a YAML file beside its code.
 
 `sync/local.yaml` declares the options of `sync/local.py`. Reading it imports neither torch nor the code, so
 that a workflow manager or a cluster job can validate a configuration in milliseconds.
@@ -42,7 +42,7 @@ class _ComponentFile(Settings):
     prepare_text: TextPreparation | None = None
 
     def checks(self) -> Iterator[Check]:
-        """Options do not hide the component's name."""
+        """Require that no option hides a reserved name or an option of the reader."""
         for reserved in {"name", "component", "options"} & set(self.options):
             yield ("options", reserved), "reserved, allowed: another name"
         if self.reader:
@@ -53,7 +53,7 @@ class _ComponentFile(Settings):
 
 @dataclass(frozen=True)
 class Component:
-    """A component's declaration; `config` is the model of its name and options in a run."""
+    """The declaration of a component; `config` is the model of its name and options in a run."""
 
     room: str
     name: str
@@ -67,17 +67,17 @@ class Component:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether a data set is converted to a file of its own before training."""
+        """Whether the data set is converted to a file of its own before training."""
         return bool(self.preparation or self.text)
 
     def variant_of(self, images: str) -> str:
-        """What results call these images after conversion: `cifar10-jpeg-q75@16` is that copy averaged to 16x16."""
+        """The name of these images in results: `cifar10-jpeg-q75@16` is that copy, averaged to 16x16 pixels."""
         assert self.preparation
         return images if self.preparation.average == 1 else f"{images}@{self.facts['input_shape'][-1]}"
 
     @property
     def published_variant(self) -> str | None:
-        """What results call the data that papers use, of images the first source; None for data not converted."""
+        """The name in results of the data that papers use (the first source of images); None for unconverted data."""
         if self.text:
             return self.text.variant
         return self.variant_of(self.preparation.sources[0].variant) if self.preparation else None
@@ -158,7 +158,7 @@ def _component(room: str, name: str, package: Path) -> Component:
 
 
 def _missing_counts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
-    """Every data set says how many samples it has: the length of an epoch follows from it."""
+    """Yield missing sample counts, which the length of an epoch follows from."""
     for key in ("train_samples", "val_samples"):
         if type(facts.get(key)) is not int or facts[key] < 1:
             yield node.problem(f"found {show(facts.get(key))}, allowed: integer >= 1", "facts", key)
@@ -175,7 +175,7 @@ def _wrong_defaults(of: Component, node: Node) -> Iterator[Problem]:
 
 @dataclass(frozen=True)
 class FromRoom:
-    """Annotates a ComponentConfig field: the mapping's `name` chooses the model, out of one room."""
+    """Annotation of a ComponentConfig field: the mapping's `name` chooses the model within one room."""
 
     room: str
 
@@ -190,7 +190,7 @@ class FromRoom:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Name the room only; the export puts the components in its place."""
+        """Only name the room; the export replaces it by its components."""
         return {"type": "object", "x-component": self.room}
 
     def _validate(self, value: Any, info: ValidationInfo) -> Any:

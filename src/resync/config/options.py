@@ -1,4 +1,4 @@
-"""How a component declares its options: a subset of JSON Schema."""
+"""The declaration of a component's options: a subset of JSON Schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONSTRAINTS = {
 
 
 class Constraint(Settings):
-    """A subset of JSON Schema that says which values an option, or an item of a list, may have."""
+    """A subset of JSON Schema for the values that an option, or an item of a list, may have."""
 
     type: Literal["boolean", "integer", "number", "string", "array"] | None = None
     enum: Items[Any] | None = Field(default=None, min_length=1)
@@ -38,7 +38,7 @@ class Constraint(Settings):
     items: Constraint | None = None
 
     def checks(self) -> Iterator[Check]:
-        """A value is described by a type or by an enumeration, a list also by its items."""
+        """Require a type or an enumeration, and items for an array."""
         if (self.type is None) == (self.enum is None):
             yield ("type",), "found both or none of type and enum, allowed: one of the two"
         if (self.type == "array") != (self.items is not None):

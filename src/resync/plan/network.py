@@ -123,8 +123,8 @@ class Network:
         inside: between the workers of a node; not used where a node is one worker.
         node_size: workers of a node.
         all_reduce: name of the all-reduce between nodes; inside of a node it is a ring.
-        slowdown: how many times longer an all-reduce takes than its formula says, from a calibration. Messages between
-            peers take the link's time whatever the implementation of the all-reduce is worth.
+        slowdown: time of an all-reduce relative to its formula, from a calibration. Messages between peers take the
+            time of the link, independent of the quality of the all-reduce implementation.
 
     Raises ValueError for an unknown all-reduce or a node size below 1.
     """
@@ -136,19 +136,20 @@ class Network:
     slowdown: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what no formula is for."""
+        """Refuse values that no formula covers."""
         if self.all_reduce not in ALL_REDUCES:
             raise ValueError(f"all-reduce: found {self.all_reduce!r}, allowed: {', '.join(ALL_REDUCES)}")
         if self.node_size < 1:
             raise ValueError(f"node size: found {self.node_size}, allowed: integer >= 1")
 
     def average_seconds(self, num_bytes: float, workers: int) -> float:
-        """Seconds until all workers have the average of `num_bytes` each: reduce inside, all-reduce between, spread.
+        """Seconds until all workers have the average of `num_bytes` each, in a hierarchical all-reduce.
 
-        Each worker of a node is responsible for one share of the bytes. All shares use the node's link at once, which
-        then carries what one worker would send. One worker takes no time.
+        It is a reduce-scatter within nodes, an all-reduce between nodes and an all-gather within nodes. Each worker of
+        a node is responsible for one shard of the bytes; all shards use the node's link at the same time, which then
+        carries as much as one worker would send. A single worker needs no time.
 
-        Raises ValueError if several nodes are not full.
+        Raises ValueError if there are several nodes that are not all full.
         """
         nodes, members = self._nodes(workers)
         inside = ring(self.inside, num_bytes, members)
@@ -157,7 +158,8 @@ class Network:
     def exchange_seconds(self, num_bytes: float, workers: int, peers: int) -> float:
         """Seconds until every worker has sent `num_bytes` to each of its peers.
 
-        All peers of a worker are taken to be in other nodes, if there are several: an upper bound on small offsets.
+        If there are several nodes, all peers of a worker are assumed to be in other nodes: an upper bound for small
+        offsets.
         """
         nodes, members = self._nodes(workers)
         if nodes == 1:
@@ -179,6 +181,6 @@ class Network:
 
 
 def _doublings(workers: int) -> tuple[int, int]:
-    """log2 of the largest power of two among so many workers, and the messages for those beyond it: 0 or 2."""
+    """log2 of the largest power of two up to `workers`, and the messages for the workers beyond it: 0 or 2."""
     steps = workers.bit_length() - 1
     return steps, 0 if workers == 1 << steps else 2

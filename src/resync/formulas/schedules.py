@@ -2,7 +2,7 @@
 
 Each function here returns a schedule: a picklable callable from the step about to be taken (0-based) to its
 learning rate, always a Python float, because numpy scalars would end up in checkpoints and break their
-weights-only loading. After `total_steps` a schedule stays at its last value, except `inverse_sqrt`, which keeps falling.
+weights-only loading. After `total_steps` a schedule stays at its last value, but `inverse_sqrt` keeps falling.
 
 The papers use two forms of linear warm-up, both of which are reproduced exactly:
 

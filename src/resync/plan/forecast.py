@@ -225,7 +225,7 @@ def _calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
 
 
 def _limits(forecasts: Sequence[Forecast]) -> Iterator[str]:
-    """Every limit of the model once, with the series that meet it."""
+    """Every limit of the model once, with the series to which it applies."""
     met: dict[str, list[str]] = {}
     for item in forecasts:
         for limit in item.clock.limits:
@@ -239,5 +239,5 @@ def _series(run: str) -> str:
 
 
 def _same_step(run: Run) -> tuple[str, ...]:
-    """What makes two runs compute the same in a local step."""
+    """A key that is equal for runs with the same computation per local step."""
     return run.paper, run.data.name, run.model.model_dump_json(), str(run.local_batch_size)

@@ -1,16 +1,16 @@
-"""Seconds that messages take: links, networks of nodes, and averages over them, as pure functions.
+"""Times of messages in seconds: links, networks of nodes, and averages over them, as pure functions.
 
-A message of b bytes takes latency + b / bandwidth (Hockney 1994), and a link carries as much in both directions at
-once. Nothing else uses the link, and no switch is a bottleneck (full bisection bandwidth): on a shared or tapered
-network these times are lower bounds. Adding numbers up is taken to be free.
+A message of b bytes takes latency + b / bandwidth (Hockney 1994), and links are full duplex. Nothing else uses the link,
+and no switch is a bottleneck (full bisection bandwidth): on a shared or oversubscribed network these times are lower
+bounds. The arithmetic of reductions is assumed to be free.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 _TCP = 1448 / 1538
-"""Share of an Ethernet link's bits that TCP delivers: 1500-byte packets less 52 bytes of IP and TCP headers with time
-stamps, in 38 more bytes of preamble, header, checksum and gap (IEEE 802.3, RFC 791, RFC 7323)."""
+"""Fraction of an Ethernet link's bits that TCP delivers: 1500-byte packets less 52 bytes of IP and TCP headers with
+timestamps, plus 38 bytes of preamble, header, checksum and gap (IEEE 802.3, RFC 791, RFC 7323)."""
 _INFINIBAND = 4096 / 4122
 """The same for InfiniBand packets of 4096 bytes with 26 bytes of headers and checksums (IBTA specification 1.3)."""
 _NCCL = "NVIDIA NCCL, src/graph/tuning.cc at commit 01afd20, hwLat of a step of a ring, protocol Simple"
@@ -18,13 +18,13 @@ _NCCL = "NVIDIA NCCL, src/graph/tuning.cc at commit 01afd20, hwLat of a step of 
 
 @dataclass(frozen=True)
 class Link:
-    """What connects two workers or nodes.
+    """A link between two workers or nodes.
 
     Attributes:
-        name: how the link is called.
-        latency: seconds from the start of a message of no bytes to its arrival.
-        bandwidth: bytes/s in each direction, without what protocols add.
-        source: where the two figures come from.
+        name: name of the link.
+        latency: seconds from the start of an empty message to its arrival.
+        bandwidth: bytes/s in each direction, without protocol overhead.
+        source: source of the two numbers.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Link:
 
     @property
     def bytes_in_latency(self) -> float:
-        """The bandwidth-delay product: a message of so many bytes takes twice as long as an empty one."""
+        """The bandwidth-delay product: a message of this size takes twice as long as an empty one."""
         return self.latency * self.bandwidth
 
     def message(self, num_bytes: float) -> float:
-        """Seconds of one message."""
+        """Seconds for one message."""
         return self.latency + num_bytes / self.bandwidth
 
 
@@ -70,7 +70,7 @@ LINKS = {
         ),
     )
 }  # fmt: skip
-"""Presets by name. Rates are those of the standards less framing, so they are the best that a link can do."""
+"""Presets by name. Rates are those of the standards less framing, which are upper bounds for a link."""
 
 
 def exchange(link: Link, num_bytes: float, workers: int, peers: int = 1) -> float:
@@ -79,7 +79,7 @@ def exchange(link: Link, num_bytes: float, workers: int, peers: int = 1) -> floa
 
 
 def ring(link: Link, num_bytes: float, workers: int) -> float:
-    """Seconds of an all-reduce of `num_bytes` on a ring: 2 (n - 1) messages of 1/n of the bytes each.
+    """Seconds for an all-reduce of `num_bytes` on a ring: 2 (n - 1) messages of 1/n of the bytes each.
 
     Bandwidth-optimal (Patarasuk and Yuan 2009); its latency grows with the number of workers.
     """
@@ -87,10 +87,10 @@ def ring(link: Link, num_bytes: float, workers: int) -> float:
 
 
 def halving_doubling(link: Link, num_bytes: float, workers: int) -> float:
-    """Seconds of an all-reduce of `num_bytes` by recursive halving, then doubling (Thakur et al. 2005, Rabenseifner).
+    """Seconds for an all-reduce of `num_bytes` by recursive halving and doubling (Thakur et al. 2005, Rabenseifner).
 
-    2 log2 n messages of 1/2, 1/4, ... of the bytes; workers beyond a power of two send theirs to another one before,
-    and get the result afterwards.
+    It sends 2 log2 n messages of 1/2, 1/4, ... of the bytes; workers beyond a power of two send all of their bytes to
+    another worker first, and receive the result at the end.
     """
     steps, beyond = _doublings(workers)
     halves = 2 * (steps * link.latency + (1 - 2**-steps) * num_bytes / link.bandwidth)
@@ -98,10 +98,10 @@ def halving_doubling(link: Link, num_bytes: float, workers: int) -> float:
 
 
 def recursive_doubling(link: Link, num_bytes: float, workers: int) -> float:
-    """Seconds of an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005): log2 n messages of all bytes.
+    """Seconds for an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005): log2 n messages of all bytes.
 
-    It is what the TCP back end of PyTorch 0.4 did (THD, DataChannelTCP::allReduce), with which Assran et al. (2019)
-    measured AllReduce on Ethernet. Workers beyond a power of two are treated as in `halving_doubling`.
+    This is the algorithm of the TCP back end of PyTorch 0.4 (THD, DataChannelTCP::allReduce), with which Assran et al.
+    (2019) measured AllReduce on Ethernet. Workers beyond a power of two are treated as in `halving_doubling`.
     """
     steps, beyond = _doublings(workers)
     return (steps + beyond) * link.message(num_bytes)

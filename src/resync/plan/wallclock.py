@@ -4,7 +4,7 @@
 
 An average over all workers waits for the slowest one and is never hidden. When a worker waits for a message from a peer
 depends on the algorithm (`Exchange.overlap`): immediately; before the next message, so that only the time beyond the
-steps in between is exposed; or never. Evaluation, checkpoints and input that is slower than computation are not counted.
+steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Data sets. `data/<name>.yaml` declares the facts on one, how it is prepared and how training reads it.
+"""Data sets. `data/<name>.yaml` declares the facts about one, how it is prepared and how training reads it.
 
-One that is made in another way has `data/<name>.py` with `build(**options) -> Dataset` instead of a reader.
+A data set without a reader is made by `build(**options) -> Dataset` in `data/<name>.py`.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from resync.config.components import component
 from resync.data.dataset import Dataset
 
 _READERS = {"memory": "prepared", "stream": "streamed", "text": "text"}
-"""The modules of this room whose `read` makes a data set, by the kind of its reader."""
+"""The modules of this room whose `read` makes a data set, by the kind of reader."""
 
 
 def build(name: str, options: Mapping[str, Any]) -> Dataset:
-    """The data set `name` with its declared options. Raises ValueError where it has not been prepared."""
+    """The data set `name` with its declared options. Raises ValueError if it has not been prepared."""
     of = component("data", name)
     if of.reader is None:
         if find_spec(f"resync.data.{name}") is None:

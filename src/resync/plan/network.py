@@ -1,8 +1,8 @@
 """Times of messages in seconds: links, networks of nodes, and averages over them, as pure functions.
 
-A message of b bytes takes latency + b / bandwidth (Hockney 1994), and links are full duplex. Nothing else uses the link,
-and no switch is a bottleneck (full bisection bandwidth): on a shared or oversubscribed network these times are lower
-bounds. The arithmetic of reductions is assumed to be free.
+A message of b bytes takes latency + b / bandwidth (Hockney 1994), and links are full duplex. Nothing else uses the
+link, and no switch is a bottleneck (full bisection bandwidth): on a shared or oversubscribed network these times are
+lower bounds. The arithmetic of reductions is assumed to be free.
 """
 
 from collections.abc import Callable
@@ -98,9 +98,9 @@ def halving_doubling(link: Link, num_bytes: float, workers: int) -> float:
 
 
 def recursive_doubling(link: Link, num_bytes: float, workers: int) -> float:
-    """Seconds for an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005): log2 n messages of all bytes.
+    """Seconds for an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005).
 
-    This is the algorithm of the TCP back end of PyTorch 0.4 (THD, DataChannelTCP::allReduce), with which Assran et al.
+    It sends log2 n messages of all bytes. This is the algorithm of the TCP back end of PyTorch 0.4 (THD, DataChannelTCP::allReduce), with which Assran et al.
     (2019) measured AllReduce on Ethernet. Workers beyond a power of two are treated as in `halving_doubling`.
     """
     steps, beyond = _doublings(workers)

@@ -55,7 +55,7 @@ class ADPSGD(Algorithm):
         self.at_copies = True
 
     def after_backward(self) -> None:
-        """Restore the parameters, which are those to step, and leave gradients only to the workers that have finished."""
+        """Restore the parameters to be stepped, and remove the gradients of workers that have not finished."""
         self._leave_copies()
         due, first = self._due(), self.transport.local.start
         for index, parameter in enumerate(self.parameters):

@@ -22,8 +22,8 @@ class OSGP(SGP):
 
     The full step is applied to the numerator x. At most one mixing step is in flight: with staleness bound tau > 0
     messages are sent every 1 + tau iterations, and the iterations in between do not mix. A message is always received
-    when its bound is reached, never earlier, so that a run does not depend on the speed of the network. `biased` ignores
-    the weights and computes gradients at x, like the paper's biased variant.
+    when its bound is reached, never earlier, so that a run does not depend on the speed of the network. `biased`
+    ignores the weights and computes gradients at x, like the paper's biased variant.
     """
 
     shared = ("sent_at",)

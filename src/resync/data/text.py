@@ -124,7 +124,7 @@ class ParallelText:
         return np.maximum(self.corpus.source[split].lengths, self.corpus.target[split].lengths)
 
     def _buckets(self, split: str) -> list[NDArray[np.int64]]:
-        """The pairs of every bucket: sorted by length, then split; those of equal length are in a fixed random order."""
+        """The pairs of every bucket: sorted by length, then split; equal lengths are in a fixed random order."""
         lengths = self._lengths(split)
         order = stream(0, "buckets").permutation(len(lengths))
         order = order[np.argsort(lengths[order], kind="stable")]

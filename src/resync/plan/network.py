@@ -100,8 +100,9 @@ def halving_doubling(link: Link, num_bytes: float, workers: int) -> float:
 def recursive_doubling(link: Link, num_bytes: float, workers: int) -> float:
     """Seconds for an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005).
 
-    It sends log2 n messages of all bytes. This is the algorithm of the TCP back end of PyTorch 0.4 (THD, DataChannelTCP::allReduce), with which Assran et al.
-    (2019) measured AllReduce on Ethernet. Workers beyond a power of two are treated as in `halving_doubling`.
+    It sends log2 n messages of all bytes. This is the algorithm of the TCP back end of PyTorch 0.4 (THD,
+    DataChannelTCP::allReduce), with which Assran et al. (2019) measured AllReduce on Ethernet. Workers beyond a power
+    of two are treated as in `halving_doubling`.
     """
     steps, beyond = _doublings(workers)
     return (steps + beyond) * link.message(num_bytes)

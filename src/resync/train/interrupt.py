@@ -1,4 +1,4 @@
-"""Interruption, such as at the end of a job's time: signals that ask a run to stop, and a joint stop of all processes."""
+"""Interruption, such as at the end of a job's time: signals that ask a run to stop, and the joint stop of processes."""
 
 import signal
 from collections.abc import Iterator

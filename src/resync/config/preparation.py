@@ -28,7 +28,7 @@ class ClassCounts(Settings):
 
 
 class Packing(Settings):
-    """How FFCV stores images; the defaults are those of the papers."""
+    """Storage of images by FFCV; the defaults are those of the papers."""
 
     max_side: PositiveInt = Field(
         default=500, le=1600, description="longest side of a stored image; larger images are downscaled"
@@ -38,7 +38,7 @@ class Packing(Settings):
 
 
 class Preparation(Settings):
-    """How a data set is made from its original images."""
+    """The conversion of a data set from its original images."""
 
     sources: Items[Source] = Field(min_length=1, description="possible places, of which the first that exists is used")
     average: PositiveInt = Field(default=1, description="side of the square of pixels that is averaged into one pixel")
@@ -58,7 +58,7 @@ class Preparation(Settings):
 
     @property
     def packing(self) -> Packing | None:
-        """How FFCV stores the images, if it does."""
+        """FFCV's storage of the images, if it is used."""
         return self.streaming or self.packed
 
 
@@ -70,7 +70,7 @@ class TextFiles(Settings):
 
 
 class TextPreparation(Settings):
-    """How a parallel corpus is made from its original files; several files of a split are concatenated."""
+    """The conversion of a parallel corpus from its original files; several files of a split are concatenated."""
 
     folder: Text = Field(description="folder below the data root")
     variant: Text = Field(description="name of this text in results")

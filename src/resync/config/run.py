@@ -23,7 +23,7 @@ Scale = Literal["smoke", "mini", "paper"]
 
 
 class Resources(Settings):
-    """What a run requests from the machine or cluster; it does not affect the result and is not hashed."""
+    """The resources that a run requests from the machine or cluster; they affect no result and are not hashed."""
 
     nodes: PositiveInt = Field(default=1, description="machines")
     gpus_per_node: Count = Field(default=0, description="GPUs on each machine")
@@ -72,7 +72,7 @@ class Run(RunSettings, _Names):
 
     @property
     def resources(self) -> Resources:
-        """What the run requests from the machine; the defaults for a run read from its file."""
+        """Resources that the run requests from the machine; the defaults for a run read from its file."""
         return self._resources
 
     @property
@@ -82,7 +82,7 @@ class Run(RunSettings, _Names):
 
     @property
     def directory(self) -> Path:
-        """Where the run's files are, below `results/`."""
+        """The folder of the run's files, below `results/`."""
         return Path(self.scale) / self.id
 
     @property

@@ -210,7 +210,7 @@ CLAIMED = [
     case("better without than", CLAIMS, "  than: parallel\n", "",
          "1: [0]: found better, allowed: better and than, or order"),
     case("series against itself", CLAIMS, "than: parallel", "than: vit/qsr",
-         "5: [0].than: found a series twice, allowed: different ones of qsr, vit/qsr"),
+         "5: [0].than: found a series twice, allowed: different series of qsr, vit/qsr"),
     case("claim twice", CLAIMS, "id: volumes", "id: qsr_wins",
          "13: [1].id: found 'qsr_wins' again, allowed: a name of its own"),
 ]  # fmt: skip
@@ -401,7 +401,7 @@ def test_item_whose_series_share_no_scale_is_an_error(workspace, lines_of):
     workspace.change(VIT, "      qsr: {sync: {period: {alpha: 0.1}}}", "      parallel: {threads: 2}")
     workspace.change(VIT, "  paper:\n", "  paper:\n    series_only: [qsr, h4]\n")
     lines = lines_of(workspace.load)
-    problem = "no scale has all of them, allowed: series that share a scale"
+    problem = "no scale has all of these series, allowed: series that share a scale"
     assert lines == [f"{PAPER}:6: figures[0].series: {problem}"]
 
 

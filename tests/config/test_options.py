@@ -76,7 +76,7 @@ def test_the_name_of_a_base_stands_for_its_defaults():
         (lambda: SGP(peers=0), r"SGP: peers: found 0, allowed: integer >= 1, or a list of \[first epoch, peers >= 0\]"),
         (
             lambda: SGP(peers=[(1, 2)]),
-            r"peers\[0\]\[0\]: found 1, allowed: 0, the first phase starts with the training",
+            r"peers\[0\]\[0\]: found 1, allowed: 0, because the first phase starts with the training",
         ),
         (lambda: SlowMo(period=2, base="sgd"), "base: found 'sgd', allowed: none, allreduce, osgp, sgp; did you mean"),
         (

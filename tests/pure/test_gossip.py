@@ -187,7 +187,7 @@ def test_one_worker_talks_to_nobody(name):
     [
         (("bipartite_exponential", 0, 7, 0), "with 7 workers: expected an even number of workers"),
         ((3, 0, 5, 0), "bipartite_linear with 5 workers: expected an even number"),
-        (("exponential", 0, 4, 0, 4), "with 4 workers has 3 peers for a worker, found peers = 4"),
+        (("exponential", 0, 4, 0, 4), "with 4 workers has 3 peers per worker, found peers = 4"),
         (("ring", 0, 8, 0, 3), "has 2 peers"),
         (("random", 0, 8, 0, 8), "has 7 peers"),
         (("complete", 0, 8, 0, 3), "always uses all 7 peers"),
@@ -195,7 +195,7 @@ def test_one_worker_talks_to_nobody(name):
         (("exponential", 8, 8, 0), "worker is 8, expected 0..7"),
         (("exponential", -1, 8, 0), "worker is -1"),
         (("exponential", 0, 0, 0), "num_workers is 0"),
-        (("exponential", 0, 8, -1), "mix number is -1"),
+        (("exponential", 0, 8, -1), "number of the mixing step is -1"),
         (("exponentail", 0, 8, 0), "no topology 'exponentail': expected a number 0-5 or symm"),
         ((6, 0, 8, 0), "no topology 6"),
         ((True, 0, 8, 0), "no topology True"),

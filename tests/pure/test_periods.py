@@ -151,9 +151,9 @@ def test_a_cap_limits_the_power_rule():
     ("phases", "message"),
     [
         ([], "Phases: phases: found \\[\\], allowed: list of .* with at least 1"),
-        ([(1, 1)], r"phases\[0\]\[0\]: found 1, allowed: 0, the first phase starts with the training"),
+        ([(1, 1)], r"phases\[0\]\[0\]: found 1, allowed: 0, because the first phase starts with the training"),
         ([(0, 1), (0, 2)], r"phases\[1\]\[0\]: found 0, allowed: later than 0, the one before"),
-        ([(0, "end"), (4, 2)], r"phases\[0\]\[1\]: found end, allowed: integer >= 1, only the last phase"),
+        ([(0, "end"), (4, 2)], r"phases\[0\]\[1\]: found end, allowed: integer >= 1; only the last phase"),
         ([(0, 0)], r"phases\[0\]\[1\]: found 0, allowed: integer >= 1 or end"),
     ],
 )

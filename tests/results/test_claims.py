@@ -99,7 +99,7 @@ def test_a_schedule_decides_without_runs(suite: Suite, judge):
     assert judge(claim_of(suite, "volumes", at_least=5.5), {}).verdict == "fails"
     row = judge(claim_of(suite, "volumes", metric="averaging_error"), {})
     assert row.verdict == "not comparable"
-    assert row.reason.endswith("sync local of 8 workers has no mixes of one topology")
+    assert row.reason.endswith("sync local of 8 workers does not mix with one topology")
 
 
 def test_a_series_of_another_experiment_is_named_with_it(judge, suite: Suite):

@@ -138,7 +138,7 @@ def test_a_damaged_image_is_one_line_and_no_file_is_left(packed: tuple[DataSet, 
     write_photos(root / "photos")
     file = root / "photos/train/n0/0.JPEG"
     file.write_bytes(file.read_bytes()[:200])
-    with pytest.raises(ValueError, match=r"^data tiny: \S+n0/0.JPEG: no image, or a damaged one"):
+    with pytest.raises(ValueError, match=r"^data tiny: \S+n0/0.JPEG: not an image, or a damaged one"):
         prepare.prepare(of, root, "beton")
     assert os.listdir(root / "prepared/tiny.beton") == []
     assert not beton.record_file(of, root).exists()

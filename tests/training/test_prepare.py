@@ -172,8 +172,8 @@ def another_size(copy: Path) -> None:
         (without_a_class, "copy: found training images of 2 classes, allowed: 3"),
         (without_training_images_of_a_class, "copy: found validation images of bee, which has no training images"),
         (one_image_less, "copy: train images: found 5, allowed: 6"),
-        (no_image, "copy: train/ant/0000.png: no image, or a damaged one"),
-        (half_an_image, "copy: train/ant/0000.png: no image, or a damaged one"),
+        (no_image, "copy: train/ant/0000.png: not an image, or a damaged one"),
+        (half_an_image, "copy: train/ant/0000.png: not an image, or a damaged one"),
         (another_size, "copy: train/ant/0000.png: found 8x9 RGBA, allowed: 32x32 RGB or L"),
     ],
 )

@@ -148,12 +148,15 @@ def too_few_pieces(raw: Path) -> None:
     [
         (without_folder, r"\S+/raw: no such folder \(docs/data.md\)"),
         (without_file, r"\S+/raw/val.de: no such file \(docs/data.md\)"),
-        (one_line_less, r"\S+/raw: found 120 in train.en and 119 in train.de, allowed: as many sentences in both"),
+        (
+            one_line_less,
+            r"\S+/raw: found 120 in train.en and 119 in train.de, allowed: the same number of sentences in both",
+        ),
         (an_empty_sentence, r"\S+/raw/train.de: sentence 7 is empty"),
         (not_utf8, r"\S+/raw/test.de: line [1-4] is not UTF-8"),
         (a_long_sentence, r"source sentence 3 of val has \d+ tokens, allowed: at most 60"),
         (fewer_pairs, r"\S+/raw: val pairs: found 9, allowed: 10"),
-        (too_few_pieces, r"no vocabulary of 120 pieces can be made of the training text \(.*\)"),
+        (too_few_pieces, r"no vocabulary of 120 pieces can be learned from the training text \(.*\)"),
     ],
 )
 def test_wrong_text_is_one_line_and_nothing_is_written(damage: Callable[[Path], None], message: str, tmp_path: Path):

@@ -121,7 +121,7 @@ def test_a_file_that_changed_is_found_by_check_and_a_damaged_one_when_it_is_read
     file.write_bytes(file.read_bytes()[:100])
     wrong = [str(each) for each in prepare.check(of, root, "files") if not each.holds]
     assert wrong == ["train files missing or changed: found 2, allowed: 0"]
-    with pytest.raises(ValueError, match=r"n0/0.JPEG: no image, or a damaged one"):
+    with pytest.raises(ValueError, match=r"n0/0.JPEG: not an image, or a damaged one"):
         prepare.load_stream(of, root, "files").splits["train"].pixels(0)
 
 

@@ -14,7 +14,7 @@ SeriesName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*(/[a-z0-9][a-z0-9
 
 
 class Claim(Settings):
-    """One claim: a series better than another one, or several series in an order, each by at least `at_least`."""
+    """One claim: a series is better than another, or several series are in an order, each by at least `at_least`."""
 
     id: Id = Field(description="name of the claim within its paper")
     statement: Text = Field(description="the claim in one sentence")
@@ -31,26 +31,26 @@ class Claim(Settings):
     metric: ComparedMetric = Field(description="what is compared: the value at the end of a run")
     direction: Literal["higher", "lower"] = Field(description="which values of the metric are better")
     at_least: float = Field(
-        description="smallest effect that bears the claim out, in the metric's unit: by how much the better series "
-        "is better; negative: by how much it may be worse and still count as equal"
+        description="smallest effect that supports the claim, in the metric's unit: by how much the better series "
+        "must be better; negative: by how much it may be worse and still count as equal"
     )
     test: Literal["welch", "paired", "exact"] = Field(
         description="welch: one-sided Welch test over the seeds of both series; paired: one-sided t test of the "
-        "differences at common seeds; exact: numbers of the configuration, without spread "
+        "differences at common seeds; exact: numbers that follow from the configuration, without spread "
         f"({', '.join(EXACT)} and no other metric)"
     )
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(
-        default=0.95, description="level of the test (it errs in 1 - confidence of cases) and of the interval"
+        default=0.95, description="level of the test (its error rate is 1 - confidence) and of the interval"
     )
-    scales: Items[Scale] = Field(min_length=1, description="scales at which the claim means something")
+    scales: Items[Scale] = Field(min_length=1, description="scales at which the claim is meaningful")
     status: Literal["verified", "secondary", "derived", "unverified"] = Field(
-        description="how well it is known that the paper says so, in the words of published values"
+        description="how certain it is that the paper says so, with the same words as for published values"
     )
     source: Text = Field(description="where the paper says so")
 
     @property
     def unit(self) -> str:
-        """The unit of the metric and of `at_least`."""
+        """Unit of the metric and of `at_least`."""
         return METRICS[self.metric].unit
 
     @property
@@ -59,23 +59,23 @@ class Claim(Settings):
         return self.order or tuple(series for series in (self.better, self.than) if series)
 
     def where(self, series: str) -> tuple[str, str]:
-        """The experiment of one of its series, and the series' name there."""
+        """The experiment of one of the claim's series, and the series' name there."""
         experiment, _, name = series.rpartition("/")
         return experiment or self.experiment, name
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The comparisons: (better, worse), one of them or one a step of the order."""
+        """The comparisons as (better, worse): a single one, or one per step of the order."""
         return tuple(pairwise(self.series))
 
     def checks(self) -> Iterator[Check]:
-        """Two series or an order, without repetition; the test fits the metric."""
+        """Require two series or an order, without repetition, and a test that fits the metric."""
         given = {key for key in ("better", "than", "order") if getattr(self, key) is not None}
         if given not in ({"better", "than"}, {"order"}):
             yield (), f"found {' and '.join(sorted(given)) or 'neither'}, allowed: better and than, or order"
         elif len({self.where(series) for series in self.series}) < len(self.series):
             key = "order" if self.order else "than"
-            yield (key,), f"found a series twice, allowed: different ones of {', '.join(dict.fromkeys(self.series))}"
+            yield (key,), f"found a series twice, allowed: different series of {', '.join(dict.fromkeys(self.series))}"
         if (self.test == "exact") != (self.metric in EXACT):
             allowed = "exact" if self.metric in EXACT else "welch, paired"
             yield ("test",), f"found {self.test!r}, allowed: {allowed} for {self.metric}"
@@ -84,4 +84,4 @@ class Claim(Settings):
 
 
 class ClaimsFile(RootModel[Items[Claim]]):
-    """`claims.yaml`: what the paper claims."""
+    """`claims.yaml`: the claims of the paper."""

@@ -1,4 +1,4 @@
-"""The column map of a third-party log: which of its columns is which of ours, and in which unit."""
+"""The column map of a third-party log: which of its columns corresponds to which of ours, and in which unit."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -17,34 +17,32 @@ CONVERSIONS: dict[str, dict[str, tuple[float, float]]] = {
     "s": {"ms": (1e-3, 0), "min": (60, 0), "h": (3600, 0)},
     "bytes": {"kB": (1e3, 0), "MB": (1e6, 0), "GB": (1e9, 0), "KiB": (2**10, 0), "MiB": (2**20, 0), "GiB": (2**30, 0)},
 }
-"""Units of others by our unit: (factor, offset), ours = factor * theirs + offset."""
+"""Foreign units by our unit: (factor, offset), ours = factor * theirs + offset."""
 
 
 class LogColumn(Settings):
-    """Where one of our columns comes from."""
+    """The source of one of our columns."""
 
     column: Text = Field(description="name of the column in the log")
     unit: str | None = Field(
         default=None,
-        description="unit in the log, where it is not ours: "
+        description="unit in the log, if it differs from ours: "
         + "; ".join(f"for {ours}: {', '.join(theirs)}" for ours, theirs in CONVERSIONS.items()),
     )
-    add: float = Field(
-        default=0.0, description="added in our unit: 1 to an epoch or step where the log counts finished ones from 0"
-    )
+    add: float = Field(default=0.0, description="offset in our unit: 1 for an epoch or step that the log counts from 0")
 
     def convert(self, value: float, ours: str) -> float:
-        """The log's value in our unit `ours`."""
+        """A value of the log, converted to our unit `ours`."""
         factor, offset = (1.0, 0.0) if self.unit in (None, ours) else CONVERSIONS[ours][self.unit]
         return factor * value + offset + self.add
 
 
 class ColumnMap(RootModel[dict[Text, LogColumn]]):
-    """A column map: our column (of metrics.csv or steps.csv) to the log's; either step or epoch, and a metric."""
+    """A map from our columns (of metrics.csv or steps.csv) to the log's: either step or epoch, and the metrics."""
 
 
 def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, LogColumn]:
-    """Read a column map; `units` has the unit of each column that may be mapped. Raises ConfigError."""
+    """Read a column map; `units` gives the unit of each column that may be mapped. Raises ConfigError."""
     collector = Collector(PACKAGE)
     node = collector.load(file)
     columns = collector.validate(ColumnMap, node) if node else None
@@ -56,7 +54,7 @@ def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, LogColumn]:
 
 
 def _wrong_names(columns: Mapping[str, LogColumn], node: Node, units: Mapping[str, str]) -> Iterator[Problem]:
-    """Columns that we do not have, units that are not converted into ours, and a step that is not known."""
+    """Unknown columns, units that cannot be converted to ours, and a missing or ambiguous step."""
     for name, source in columns.items():
         entry = node.entries[name]
         allowed = [units[name], *CONVERSIONS.get(units[name], ())] if name in units else []

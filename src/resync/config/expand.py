@@ -1,4 +1,4 @@
-"""From an experiment's layers to runs: one merged layer a series and scale, one run a seed."""
+"""From an experiment's layers to runs: one merged layer per series and scale, one run per seed."""
 
 import re
 from collections import defaultdict
@@ -20,7 +20,7 @@ _Found = dict[Problem, list[tuple[str, str]]]
 def expand(
     paper: str, name: str, node: Node, scale_layers: dict[str, Node], collector: Collector
 ) -> tuple[Experiment, list[Run]]:
-    """The experiment in `node` and its runs at all its scales; problems go to `collector`."""
+    """The experiment in `node` and its runs at all of its scales; problems go to `collector`."""
     collector.validate_layer(ExperimentFile, node)
     collector.note(_dangling_series(node))
     scales = {scale: _series_at(node, scale) for scale in SCALES if scale in _entries(node, "scales")}
@@ -60,7 +60,7 @@ def _series_at(node: Node, scale: str) -> tuple[str, ...]:
 
 
 def _merged(node: Node, scale_layer: Node | None, scale: str, series: str) -> Node:
-    """All layers of a series at a scale. What no layer gives is looked for in base."""
+    """All layers of a series at a scale, merged. A key that no layer gives is reported as missing in base."""
     base = node.child("base") or Node({}, node.file, node.line, ("base",))
     at_scale = _entries(node, "scales")[scale]
     of_series = _entries(node, "series")[series]
@@ -71,7 +71,7 @@ def _merged(node: Node, scale_layer: Node | None, scale: str, series: str) -> No
 
 
 def _dangling_series(node: Node) -> Iterator[Problem]:
-    """Series that a scale names but the experiment or the scale does not have."""
+    """Series that a scale names but that the experiment or the scale does not have."""
     known = _entries(node, "series")
     for scale, layer in _entries(node, "scales").items():
         only = layer.child("series_only")
@@ -93,7 +93,7 @@ def _unreachable_series(node: Node, scales: dict[str, tuple[str, ...]]) -> Itera
 
 
 def _reported(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
-    """Each problem once; a key that only some series lack is reported there, not in base."""
+    """Each problem once; a key that only some series lack is reported at those series, not in base."""
     reached = {name for existing in scales.values() for name in existing}
     for problem, where in found.items():
         affected = {name for name, _ in where}
@@ -107,13 +107,13 @@ def _reported(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> 
 
 
 def _is_lacking(problem: Problem, node: Node) -> bool:
-    """Whether a problem is about a key that no layer gives, so that its place in base is only a guess."""
+    """Whether the problem concerns a key that no layer gives, so that its place in base is only a guess."""
     head, key, *_ = [*re.split(r"[.\[]", problem.path), ""]
     return problem.file == node.file and head == "base" and key not in _entries(node, "base")
 
 
 def _with_scales(problem: Problem, where: list[tuple[str, str]], scales: dict[str, tuple[str, ...]]) -> Problem:
-    """The problem, with the scales at which its series have it if they exist at others too."""
+    """The problem, with the scales at which it occurs if its series exist at other scales too."""
     affected = {name for name, _ in where}
     possible = [scale for scale, existing in scales.items() if affected & set(existing)]
     actual = [scale for scale in possible if scale in {scale for _, scale in where}]

@@ -1,4 +1,4 @@
-"""Reads the folders of a suite: scales, experiments, figures and tables, and what refers to them."""
+"""Reading the folders of a suite: scales, experiments, figures and tables, and references to them."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from resync.settings.problems import Collector
 from resync.settings.tree import Node
 
 _Experiments = dict[str, Experiment | None]
-"""Experiments by name; None for a file that cannot be read, so that references to it are not errors too."""
+"""Experiments by name; None for an unreadable file, so that references to it are not reported as well."""
 
 
 def read_scales(folder: Path, collector: Collector) -> dict[str, Node]:
@@ -39,7 +39,7 @@ def paper_folders(configs: Path, collector: Collector) -> list[Path]:
 def read_paper(
     folder: Path, scale_layers: dict[str, Node], collector: Collector
 ) -> tuple[Paper | None, tuple[Run, ...]]:
-    """A paper and its runs at all scales; None for a paper that cannot be read, with its problems noted."""
+    """A paper and its runs at all scales; None if the paper cannot be read, with its problems noted."""
     _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml"], collector)
     experiments, runs = _read_experiments(folder, scale_layers, collector)
     sound = not collector.found_any
@@ -88,7 +88,7 @@ def _read_experiments(
 
 
 def _dangling_references(paper: Node, experiments: _Experiments) -> Iterator[Problem]:
-    """References of figures and tables to series that no experiment has."""
+    """References from figures and tables to series that no experiment has."""
     for _, item in _items(paper):
         series = item.child("series")
         for reference in series.value if series and isinstance(series.value, list) else []:
@@ -110,7 +110,7 @@ def _dangling_reference(reference: Node, experiments: _Experiments) -> Iterator[
 def _unreachable_items(paper_node: Node, paper: Paper) -> Iterator[Problem]:
     for name, item in _items(paper_node):
         if not any(paper.has_item(name, scale) for scale in SCALES):
-            yield item.problem("no scale has all of them, allowed: series that share a scale", "series")
+            yield item.problem("no scale has all of these series, allowed: series that share a scale", "series")
 
 
 def _items(paper: Node) -> Iterator[tuple[str, Node]]:
@@ -122,7 +122,7 @@ def _items(paper: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _named(paths: Iterable[Path], collector: Collector) -> list[Path]:
-    """Those of `paths` whose name can be the name of a paper or an experiment; the others are noted."""
+    """The `paths` whose names are valid for a paper or an experiment; the others are noted."""
     good = []
     for path in paths:
         if is_id(path.stem):
@@ -134,7 +134,7 @@ def _named(paths: Iterable[Path], collector: Collector) -> list[Path]:
 
 
 def _refuse_other_files(folder: Path, known: list[str], collector: Collector) -> None:
-    """A YAML that nothing reads is a mistake in its name or place."""
+    """Note YAML files that nothing reads: their name or place is a mistake."""
     for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         if file.name not in known and not (file.suffix == ".yaml" and "*.yaml" in known):
             allowed = ", ".join(known) or "folders of papers, and scales/"

@@ -1,7 +1,7 @@
-"""Every metric of the results, declared once: what it means, where it stands, how two values of it compare.
+"""Every metric of the results, declared once: its meaning, where it is recorded, and how its values compare.
 
-A new metric needs an entry in `METRICS` and the code that computes it; tables, figures, published values, claims, the
-audit and imported logs take it from here.
+A new metric needs an entry in `_DECLARED` and the code that computes it; tables, figures, published values, claims,
+the audit and imported logs take it from here.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,18 +28,18 @@ class Metric:
     Attributes:
         title, unit: for axes and tables.
         meaning: for the documentation.
-        files: where it stands; none for a number that only the configuration gives.
-        span: what a value covers: the `moment` of its row, the `interval` since the row before, the `total` since
+        files: where it is recorded; empty for a number that follows from the configuration alone.
+        span: what a value covers: the `moment` of its row, the `interval` since the previous row, the `total` since
             step 0, or the `step` alone.
         better: which of two values is better; None where neither is.
-        tolerance: difference that counts as reproduced where a published value declares none, in `unit`.
-        depends_on: `training`; `hardware` where it says as much about the machine; `configuration` where no run is
-            needed to know it, and seeds have no spread.
-        evaluated: an evaluation computes it of the consensus model, where the task has it; other columns are always
-            there.
-        best: the best value of all evaluations is kept too, as `best_<name>`.
-        compared: it may be a published value and what a claim compares.
-        whole: its values are whole numbers.
+        tolerance: difference that still counts as reproduced if a published value declares no tolerance, in `unit`.
+        depends_on: `training`; `hardware` if it depends as much on the machine; `configuration` if no run is needed
+            to know it, so that it has no spread over seeds.
+        evaluated: whether evaluations compute it for the consensus model, if the task has it; other columns are
+            always present.
+        best: whether the best value of all evaluations is recorded too, as `best_<name>`.
+        compared: whether published values and claims may refer to it.
+        whole: whether its values are integers.
     """
 
     title: str
@@ -57,11 +57,11 @@ class Metric:
 
     @property
     def sign(self) -> int:
-        """1 where more is better, -1 where less is, 0 for neither."""
+        """1 if higher is better, -1 if lower is better, 0 for neither."""
         return {"higher": 1, "lower": -1, None: 0}[self.better]
 
     def best_of(self, values: Iterable[float]) -> float | None:
-        """The best finite value; None without one."""
+        """The best finite value; None if there is none."""
         choose = max if self.better == "higher" else min
         return choose((value for value in values if isfinite(value)), default=None)
 
@@ -240,7 +240,8 @@ _DECLARED = {
     "averaging_error": Metric(
         "Averaging error",
         "1",
-        "share of squared deviations from the mean that is left after ceil(log2 workers) mixes of the topology",
+        "fraction of the squared deviations from the mean that remains after ceil(log2 workers) mixing steps of the "
+        "topology",
         (),
         depends_on="configuration",
         compared=True,
@@ -267,32 +268,32 @@ def names_where(condition: Callable[[Metric], bool]) -> tuple[str, ...]:
 
 
 def columns(file: File) -> tuple[str, ...]:
-    """The columns that a table may have."""
+    """The columns that a file may have."""
     return names_where(lambda metric: file in metric.files)
 
 
 def required_columns(file: File) -> tuple[str, ...]:
-    """The columns that a table always has."""
+    """The columns that a file always has."""
     return names_where(lambda metric: file in metric.files and not metric.evaluated)
 
 
 COMPARED = names_where(lambda metric: metric.compared)
-"""Metrics of published values and of claims."""
+"""Metrics that published values and claims may refer to."""
 
 EXACT = names_where(lambda metric: metric.compared and metric.depends_on == "configuration")
-"""Those of them that follow from the configuration: they have no spread, and no run is needed to know them."""
+"""The compared metrics that follow from the configuration: they have no spread, and no run is needed to know them."""
 
 BEST = names_where(lambda metric: metric.best)
-"""Metrics whose best value is kept."""
+"""Metrics whose best value is recorded."""
 
 EVALUATED = names_where(lambda metric: metric.evaluated and "metrics" in metric.files)
-"""Metrics that an evaluation computes of the consensus model."""
+"""Metrics that an evaluation computes for the consensus model."""
 
 AXES = ("epoch", "step")
-"""Columns of metrics.csv that a curve can be drawn against."""
+"""Columns of metrics.csv for the horizontal axis of curves."""
 
 DRAWN = tuple(name for name in columns("metrics") if name not in AXES)
-"""Columns of metrics.csv that a curve can show."""
+"""Columns of metrics.csv for the vertical axis of curves."""
 
 TABLED = names_where(lambda metric: metric.compared and "summary" in metric.files)
 """Numbers at the end of a run that a table can show."""
@@ -301,7 +302,7 @@ if TYPE_CHECKING:
     ComparedMetric = str
     DrawnMetric = str
     TabledMetric = str
-else:  # for fields of models: the allowed names, also in schemas and error lines
+else:  # for fields of models: the allowed names, also in schemas and error messages
     ComparedMetric = Literal[COMPARED]
     DrawnMetric = Literal[DRAWN]
     TabledMetric = Literal[TABLED]

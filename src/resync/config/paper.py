@@ -1,4 +1,4 @@
-"""A paper: what it compares, which figures and tables show it, what was published and claimed."""
+"""A paper: its experiments, its figures and tables, its published values and its claims."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ from resync.settings.options import option_names, options_of
 
 
 class Item(Settings):
-    """A figure or a table: a kind of picture and the series that it shows."""
+    """A figure or a table: its kind and the series that it shows."""
 
     id: Id = Field(description="name of the item and of its files")
     kind: str = Field(description="kind of figure or table, a component of render/")
     title: Text = Field(description="title above the item")
-    caption: str = Field(default="", description="what the reader should see, and what limits it")
+    caption: str = Field(default="", description="what the reader should see, and its limitations")
     series: Items[Text] = Field(
         default=(),
         validate_default=True,
-        description="`experiment/series`, or `experiment` for all its series at the scale; "
-        "left out for a kind that shows none",
+        description="`experiment/series`, or `experiment` for all of its series at the scale; "
+        "omitted for a kind that shows none",
     )
     options: Annotated[KindOptions, WithJsonSchema({"type": "object"})] = Field(
         default={},  # type: ignore[assignment]  # replaced by _options_of_kind
@@ -52,7 +52,7 @@ class Item(Settings):
     @field_validator("series")
     @classmethod
     def _series_of_kind(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """A kind shows series, or it shows none at all."""
+        """Require series exactly if the kind shows series."""
         if "kind" not in info.data:
             return value
         name = info.data["kind"]
@@ -66,7 +66,7 @@ class Item(Settings):
     @classmethod
     def _options_of_kind(cls, value: Any, info: ValidationInfo) -> Any:
         """The options with their defaults filled in."""
-        if "kind" not in info.data:  # which has an error of its own
+        if "kind" not in info.data:  # reported separately
             return KindOptions.model_construct(name="")
         if not isinstance(value, dict):
             return value
@@ -82,10 +82,10 @@ class PaperFile(Settings):
     venue: Text = Field(description="where and when it appeared")
     arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$", description="arXiv number, quoted")
     figures: Items[Item] = Field(default=(), description="figures that are redrawn")
-    tables: Items[Item] = Field(default=(), description="tables that are filled again")
+    tables: Items[Item] = Field(default=(), description="tables that are regenerated")
 
     def checks(self) -> Iterator[Check]:
-        """Items have names of their own: they share a folder."""
+        """Require unique names of items: they share a folder."""
         seen: set[str] = set()
         for group in ("figures", "tables"):
             for index, item in enumerate(getattr(self, group)):
@@ -95,25 +95,25 @@ class PaperFile(Settings):
 
 
 class ScaleLayer(Layer):
-    """What an experiment changes at one scale."""
+    """Changes of an experiment at one scale."""
 
     series_only: Items[Id] | None = Field(
         default=None, min_length=1, description="the series that exist at this scale; null: all of them"
     )
-    series: dict[Id, Layer] = Field(default={}, description="what single series change at this scale")
+    series: dict[Id, Layer] = Field(default={}, description="changes of individual series at this scale")
 
 
 class ExperimentFile(Settings):
-    """An experiment: series that are compared, declared in layers that are merged for every scale.
+    """An experiment: series to compare, declared in layers that are merged for every scale.
 
-    Later layers win: base, the scale's own file, `scales.<scale>`, the series, and last
+    Later layers take precedence: base, the scale's own file, `scales.<scale>`, the series, and last
     `scales.<scale>.series.<series>`. Mappings merge key by key; a mapping that changes its `name` or `rule`
-    replaces the other one whole.
+    replaces the earlier one as a whole.
     """
 
     layered: ClassVar[bool] = False
 
-    expect: Text = Field(description="the claim: what should come out, on which hardware, how long it takes")
+    expect: Text = Field(description="the expected result, on which hardware, and how long it takes")
     base: Layer = Field(description="settings that the series share")
     series: dict[Id, SeriesLayer] = Field(min_length=1, description="the series, in the order of figures and tables")
     scales: dict[Scale, ScaleLayer] = Field(
@@ -132,7 +132,7 @@ class Experiment:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The names of its series, in order."""
+        """Names of the series, in order."""
         return tuple(self.labels)
 
 
@@ -157,11 +157,11 @@ class Paper:
         return self.figures | self.tables
 
     def has_item(self, item: str, scale: str) -> bool:
-        """Whether an item exists at a scale: all its series do, or its kind shows none."""
+        """Whether an item exists at a scale: all of its series do, or its kind shows none."""
         return not self.items[item].series or bool(self.series_of(item, scale))
 
     def series_of(self, item: str, scale: str) -> tuple[tuple[str, str], ...]:
-        """(experiment, series) pairs of an item in its order; empty unless all of them exist at the scale.
+        """(experiment, series) pairs of an item, in its order; empty unless all of them exist at the scale.
 
         A reference to a whole experiment stands for the series that it has at the scale.
         """

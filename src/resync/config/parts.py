@@ -1,4 +1,4 @@
-"""The bases of the options that a run chooses by name: what each says of itself to planning and training."""
+"""Base classes of the options that a run chooses by name: what each declares to planning and training."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from resync.settings.options import Options
 
 @dataclass(frozen=True)
 class Traffic:
-    """What workers send each other in the exchanges of an algorithm.
+    """The messages that workers exchange in an algorithm.
 
     Attributes:
-        every: an exchange after every step, or after every round.
-        topology: who the peers are; None: every exchange is an average over all workers.
-        peers: (first step, peers of a worker in one mix) in ascending order from 0 on; 0 peers is an average over all.
-        mixing_weights: what a worker keeps, then what each out-peer gets; None: equal weights.
-        interval: steps between two mixes.
-        overlap: who waits for a message: the next step (`none`), the next message, so that it travels while steps are
-            computed (`bounded`), or nobody (`full`).
+        every: whether there is an exchange after every step or after every round.
+        topology: the graph that gives the peers; None: every exchange is an average over all workers.
+        peers: pairs (first step, peers of a worker per mixing step), in ascending order from step 0; 0 peers stands
+            for an average over all workers.
+        mixing_weights: the self weight, then the weight of each out-peer; None: equal weights.
+        interval: steps between two mixing steps.
+        overlap: what waits for a message: the next step (`none`), the next message, so that it travels while steps are
+            computed (`bounded`), or nothing (`full`).
     """
 
     every: Literal["step", "round"] = "step"
@@ -33,83 +34,83 @@ class Traffic:
 
 
 class SyncOptions(Options):
-    """The options of any synchronisation algorithm."""
+    """The options of a synchronisation algorithm."""
 
     room: ClassVar[str] = "sync"
     label: ClassVar[str] = ""
-    """What figures call it apart from any series; empty: its name."""
+    """The algorithm's name in figures that show no series; empty: its name in configurations."""
     can_be_base: ClassVar[bool] = False
-    """Whether slow momentum can be put around the algorithm."""
+    """Whether the algorithm can be the base algorithm of slow momentum."""
 
     @property
     def averages_gradients(self) -> bool:
-        """Whether it averages gradients over all workers in every step, which an engine may do for it."""
+        """Whether it averages gradients over all workers in every step, which an engine may do on its behalf."""
         return False
 
     @property
     def steps_apart(self) -> bool:
-        """Whether some workers of a process make a step without the others, so that each has its own state."""
+        """Whether some workers of a process may step without the others, so that each needs a state of its own."""
         return False
 
     @property
     def traffic(self) -> Traffic | None:
-        """What it sends, peers in the unit of these options; None: not known, so that no cost can be planned."""
+        """Its messages, peers in the unit of these options; None: unknown, so that no cost can be forecast."""
         return None
 
     @property
     def rule(self) -> Period:
-        """How many local steps a round has, in the unit of these options."""
+        """The rule for the number of local steps per round, in the unit of these options."""
         return Constant(h=1)
 
     @property
     def inner(self) -> SyncOptions | None:
-        """The algorithm that exchanges within the rounds of this one."""
+        """The algorithm that communicates within the rounds of this one, if any."""
         return None
 
     def vectors_per_round(self, state_vectors: int) -> int:
-        """Vectors as long as the parameters that a worker sends at the end of a round.
+        """Number of parameter-sized vectors that a worker sends at the end of a round.
 
-        `state_vectors`: how many such vectors the optimizer's state has.
+        `state_vectors` is the number of such vectors in the optimizer's state.
         """
         return 1
 
 
 class ModelOptions(Options):
-    """The options of any model."""
+    """The options of a model."""
 
     room: ClassVar[str] = "models"
     task: ClassVar[str] = "classification"
-    """What the model is for."""
+    """The task that the model is for."""
     batch_norm: ClassVar[bool | None] = None
-    """Whether it has BatchNorm, where no option decides; None: not known."""
+    """Whether the model has BatchNorm, unless an option decides; None: unknown."""
 
     @property
     def has_batch_norm(self) -> bool | None:
-        """Whether the model of these options has BatchNorm, whose statistics an evaluation estimates again."""
+        """Whether the model has BatchNorm with these options; an evaluation re-estimates its statistics."""
         return self.batch_norm
 
 
 class OptimizerOptions(Options):
-    """The options of any inner optimizer."""
+    """The options of an inner optimizer."""
 
     room: ClassVar[str] = "optim"
 
     @property
     def state_vectors(self) -> int:
-        """Vectors as long as the parameters in the state of a worker's optimizer."""
+        """Number of parameter-sized vectors in the state of a worker's optimizer."""
         return 0
 
     @property
     def decay_of_matrices(self) -> float:
-        """The weight decay that the optimizer leaves to `decay` of its module, for matrices alone."""
+        """Weight decay, of matrices only, that the optimizer leaves to `decay` of its module."""
         return 0.0
 
 
 class KindOptions(Options):
-    """The options of any kind of figure or table."""
+    """The options of a kind of figure or table."""
 
     room: ClassVar[str] = "render"
     planned: ClassVar[bool] = False
-    """Whether it is computed from the configuration alone, so that nothing is trained for it."""
+    """Whether it is computed from the configuration alone, without training."""
     shows_series: ClassVar[bool] = True
     """Whether an item of this kind names series."""

@@ -1,4 +1,4 @@
-"""The numbers that a paper published: what each is a value of, and how well it is known."""
+"""The numbers that a paper published: what each one measures, and how certain it is."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -11,14 +11,14 @@ from resync.settings.base import Check, Id, Items, NonNegativeNumber, PositiveIn
 from resync.settings.errors import show
 
 CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
-"""The status words of published values, the most certain one first."""
+"""The status words of published values, the most certain first."""
 
 
 class PublishedValue(Settings):
-    """One number of the paper, with the word that says how well it is known."""
+    """One number of the paper, with its status: how certain it is."""
 
     id: Id = Field(description="name of the value within its paper")
-    item: Id | None = Field(default=None, description="figure or table that shows it; null: said elsewhere")
+    item: Id | None = Field(default=None, description="figure or table that shows it; null: stated elsewhere")
     experiment: Id = Field(description="experiment that reproduces it")
     series: Id = Field(description="series that reproduces it")
     metric: ComparedMetric = Field(description="what was measured")
@@ -28,17 +28,17 @@ class PublishedValue(Settings):
     unit: str = Field(description="unit of value, std and tolerance")
     tolerance: NonNegativeNumber | None = Field(
         default=None,
-        description="difference that counts as reproduced; null: from std and n, or by the metric",
+        description="difference that still counts as reproduced; null: from std and n, or that of the metric",
     )
     status: Literal["verified", "secondary", "derived", "unverified", "missing"] = Field(
-        description="verified: read in the paper's own text; secondary: quoted by others; "
-        "derived: computed from verified facts; unverified: recalled or inferred; missing: not known"
+        description="verified: read in the paper itself; secondary: quoted by others; "
+        "derived: computed from verified facts; unverified: recalled or inferred; missing: unknown"
     )
     source: Text = Field(description="where the number comes from")
     scale: Scale = Field(default="paper", description="scale at which it was measured")
 
     def checks(self) -> Iterator[Check]:
-        """A missing value has no number, every other has one, in the unit of its metric."""
+        """Require a number unless the value is missing, and the unit of its metric."""
         if (self.value is None) != (self.status == "missing"):
             allowed = "null" if self.status == "missing" else "a number"
             yield ("value",), f"found {show(self.value)}, allowed: {allowed}, because of status {self.status}"
@@ -50,7 +50,7 @@ class PublishedValue(Settings):
 def most_certain(
     values: Iterable[PublishedValue], experiment: str, series: str, metric: str, item: str | None = None
 ) -> PublishedValue | None:
-    """The most certain published value of a series and metric, the one that `item` shows where two are equally so."""
+    """The most certain published value of a series and metric; of equally certain ones, that which `item` shows."""
     found = [
         value for value in values if (value.experiment, value.series, value.metric) == (experiment, series, metric)
     ]

@@ -1,4 +1,4 @@
-"""The key `reader` of a data set: how training reads what was prepared, and the options that a run has for it."""
+"""The key `reader` of a data set: how training reads the prepared data, and the options of a run for it."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -9,13 +9,13 @@ from resync.config.preparation import Preparation, TextPreparation
 from resync.settings.base import Check, Count, Items, PositiveInt, PositiveNumber, Settings
 
 Prepared = Preparation | TextPreparation | None
-"""How a data set is prepared, if it is."""
+"""The preparation of a data set, if it has one."""
 
 RunOptions = dict[str, tuple[Any, Any]]
 """Options of a run by name: their types and pydantic fields."""
 
 EXECUTION = frozenset({"decoders"})
-"""The options that say how a data set is read, but decide no result: they are not in the hash of a run."""
+"""Options of reading that do not affect the result: they are not in the hash of a run."""
 
 
 class _Images(Settings):
@@ -23,7 +23,7 @@ class _Images(Settings):
     std: Items[PositiveNumber] = Field(min_length=1, description="standard deviation of every channel")
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """Yield what does not fit the rest of the declaration: one number is needed for each channel."""
+        """Yield contradictions to the rest of the declaration: one number is needed for each channel."""
         channels = facts.get("input_shape", [None])[0]
         for key in ("mean", "std"):
             if (found := len(getattr(self, key))) != channels:
@@ -31,7 +31,7 @@ class _Images(Settings):
 
 
 class MemoryReader(_Images):
-    """Images that are read into memory once; a batch is cropped, flipped and normalised at once on the device."""
+    """Images that are read into memory once; whole batches are cropped, flipped and normalised on the device."""
 
     kind: Literal["memory"]
     crop_padding: PositiveInt | None = Field(
@@ -72,16 +72,16 @@ class StreamReader(_Images):
                 Literal["auto", "beton", "files"],
                 Field(
                     default="beton",
-                    description="files that training reads: beton, packed by FFCV, or the image files themselves; "
-                    "auto: beton where FFCV is installed, else files",
+                    description="files to read: beton, files packed by FFCV, or the image files themselves (files); "
+                    "auto: beton if FFCV is installed, else files",
                 ),
             ),
             "decoders": (
                 Count | None,
                 Field(
                     default=None,
-                    description="processes that decode images beside each training process, without effect on the "
-                    "result; 0: it decodes them itself; null: one for each of its CPU cores",
+                    description="processes that decode images for each training process, without effect on the result; "
+                    "0: the training process decodes them itself; null: one for each of its CPU cores",
                 ),
             ),
         }
@@ -102,8 +102,8 @@ class TextReader(Settings):
     def options(self) -> RunOptions:
         """The options of a run that reads this data set."""
         text = (
-            "tokens of a bucket: its sentence pairs times the longest sentence in it; a bucket is a sample of "
-            "batch_size and goes through the model at once"
+            "most tokens of a bucket, counted as its sentence pairs times its longest sentence; a bucket is one sample "
+            "of batch_size and goes through the model in one pass"
         )
         return {"max_tokens": (PositiveInt, Field(default=self.max_tokens, description=text))}
 

@@ -1,4 +1,4 @@
-"""Reads the published values and the claims of a paper, which name its experiments, series and items."""
+"""Reading the published values and the claims of a paper, which refer to its experiments, series and items."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ _Entry = TypeVar("_Entry", PublishedValue, Claim)
 
 @dataclass(frozen=True)
 class Known:
-    """The names that entries may use: experiments, and figures and tables.
+    """The names that entries may refer to: experiments, figures and tables.
 
-    An experiment is None if its file cannot be read, so that references to it are not errors too; `items` is None
-    if paper.yaml cannot. `sound`: nothing is wrong in the experiments, so that their scales are the meant ones.
+    An experiment is None if its file cannot be read, so that references to it are not reported as well; `items` is
+    None if paper.yaml cannot be read. `sound`: the experiments have no errors, so that their scales can be relied on.
     """
 
     experiments: Mapping[str, Experiment | None]
@@ -54,7 +54,7 @@ def read_claims(file: Path, known: Known, collector: Collector) -> tuple[Claim, 
 
 
 def _read(model: type[RootModel[tuple[_Entry, ...]]], file: Path, collector: Collector) -> list[tuple[_Entry, Node]]:
-    """The entries of a list and where they were written; none without the file. Their names are their own."""
+    """The entries of a list and where they were written; none without the file. Repeated names are noted."""
     node = collector.load(file) if file.exists() else None
     values = collector.validate(model, node) if node else None
     if node is None or values is None:
@@ -70,7 +70,7 @@ def _read(model: type[RootModel[tuple[_Entry, ...]]], file: Path, collector: Col
 def _dangling(
     name: str, place: Node, series: Mapping[str, Node], scales: Iterable[str], entry: Node, known: Known
 ) -> Iterator[Problem]:
-    """An experiment or series that does not exist, or not at the scales where the entry needs it."""
+    """References to an experiment or series that does not exist, or not at the scales of the entry."""
     if name not in known.experiments:
         yield place.problem(not_among(name, known.experiments))
         return

@@ -23,19 +23,22 @@ Scale = Literal["smoke", "mini", "paper"]
 
 
 class Resources(Settings):
-    """What a run asks of the machine or cluster; it does not change the result and is not hashed."""
+    """The resources that a run requests from the machine or cluster; they affect no result and are not hashed."""
 
     nodes: PositiveInt = Field(default=1, description="machines")
     gpus_per_node: Count = Field(default=0, description="GPUs on each machine")
     cpus: PositiveInt = Field(default=1, description="CPU cores on each machine")
     memory_mb: PositiveInt = Field(default=4000, description="main memory on each machine, in megabytes")
-    minutes: PositiveInt = Field(default=60, description="wall-clock limit; a run that needs more continues")
-    launcher: Literal["torchrun", "deepspeed"] = Field(default="torchrun", description="what starts the processes")
+    minutes: PositiveInt = Field(
+        default=60, description="wall-clock limit of a job; a run that needs longer continues in the next job"
+    )
+    launcher: Literal["torchrun", "deepspeed"] = Field(default="torchrun", description="launcher of the processes")
     max_restarts: Count = Field(
-        default=1, description="times that all processes are started again within a job after one of them failed"
+        default=1, description="number of times that all processes are restarted within a job after one has failed"
     )
     timeout_seconds: PositiveInt = Field(
-        default=900, description="seconds without a completed step after which a process ends and says where it hung"
+        default=900,
+        description="seconds without a completed step after which a process reports where it hangs and ends",
     )
 
 
@@ -44,11 +47,11 @@ class _Names(Settings):
     experiment: Id = Field(description="experiment of the paper")
     series: Id = Field(description="series of the experiment")
     scale: Scale = Field(description="scale at which the experiment is resolved")
-    seed: Count = Field(description="seed of the initial weights and of every stream")
+    seed: Count = Field(description="seed of the initial weights and of every random stream")
 
 
 class Run(RunSettings, _Names):
-    """One training job: what `run.yaml` holds, names first."""
+    """One training job: the content of `run.yaml`, names first."""
 
     start_hash: str | None = Field(default=None, description="hash of the run that start_from names")
     _label: str = PrivateAttr("")
@@ -64,12 +67,12 @@ class Run(RunSettings, _Names):
 
     @property
     def label(self) -> str:
-        """How figures call the series; empty for a run read from its file."""
+        """The series' name in figures; for a run read from its file, its id."""
         return self._label or self.series
 
     @property
     def resources(self) -> Resources:
-        """What the run asks of the machine; the defaults for a run read from its file."""
+        """Resources that the run requests from the machine; the defaults for a run read from its file."""
         return self._resources
 
     @property
@@ -79,12 +82,12 @@ class Run(RunSettings, _Names):
 
     @property
     def directory(self) -> Path:
-        """Where the run's files are, below `results/`."""
+        """The folder of the run's files, below `results/`."""
         return Path(self.scale) / self.id
 
     @property
     def hash_file(self) -> Path:
-        """The file below `results/` whose name says which configuration the results beside it are of."""
+        """The file below `results/` whose name tells to which configuration the results beside it belong."""
         return self.directory / f"{self.hash}.hash"
 
     @property
@@ -93,14 +96,14 @@ class Run(RunSettings, _Names):
         return Path(self.scale, self.paper, self.start_from) if self.start_from else None
 
     def starting(self, start_hash: str) -> Run:
-        """The same run, which starts from the run with this hash."""
+        """The same run, starting from the run with this hash."""
         run = self.model_copy(update={"start_hash": start_hash})
         run.__dict__.pop("hash", None)
         return run
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits that change exactly when something changes that decides the result: all but `Execution`."""
+        """16 hex digits that change exactly when a setting that affects the result does: all but `Execution`."""
         deciding = {name: value for name, value in self._content().items() if name not in Execution.model_fields}
         deciding["data"] = {name: value for name, value in deciding["data"].items() if name not in EXECUTION}
         canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -116,13 +119,13 @@ class Run(RunSettings, _Names):
 
 
 class Layer(RunSettings):
-    """Run settings with seeds and resources: what every layer of an experiment may hold, in part."""
+    """Run settings with seeds and resources, of which a layer of an experiment may hold any part."""
 
-    seeds: Items[Count] = Field(min_length=1, description="a run for each of these seeds")
-    resources: Resources = Field(default=Resources(), description="what a run asks of the machine")
+    seeds: Items[Count] = Field(min_length=1, description="seeds, with one run for each")
+    resources: Resources = Field(default=Resources(), description="what a run requests from the machine")
 
     def checks(self) -> Iterator[Check]:
-        """The processes can be spread evenly over the machines."""
+        """Require processes that can be spread evenly over the machines, and different seeds."""
         yield from super().checks()
         if self.processes % self.resources.nodes:
             yield (
@@ -134,12 +137,12 @@ class Layer(RunSettings):
 
 
 class SeriesLayer(Layer):
-    """The layer of one series: settings and the name that figures show."""
+    """The layer of one series: settings and its name in figures."""
 
     label: str = Field(min_length=1, description="name of the series in figures and tables")
 
     def runs(self, paper: str, experiment: str, series: str, scale: str) -> Iterator[Run]:
-        """A run for each seed of this layer, which is merged with all that lie below it."""
+        """One run per seed of this layer, which must be merged with all layers below it."""
         content = {name: getattr(self, name) for name in RunSettings.model_fields}
         content |= {"paper": paper, "experiment": experiment, "series": series, "scale": scale}
         for seed in self.seeds:

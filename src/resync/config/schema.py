@@ -48,7 +48,7 @@ def export(directory: Path, package: Path = PACKAGE) -> list[Path]:
 
 
 def differences(directory: Path, package: Path = PACKAGE) -> list[str]:
-    """One line for each schema in `directory` that is not what the models say; empty if all agree."""
+    """One line for each schema in `directory` that differs from the models; empty if all agree."""
     lines = []
     for name, expected in _texts(package).items():
         file = directory / name
@@ -101,7 +101,7 @@ def _rooms(schema: Schema) -> set[str]:
 
 
 def _plain(part: Schema, package: Path) -> Schema:
-    """Without pydantic's titles, and with a choice among its components in place of a room."""
+    """The part without pydantic's titles, and with a choice among its components in place of a room."""
     part = {key: value for key, value in part.items() if key not in ("title", "discriminator")}
     if isinstance(part.get("description"), str):
         part["description"] = first_paragraph(part["description"])
@@ -120,7 +120,7 @@ def _plain(part: Schema, package: Path) -> Schema:
 
 
 def _partial(schema: Schema) -> Schema:
-    """For a layer that others complete: no key is required, so that several choices may fit."""
+    """The schema for a layer that others complete: no key is required, so that several choices may match."""
 
     def relaxed(part: Schema) -> Schema:
         part = {key: value for key, value in part.items() if key != "required"}
@@ -130,7 +130,7 @@ def _partial(schema: Schema) -> Schema:
 
 
 def _with_kinds(schema: Schema, package: Path) -> Schema:
-    """A figure or table has the options of its kind."""
+    """The schema with the options of each kind for figures and tables."""
     item = schema["$defs"].pop("Item")
     kinds = []
     for name in option_names("render", package):
@@ -154,7 +154,7 @@ def _with_kinds(schema: Schema, package: Path) -> Schema:
 
 
 def _map(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """`change` applied to a schema and to every schema inside it, not to examples, defaults or names."""
+    """`change` applied to a schema and to every schema inside it, but not to examples, defaults or names."""
     result: Schema = {}
     for key, value in change(schema).items():
         if key in ("properties", "patternProperties", "$defs"):

@@ -1,4 +1,4 @@
-"""Runs that start from the end of another run: which one it is, and its hash as a part of theirs."""
+"""Runs that start from the end of another run, whose hash is a part of theirs."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from resync.settings.errors import not_among
 
 
 def with_starts(runs: list[Run]) -> tuple[list[Run], list[str]]:
-    """The runs of a paper, each with the hash of the run that it starts from, and what is wrong with `start_from`.
+    """The runs of a paper, each with the hash of the run that it starts from, and the problems with `start_from`.
 
-    A run whose start changes has another hash itself, so that it is trained again.
+    If the start of a run changes, the hash of the run changes too, so that it is trained again.
     """
     known = {str(run.directory): run for run in runs}
     problems = [problem for run in runs for problem in _problems(run, known)]

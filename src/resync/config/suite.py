@@ -14,7 +14,7 @@ from resync.settings.problems import Collector
 
 @dataclass(frozen=True)
 class Suite:
-    """Papers by name, and the runs of each. Asking for a name that does not exist raises ConfigError."""
+    """Papers by name, and the runs of each. A name that does not exist raises ConfigError."""
 
     papers: dict[str, Paper]
     expanded: dict[str, tuple[Run, ...]]
@@ -42,7 +42,7 @@ class Suite:
         return [run for pair in pairs for run in self.runs(paper, scale, *pair)]
 
     def items(self, paper: str, scale: str) -> list[str]:
-        """The figures, then the tables, that exist at a scale."""
+        """The figures, then the tables, that exist at the scale."""
         declared = self._paper(paper)
         _require("scale", scale, self.scales)
         return [item for item in declared.items if declared.has_item(item, scale)]
@@ -53,9 +53,9 @@ class Suite:
 
 
 def load_suite(configs: Path, package: Path = PACKAGE, papers: Sequence[str] | None = None) -> Suite:
-    """Read, validate and expand a folder of papers; components are looked for in the rooms of `package`.
+    """Read, validate and expand a folder of papers; components are looked up in the rooms of `package`.
 
-    With `papers`, no file of another paper is read. Raises one ConfigError that holds every problem of every file.
+    With `papers`, no file of any other paper is read. Raises one ConfigError that holds every problem of every file.
     """
     if not configs.is_dir():
         raise ConfigError([f"{configs}: the folder does not exist"])

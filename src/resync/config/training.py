@@ -1,4 +1,4 @@
-"""The settings of one training: what decides its result, except its names and seed, and how it is carried out."""
+"""The settings of one training: those that decide its result, except names and seed, and those of its execution."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -27,9 +27,14 @@ from resync.settings.options import Part
 class Loss(Settings):
     """The training loss: cross entropy."""
 
-    label_smoothing: float = Field(default=0.0, ge=0, lt=1, description="mass moved from the label to all classes")
+    label_smoothing: float = Field(
+        default=0.0, ge=0, lt=1, description="probability mass moved from the label to all classes"
+    )
     label_noise: float | None = Field(
-        default=None, gt=0, lt=1, description="probability that a training label is drawn anew among the other classes"
+        default=None,
+        gt=0,
+        lt=1,
+        description="probability that a training label is replaced by a random one of the other classes; null: 0",
     )
     mixup: PositiveNumber | None = Field(
         default=None,
@@ -42,35 +47,37 @@ class LossScale(Settings):
 
     initial: PositiveNumber = Field(default=65536.0, description="the first scale")
     growth: float = Field(default=2.0, gt=1, description="factor after `interval` steps without overflow")
-    backoff: float = Field(default=0.5, gt=0, lt=1, description="factor at an overflow; the gradient is taken again")
+    backoff: float = Field(default=0.5, gt=0, lt=1, description="factor at an overflow; the gradient is computed again")
     interval: PositiveInt = Field(default=100, description="steps without overflow after which the scale grows")
-    retries: PositiveInt = Field(default=50, description="repeated gradients after which the run counts as diverged")
+    retries: PositiveInt = Field(default=50, description="overflows in a row after which the run counts as diverged")
 
 
 class Plateau(Settings):
-    """Cuts of the learning rate where the validation loss no longer falls (torch's ReduceLROnPlateau).
+    """Learning-rate reductions when the validation loss stops falling (torch's ReduceLROnPlateau).
 
-    They multiply what the schedule says. Evaluations before the end of the warm-up do not count.
+    They multiply the learning rate of the schedule. Evaluations before the end of the warm-up do not count.
     """
 
-    factor: float = Field(default=0.1, gt=0, lt=1, description="factor of a cut")
-    patience: Count = Field(default=10, description="evaluations in a row without improvement; the next one cuts")
+    factor: float = Field(default=0.1, gt=0, lt=1, description="factor of a reduction")
+    patience: Count = Field(
+        default=10, description="consecutive evaluations without improvement that are tolerated; the next one reduces"
+    )
     threshold: float = Field(default=1e-4, ge=0, lt=1, description="smallest relative improvement that counts")
 
 
 class EarlyStopping(Settings):
-    """An end before the last epoch. Evaluations before the end of the warm-up do not count."""
+    """An end of the training before the last epoch. Evaluations before the end of the warm-up do not count."""
 
     patience: PositiveInt = Field(
-        default=50, description="evaluations in a row with a higher validation loss than the best, after which it ends"
+        default=50, description="consecutive evaluations without a new best validation loss after which it ends"
     )
     min_delta: NonNegativeNumber = Field(default=0.0, description="smallest improvement that counts, in nats")
 
 
 class BeamSearch(Settings):
-    """How a translation is searched for."""
+    """Beam search for translations."""
 
-    beam_size: PositiveInt = Field(default=4, description="beginnings of a sentence that go on; 1 is greedy decoding")
+    beam_size: PositiveInt = Field(default=4, description="hypotheses per sentence; 1 is greedy decoding")
     length_penalty: NonNegativeNumber = Field(
         default=0.6,
         description="exponent of the length by which a log probability is divided; 0 favours short sentences",
@@ -83,14 +90,16 @@ class Evaluation(Settings):
     every_epochs: PositiveInt = Field(default=1, description="epochs between two evaluations")
     bn_batches: Count = Field(
         default=0,
-        description="training batches that estimate the BatchNorm statistics anew before an evaluation",
+        description="training batches from which the BatchNorm statistics are re-estimated before an evaluation",
     )
     sharpness_batches: PositiveInt | None = Field(
         default=None,
-        description="training batches that estimate the trace of the Hessian of the training loss; null: it is unknown",
+        description="training batches from which the trace of the Hessian of the training loss is estimated; "
+        "null: it is not",
     )
     average_last: PositiveInt | None = Field(
-        default=None, description="newest evaluated models whose average is evaluated, and kept; null: the last one"
+        default=None,
+        description="number of newest evaluated models whose average is evaluated, and saved; null: the last one alone",
     )
     beam_search: BeamSearch | None = Field(
         default=None, description="how the test sentences are translated, for BLEU; null: they are not"
@@ -98,106 +107,109 @@ class Evaluation(Settings):
 
 
 class Checkpoint(Settings):
-    """What is kept to continue an interrupted run."""
+    """Checkpoints, from which an interrupted run continues."""
 
     every_rounds: PositiveInt = Field(default=100, description="rounds between two checkpoints")
-    keep: PositiveInt = Field(default=2, description="newest checkpoints that are kept")
+    keep: PositiveInt = Field(default=2, description="number of newest checkpoints to keep")
 
 
 class Log(Settings):
-    """What is written during training."""
+    """Logging during training."""
 
     every_steps: PositiveInt = Field(default=10, description="steps between two rows of steps.csv")
     wandb: Literal["offline", "online", "disabled"] = Field(default="offline", description="Weights & Biases mode")
 
 
 class EngineSettings(Settings):
-    """What takes gradients and steps. Engines differ in rounding only."""
+    """The engine, which computes gradients and takes optimizer steps. Engines differ in rounding only."""
 
     name: Literal["auto", "serial", "ddp", "deepspeed"] = Field(
         default="auto",
-        description="serial: one worker of a process after the other; ddp: torch's DistributedDataParallel, which "
-        "averages gradients during the backward pass, with one worker per process; deepspeed: DeepSpeed's, for "
+        description="serial: the workers of a process one after the other; ddp: torch's DistributedDataParallel, which "
+        "averages gradients during the backward pass, with one worker per process; deepspeed: DeepSpeed's engine, for "
         "allreduce with one worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,
-        description="ZeRO of the engine deepspeed: 1 shards the optimizer state over processes, 2 the gradients too",
+        description="ZeRO stage of the engine deepspeed: 1 shards the optimizer state over the processes, 2 the "
+        "gradients too",
     )
 
 
 class Execution(Settings):
-    """How a run is carried out. It changes rounding at most, so it is not in the run's hash and may change any time.
+    """How a run is executed. This affects rounding at most, so it is not in the run's hash and may change at any time.
 
-    The device and the number of threads are here too: they decide bits, but no result that anybody would report; the
-    summary of a run says which they were.
+    The device and the number of threads are here too: they affect the last bits, but no result that anybody would
+    report; the summary of a run records them.
     """
 
     processes: PositiveInt = Field(default=1, description="number of processes W that host workers; divides workers")
-    engine: EngineSettings = Field(default=EngineSettings(), description="what takes gradients and steps")
+    engine: EngineSettings = Field(
+        default=EngineSettings(), description="engine that computes gradients and takes optimizer steps"
+    )
     checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
     log: Log = Field(default=Log(), description="logging")
     memory_format: Literal["channels_last"] | None = Field(
-        default=None, description="how images lie in memory inside the model; null: channels first"
+        default=None, description="memory layout of images inside the model; null: channels first"
     )
     compile: Literal["default", "reduce-overhead", "max-autotune"] | None = Field(
         default=None, description="mode of torch.compile for forward and backward passes; null: not compiled"
     )
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda where there is one")
-    threads: PositiveInt = Field(default=1, description="CPU threads of a process")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda if available, else cpu")
+    threads: PositiveInt = Field(default=1, description="CPU threads per process")
 
 
 class ResultSettings(Settings):
-    """What decides the result of a run, except its name and seed."""
+    """The settings that decide the result of a run, except its name and seed."""
 
     data: DataOptions = Field(description="data set")
     model: ModelOptions = Field(description="model")
     start_from: str | None = Field(
         default=None,
         pattern=r"^[a-z0-9][a-z0-9_]*/[a-z0-9][a-z0-9_]*/seed[0-9]+$",
-        description="run of the same paper and scale whose averaged model is the start, experiment/series/seed<k>; "
-        "null: initial weights of the seed",
+        description="run of the same paper and scale from whose averaged model the training starts, as "
+        "experiment/series/seed<k>; null: initial weights of the seed",
     )
     start_checkpoint: str | None = Field(
         default=None,
         min_length=1,
-        description="checkpoint of the original Local SGD code whose model is the start, a file below RESYNC_DATA; "
-        "null: none",
+        description="checkpoint of the original Local SGD code from whose model the training starts, a file below "
+        "RESYNC_DATA; null: none",
     )
     workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
     batch_size: PositiveInt = Field(
-        description="samples in a step over all workers, of text buckets of sentence pairs; a multiple of workers"
+        description="samples per step over all workers (for text, buckets of sentence pairs); a multiple of workers"
     )
     sampling: Literal["without_replacement", "with_replacement"] = Field(
-        default="without_replacement", description="how a worker's stream draws the samples of an epoch"
+        default="without_replacement", description="how a worker's data stream draws the samples of an epoch"
     )
     epochs: PositiveInt = Field(description="length of the training")
     steps_per_epoch: PositiveInt = Field(
         default=None,  # type: ignore[assignment]  # replaced by _steps_from_data
-        description="steps in an epoch; null: floor(training samples / batch_size), not for text",
+        description="steps per epoch; null: floor(training samples / batch_size), not allowed for text",
         json_schema_extra={"type": ["integer", "null"], "default": None},
     )
     micro_batch_size: PositiveInt | None = Field(
         default=None,
-        description="samples of a worker in one forward pass, gradients are accumulated; null: all of a step's",
+        description="samples of a worker per forward pass, with gradient accumulation; null: all samples of the step",
     )
     loss: Loss = Field(default=Loss(), description="training loss")
     clip_norm: PositiveNumber | None = Field(
-        default=None, description="largest L2 norm of the gradient that a worker's optimizer gets; null: no limit"
+        default=None, description="largest L2 norm of a worker's gradient, which is clipped to it; null: no limit"
     )
-    optimizer: OptimizerOptions = Field(description="inner optimizer; its lr is in schedule")
+    optimizer: OptimizerOptions = Field(description="inner optimizer; its learning rate is in schedule")
     schedule: AnySchedule = Field(description="learning rate as a function of the step")
     plateau: Plateau | None = Field(
-        default=None, description="cuts of the learning rate where the validation loss stays; null: none"
+        default=None, description="learning-rate reductions when the validation loss stops falling; null: none"
     )
     early_stopping: EarlyStopping | None = Field(
-        default=None, description="end of the training where the validation loss stays; null: the last epoch"
+        default=None, description="end of the training when the validation loss stops falling; null: the last epoch"
     )
     sync: SyncOptions = Field(description="synchronisation algorithm")
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
         default="fp32",
-        description="number format of matrix products: tf32 on GPUs, bf16 and fp16 by autocast; parameters stay fp32",
+        description="number format of matrix products: tf32 on GPUs, bf16 and fp16 with autocast; parameters stay fp32",
     )
     loss_scale: LossScale | None = Field(default=None, description="scale of the loss in fp16; null: the defaults")
 
@@ -220,7 +232,7 @@ class ResultSettings(Settings):
         if value is not None:
             return value
         if not isinstance(data, DataOptions) or batch_size is None:
-            return 1  # a stand-in: data or batch_size have an error of their own
+            return 1  # a placeholder: data or batch_size has an error that is reported separately
         if data.component.facts.get("task") == "translation":
             if reading_of(info).partial:
                 return 1
@@ -230,28 +242,28 @@ class ResultSettings(Settings):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Facts on the data set, such as train_samples and num_classes."""
+        """Facts about the data set, such as train_samples and num_classes."""
         return self.data.component.facts
 
     @property
     def inputs_per_sample(self) -> float:
-        """The model's largest inputs that a sample stands for: 1, of text as many as have the tokens of a bucket."""
+        """Size of a sample in largest inputs of the model: 1; for text, tokens of a bucket / longest sequence."""
         tokens = self.data.options.get("max_tokens")
         return 1 if tokens is None else tokens / self.facts["input_shape"][0]
 
     @property
     def local_batch_size(self) -> int:
-        """Samples of one worker in a step."""
+        """Samples per worker and step."""
         return self.batch_size // self.workers
 
     @property
     def forward_batch_size(self) -> int:
-        """Samples of one worker in a forward pass: what BatchNorm sees."""
+        """Samples per worker and forward pass, over which BatchNorm normalises."""
         return self.micro_batch_size or self.local_batch_size
 
     @property
     def micro_batches(self) -> int:
-        """Forward passes of one worker in a step."""
+        """Forward passes per worker and step."""
         return self.local_batch_size // self.forward_batch_size
 
     @property
@@ -261,7 +273,7 @@ class ResultSettings(Settings):
 
     @property
     def period(self) -> Period:
-        """The rule for the local steps of a round, in steps."""
+        """The rule for the number of local steps per round, in steps."""
         return self.sync.in_steps(self.steps_per_epoch).rule
 
     @property
@@ -279,7 +291,7 @@ class RunSettings(Execution, ResultSettings):
     """All settings of a run, except its name and seed."""
 
     def checks(self) -> Iterator[Check]:
-        """Settings of different parts fit together, and each has an effect."""
+        """Require settings that fit together, each of them with an effect."""
         if self.workers % self.processes:
             yield ("processes",), f"found {self.processes}, allowed: a divisor of workers = {self.workers}"
         if self.batch_size % self.workers:
@@ -304,13 +316,13 @@ class RunSettings(Execution, ResultSettings):
         yield from self._task_checks()
 
     def _task_checks(self) -> Iterator[Check]:
-        """Model and settings are for the task of the data set."""
+        """Require a model and settings for the task of the data set."""
         task = self.data.component.facts.get("task", "classification")
         if self.model.task != task:
             yield ("model", "name"), f"found {self.model.name} for {self.model.task}, allowed: a model for {task}"
         if task == "translation" and self.forward_batch_size != 1:
-            found = f"{show(self.micro_batch_size)} with {self.local_batch_size} buckets a worker"
-            yield ("micro_batch_size",), f"found {found}, allowed: 1, a bucket of sentence pairs in a forward pass"
+            found = f"{show(self.micro_batch_size)} with {self.local_batch_size} buckets per worker"
+            yield ("micro_batch_size",), f"found {found}, allowed: 1, one bucket of sentence pairs per forward pass"
         if task == "translation" and self.loss.label_noise:
             yield ("loss", "label_noise"), f"found {self.loss.label_noise:g}, allowed for translation: null"
         if task == "translation" and self.loss.mixup:
@@ -336,7 +348,7 @@ class RunSettings(Execution, ResultSettings):
             )
 
     def _engine_checks(self) -> Iterator[Check]:
-        """What the engines can do."""
+        """Require what the chosen engine supports."""
         engine, stage = self.engine.name, self.engine.zero_stage
         if stage and engine != "deepspeed":
             yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"

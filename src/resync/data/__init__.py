@@ -1,6 +1,7 @@
-"""Data sets. `data/<name>.yaml` declares the facts on one, how it is prepared and how training reads it.
+"""Data sets. `data/<name>.yaml` declares the facts about one, how it is prepared and how training reads it.
 
-One that is not prepared has `data/<name>.py` with `build(**options) -> Dataset`; its reader declares the options only.
+A data set that is not prepared is made by `build(**options) -> Dataset` in `data/<name>.py`; its reader, if it has one,
+only declares the options.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,11 @@ from resync.config.data_sets import data_set
 from resync.data.dataset import Dataset
 
 _READERS = {"memory": "prepared", "stream": "streamed", "text": "text"}
-"""The modules of this room whose `read` makes a data set, by the kind of its reader."""
+"""The modules of this room whose `read` makes a data set, by the kind of reader."""
 
 
 def build(name: str, options: Mapping[str, Any]) -> Dataset:
-    """The data set `name` with its declared options. Raises ValueError where it has not been prepared."""
+    """The data set `name` with its declared options. Raises ValueError if it has not been prepared."""
     of = data_set(name)
     if of.reader is None or not of.is_prepared:
         if find_spec(f"resync.data.{name}") is None:

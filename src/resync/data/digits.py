@@ -14,9 +14,9 @@ VAL_SAMPLES = 360
 
 
 def build() -> InMemory:
-    """1,437 training and 360 validation images [1, 8, 8], scaled to mean 0 and deviation 1 of the training images.
+    """1,437 training and 360 validation images [1, 8, 8], standardised with mean and deviation of the training images.
 
-    The split is one fixed permutation, the same for every run and seed.
+    The split is a fixed permutation, the same for every run and seed.
     """
     file = _file()
     table = np.loadtxt(file, delimiter=",", dtype=np.float32)
@@ -36,7 +36,7 @@ def build() -> InMemory:
 
 
 def _file() -> Path:
-    """The CSV inside the package: importing scikit-learn for it would take longer than a smoke run trains."""
+    """The CSV file inside the package: importing scikit-learn for it would take longer than a smoke run."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise ValueError("data digits: scikit-learn, which brings the images, is not installed")

@@ -14,7 +14,7 @@ from resync.data.sampling import Sampler, statistics_draws
 class InMemory:
     """Training and validation samples.
 
-    Inputs are [N, *input_shape], targets int64 [N]. Inputs are float32, or uint8 images that `pixels` makes into
+    Inputs are [N, *input_shape], targets int64 [N]. Inputs are float32, or uint8 images that `pixels` converts to
     float32 batch by batch. `variant` names exactly these samples, `sha256` is that of the file that holds them.
     """
 
@@ -28,7 +28,6 @@ class InMemory:
 
     @property
     def num_train(self) -> int:
-        """How many training samples there are."""
         return len(self.train_targets)
 
     def to(self, device: torch.device) -> "InMemory":
@@ -37,7 +36,7 @@ class InMemory:
         return replace(self, **tensors, pixels=self.pixels.to(device) if self.pixels else None)
 
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
-        """Training batches of the chosen workers from `first_step` of the epoch on.
+        """Training batches of the chosen workers, starting at `first_step` of the epoch.
 
         Yields inputs [k, b, *input_shape] and targets [k, b] for the k workers of the slice.
         """
@@ -49,7 +48,7 @@ class InMemory:
             yield inputs.unflatten(0, index.shape), self.train_targets[index]
 
     def validation(self, rank: int, world_size: int, batch_size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
-        """The validation samples of one process, every sample on exactly one process, none twice."""
+        """The validation samples of one process; every sample is on exactly one process, once."""
         inputs, targets = self.val_inputs[rank::world_size], self.val_targets[rank::world_size]
         for batch, labels in zip(inputs.split(batch_size), targets.split(batch_size), strict=True):
             yield self.pixels.normalised(batch) if self.pixels else batch, labels
@@ -66,6 +65,6 @@ class InMemory:
         return self.pixels.num_draws if self.pixels else 1
 
     def _training_inputs(self, index: Tensor, draws: Tensor) -> Tensor:
-        """The training samples [n] of this index, augmented as their draws [n] say."""
+        """The training samples [n] of this index, augmented according to `draws` [n]."""
         samples = self.train_inputs.index_select(0, index)
         return self.pixels.augmented(samples, draws) if self.pixels else samples

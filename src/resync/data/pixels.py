@@ -1,4 +1,4 @@
-"""How stored 8-bit images become inputs of a model, a whole batch at once on its device."""
+"""Conversion of stored 8-bit images to inputs of a model, a whole batch at once on its device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Pixels:
-    """Normalisation of every channel, and for training random crops and flips.
+    """Normalisation of every channel, and random crops and flips for training.
 
-    `mean` and `std` are [C, 1, 1] in units of a stored pixel (0 to 255). `crops` lists every crop and flip that there
-    is: [draws, H * W], the place in a flattened image from which each pixel comes; H * W stands for the black border.
+    `mean` and `std` are [C, 1, 1] in units of stored pixels (0 to 255). `crops` [draws, H * W] lists every possible
+    crop and flip as the place in a flattened image from which each pixel comes; H * W stands for the black border.
     """
 
     mean: Tensor
@@ -22,10 +22,10 @@ class Pixels:
 
     @classmethod
     def of(cls, mean: Sequence[float], std: Sequence[float], shape: Sequence[int], padding: int | None) -> "Pixels":
-        """Pixels from 0 to 1 get this mean and deviation; with `padding`, training images of `shape` are augmented.
+        """Normalisation by the mean and deviation of pixels from 0 to 1; `padding` augments images of `shape`.
 
-        The augmentation is the usual one of CIFAR: `padding` black pixels on every side, a crop of the old size at a
-        random place, and a horizontal flip of every second image (Gu et al. 2023).
+        The augmentation is the usual one for CIFAR: `padding` black pixels on every side, a random crop of the
+        original size, and a horizontal flip with probability 1/2 (Gu et al. 2023).
         """
         crops = None if padding is None else _crops(shape[1], shape[2], padding)
         return cls(_per_channel(mean), _per_channel(std), crops)
@@ -37,15 +37,15 @@ class Pixels:
 
     @property
     def num_draws(self) -> int:
-        """In how many ways a training image is cropped and flipped, all equally likely."""
+        """Number of ways to crop and flip a training image, all equally likely."""
         return 1 if self.crops is None else len(self.crops)
 
     def normalised(self, images: Tensor) -> Tensor:
-        """Inputs float32 of uint8 images, both [N, C, H, W]."""
+        """float32 inputs for uint8 images, both [N, C, H, W]."""
         return images.float().sub_(self.mean).div_(self.std)
 
     def augmented(self, images: Tensor, draws: Tensor) -> Tensor:
-        """Inputs for training: each image cropped and flipped as its draw [N] says, then normalised."""
+        """Inputs for training: each image cropped and flipped according to `draws` [N], then normalised."""
         if self.crops is None:
             return self.normalised(images)
         with_black = F.pad(images.flatten(2), (0, 1))
@@ -58,7 +58,7 @@ def _per_channel(values: Sequence[float]) -> Tensor:
 
 
 def _crops(height: int, width: int, padding: int) -> Tensor:
-    """Every window of the padded image, then every one mirrored."""
+    """Every window of the padded image, followed by all of their mirror images."""
     places = torch.arange(height * width).view(height, width)
     windows = F.pad(places, 4 * (padding,), value=height * width).unfold(0, height, 1).unfold(1, width, 1)
     return torch.stack([windows, windows.flip(-1)]).view(-1, height * width)

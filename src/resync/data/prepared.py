@@ -10,9 +10,9 @@ from resync.prepare import data_root, load, load_packed
 
 
 def read(of: DataSet, augmentation: str = "none") -> InMemory:
-    """The data set `of`: images stay 8-bit in memory and become inputs batch by batch (see `Pixels.of`).
+    """The data set `of`: images stay 8-bit in memory and are converted to inputs batch by batch (see `Pixels.of`).
 
-    Raises ValueError where it has not been prepared.
+    Raises ValueError if it has not been prepared.
     """
     assert of.preparation
     assert isinstance(of.reader, MemoryReader)

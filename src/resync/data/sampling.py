@@ -1,4 +1,4 @@
-"""Which sample goes to which worker: pure functions of (seed, epoch), the same for any number of processes."""
+"""Assignment of samples to workers: pure functions of (seed, epoch), the same for any number of processes."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class Sampler:
     """Index plan of a run: `steps` batches of `local_batch` samples for each of `num_workers` workers per epoch.
 
     Without replacement, one global permutation per epoch is split over the workers, so that a sample is drawn at
-    most once an epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). Where a paper rounds the steps of an
-    epoch up, its last batch is completed from the start of the permutation, as torch's DistributedSampler does. With
+    most once per epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). If a paper rounds up the steps of an
+    epoch, its last batch is completed from the start of the permutation, as in torch's DistributedSampler. With
     replacement, each worker draws uniformly from its own stream (Algorithm 2).
     """
 
@@ -26,12 +26,12 @@ class Sampler:
     replacement: bool
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an epoch that the samples do not fill."""
+        """Raise ValueError for an epoch with more steps than there are samples for."""
         batch = self.num_workers * self.local_batch
         needed = self.steps * batch
         if not self.replacement and needed >= self.num_samples + batch:
             raise ValueError(
-                f"{self.steps} steps of {self.num_workers} x {self.local_batch} samples need {needed} samples an "
+                f"{self.steps} steps of {self.num_workers} x {self.local_batch} samples need {needed} samples per "
                 f"epoch without replacement, the data set has {self.num_samples}"
             )
 
@@ -49,7 +49,7 @@ class Sampler:
         return np.resize(order, (self.steps, self.num_workers, self.local_batch))
 
     def draws(self, epoch: int, workers: slice, high: int) -> NDArray[np.int64]:
-        """A number below `high` for each sample of an epoch, [steps, k, b]; it decides how the sample is augmented.
+        """A random number below `high` for each sample of an epoch, [steps, k, b], which decides its augmentation.
 
         Every worker has its own stream.
         """
@@ -62,9 +62,9 @@ class Sampler:
 
 
 def statistics_draws(seed: int, epoch: int, index: int, size: int, high: tuple[int, int]) -> list[NDArray[np.int64]]:
-    """Of batch number `index` for statistics: `size` samples below high[0], and their augmentation below high[1].
+    """For batch number `index` of statistics: `size` samples below high[0], and their augmentation below high[1].
 
-    They come from streams of their own: estimating never touches the order or the augmentation of training.
+    They come from separate streams, so that estimates never affect the order or the augmentation of training.
     """
     purposes = zip(("bn-statistics", "bn-augmentation"), high, strict=True)
     return [stream(seed, purpose, worker=index, epoch=epoch).integers(limit, size=size) for purpose, limit in purposes]

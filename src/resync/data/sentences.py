@@ -1,4 +1,4 @@
-"""A small parallel text of its own, so that translation needs no download."""
+"""A small parallel corpus shipped with the package, so that translation needs no download."""
 
 import hashlib
 from functools import cache

@@ -1,4 +1,4 @@
-"""Image sets too large for memory: decoded and augmented ahead of time by processes beside the one that trains."""
+"""Image sets too large for memory: decoded and augmented ahead of time by processes beside the training process."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,15 +18,15 @@ from resync.data.transforms import Transform, training_transform, validation_tra
 from resync.prepare import Split, data_root, load_stream
 
 SEEDS = 2**63 - 1
-"""Every image of an epoch draws the seed of its own augmentation below this."""
+"""Upper limit of the random seed with which each image of an epoch is augmented."""
 
 
 @dataclass(frozen=True)
 class Streamed:
     """Training and validation images on disk, and their transforms.
 
-    A batch is a function of the index plan and of a seed for each of its images, so it is the same for every number
-    of processes and after an interruption. `decoders` processes beside this one decode the images; 0: this one does.
+    A batch is a function of the index plan and of one seed per image, so it is the same for every number of processes
+    and after an interruption. `decoders` processes beside this one decode the images; with 0, this process does.
     """
 
     splits: Mapping[str, Split]
@@ -39,7 +39,6 @@ class Streamed:
 
     @property
     def num_train(self) -> int:
-        """How many training images there are."""
         return len(self.splits["train"].labels)
 
     def to(self, device: torch.device) -> "Streamed":
@@ -47,7 +46,7 @@ class Streamed:
         return replace(self, pixels=self.pixels.to(device), device=device)
 
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs [k, b, C, H, W] and targets [k, b] of the slice's k workers, from `first_step` of the epoch on."""
+        """Inputs [k, b, C, H, W] and targets [k, b] of the slice's k workers, starting at `first_step` of the epoch."""
         indices = sampler.epoch(epoch)[first_step:, workers]
         seeds = sampler.draws(epoch, workers, SEEDS)[first_step:]
         requests = np.stack([indices, seeds], axis=-1).reshape(len(indices), -1, 2)
@@ -55,7 +54,7 @@ class Streamed:
             yield inputs.unflatten(0, indices.shape[1:]), targets.unflatten(0, indices.shape[1:])
 
     def validation(self, rank: int, world_size: int, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
-        """The validation images of one process, every image on exactly one process, none twice."""
+        """The validation images of one process; every image is on exactly one process, once."""
         indices = np.arange(rank, len(self.splits["val"].labels), world_size)
         requests = np.stack([indices, np.zeros_like(indices)], axis=-1)
         starts = range(0, len(requests), batch_size)
@@ -64,7 +63,7 @@ class Streamed:
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
         """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index` of `statistics_draws`."""
         drawn = statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS))
-        # One batch: processes would take longer to start than this one to decode it.
+        # For a single batch, starting processes would take longer than decoding it here.
         images = _Transformed(self.splits["train"], self.transforms["train"])
         seen, labels = zip(*(images[request] for request in np.stack(drawn, axis=-1)), strict=True)
         inputs = self.pixels.normalised(torch.stack(seen).to(self.device))
@@ -77,7 +76,7 @@ class Streamed:
             batch_sampler=requests,
             num_workers=self.decoders,
             pin_memory=self.device.type == "cuda",
-            generator=torch.Generator(),  # it draws seeds for its processes, which nobody needs, from the default one
+            generator=torch.Generator(),  # otherwise its unused seeds would be drawn from the default generator
         )
         for images, labels in loader:
             inputs, targets = (each.to(self.device, non_blocking=True) for each in (images, labels))
@@ -94,7 +93,7 @@ class _Transformed(torch.utils.data.Dataset[tuple[Tensor, int]]):
     def __getitem__(self, request: NDArray[np.int64]) -> tuple[Tensor, int]:
         index, seed = request.tolist()
         image = torch.from_numpy(self.images.pixels(index)).permute(2, 0, 1)
-        # torchvision draws from torch's generator of the CPU; nobody else's draws may depend on it.
+        # torchvision draws from torch's CPU generator; no other random numbers may depend on it.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             return self.transform(image), int(self.images.labels[index])
@@ -103,7 +102,7 @@ class _Transformed(torch.utils.data.Dataset[tuple[Tensor, int]]):
 def read(of: DataSet, augmentation: str, format: str, decoders: int | None) -> Streamed:
     """The data set `of` on disk in this format (see `load_stream`), decoded by `decoders` processes.
 
-    None stands for as many as `own_cores`. Raises ValueError where it has not been prepared in this format.
+    None stands for `own_cores`. Raises ValueError if the data set has not been prepared in this format.
     """
     assert isinstance(of.reader, StreamReader)
     prepared = load_stream(of, data_root(of), format)
@@ -122,6 +121,6 @@ def read(of: DataSet, augmentation: str, format: str, decoders: int | None) -> S
 
 
 def own_cores() -> int:
-    """The CPU cores of this training process: of those that it may use, its share among the run's processes here."""
+    """CPU cores of this training process: its share of the usable ones among the run's processes on this machine."""
     processes = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("LOCAL_SIZE") or 1)  # torchrun's, DeepSpeed's
     return max(1, len(os.sched_getaffinity(0)) // processes)

@@ -1,4 +1,4 @@
-"""Parallel text, and the batches of sentence pairs that each worker draws from it."""
+"""Parallel corpora, and the batches of sentence pairs that each worker draws from them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ from resync.prepare.vocabulary import BEGIN, END, PAD
 from resync.streams import stream
 
 Inputs = tuple[Tensor, Tensor]
-"""Sources [n, S] and decoder inputs [n, T], int64, filled up with PAD."""
+"""Sources [n, S] and decoder inputs [n, T], int64, padded with PAD."""
 
 
 class Targets(NamedTuple):
-    """Target ids of the decoder, [n, T], filled up with PAD, and the average number of tokens of a forward pass.
+    """Target ids of the decoder, [n, T], padded with PAD, and the average number of tokens per forward pass.
 
     `tokens` is the average over the worker's forward passes in the step, `tokens_of_all` that over all workers'.
     """
@@ -34,7 +34,7 @@ class Targets(NamedTuple):
 
 
 class Untranslated(NamedTuple):
-    """Sources [n, S] and the n sentences that people translated them to."""
+    """Sources [n, S] and their n reference translations."""
 
     sources: Tensor
     references: list[str]
@@ -42,11 +42,11 @@ class Untranslated(NamedTuple):
 
 @dataclass(frozen=True)
 class ParallelText:
-    """A parallel text in buckets of at most `max_tokens` tokens.
+    """A parallel corpus in buckets of at most `max_tokens` tokens.
 
-    A bucket is what goes through the model at once: pairs of similar length, as many as fit when all are filled up to
-    the longest sentence. To the sampler, a sample is a bucket. `variant` names exactly this text, `sha256` is that of
-    the file that holds it. Raises ValueError where one pair alone is larger than a bucket.
+    A bucket goes through the model at once: pairs of similar length, as many as fit when all are padded to the longest
+    sentence. To the sampler, a sample is a bucket. `variant` names exactly this text, `sha256` is that of the file that
+    holds it. Raises ValueError if a single pair is larger than a bucket.
     """
 
     corpus: ParallelCorpus
@@ -56,7 +56,7 @@ class ParallelText:
     device: torch.device | str = "cpu"
 
     def __post_init__(self) -> None:
-        """Refuse a pair that no bucket can hold."""
+        """Refuse a pair that does not fit into a bucket."""
         if (longest := int(self._lengths("train").max())) > self.max_tokens:
             raise ValueError(
                 f"data {self.variant}: max_tokens is {self.max_tokens}, but the longest training sentence has {longest}"
@@ -64,12 +64,12 @@ class ParallelText:
 
     @property
     def num_train(self) -> int:
-        """How many buckets of training pairs there are."""
+        """Number of buckets of training pairs."""
         return len(self._train)
 
     @property
     def decode(self) -> Callable[[list[int]], str]:
-        """The sentence of token ids."""
+        """The function from token ids to a sentence."""
         return self.corpus.vocabulary.decode
 
     def to(self, device: torch.device) -> "ParallelText":
@@ -79,10 +79,10 @@ class ParallelText:
     def batches(
         self, sampler: Sampler, epoch: int, first_step: int, workers: slice
     ) -> Iterator[tuple[list[list[Inputs]], list[list[Targets]]]]:
-        """Training batches of the chosen workers from `first_step` of the epoch on.
+        """Training batches of the chosen workers, starting at `first_step` of the epoch.
 
-        Yields for each of the k workers its buckets of the step, and what their targets are. Every process knows the
-        tokens of all workers' buckets, so that gradients can be divided by their number without asking.
+        Yields the buckets of the step and their targets for each of the k workers. Every process knows the number of
+        tokens in all workers' buckets, so that gradients can be divided by it without communication.
         """
         for buckets in sampler.epoch(epoch)[first_step:]:
             tokens = self._train_tokens[buckets].mean(1)
@@ -95,18 +95,18 @@ class ParallelText:
             yield inputs, targets
 
     def validation(self, rank: int, world_size: int) -> Iterator[tuple[Inputs, Tensor]]:
-        """The validation pairs of one process, every pair on exactly one process: inputs and targets [n, T]."""
+        """The validation pairs of one process, as inputs and targets [n, T]; every pair is on exactly one process."""
         for bucket in self._buckets("val")[rank::world_size]:
             yield self._bucket("val", bucket)
 
     def test(self, rank: int, world_size: int) -> Iterator[Untranslated]:
-        """The test pairs of one process, every pair on exactly one process."""
+        """The test pairs of one process; every pair is on exactly one process."""
         for bucket in self._buckets("test")[rank::world_size]:
             sources = self._filled(self.corpus.source["test"], bucket)
             yield Untranslated(sources, [self.corpus.references[index] for index in bucket])
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Inputs, Tensor]:
-        """Inputs and targets of a bucket of training pairs, number `index`; from a stream of its own."""
+        """Inputs and targets of bucket number `index` of training pairs for statistics, from a separate stream."""
         chosen = stream(seed, "bn-statistics", worker=index, epoch=epoch).integers(len(self._train))
         return self._bucket("train", self._train[chosen])
 
@@ -120,11 +120,11 @@ class ParallelText:
         return np.array([self.corpus.target["train"].lengths[bucket].sum() for bucket in self._train])
 
     def _lengths(self, split: str) -> NDArray[np.int64]:
-        """The longer side of every pair."""
+        """The length of the longer side of every pair."""
         return np.maximum(self.corpus.source[split].lengths, self.corpus.target[split].lengths)
 
     def _buckets(self, split: str) -> list[NDArray[np.int64]]:
-        """The pairs of every bucket: sorted by length, then cut; pairs of one length are in a fixed random order."""
+        """The pairs of every bucket: sorted by length, then split; equal lengths are in a fixed random order."""
         lengths = self._lengths(split)
         order = stream(0, "buckets").permutation(len(lengths))
         order = order[np.argsort(lengths[order], kind="stable")]
@@ -151,6 +151,6 @@ class ParallelText:
 
 
 def read(of: DataSet, max_tokens: int) -> ParallelText:
-    """The prepared data set `of` in buckets of `max_tokens`. Raises ValueError where it has not been prepared."""
+    """The prepared data set `of` in buckets of `max_tokens`. Raises ValueError if it has not been prepared."""
     corpus, record = read_prepared(of, data_root(of), ParallelCorpus.from_arrays)
     return ParallelText(corpus, max_tokens, record["variant"], record["sha256"])

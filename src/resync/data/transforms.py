@@ -1,4 +1,4 @@
-"""The transforms of images of any size for training and validation: a square part at the model's resolution."""
+"""Transforms of images of any size for training and validation: a square crop at the model's resolution."""
 
 from collections.abc import Callable
 
@@ -8,24 +8,24 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 Transform = Callable[[Tensor], Tensor]
-"""From uint8 [3, height, width] to uint8 [3, side, side]; what is random comes from torch's default generator."""
+"""From uint8 [3, height, width] to uint8 [3, side, side]; random numbers come from torch's default generator."""
 
 RATIO = 224 / 256
-"""Side of the validation crop to the shorter side of the image."""
+"""Ratio of the side of the validation crop to the shorter side of the image."""
 
 
 def training_transform(side: int, strong: bool) -> Transform:
-    """A random part of the image, mirrored with probability 1/2 (Szegedy et al. 2015).
+    """A random resized crop, flipped horizontally with probability 1/2 (Szegedy et al. 2015).
 
-    The part has 8 to 100 % of the area and an aspect ratio of 3/4 to 4/3. `strong` adds RandAugment of two
-    operations with magnitude 10 of 30 (Cubuk et al. 2020; Gu et al. 2024 for ViT).
+    The crop has 8 to 100 % of the area and an aspect ratio of 3/4 to 4/3. `strong` adds RandAugment with two
+    operations of magnitude 10 of 30 (Cubuk et al. 2020; Gu et al. 2024 for ViT).
     """
     steps: list[torch.nn.Module] = [v2.RandomResizedCrop(side, antialias=True), v2.RandomHorizontalFlip()]
     return v2.Compose([*steps, v2.RandAugment(num_ops=2, magnitude=10)] if strong else steps)
 
 
 def validation_transform(side: int) -> Transform:
-    """The square in the centre whose side is 224/256 of the shorter one (Gu et al. 2024, trainer)."""
+    """A centred square crop with 224/256 of the image's shorter side (Gu et al. 2024, trainer)."""
 
     def transform(image: Tensor) -> Tensor:
         cropped = F.center_crop(image, [round(RATIO * min(image.shape[1:]))])

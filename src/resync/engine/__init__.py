@@ -1,1 +1,1 @@
-"""How workers compute and talk: rows of parameters, gradients and steps, the transport between processes."""
+"""Computation and communication of workers: rows of parameters, gradients and steps, transport between processes."""

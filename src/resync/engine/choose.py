@@ -1,4 +1,4 @@
-"""Which engine a run gets: a rule on its settings alone, so that a run that continues has the same one again."""
+"""The choice of a run's engine from its settings alone, so that a run continues with the same engine."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from resync.engine.workers import Workers
 
 
 def chosen(name: str, averages_gradients: bool, num_workers: int, world_size: int) -> str:
-    """The engine that `auto` stands for: `ddp` where it can overlap the average of gradients, else `serial`."""
+    """The engine of this name; `auto` is `ddp` where it can overlap the averaging of gradients, else `serial`."""
     if name != "auto":
         return name
     return "ddp" if averages_gradients and 1 < world_size == num_workers else "serial"
@@ -26,9 +26,10 @@ def build(
     loss: Loss,
     **gradient: Any,
 ) -> Engine:
-    """The engine of a run whose algorithm averages gradients or not; `gradient` are the options of `Engine`.
+    """The engine of a run; `gradient` are the keyword arguments of `Engine`.
 
-    Raises ValueError where the engine cannot work with this number of workers in a process.
+    `averages_gradients` says whether the algorithm does. Raises ValueError if the engine does not support this number
+    of workers per process.
     """
     name = chosen(settings.name, averages_gradients, transport.num_workers, transport.world_size)
     if name == "serial":

@@ -9,9 +9,9 @@ import torch
 
 
 class Clocks:
-    """One stopwatch a phase (data, compute, communication, evaluation).
+    """One stopwatch per phase (data, compute, communication, evaluation).
 
-    On CUDA a phase is measured by events on the current stream and read only when asked for, so that measuring
+    On CUDA a phase is measured by events on the current stream, which are read only on demand, so that measuring
     never makes the host wait for the device.
     """
 
@@ -35,7 +35,7 @@ class Clocks:
             self._seconds[phase] += perf_counter() - begin
 
     def seconds(self, phase: str) -> float:
-        """Total seconds of `phase` so far; waits for the device if measurements are pending there."""
+        """Total seconds of `phase` so far; waits for the device if measurements are pending."""
         for name, start, end in self._pending:
             end.synchronize()
             self._seconds[name] += start.elapsed_time(end) / 1000
@@ -43,10 +43,9 @@ class Clocks:
         return self._seconds[phase]
 
     def state_dict(self) -> dict[str, float]:
-        """The totals, to go on counting after a restart."""
+        """The totals, from which counting continues after a restart."""
         self.seconds("data")
         return dict(self._seconds)
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Continue from totals saved by `state_dict`."""
         self._seconds = defaultdict(float, state)

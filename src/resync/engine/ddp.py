@@ -1,4 +1,4 @@
-"""The engine `ddp`: torch's DistributedDataParallel, which averages gradients while the backward pass still runs."""
+"""The engine `ddp`: torch's DistributedDataParallel, which averages gradients during the backward pass."""
 
 from contextlib import AbstractContextManager
 from inspect import signature
@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from resync.engine.engine import Engine
 from resync.engine.transport import Transport
 
-# torch is renaming the flag with which DDP overwrites all buffers by rank 0's; here they belong to each worker.
+# torch is renaming the flag with which DDP overwrites all buffers with rank 0's; here each worker has its own.
 _KNOWN = signature(DistributedDataParallel).parameters
 _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
 
@@ -27,5 +27,5 @@ class Ddp(Engine):
         self.forwards = [self.module]
 
     def incomplete(self) -> AbstractContextManager[Any]:
-        """Only the last micro-batch's backward pass averages."""
+        """A context without averaging: only the backward pass of the last micro-batch averages."""
         return self.module.no_sync()

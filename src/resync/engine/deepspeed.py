@@ -1,4 +1,4 @@
-"""The engine `deepspeed`: DeepSpeed averages the gradients and steps the optimizer, with ZeRO stage 0, 1 or 2."""
+"""The engine `deepspeed`: DeepSpeed averages gradients and steps the optimizer, with ZeRO stage 0, 1 or 2."""
 
 import logging
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from resync.engine.transport import Transport
 class DeepSpeed(Engine):
     """For all-reduce with one worker per process (Rajbhandari et al. 2020).
 
-    DeepSpeed owns the parameters; `rows` is a copy of them after every step. Stage 1 shards the optimizer state over
-    the processes, stage 2 the gradients too.
+    DeepSpeed owns the parameters; `rows` is updated with a copy after every step. Stage 1 shards the optimizer state
+    over the processes, stage 2 the gradients too.
 
-    Raises ValueError where a process hosts more than one worker, or where DeepSpeed is not installed.
+    Raises ValueError if a process hosts more than one worker, or if DeepSpeed is not installed.
     """
 
     name = "deepspeed"
@@ -39,7 +39,7 @@ class DeepSpeed(Engine):
         self.forwards = [self.module]
 
     def step(self, lr: float) -> None:
-        """DeepSpeed's step, which clips the averaged gradient itself; then `rows` has the parameters."""
+        """DeepSpeed's step, which clips the averaged gradient itself; the parameters are copied to `rows`."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.module.step()
@@ -52,13 +52,13 @@ class DeepSpeed(Engine):
 
     @contextmanager
     def incomplete(self) -> Iterator[None]:
-        """DeepSpeed averages at the boundary of an accumulation."""
+        """A context without averaging: DeepSpeed averages at the boundary of gradient accumulation."""
         self.module.set_gradient_accumulation_boundary(False)
         yield
         self.module.set_gradient_accumulation_boundary(True)
 
     def state_dict(self) -> dict[str, Any]:
-        """Of the optimizer what DeepSpeed keeps in this process: fields [1, n], the parameters' shard, counters."""
+        """The optimizer state in this process: fields [1, n], the shard of the parameters, and counters."""
         own, counters = {"shard": _flat(self._shards).unsqueeze(0)}, {}
         for name, values in self._optimizer_state().items():
             if values[0].ndim:
@@ -84,7 +84,7 @@ class DeepSpeed(Engine):
 
     @property
     def _shards(self) -> list[Tensor]:
-        """The tensors that the inner optimizer updates in this process: all parameters, or ZeRO's part of them."""
+        """The tensors that the inner optimizer updates in this process: all parameters, or ZeRO's shard of them."""
         return list(self.optimizer.param_groups[0]["params"])
 
     def _optimizer_state(self) -> dict[str, list[Tensor]]:
@@ -98,12 +98,12 @@ def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer, zero_stage: 
     except ImportError as error:
         raise ValueError("engine deepspeed needs DeepSpeed, which is not installed: pip install deepspeed") from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    # On CPUs DeepSpeed would compile collectives of its own, for minutes; gloo has them.
+    # On CPUs DeepSpeed would compile its own collectives, which takes minutes; gloo's are good enough.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    # Its buckets are allocated whole, and the default is 2 GB each.
+    # DeepSpeed allocates buckets at their full size, by default 2 GB each.
     bucket = min(sum(parameter.numel() for parameter in model.parameters()), 500_000_000)
     settings = {
-        "train_micro_batch_size_per_gpu": 1,  # DeepSpeed wants a number; the batches come from resync's loader
+        "train_micro_batch_size_per_gpu": 1,  # required, but unused: the batches come from resync's loader
         "gradient_clipping": clip_norm or 0.0,
         "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": bucket, "allgather_bucket_size": bucket},
         "zero_allow_untested_optimizer": True,

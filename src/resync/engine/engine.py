@@ -1,6 +1,6 @@
-"""How a gradient is made and a step is taken: passes, micro-batches, loss scale, clipping, optimizer.
+"""Computation of gradients and steps: forward and backward passes, micro-batches, loss scale, clipping, optimizer.
 
-This engine, `serial`, is a plain loop over the workers of the process. Other engines replace one of its parts.
+The engine here, `serial`, is a plain loop over the workers of the process. Other engines override parts of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,18 +20,17 @@ Loss = Callable[[nn.Module, Any, Any], Tensor]
 
 
 class Engine:
-    """Takes the gradient of every local worker on its own batch, and steps the optimizer over all of them.
+    """Computes the gradient of every local worker on its own batch, and steps the optimizer over all of them.
 
-    `before_gradient(index, step)` is called before every gradient of local worker `index` is taken. `loss_scales`
-    are given where the forward pass is in fp16; `clip_norm` is the largest L2 norm of a worker's gradient that the
-    optimizer gets.
+    `before_gradient(index, step)` is called before every gradient of local worker `index`. `loss_scales` are given if
+    the forward pass is in fp16; gradients of a worker with an L2 norm above `clip_norm` are scaled down to it.
     """
 
     name: ClassVar[str] = "serial"
     averages_gradients: ClassVar[bool] = False
-    """Whether the gradients that it takes are averages over all workers already."""
+    """Whether the gradients are already averaged over all workers."""
     state_format = "an optimizer over the workers' rows"
-    """Engines with the same format can continue from each other's states."""
+    """Engines with the same format can continue from each other's state."""
 
     def __init__(
         self,
@@ -54,14 +53,14 @@ class Engine:
         self.forwards: list[nn.Module] = list(workers.models)
 
     def compile(self, mode: str) -> None:
-        """Let torch.compile translate the forward and backward pass of every worker; evaluation stays as it is."""
+        """Compile the forward and backward passes of every worker with torch.compile; evaluation is not compiled."""
         self.forwards = [torch.compile(forward, mode=mode) for forward in self.forwards]
 
     def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
-        """Fill `workers.grads` with each worker's gradient of its mean loss; the losses [k].
+        """Fill `workers.grads` with the gradient of each worker's mean loss; returns the losses [k].
 
-        Inputs and targets of a worker are tensors [b, ...], which go through the model in `micro_batches` equal parts,
-        or lists with one entry per part. A loss is NaN where no loss scale gave a finite gradient.
+        The inputs and targets of a worker are tensors [b, ...], which go through the model in `micro_batches` equal
+        parts, or lists with one entry per part. A loss is NaN if no loss scale gave a finite gradient.
         """
         batches = enumerate(zip(inputs, targets, strict=True))
         return torch.stack([self._gradient(index, *batch, step) for index, batch in batches])
@@ -73,13 +72,13 @@ class Engine:
         self._step_optimizer(lr)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the optimizer and the loss scales; under "workers" a row for each worker."""
+        """The state of the optimizer and the loss scales; under "workers" tensors with one row per worker."""
         own, shared = optimizer_state.save(self.optimizer, self.workers)
         scales = self.loss_scales.state_dict() if self.loss_scales else {}
         return {"format": self.state_format, "shared": shared, "workers": own | scales}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned, after the rows. Raises ValueError for a state of another format."""
+        """Restore what `state_dict` returned, after the rows. Raises ValueError for a state in another format."""
         self._check_format(state)
         own = dict(state["workers"])
         if self.loss_scales:
@@ -87,17 +86,16 @@ class Engine:
         optimizer_state.load(self.optimizer, self.workers, own, state["shared"])
 
     def incomplete(self) -> AbstractContextManager[Any]:
-        """The context of a micro-batch that others of the same step follow."""
+        """The context of a micro-batch that is not the last one of its step."""
         return nullcontext()
 
     def backpropagate(self, loss: Tensor) -> None:
-        """The backward pass."""
         loss.backward()
 
     def _check_format(self, state: dict[str, Any]) -> None:
         if state["format"] != self.state_format:
             found = f"found a state of {state['format']}, allowed: {self.state_format}"
-            raise ValueError(f"engine {self.name}: {found}; continue with the engine that began")
+            raise ValueError(f"engine {self.name}: {found}; continue with the engine that started the run")
 
     def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
         gradient = self.workers.grads[index]
@@ -110,7 +108,7 @@ class Engine:
         return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
 
     def _backward(self, index: int, inputs: Any, targets: Any, scale: float) -> Tensor:
-        """Add the gradient of `scale` times the mean loss of one worker to its row; the loss, without the scale."""
+        """Add the gradient of `scale` times the mean loss of one worker to its row; returns the unscaled loss."""
         total = torch.zeros_like(self.workers.rows[0, 0])
         parts = zip(_parts(inputs, self.micro_batches), _parts(targets, self.micro_batches), strict=True)
         for number, (x, y) in enumerate(parts, start=1):
@@ -127,5 +125,5 @@ class Engine:
 
 
 def _parts(samples: Any, number: int) -> Sequence[Any]:
-    """Equal parts of a tensor [b, ...]; a list has its parts already."""
+    """Equal parts of a tensor [b, ...]; a list already consists of its parts."""
     return samples.chunk(number) if isinstance(samples, Tensor) else samples

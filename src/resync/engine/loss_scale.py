@@ -9,11 +9,11 @@ from resync.config.training import LossScale
 
 
 class LossScales:
-    """A scale for each of k local workers.
+    """One scale for each of k local workers.
 
-    A gradient that overflows is taken again on the same batch with a smaller scale, where torch's GradScaler would
-    skip the optimizer step: a step that only one worker skips would put its rounds out of step with the others'
-    (Gu et al. 2024, original trainer). So every worker makes every step, and workers need not agree on a scale.
+    A gradient that overflows is recomputed on the same batch with a smaller scale, where torch's GradScaler would skip
+    the optimizer step: if only one worker skipped a step, its rounds would no longer match those of the others
+    (Gu et al. 2024, original trainer). So every worker takes every step, and workers need not agree on a scale.
     """
 
     def __init__(self, settings: LossScale, num_local: int) -> None:
@@ -22,9 +22,9 @@ class LossScales:
         self.good_steps = torch.zeros(num_local, dtype=torch.int64)
 
     def unscaled(self, index: int, gradient: Tensor, take: Callable[[float], Tensor]) -> Tensor:
-        """Let `take(scale)` fill the gradient of local worker `index` until it is finite, and divide it by the scale.
+        """Call `take(scale)`, which fills the gradient of local worker `index`, until it is finite, and unscale it.
 
-        Returns the loss of the last attempt, or NaN where no scale gave a finite gradient.
+        Returns the loss of the last attempt, or NaN if no scale gave a finite gradient.
         """
         for _ in range(1 + self.settings.retries):
             scale = self.scales[index].item()
@@ -38,11 +38,10 @@ class LossScales:
         return torch.full_like(value, torch.nan)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The scales [k] and the steps since their last overflow [k]."""
+        """The scales [k] and the numbers of steps since their last overflow or growth [k]."""
         return {"loss_scale": self.scales.clone(), "good_steps": self.good_steps.clone()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore what `state_dict` returned."""
         self.scales.copy_(state["loss_scale"])
         self.good_steps.copy_(state["good_steps"])
 

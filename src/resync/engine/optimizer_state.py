@@ -1,7 +1,7 @@
-"""The state of an optimizer over workers, as what every worker owns and what all of them share.
+"""The state of an optimizer over workers, divided into fields per worker and shared fields.
 
-An optimizer over `Workers.rows` has one state, whose fields of shape [k, P] have a row for each worker; one over
-`Workers.split()` has a state for each worker.
+An optimizer over `Workers.rows` has one state, whose fields of shape [k, P] have one row per worker; one over
+`Workers.split()` has one state per worker.
 """
 
 import torch
@@ -14,7 +14,7 @@ Fields = dict[str, Tensor]
 
 
 def save(optimizer: Optimizer, workers: Workers) -> tuple[Fields, Fields]:
-    """Copies of the fields by name: those with a row for each worker, [k, ...], and those that all share."""
+    """Copies of the fields by name: those with one row per worker, [k, ...], and the shared ones."""
     states = [_fields(optimizer, parameter) for parameter in _parameters(optimizer)]
     if not _is_over_rows(optimizer, workers):
         names = dict.fromkeys(name for state in states for name in state)
@@ -25,7 +25,7 @@ def save(optimizer: Optimizer, workers: Workers) -> tuple[Fields, Fields]:
 
 
 def load(optimizer: Optimizer, workers: Workers, own: Fields, shared: Fields) -> None:
-    """Restore what `save` returned."""
+    """Restore the fields that `save` returned."""
     device = workers.rows.device
     for index, parameter in enumerate(_parameters(optimizer)):
         fields = own if _is_over_rows(optimizer, workers) else {name: value[index] for name, value in own.items()}
@@ -47,6 +47,6 @@ def _fields(optimizer: Optimizer, parameter: Tensor) -> Fields:
 
 
 def _stacked(states: list[Fields], name: str) -> Tensor:
-    """A field of all workers; that of one which has made no step yet is zero, as it is at its first step."""
+    """A field of all workers; zero for a worker that has made no step yet, which is the initial value."""
     like = next(state[name] for state in states if name in state)
     return torch.stack([state.get(name, torch.zeros_like(like)) for state in states])

@@ -1,7 +1,7 @@
-"""How rows reach other workers: the only file that communicates to synchronise, and the one that counts it.
+"""Transport of rows between workers, which also counts the communication of synchronisation.
 
-Rank r of W processes hosts the K/W workers r*K/W, r*K/W + 1, ... An operation is about all K workers and gives the
-same result for every W.
+Rank r of W processes hosts the K/W workers r*K/W, r*K/W + 1, ... Operations concern all K workers and give the same
+result for every W.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass
 class Exchange:
-    """Messages in flight. The rows that were sent must not change before `wait` has returned."""
+    """Messages in flight. The rows sent must not change before `wait` has returned."""
 
     sent: Tensor
     inbox: Tensor
@@ -28,7 +28,7 @@ class Exchange:
     transport: "Transport"
 
     def wait(self) -> Tensor:
-        """The messages to the local workers, [p, k, P]; slots of workers that receive fewer than p are zero."""
+        """The messages to the local workers, [p, k, P]; zero in unused slots of workers that receive fewer than p."""
         with self.transport.timed():
             for request in self.requests:
                 request.wait()
@@ -39,13 +39,13 @@ class Exchange:
 class Transport:
     """Averages and exchanges rows between `num_workers` workers on `world_size` processes.
 
-    Counts two kinds of bytes: `bytes_sent`, what one worker hands over as a function of the algorithm alone (a
-    vector for an average, one vector per peer for an exchange, whether the peer is in this process or not), and
-    `wire_bytes`, what this process really handed to torch.distributed. Seconds go to the clock "communication";
-    `communication_is_known` is False where messages travel while the workers compute, so that no clock tells the two
-    apart.
+    Counts two kinds of bytes: `bytes_sent`, the bytes that one worker sends as a function of the algorithm alone (one
+    vector for an average, one vector per peer for an exchange, whether or not the peer is in this process), and
+    `wire_bytes`, the bytes that this process actually passes to torch.distributed. Seconds are added to the clock
+    "communication"; `communication_is_known` is False if messages travel while the workers compute, so that no clock
+    can separate the two.
 
-    Raises ValueError when `world_size` does not divide `num_workers`.
+    Raises ValueError if `world_size` does not divide `num_workers`.
     """
 
     def __init__(self, num_workers: int, clocks: Clocks, rank: int = 0, world_size: int = 1) -> None:
@@ -73,7 +73,7 @@ class Transport:
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Leave the traffic of the block out of the counts: evaluation and logging are not the algorithm's."""
+        """Exclude the traffic of the block from the counts: evaluation and logging are not part of the algorithm."""
         self._counting, before = False, self._counting
         try:
             yield
@@ -92,10 +92,10 @@ class Transport:
         self._count(self.num_workers * rows[0].nbytes)
 
     def average_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """Start to average a bucket of gradients over the workers, one a process: a hook of torch's DDP.
+        """Start averaging a bucket of gradients over the workers, one per process: a communication hook of torch's DDP.
 
-        Its seconds overlap with the backward pass and are not known. It counts what is on the wire; `count_average`
-        counts the average, once however often a gradient is taken again.
+        Its time overlaps with the backward pass and is unknown. Only the bytes on the wire are counted here;
+        `count_average` counts the average once, however often the gradient is recomputed.
         """
         self.communication_is_known = False
         buffer = bucket.buffer()
@@ -104,15 +104,15 @@ class Transport:
         return averaging.then(lambda done: done.value()[0].div_(self.num_workers))
 
     def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
-        """Send rows to out-peers and wait for those of the in-peers: see `post`."""
+        """Send rows to out-peers and wait for the messages of in-peers, see `post`."""
         return self.post(rows, in_peers).wait()
 
     @torch.no_grad()
     def post(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Exchange:
-        """Start to send each local worker's row of [k, P] to its out-peers, without waiting.
+        """Start sending each local worker's row of [k, P] to its out-peers, without waiting.
 
-        `in_peers[r]` lists whom worker r hears, for all K workers; the longest list gives p. The messages arrive as
-        [p, k, P], in the order of the lists.
+        `in_peers[r]` lists the workers from which worker r receives, for all K workers; the longest list gives p. The
+        messages arrive as [p, k, P], in the order of the lists.
         """
         num_slots = max(map(len, in_peers))
         inbox = rows.new_zeros(num_slots, *rows.shape)
@@ -126,29 +126,28 @@ class Transport:
         return Exchange(rows, inbox, requests, self)
 
     def count_average(self, rows: Tensor) -> None:
-        """Count an average of [k, P] over the workers that an engine has made by itself, one worker per process.
+        """Count an average of [k, P] over the workers that an engine has computed itself, with one worker per process.
 
-        What it put on the wire the engine counts itself.
+        The engine counts the bytes on the wire.
         """
         self.communication_is_known = False
         self._count(self.num_workers * rows[0].nbytes)
 
     def count_message(self, message: Tensor) -> None:
-        """Count a vector that this process's worker has sent by itself, outside of the collective operations."""
+        """Count a vector that this process's worker has sent by itself, outside the collective operations."""
         self.communication_is_known = False
         self.wire_bytes += message.nbytes
         self.bytes_of_all += self.num_workers * message.nbytes
 
     def state_dict(self) -> dict[str, int]:
-        """The bytes counted so far, to go on counting after a restart."""
+        """The bytes counted so far, from which counting continues after a restart."""
         return {"bytes_of_all": self.bytes_of_all, "wire_bytes": self.wire_bytes}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continue from the counts of `state_dict`."""
         self.bytes_of_all, self.wire_bytes = state["bytes_of_all"], state["wire_bytes"]
 
     def gather(self, values: Tensor) -> Tensor:
-        """One value a worker, [k] here, as [K] on every process; for logs and checks, never counted."""
+        """One value per worker, [k] in this process, as [K] on every process; for logs and checks, never counted."""
         if self.world_size == 1:
             return values
         gathered = values.new_empty(self.num_workers)
@@ -162,7 +161,7 @@ class Transport:
         return values
 
     def broadcast(self, value: Number) -> Number:
-        """Rank 0's `value`, on every process; never counted."""
+        """Rank 0's `value` on every process; never counted."""
         if self.world_size == 1:
             return value
         kind = type(value)
@@ -171,12 +170,12 @@ class Transport:
         return kind(agreed.item())
 
     def barrier(self) -> None:
-        """Wait until every process is here."""
+        """Wait until every process has arrived."""
         if self.world_size > 1:
             dist.barrier()
 
     def _deliver(self, rows: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[dist.P2POp]:
-        """Copy a local message now, or return the send or receive this process must post for it."""
+        """Copy a local message, or return the send or receive operation that this process must post for it."""
         source, target = sender // self.num_local, receiver // self.num_local
         tag = slot * self.num_workers + receiver
         if source == target == self.rank:
@@ -203,6 +202,6 @@ class Transport:
             yield
 
     def _count(self, num_bytes: int) -> None:
-        """Add what all workers together have sent."""
+        """Count bytes sent by all workers together."""
         if self._counting:
             self.bytes_of_all += num_bytes

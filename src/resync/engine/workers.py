@@ -1,7 +1,7 @@
 """Workers are rows: the k workers of a process share one buffer of parameters and one of gradients.
 
-Averaging is then a mean over rows, gossip a sum of rows, a message is a row as it lies in memory, and one optimizer
-over the whole buffer steps every worker.
+Averaging is then a mean over rows, gossip is a weighted sum of rows, a message is a row as it is stored in memory, and
+one optimizer over the whole buffer steps every worker.
 """
 
 import copy
@@ -16,9 +16,9 @@ from torch.nn.modules.conv import _ConvNd
 class Workers:
     """The `num_local` workers of this process, all starting from the weights of `model`.
 
-    `rows` and `grads` are [k, P]: row i holds all trainable parameters of worker i, one after the other, and the
-    parameters of `models[i]` and their `.grad` are views into it. `rows` is a leaf that any torch optimizer can
-    update as one tensor. Frozen parameters stay outside. Buffers (BatchNorm statistics) belong to each model.
+    `rows` and `grads` are [k, P]: row i holds all trainable parameters of worker i, concatenated, and the parameters
+    of `models[i]` and their `.grad` are views into it. `rows` is a leaf that any torch optimizer can update as one
+    tensor. Frozen parameters are not included. Buffers (BatchNorm statistics) belong to each model.
 
     Raises ValueError for a model without trainable parameters or with more than one dtype.
     """
@@ -42,10 +42,10 @@ class Workers:
 
     @classmethod
     def attach(cls, model: nn.Module) -> "Workers":
-        """One worker that is `model` itself, in a loop that has an optimizer over the model's parameters.
+        """One worker that is `model` itself, for a training loop with an optimizer over the model's parameters.
 
-        The parameters become views of the row in place; their gradients stay tensors of their own, because such
-        loops drop them (`zero_grad`) and leave some out.
+        The parameters become views of the row in place; their gradients stay separate tensors, because such loops
+        discard them (`zero_grad`) and may leave some out.
         """
         workers = cls(model, 1)
         workers.rows.grad = None
@@ -63,7 +63,7 @@ class Workers:
         return self.grads
 
     def unpack_gradients(self) -> None:
-        """Give `grads` [1, P] back to the parameters; one that had no gradient gets one only if there is any."""
+        """Copy `grads` [1, P] back to the parameters; one without a gradient gets one only if it is not all zero."""
         for parameter, place in _places(self.models[0], self.grads[0]):
             if parameter.grad is not None:
                 parameter.grad.copy_(place)
@@ -71,10 +71,9 @@ class Workers:
                 parameter.grad = place.clone()
 
     def split(self) -> list[nn.Parameter]:
-        """One parameter [P] for each worker, a view of its row, for an optimizer that steps workers apart.
+        """One parameter [P] per worker, a view of its row, for an optimizer that steps workers separately.
 
-        Its gradient is the worker's row of `grads`; a worker whose gradient is taken away (`.grad = None`) makes no
-        step.
+        Its gradient is the worker's row of `grads`; a worker whose gradient is removed (`.grad = None`) makes no step.
         """
         parameters = [nn.Parameter(row) for row in self.rows.data]
         for parameter, gradient in zip(parameters, self.grads, strict=True):
@@ -93,7 +92,7 @@ class Workers:
 
     @property
     def matrices(self) -> Tensor:
-        """Which of the P parameters are weights of linear or convolutional layers: 1 for these, else 0, [P]."""
+        """A mask [P] of the parameters that are weights of linear or convolutional layers: 1 for these, else 0."""
         model = self.models[0]
         weights = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Linear | _ConvNd)}
         chosen = torch.zeros_like(self.grads[0])
@@ -103,13 +102,13 @@ class Workers:
 
     @torch.no_grad()
     def clip_gradients(self, max_norm: float) -> None:
-        """Scale each worker's gradient down to the L2 norm `max_norm` where it is larger."""
+        """Scale down each worker's gradient to the L2 norm `max_norm` if its norm is larger."""
         norms = torch.linalg.vector_norm(self.grads, dim=1, keepdim=True)
-        # As torch.nn.utils.clip_grad_norm_ guards against a norm of zero.
+        # The guard against a norm of zero is that of torch.nn.utils.clip_grad_norm_.
         self.grads.mul_((max_norm / (norms + 1e-6)).clamp(max=1))
 
     def state_dict(self) -> dict[str, Any]:
-        """Under "workers": the rows [k, P], and each buffer of the models as [k, ...]."""
+        """The rows [k, P] and each buffer of the models as [k, ...], under "workers"."""
         buffers = [dict(model.named_buffers()) for model in self.models]
         stacked = {f"buffer {name}": torch.stack([own[name] for own in buffers]) for name in buffers[0]}
         return {"workers": {"rows": self.rows.detach(), **stacked}}
@@ -124,7 +123,7 @@ class Workers:
 
 
 def _trainable(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that training changes; one that several modules share appears once."""
+    """The trainable parameters; one that several modules share appears once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 

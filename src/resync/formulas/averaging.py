@@ -1,4 +1,4 @@
-"""Averaging by gossip without training: what a topology does to vectors, in one process and in float64."""
+"""Gossip averaging of vectors without training, in one process and in float64."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from resync.formulas import mixing
 
 @dataclass(frozen=True, eq=False)
 class Averaging:
-    """Vectors and push-sum weights of all workers before the first mix and after each one.
+    """Vectors and push-sum weights of all workers before the first mixing step and after each one.
 
     Attributes:
         values: numerators, [iterations + 1, num_workers, d].
@@ -35,18 +35,18 @@ def average(
     *,
     seed: int = 0,
 ) -> Averaging:
-    """Mix `values` uniformly `iterations` times by push-sum (Assran et al. 2019, without any gradient).
+    """Average `values` by `iterations` push-sum mixing steps with uniform weights (Assran et al. 2019, no gradients).
 
     Args:
         values: the workers' vectors, [num_workers, d].
         topology: name or number, see resync.formulas.topology.
-        iterations: number of mixes, numbered from 0.
-        peers: workers that one worker sends to in one mix.
-        weights: initial push-sum weights, [num_workers], all > 0; 1 if left out.
-        seed: chooses the draws of a random topology.
+        iterations: number of mixing steps, numbered from 0.
+        peers: out-peers of a worker per mixing step.
+        weights: initial push-sum weights, [num_workers], all > 0; 1 if omitted.
+        seed: seed of a random topology.
 
     Raises:
-        ValueError: a wrong shape or a value out of range; else as for resync.formulas.topology.out_peers.
+        ValueError: for a wrong shape or a value out of range, and as in resync.formulas.topology.out_peers.
     """
     start = np.asarray(values, dtype=np.float64)
     if start.ndim != 2 or len(start) == 0:
@@ -58,7 +58,7 @@ def average(
     if iterations < 0:
         raise ValueError(f"iterations is {iterations}, expected >= 0")
 
-    # The weight travels as one more element of the vector, so both are mixed by the same numbers.
+    # The push-sum weight is one more element of the vector, so that both are mixed by the same numbers.
     states = np.empty((iterations + 1, num_workers, start.shape[1] + 1))
     states[0] = np.column_stack([start, start_weights])
     for k in range(iterations):

@@ -1,7 +1,7 @@
-"""Mixing matrices: which share of whose vector ends up where in one mix.
+"""Mixing matrices: the weights with which workers' vectors are combined in one mixing step.
 
-Convention: new = M @ old, so M[r, s] is the share of worker s's vector that arrives at worker r, and M[r, r] the
-share that r keeps. Columns sum to 1: nothing is lost, the sum over workers is conserved (Assran et al. 2019).
+Convention: new = M @ old, so that M[r, s] is the weight of worker s's vector at worker r, and M[r, r] the self weight
+of r. Columns sum to 1, which conserves the sum over the workers (Assran et al. 2019).
 """
 
 import numpy as np
@@ -19,19 +19,19 @@ def matrix(
     mixing_weights: ArrayLike | None = None,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """Return the column-stochastic matrix [num_workers, num_workers] of mix number `k`; [[1.]] for one worker.
+    """Return the column-stochastic matrix [num_workers, num_workers] of mixing step `k`; [[1.]] for one worker.
 
     Args:
         topology: name or number, see resync.formulas.topology.
         num_workers: number of workers.
-        k: mix number, 0-based, counted since the start or since `peers` was last changed.
-        peers: workers that one worker sends to in one mix.
-        mixing_weights: what a worker keeps and sends, as [p + 1] for all workers or [num_workers, p + 1]: first
-            its self weight, then those of its out-peers in their order, with sum 1. Left out: 1 / (p + 1) each.
-        seed: chooses the draws of a random topology.
+        k: number of the mixing step, 0-based, counted from the start or from the last change of `peers`.
+        peers: out-peers of a worker per mixing step.
+        mixing_weights: [p + 1] for all workers, or [num_workers, p + 1]: first the self weight, then the weights of
+            the out-peers in their order, with sum 1. If omitted, each is 1 / (p + 1).
+        seed: seed of a random topology.
 
     Raises:
-        ValueError: mixing_weights of a wrong shape, below 0 or with another sum than 1; else as for `out_peers`.
+        ValueError: for mixing_weights of a wrong shape, below 0 or with a sum other than 1, and as in `out_peers`.
     """
     receivers = [out_peers(topology, worker, num_workers, k, peers, seed) for worker in range(max(num_workers, 1))]
     num_weights = 1 + len(receivers[0])
@@ -44,7 +44,7 @@ def matrix(
 
 
 def is_doubly_stochastic(mixing: NDArray[np.float64], tolerance: float = 1e-12) -> bool:
-    """Whether rows sum to 1 like columns: then all push-sum weights stay 1 and need not be sent."""
+    """Whether the rows sum to 1 too: then all push-sum weights stay 1 and need not be sent."""
     sums = np.concatenate([mixing.sum(axis=0), mixing.sum(axis=1)])
     return bool(np.all(np.abs(sums - 1) <= tolerance))
 
@@ -55,8 +55,8 @@ def _checked(mixing_weights: ArrayLike, num_workers: int, num_weights: int) -> N
     if table.shape not in ((num_weights,), (num_workers, num_weights)):
         raise ValueError(
             f"mixing_weights have shape {list(table.shape)}, expected [{num_weights}] or "
-            f"[{num_workers}, {num_weights}]: what a worker keeps, then one share for each of its out-peers"
+            f"[{num_workers}, {num_weights}]: the self weight, then one weight for each out-peer"
         )
     if not (np.all(table >= 0) and np.allclose(table.sum(axis=-1), 1, rtol=0, atol=1e-12)):
-        raise ValueError("mixing_weights must be >= 0 and sum to 1 for every worker: nothing may be lost")
+        raise ValueError("mixing_weights must be >= 0 and sum to 1 for every worker, to conserve the workers' sum")
     return np.broadcast_to(table, (num_workers, num_weights))

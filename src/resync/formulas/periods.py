@@ -1,9 +1,9 @@
-"""Periods H: how many local steps a round has, as a pure function of the step and its learning rate.
+"""Periods: the number of local steps H of a round, as a pure function of the step and its learning rate.
 
-A period rule only answers how long a round that starts now should be. `round_length` is the one place that
-knows the exact loop around it: warm-up, rounding down and the cut at the end of training. Training asks it at
-the start of every round and planning asks it for all rounds (`rounds`), so the planned volume is the trained
-one. A rule is also its declaration: what a configuration gives under `period`, and what Python code builds.
+A period rule only says how long a round that starts at a given step should be. `round_length` is the one place that
+applies the rest: the warm-up, rounding down and truncation at the end of training. Training calls it at the start of
+every round and planning calls it for all rounds (`rounds`), so that the planned volume is that of the training. A rule
+is also its own declaration: the content of `period` in a configuration, and the object that Python code builds.
 """
 
 import math
@@ -37,16 +37,16 @@ from resync.settings.options import Course, Part
 
 
 class Period(Part):
-    """A rule for H. Further rules (a cap around another rule, say) need no more than `local_steps`."""
+    """A rule for H. Further rules (such as a cap on another rule) only need to implement `local_steps`."""
 
     follows_lr: ClassVar[bool] = False
-    """Whether H depends on the learning rate, which must then be known before the training."""
+    """Whether H depends on the learning rate, which must then be known before the training starts."""
     rule: str
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return the unrounded length of a round that starts at `step`, where the learning rate is `lr`.
+        """Return the unrounded length of a round that starts at `step` with learning rate `lr`.
 
-        It may have a fraction or be infinite; `round_length` rounds it down and cuts it.
+        It may be fractional or infinite; `round_length` rounds it down and truncates it.
         """
         raise NotImplementedError
 
@@ -58,12 +58,11 @@ class Constant(Period):
     h: PositiveInt = Field(description="local steps in a round")
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> int:
-        """Return h."""
         return self.h
 
 
 class PowerRule(Period):
-    """H = max(h_base, floor((alpha / lr)^power)) of the round's first lr: QSR and its relatives (Gu et al. 2024)."""
+    """H = max(h_base, floor((alpha / lr)^power)), lr at the round's first step: QSR and variants (Gu et al. 2024)."""
 
     follows_lr = True
     rule: Literal["power"] = Field(default="power", init=False)
@@ -71,24 +70,24 @@ class PowerRule(Period):
     power: PositiveNumber = Field(default=2.0, description="2 is QSR, 1 the linear rule, 3 the cubic rule")
     h_base: PositiveInt = Field(default=1, description="smallest number of local steps in a round")
     h_warmup: PositiveInt | None = Field(
-        default=None, description="H of the rounds that start in warm-up; null: h_base"
+        default=None, description="H of rounds that start during the warm-up; null: h_base"
     )
     h_max: PositiveInt | None = Field(default=None, description="largest number of local steps; null: no limit")
 
     def checks(self) -> Iterator[Check]:
-        """The limits are in order."""
+        """Require h_base <= h_max."""
         if self.h_max is not None and self.h_max < self.h_base:
             yield ("h_max",), f"found {self.h_max}, allowed: null or at least h_base = {self.h_base}"
 
     def checks_in(self, course: Course) -> Iterator[Check]:
-        """A period for the warm-up needs one."""
+        """Require a warm-up if there is a period for it."""
         if self.h_warmup is not None and not course.warmup_steps:
             yield ("h_warmup",), f"found {self.h_warmup} without a warm-up in schedule, allowed: null"
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return H before rounding down; infinite where `lr` is 0: workers that stand still cannot drift.
+        """Return H before rounding down; infinite where `lr` is 0: workers that do not move cannot drift apart.
 
-        In the warm-up, whose small learning rates would ask for very long rounds, it is `h_warmup`.
+        During the warm-up, whose small learning rates would lead to very long rounds, it is `h_warmup`.
         """
         if warming_up:
             return self.h_base if self.h_warmup is None else self.h_warmup
@@ -116,36 +115,36 @@ _H = Annotated[
 
 
 class Phases(Period):
-    """H changes in the course of training: post-local SGD (Lin et al. 2020) and SWAP (Gupta et al. 2020).
+    """H changes over the course of training: post-local SGD (Lin et al. 2020) and SWAP (Gupta et al. 2020).
 
     Post-local SGD is `Phases(phases=[(0, 1), (switch, h)])`. SWAP averages every h steps until the switch and then
-    once, at the end: `Phases(phases=[(0, h), (switch, "end")])`. A round ends where a phase does. A configuration
-    counts in epochs, `local_steps` in steps. In Python the H of a phase can also be another rule.
+    once, at the end: `Phases(phases=[(0, h), (switch, "end")])`. The end of a phase also ends the round. Phases are in
+    epochs in a configuration and in steps in `local_steps`. In Python the H of a phase can also be another rule.
     """
 
     rule: Literal["phases"] = Field(default="phases", init=False)
     phases: Several[Annotated[tuple[NonNegativeNumber, _H], Strict(False)]] = Field(
         min_length=1,
-        description="[first epoch, H] pairs from epoch 0 on; H is a number, or end: average at the end only",
+        description="[first epoch, H] pairs, starting at epoch 0; H is a number, or end: average at the end only",
     )
 
     def checks(self) -> Iterator[Check]:
-        """Phases follow each other, and only the last has no H."""
+        """Require phases in order, of which only the last may have H = end."""
         yield from phase_checks(("phases",), [first for first, _ in self.phases])
         for index, (_, h) in enumerate(self.phases[:-1]):
             if h == "end":
-                yield ("phases", index, 1), "found end, allowed: integer >= 1, only the last phase goes to the end"
+                yield ("phases", index, 1), "found end, allowed: integer >= 1; only the last phase may have end"
 
     def checks_in(self, course: Course) -> Iterator[Check]:
-        """Every phase starts within the training."""
+        """Require phases that start before the end of the training."""
         return in_time_checks(("phases",), self.phases, course)
 
     def in_steps(self, steps_per_epoch: int) -> Self:
-        """The same with first steps for first epochs."""
+        """The same rule with first steps in place of first epochs."""
         return self.model_copy(update={"phases": pairs_in_steps(self.phases, steps_per_epoch)})
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return the H of the phase, cut at its end."""
+        """Return the H of the phase, truncated at the end of the phase."""
         current = max(index for index, (first, _) in enumerate(self.phases) if first <= step)
         end = next((first for first, _ in self.phases[current + 1 :]), math.inf)
         h = self.phases[current][1]
@@ -155,7 +154,7 @@ class Phases(Period):
 
 
 class _ByRule:
-    """Chooses among the rules of this module by `rule`; in Python an integer or a rule of one's own is taken too."""
+    """Chooses among the rules of this module by `rule`; in Python an integer or a custom rule is accepted too."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         rules = handler.generate_schema(Annotated[Constant | PowerRule | Phases, Field(discriminator="rule")])
@@ -177,19 +176,19 @@ PeriodRule = Annotated[Period | int, _ByRule()]
 
 
 def rule_of(period: Period | int) -> Period:
-    """The rule that a period given as an integer stands for."""
+    """The rule for a period, which is constant if given as an integer."""
     return period if isinstance(period, Period) else Constant(h=period)
 
 
 def phase_checks(key: KeyPath, firsts: Sequence[float]) -> Iterator[Check]:
-    """Phases start at 0 and follow each other."""
+    """Yield phases that do not start at 0 or are not in order."""
     if firsts and firsts[0] != 0:
-        yield (*key, 0, 0), f"found {firsts[0]:g}, allowed: 0, the first phase starts with the training"
+        yield (*key, 0, 0), f"found {firsts[0]:g}, allowed: 0, because the first phase starts with the training"
     yield from ascending(key, firsts)
 
 
 def in_time_checks(key: KeyPath, pairs: Iterable[tuple[float, Any]], course: Course) -> Iterator[Check]:
-    """The epochs of [epoch, value] pairs lie in the training."""
+    """Yield [epoch, value] pairs whose epoch is beyond the end of the training."""
     for index, (epoch, _) in enumerate(pairs):
         if epoch >= course.epochs:
             limit = f"less than epochs = {course.epochs}, or it has no effect"
@@ -202,11 +201,11 @@ def pairs_in_steps(pairs: Iterable[tuple[float, Any]], steps_per_epoch: int) -> 
 
 
 def round_length(period: Period, lr_value: float, step: int, total_steps: float, warmup_steps: int) -> int:
-    """Return H of the round whose first step is `step`; it stays fixed although the learning rate moves on.
+    """Return H of the round whose first step is `step`; it stays fixed although the learning rate changes.
 
-    A round that starts in the warm-up may straddle its end. The last round is cut so that its averaging falls
-    on step `total_steps`. H is never below 1, so steps beyond `total_steps` are averaged one by one.
-    Source: original code of Gu et al. 2024; unlike there, a constant H is cut as well.
+    A round that starts in the warm-up may extend beyond its end. The last round is truncated so that it ends with step
+    `total_steps`. H is never below 1, so workers average after every step beyond `total_steps`.
+    Source: original code of Gu et al. 2024; unlike there, a constant H is truncated as well.
 
     Args:
         period: the rule.
@@ -223,7 +222,7 @@ def round_length(period: Period, lr_value: float, step: int, total_steps: float,
 
 
 def rounds(period: Period, lr: Callable[[int], float], total_steps: int, warmup_steps: int) -> list[int]:
-    """Return H of every round of a training, with sum `total_steps`; `lr` is only asked at their starts."""
+    """Return H of every round of a training, with sum `total_steps`; `lr` is only called for their first steps."""
     lengths: list[int] = []
     step = 0
     while step < total_steps:

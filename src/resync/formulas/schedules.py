@@ -2,9 +2,9 @@
 
 Each function here returns a schedule: a picklable callable from the step about to be taken (0-based) to its
 learning rate, always a Python float, because numpy scalars would end up in checkpoints and break their
-weights-only loading. After `total_steps` a schedule stays at its last value; only `inverse_sqrt` falls on.
+weights-only loading. After `total_steps` a schedule stays at its last value, but `inverse_sqrt` keeps falling.
 
-Two forms of linear warm-up exist in the papers, and both are kept exactly:
+The papers use two forms of linear warm-up, both of which are reproduced exactly:
 
 * `linear`, `cosine` (original code of Gu et al. 2024) and `inverse_sqrt` (Ott et al. 2018):
   start + t * (max - start) / warmup_steps. Step 0 uses the start value itself, and the peak is first used by step
@@ -22,7 +22,7 @@ Schedule = Callable[[int], float]
 
 
 def constant(lr: float, total_steps: int = 1, warmup_steps: int = 0, warmup_start: float = 0.0) -> Schedule:
-    """`lr` in every step, after a warm-up like that of `step` if any; `total_steps` only bounds that one."""
+    """`lr` in every step after an optional warm-up like that of `step`; `total_steps` only bounds the warm-up."""
     return step(lr, [], total_steps, warmup_steps, warmup_start)
 
 
@@ -37,15 +37,15 @@ def step(
 
     Args:
         max_lr: learning rate between the warm-up and the first decay (for SGP: 0.1 * total batch / 256).
-        decays: pairs (step, factor); a factor stays in effect, so 0.1 after 30, 60 and 80 epochs ends at a
-            thousandth of `max_lr`.
+        decays: pairs (step, factor); factors accumulate, so 0.1 after 30, 60 and 80 epochs ends at a thousandth of
+            `max_lr`.
         total_steps: steps of the whole training, T.
-        warmup_steps: steps of the linear warm-up, fewer than T; decays reached inside it wait for its end.
-        warmup_start: value that the warm-up leaves from, for SGP the learning rate for 256 samples (0.1);
-            where it is not below `max_lr` there is no warm-up, as in the original.
+        warmup_steps: steps of the linear warm-up, fewer than T; decays within it take effect at its end.
+        warmup_start: initial value of the warm-up, for SGP the learning rate for 256 samples (0.1); unless it is
+            below `max_lr` there is no warm-up, as in the original.
 
     Raises:
-        ValueError: a value is out of range.
+        ValueError: if a value is out of range.
     """
     _check_range(max_lr, total_steps, warmup_steps, warmup_start)
     for at, factor in decays:
@@ -63,21 +63,21 @@ def step(
 def linear(
     max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None
 ) -> Schedule:
-    """A straight line instead of the half cosine of `cosine`, between the same points; arguments as there."""
+    """Like `cosine`, with a straight line in place of the half cosine; same arguments."""
     return _decay(_straight, max_lr, min_lr, total_steps, warmup_steps, warmup_start)
 
 
 def cosine(
     max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None
 ) -> Schedule:
-    """Half a cosine from `max_lr` after the warm-up down to `min_lr` at `total_steps` (Gu et al. 2024).
+    """Half a cosine from `max_lr` at the end of the warm-up down to `min_lr` at `total_steps` (Gu et al. 2024).
 
     Args:
         max_lr: peak, first used by step `warmup_steps`.
         min_lr: value that step `total_steps` would use.
         total_steps: steps of the whole training, T.
         warmup_steps: steps of the linear warm-up, fewer than T.
-        warmup_start: learning rate of step 0 if there is a warm-up; `min_lr` if left out.
+        warmup_start: learning rate of step 0 if there is a warm-up; `min_lr` if omitted.
 
     Raises:
         ValueError: a value is out of range.
@@ -93,13 +93,13 @@ def cosine_step(
     warmup_start: float | None = None,
     base: float = 2.0,
 ) -> Schedule:
-    """`cosine` rounded to the nearest power of `base` after the warm-up (Gu et al. 2024, `cosine_step`).
+    """`cosine`, rounded to the nearest power of `base` after the warm-up (Gu et al. 2024, `cosine_step`).
 
-    The warm-up ends below `max_lr` and the first step after it jumps to the power next to `max_lr`; arguments as
-    for `cosine`.
+    The warm-up ends below `max_lr`, and the first step after it jumps to the power nearest to `max_lr`. The other
+    arguments are those of `cosine`.
 
     Raises:
-        ValueError: a value is out of range; `min_lr` must be above 0, which has no nearest power.
+        ValueError: if a value is out of range; `min_lr` must be above 0, which has no nearest power.
     """
     if not min_lr > 0 or not base > 1:
         raise ValueError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
@@ -112,7 +112,7 @@ def inverse_sqrt(max_lr: float, total_steps: int, warmup_steps: int, warmup_star
 
     Args:
         max_lr: peak, first used by step `warmup_steps`.
-        total_steps: steps of the whole training, which only bound the warm-up.
+        total_steps: steps of the whole training, an upper bound of the warm-up.
         warmup_steps: steps of the linear warm-up, at least 1.
         warmup_start: learning rate of step 0.
 
@@ -121,7 +121,7 @@ def inverse_sqrt(max_lr: float, total_steps: int, warmup_steps: int, warmup_star
     """
     _check_range(max_lr, total_steps, warmup_steps, warmup_start)
     if not warmup_steps:
-        raise ValueError("warmup_steps is 0, expected at least 1: the decay counts in it")
+        raise ValueError("warmup_steps is 0, expected at least 1: the decay is measured in units of it")
     return partial(_inverse_sqrt_lr, max_lr=float(max_lr), warmup_steps=warmup_steps, warmup_start=float(warmup_start))
 
 

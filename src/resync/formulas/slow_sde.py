@@ -1,4 +1,4 @@
-"""Two parameters whose minimisers are a curve: simulation of Local SGD and the slow SDE that predicts it.
+"""Local SGD on a loss of two parameters whose minimisers form a curve, simulated and predicted by the slow SDE.
 
 The loss is L = (u v - 1 - xi)^2 / 2 with xi = +d or -d, equally likely; its minimisers are u = e^a, v = e^-a, with
 sharpness lam = 2 cosh(2 a). K workers with local batch 1 (so B = K) take plain SGD steps with learning rate eta and
@@ -30,8 +30,8 @@ def simulate(
 ) -> Floats:
     """Positions a of the averaged model at the given times, [len(periods), len(times), replicas].
 
-    All periods share their random numbers. A position is that of the workers' average at the given time, in mid-round
-    too.
+    All periods share their random numbers. A position is that of the workers' average at the given time, even in the
+    middle of a round.
 
     Args:
         periods: H of each simulation.
@@ -41,7 +41,7 @@ def simulate(
         start: position at time 0.
         noise: d.
         replicas: independent repetitions.
-        seed: of the random numbers.
+        seed: seed of the random numbers.
     """
     generator = np.random.default_rng(seed)
     shape = (len(periods), replicas, num_workers)
@@ -58,7 +58,7 @@ def simulate(
 
 
 def predict(period: int, num_workers: int, eta: float, times: Floats, start: float = 1.0, noise: float = 0.5) -> Floats:
-    """Position a at the given times by the slow SDE without diffusion, [len(times)]."""
+    """Position a at the given times according to the slow SDE without diffusion, [len(times)]."""
 
     def drift(_: float, a: Floats) -> Floats:
         sharpness = 2 * np.cosh(2 * a)
@@ -70,7 +70,7 @@ def predict(period: int, num_workers: int, eta: float, times: Floats, start: flo
 
 
 def psi(x: Floats | float, period: int) -> Floats:
-    """psi_H = (1/H) sum_{h<H} (1 - exp(-x h)): 0 for H = 1, towards 1 for long rounds."""
+    """psi_H = (1/H) sum_{h<H} (1 - exp(-x h)): 0 for H = 1, approaching 1 for long rounds."""
     decay = np.exp(-np.asarray(x, dtype=np.float64))
     return np.asarray(1 - (1 - decay**period) / (1 - decay) / period)
 
@@ -85,10 +85,10 @@ def diffuse(
     replicas: int = 8192,
     seed: int = 0,
 ) -> Floats:
-    """Variance of the arc length that the average has moved along the curve by `time`, [len(periods)].
+    """Variance of the arc length by which the average has moved along the curve at `time`, [len(periods)].
 
-    The gradient is that of (u v - 1)^2 / 2 plus N(0, noise^2) in each coordinate; the start is the flattest point,
-    where there is no drift. Expected: noise^2 * time / K, whatever H.
+    The gradient is that of (u v - 1)^2 / 2 plus N(0, noise^2) in each coordinate; the starting point is the flattest
+    one, where there is no drift. Expected: noise^2 * time / K for every H.
     """
     generator = np.random.default_rng(seed)
     shape = (len(periods), replicas, num_workers)
@@ -109,7 +109,7 @@ def _average(u: Floats, v: Floats, periods: list[int], step: int) -> None:
 
 
 def _position(u: Floats, v: Floats) -> Floats:
-    """The point of the curve to which gradient flow takes (u, v): it conserves u^2 - v^2."""
+    """The point of the curve to which gradient flow, which conserves u^2 - v^2, moves (u, v)."""
     return np.asarray(np.arcsinh((u**2 - v**2) / 2) / 2)
 
 

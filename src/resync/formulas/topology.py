@@ -1,28 +1,28 @@
-"""Who sends to whom in which mix: pure functions that every worker evaluates itself; nothing is negotiated.
+"""Peers in every mixing step: pure functions that every worker evaluates on its own, without negotiation.
 
-Every worker has a peer list, an ordered list of peers without repeats. At mix number k (0-based, counted since the
-start or since `peers` was last changed) a topology with p peers picks the entries (j + k * p) mod len(peer list),
-j = 0..p-1. Names, numbers and peer lists are those of the version of May 2019 of the original code (Assran et al.
-2019), whose graphs produced the published results; 4 and 5 exist in the version of 2023 only.
+Every worker has a peer list: an ordered list of distinct peers. In mixing step k (0-based, counted from the start or
+from the last change of `peers`) a topology with p peers picks the entries (j + k * p) mod len(peer list), j = 0..p-1.
+Names, numbers and peer lists are those of the May 2019 version of the original code (Assran et al. 2019), whose graphs
+produced the published results; 4 and 5 exist in the 2023 version only.
 
-| number | name                  | peer list of worker r, as offsets modulo the number of workers              |
-|--------|-----------------------|------------------------------------------------------------------------|
-| 0      | symmetric_exponential | +1, -1, +2, -2, +4, -4, ...                                            |
+| number | name                  | peer list of worker r, as offsets modulo the number of workers          |
+|--------|-----------------------|-------------------------------------------------------------------------|
+| 0      | symmetric_exponential | +1, -1, +2, -2, +4, -4, ...                                             |
 | 1      | bipartite_exponential | +1, -1, +3, -3, +5, -5, ... (1 + 2^i); even workers take opposite signs |
-| 2      | linear                | +1, -1, +3, -3, +5, -5, ... (odd numbers)                              |
+| 2      | linear                | +1, -1, +3, -3, +5, -5, ... (odd numbers)                               |
 | 3      | bipartite_linear      | the same; even workers take opposite signs                              |
-| 4      | ring                  | +1, -1; static: always the first p entries                             |
-| 5      | exponential           | j * (p + 1)^i for i = 0, 1, ... and j = 1..p; with one peer 1, 2, 4... |
-| none   | complete              | +1, +2, +3, ...; static: always the whole peer list                         |
-| none   | cycle                 | the same, p entries after the other                                    |
-| none   | random                | the same; every worker draws p entries, again in every mix             |
-| none   | random_exponential    | that of `exponential`, drawn from in the same way                      |
+| 4      | ring                  | +1, -1; static: always the first p entries                              |
+| 5      | exponential           | j * (p + 1)^i for i = 0, 1, ... and j = 1..p; with one peer 1, 2, 4 ... |
+| none   | complete              | +1, +2, +3, ...; static: always the whole peer list                     |
+| none   | cycle                 | the same; the next p entries in every mixing step                       |
+| none   | random                | the same; every worker draws p entries in every mixing step             |
+| none   | random_exponential    | that of `exponential`; every worker draws p entries in every mixing step |
 
-The paper's "directed exponential graph", which cycles through 1, 2, 4, ... hops, is `exponential` with one
-peer.
+The paper's "directed exponential graph", which cycles through 1, 2, 4, ... hops, is `exponential` with one peer.
 
 On the bipartite graphs even (passive) and odd (active) workers form pairs: every worker receives from exactly the
-workers that it sends to. All topologies but the random ones are regular: every worker receives as much as it sends.
+workers that it sends to. All topologies except the random ones are regular: every worker receives as many messages as
+it sends.
 """
 
 import random
@@ -39,13 +39,13 @@ TopologyName = Literal[
 
 @dataclass(frozen=True)
 class Topology:
-    """How a topology builds its peer lists and picks from them.
+    """A topology: the construction of its peer lists and the choice of peers from them.
 
     Attributes:
-        name: what it is called in configurations.
-        offsets: (num_workers, peers) -> offsets in order, before repeats and the worker itself are dropped.
-        pick: the entries of the peer list that one mix uses: the next p, the first p, all, or p random ones.
-        bipartite: even workers take the offsets with opposite sign, so that workers exchange in pairs.
+        name: its name in configurations.
+        offsets: (num_workers, peers) -> offsets in order, before repeats and the worker itself are removed.
+        pick: the entries of the peer list that a mixing step uses: the next p, the first p, all, or p random ones.
+        bipartite: whether even workers take the offsets with opposite sign, so that workers exchange in pairs.
     """
 
     name: TopologyName
@@ -55,24 +55,24 @@ class Topology:
 
     @property
     def regular(self) -> bool:
-        """Whether every worker receives as much as it sends, so that uniform mixing keeps all weights at 1."""
+        """Whether every worker receives as many messages as it sends, so that uniform mixing keeps all weights at 1."""
         return self.pick != "random"
 
 
 def out_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
-    """Return the workers that `worker` sends to in mix number `k`, in the order of its peer list; none for one worker.
+    """Return the workers that `worker` sends to in mixing step `k`, in the order of its peer list; none if alone.
 
     Args:
         topology: name or number, see the table of this module.
         worker: the sender, 0..num_workers-1.
         num_workers: number of workers.
-        k: mix number, 0-based.
-        peers: workers that one worker sends to in one mix; `complete` takes its default or num_workers - 1.
-        seed: chooses the draws of the random topologies; the others have nothing to draw.
+        k: number of the mixing step, 0-based.
+        peers: out-peers of a worker per mixing step; `complete` accepts the default or num_workers - 1.
+        seed: seed of the random topologies, without effect on the others.
 
     Raises:
-        ValueError: no such topology, a number out of range, more peers than the peer list has, or an odd number
-            of workers on a bipartite graph.
+        ValueError: for an unknown topology, a number out of range, more peers than the peer list has, or an odd
+            number of workers on a bipartite graph.
     """
     chosen = resolve(topology)
     _check_workers(worker, num_workers, k)
@@ -90,7 +90,7 @@ def out_peers(topology: str | int, worker: int, num_workers: int, k: int, peers:
 
 
 def in_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
-    """Return the workers that have `worker` among their `out_peers`, ascending; arguments and errors as there."""
+    """Return the workers with `worker` among their `out_peers`, ascending; arguments and errors as in `out_peers`."""
     chosen = resolve(topology)
     receivers = out_peers(topology, worker, num_workers, k, peers, seed)
     if not chosen.regular:
@@ -103,14 +103,14 @@ def in_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: 
 
 
 def peer_list(topology: str | int, worker: int, num_workers: int, peers: int = 1) -> list[int]:
-    """Return all workers that `worker` ever sends to, in order; arguments and errors as for `out_peers`."""
+    """Return all workers that `worker` ever sends to, in order; arguments and errors as in `out_peers`."""
     chosen = resolve(topology)
     _check_workers(worker, num_workers, k=0)
     return [_reach(chosen, worker, offset, num_workers) for offset in _peer_offsets(chosen, num_workers, peers)]
 
 
 def check_pairs(topology: str | int, num_workers: int) -> None:
-    """Raise ValueError for a topology that has no pairs of an odd and an even worker."""
+    """Raise ValueError for a topology that does not pair odd with even workers."""
     if not resolve(topology).bipartite:
         raise ValueError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential (1) or "
                          "bipartite_linear (3)")  # fmt: skip
@@ -118,9 +118,9 @@ def check_pairs(topology: str | int, num_workers: int) -> None:
 
 
 def partner(topology: str | int, worker: int, num_workers: int, number: int) -> int | None:
-    """Return the other worker of average `number` of a pair, for an odd (active) worker; None for an even one.
+    """Return the partner of an odd (active) worker for its pairwise average `number`; None for an even worker.
 
-    Active workers ask and passive ones answer, so that no two wait for each other in a circle. A single worker has no
+    Active workers ask and passive ones answer, which prevents deadlocks from circular waits. A single worker has no
     partner.
     """
     peers = peer_list(topology, worker, num_workers)
@@ -144,8 +144,8 @@ def _reach(topology: Topology, worker: int, offset: int, num_workers: int) -> in
 
 @lru_cache(maxsize=64)
 def _draws(num_workers: int, size: int, peers: int, k: int, seed: int) -> tuple[tuple[int, ...], ...]:
-    """Return `peers` positions in a peer list of `size` for every worker."""
-    # A text seed is hashed by a fixed function, so all processes and machines draw the same.
+    """Return `peers` random positions in a peer list of length `size` for every worker."""
+    # A text seed is hashed by a fixed function, so that all processes and machines draw the same positions.
     draw = random.Random(f"{seed}/{k}")
     return tuple(tuple(draw.sample(range(size), peers)) for _ in range(num_workers))
 
@@ -158,13 +158,13 @@ def _peer_offsets(topology: Topology, num_workers: int, peers: int) -> tuple[int
         return ()
     where = f"topology {topology.name} with {num_workers} workers"
     if topology.bipartite and num_workers % 2:
-        raise ValueError(f"{where}: expected an even number of workers, it pairs even with odd workers")
+        raise ValueError(f"{where}: expected an even number of workers, because it pairs even with odd workers")
     offsets = (offset % num_workers for offset in topology.offsets(num_workers, peers))
     unique = tuple(dict.fromkeys(offset for offset in offsets if offset != 0))
     if topology.pick == "all" and peers not in (1, len(unique)):
-        raise ValueError(f"{where} always uses all {len(unique)} peers: found peers = {peers}, leave it out")
+        raise ValueError(f"{where} always uses all {len(unique)} peers: found peers = {peers}, omit it")
     if peers > len(unique):
-        raise ValueError(f"{where} has {len(unique)} peers for a worker, found peers = {peers}")
+        raise ValueError(f"{where} has {len(unique)} peers per worker, found peers = {peers}")
     return unique
 
 
@@ -174,7 +174,7 @@ def _check_workers(worker: int, num_workers: int, k: int) -> None:
     if not 0 <= worker < num_workers:
         raise ValueError(f"worker is {worker}, expected 0..{num_workers - 1}")
     if k < 0:
-        raise ValueError(f"the mix number is {k}, expected >= 0")
+        raise ValueError(f"the number of the mixing step is {k}, expected >= 0")
 
 
 def _powers(base: int, num_workers: int) -> Iterator[int]:

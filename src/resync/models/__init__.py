@@ -1,7 +1,7 @@
 """Models, one file each.
 
 `models/<name>.py` defines `build(input_shape, num_classes, options) -> nn.Module`, and `models/options/<name>.py` its
-options. Where its inputs are no float32 tensors [samples, *input_shape], the model's file also defines
+options. If its inputs are not float32 tensors [samples, *input_shape], the model's file also defines
 `example(input_shape, samples)`. Importing this package does not import torch.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def build(options: ModelOptions, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
-    """The model of these options, its initial weights a function of the seed alone."""
+    """The model of these options, whose initial weights are a function of the seed alone."""
     import torch
 
     from resync.streams import stream_seed
@@ -30,7 +30,7 @@ def build(options: ModelOptions, input_shape: Sequence[int], num_classes: int, s
 
 
 def num_parameters(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> int:
-    """Trainable parameters of the model, counted without allocating them."""
+    """Number of trainable parameters of the model, counted without allocating them."""
     import torch
 
     with torch.device("meta"):
@@ -39,9 +39,9 @@ def num_parameters(options: ModelOptions, input_shape: Sequence[int], num_classe
 
 
 def flops_per_sample(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> int:
-    """Floating-point operations of a forward and a backward pass for one sample, by torch's counter.
+    """Floating-point operations of a forward and a backward pass for one sample, according to torch's counter.
 
-    It counts products and sums of matrix products and convolutions, and nothing else; nothing is computed.
+    It counts the multiplications and additions of matrix products and convolutions only; nothing is computed.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -49,7 +49,7 @@ def flops_per_sample(options: ModelOptions, input_shape: Sequence[int], num_clas
     example = getattr(import_module(f"resync.models.{options.name}"), "example", _images)
     with torch.device("meta"):
         model = build(options, input_shape, num_classes, seed=0)
-        # Two samples: BatchNorm refuses one.
+        # Two samples, because BatchNorm refuses a single one.
         samples = example(input_shape, 2)
         with FlopCounterMode(display=False) as counter:
             model(samples).sum().backward()

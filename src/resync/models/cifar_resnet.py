@@ -1,4 +1,4 @@
-"""ResNets for CIFAR: 6n+2 layers in three stages, with shortcuts that have no parameters.
+"""ResNets for CIFAR: 6n+2 layers in three stages, with parameter-free shortcuts.
 
 He, Zhang, Ren, Sun 2016, "Deep residual learning for image recognition", section 4.2, option A. Gu et al. 2023, "Why
 (and When) Does Local SGD Generalize Better than SGD?", train them with BatchNorm and ReLU, and with GroupNorm and SiLU.
@@ -16,9 +16,9 @@ from resync.models.options import cifar_resnet
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, [batch, inputs, h, w] to [batch, width, h / stride, w / stride].
+    """Two 3x3 convolutions with a shortcut, [batch, inputs, h, w] to [batch, width, h / stride, w / stride].
 
-    Where the block is wider than its input, the shortcut's new channels are zeros, half of them on either side.
+    If the block is wider than its input, the shortcut's new channels are zeros, half of them on either side.
     """
 
     def __init__(
@@ -39,7 +39,6 @@ class Block(nn.Module):
         self.new_channels = width - inputs
 
     def forward(self, images: Tensor) -> Tensor:
-        """Apply the block."""
         hidden = self.activation(self.norm1(self.conv1(images)))
         return self.activation(self.norm2(self.conv2(hidden)) + self._shortcut(images))
 
@@ -53,7 +52,7 @@ class Block(nn.Module):
 def build(input_shape: tuple[int, ...], num_classes: int, options: cifar_resnet.CifarResNet) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
-    Raises ValueError when `groups` does not divide `width`.
+    Raises ValueError if `groups` does not divide `width`.
     """
     width, new_norm = options.width, partial(layers.norm, options.norm, groups=options.groups)
     new_activation = layers.ACTIVATIONS[options.activation]

@@ -1,4 +1,4 @@
-"""Small convolutional net for images of 8 to 32 pixels."""
+"""Small convolutional network for images of 8 to 32 pixels."""
 
 from torch import nn
 
@@ -9,7 +9,7 @@ from resync.models.options import cnn
 def build(input_shape: tuple[int, ...], num_classes: int, options: cnn.CNN) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
-    Raises ValueError when `groups` does not divide a width.
+    Raises ValueError if `groups` does not divide a width.
     """
     modules: list[nn.Module] = []
     channels = input_shape[0]

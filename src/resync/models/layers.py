@@ -1,4 +1,4 @@
-"""Layers that several models choose by an option."""
+"""Layers that several models offer as an option."""
 
 from torch import nn
 
@@ -8,7 +8,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU}
 def norm(kind: str, channels: int, groups: int) -> nn.Module:
     """BatchNorm (`kind` "batch") or GroupNorm ("group") over [batch, channels, height, width].
 
-    Raises ValueError when `groups` does not divide `channels`.
+    Raises ValueError if `groups` does not divide `channels`.
     """
     if kind == "batch":
         return nn.BatchNorm2d(channels)

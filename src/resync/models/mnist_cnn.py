@@ -1,4 +1,4 @@
-"""The convolutional net of the guide "Pytorch-DistributedDataParallel-Training-Tricks" for MNIST."""
+"""The convolutional network of the guide "Pytorch-DistributedDataParallel-Training-Tricks" for MNIST."""
 
 from torch import nn
 
@@ -8,7 +8,7 @@ from resync.models.options import mnist_cnn
 def build(input_shape: tuple[int, ...], num_classes: int, options: mnist_cnn.MnistCNN) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
-    Raises ValueError for images of less than 16 pixels a side.
+    Raises ValueError for images with a side of less than 16 pixels.
     """
     channels, height, width = input_shape
     if min(height, width) < 16:
@@ -29,7 +29,7 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: mnist_cnn.Mni
 
 
 def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
-    # The bias has no effect before a BatchNorm; the guide's net has it, and it counts in what is communicated.
+    # The bias has no effect before a BatchNorm, but the guide's network has it, and it is communicated too.
     return [nn.Conv2d(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU()]
 
 

@@ -13,10 +13,11 @@ def load_original(model: nn.Module, file: Path) -> None:
     """Copy the parameters and buffers of a checkpoint of the original repository into a `cifar_resnet`.
 
     `phase1_common.pt` and `diffusion_common.pt` are ResNet-56 with BatchNorm and ReLU, `resnet_common_start.pt` is
-    ResNet-56 with GroupNorm of 8 groups and SiLU. Groups and activation do not show in a file: choose them right.
+    ResNet-56 with GroupNorm of 8 groups and SiLU. A file does not reveal groups and activation, which the caller must
+    choose correctly.
 
-    Raises ValueError if there is no such file or it is no such checkpoint, and for a tensor that the model lacks, that
-    the file lacks, or that has another shape; the model is then as it was.
+    Raises ValueError if the file does not exist or is not such a checkpoint, and for a tensor that the model or the
+    file lacks or that has a different shape; the model is then unchanged.
     """
     state = {_renamed(name): value for name, value in _read(file).items()}
     wanted = model.state_dict()
@@ -51,5 +52,5 @@ def _read(file: Path) -> dict[str, Tensor]:
 
 
 def _renamed(name: str) -> str:
-    """The original calls every normalisation `bn`, GroupNorm too; all other names are the same here."""
+    """The name of a tensor here: the original calls every normalisation `bn`, even GroupNorm; others are the same."""
     return re.sub(r"\bbn(?=\d)", "norm", name)

@@ -1,7 +1,7 @@
 """The Transformer for translation: encoder and decoder with attention, decoding with cached keys and values.
 
-Vaswani et al. 2017, "Attention is all you need", with normalisation after every residual sum; its initial weights are
-those of Ott et al. 2018, whose setting the papers on SGP and SlowMo take over.
+Vaswani et al. 2017, "Attention is all you need", with post-norm residual connections; the initial weights are those of
+Ott et al. 2018, whose setting the papers on SGP and SlowMo use.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from resync.models.options import transformer
 from resync.prepare.vocabulary import END, PAD
 
 KeysValues = tuple[Tensor, Tensor]
-"""Keys and values of all heads, [n, heads, length, dim / heads] each."""
+"""Keys and values of all heads, each [n, heads, length, dim / heads]."""
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention with several heads over [n, length, dim]."""
+    """Multi-head scaled dot-product attention over [n, length, dim]."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Attention(nn.Module):
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """The answer to every position of `x`; `mask` is true where a key may be attended to."""
+        """The output for every position of `x`; `mask` is true where a key may be attended to."""
         answers = F.scaled_dot_product_attention(
             self._split(self.query(x)), *keys_values, attn_mask=mask, is_causal=causal
         )
@@ -42,7 +42,7 @@ class Attention(nn.Module):
 
 
 class Residual(nn.Module):
-    """norm(x + dropout(change)): what stands around each part of a layer."""
+    """norm(x + dropout(change)), the residual connection around each sublayer."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -50,12 +50,11 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
-        """Add and normalise."""
         return self.norm(x + self.dropout(change))
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward net, [n, length, dim] to the same shape."""
+    """Self-attention and a feed-forward network, [n, length, dim] to the same shape."""
 
     def __init__(self, dim: int, heads: int, ffn_dim: int, dropout: float) -> None:
         super().__init__()
@@ -65,13 +64,13 @@ class EncoderLayer(nn.Module):
         self.after_ffn = Residual(dim, dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer; `mask` as for `Attention`."""
+        """Apply the layer; `mask` as in `Attention`."""
         x = self.after_attention(x, self.attention(x, self.attention.keys_values(x), mask))
         return self.after_ffn(x, self.ffn(x))
 
 
 class DecoderLayer(EncoderLayer):
-    """The same with attention to the encoded source in between."""
+    """An encoder layer with attention to the encoded source between self-attention and feed-forward network."""
 
     def __init__(self, dim: int, heads: int, ffn_dim: int, dropout: float) -> None:
         super().__init__(dim, heads, ffn_dim, dropout)
@@ -81,7 +80,7 @@ class DecoderLayer(EncoderLayer):
     def forward(
         self, x: Tensor, mask: Tensor, source: KeysValues | None = None, own: KeysValues | None = None
     ) -> Tensor:
-        """Apply the layer to whole sentences, or to the last position whose own keys and values so far are `own`."""
+        """Apply the layer to whole sentences, or to the last position, with the keys and values so far in `own`."""
         assert source is not None
         answers = self.attention(x, own or self.attention.keys_values(x), causal=own is None)
         x = self.after_attention(x, answers)
@@ -91,7 +90,7 @@ class DecoderLayer(EncoderLayer):
 
 @dataclass(frozen=True)
 class Decoding:
-    """Sentences in the course of translation: what the next token of each depends on.
+    """The state of a translation in progress, on which the next token of each sentence depends.
 
     `mask` [n, 1, 1, S] is true at the tokens of the source; `sources` and `own` are the keys and values of every
     decoder layer, of the source and of the `length` tokens so far.
@@ -103,7 +102,7 @@ class Decoding:
     length: int = 0
 
     def select(self, rows: Tensor) -> "Decoding":
-        """The sentences `rows`, with repetition."""
+        """The sentences `rows`, which may repeat."""
 
         def chosen(layers: tuple[KeysValues, ...]) -> tuple[KeysValues, ...]:
             return tuple((keys[rows], values[rows]) for keys, values in layers)
@@ -112,7 +111,7 @@ class Decoding:
 
 
 class Transformer(nn.Module):
-    """Logits [n, T, vocabulary] for sources [n, S] and decoder inputs [n, T]: token ids, filled up with PAD."""
+    """Logits [n, T, vocabulary] for sources [n, S] and decoder inputs [n, T]: token ids, padded with PAD."""
 
     positions: Tensor
 
@@ -138,14 +137,14 @@ class Transformer(nn.Module):
         return self._logits(x)
 
     def encode(self, source: Tensor) -> Tensor:
-        """The encoder's answer [n, S, dim]."""
+        """The encoder's output [n, S, dim]."""
         x, mask = self._embed(source), _mask(source)
         for layer in self.encoder:
             x = layer(x, mask)
         return x
 
     def start(self, source: Tensor) -> Decoding:
-        """The translation of these sources, before its first token."""
+        """The state of the translation of these sources before its first token."""
         memory = self.encode(source)
         return Decoding(
             mask=_mask(source),
@@ -154,7 +153,7 @@ class Transformer(nn.Module):
         )
 
     def advance(self, tokens: Tensor, state: Decoding) -> tuple[Tensor, Decoding]:
-        """The logits [n, vocabulary] of the token after `tokens` [n], which follow what `state` has seen."""
+        """The logits [n, vocabulary] of the token after `tokens` [n], which follow `state`, and the new state."""
         x = self._embed(tokens[:, None], state.length)
         own = []
         for layer, source, (keys, values) in zip(self.decoder, state.sources, state.own, strict=True):
@@ -164,7 +163,7 @@ class Transformer(nn.Module):
         return self._logits(x)[:, 0], replace(state, own=tuple(own), length=state.length + 1)
 
     def _embed(self, tokens: Tensor, first: int = 0) -> Tensor:
-        """Token and position, [n, length, dim]; the positions count from `first`."""
+        """Embeddings of tokens and positions, [n, length, dim]; positions count from `first`."""
         places = self.positions[first : first + tokens.shape[1]]
         return self.dropout(self.embedding(tokens) * self.dim**0.5 + places)
 
@@ -180,13 +179,13 @@ def sinusoids(length: int, dim: int, longest: float = 10_000.0) -> Tensor:
 
 
 def _mask(source: Tensor) -> Tensor:
-    """[n, 1, 1, S], true at tokens and false where the source is filled up."""
+    """The mask [n, 1, 1, S]: true at tokens, false at padding of the source."""
     return (source != PAD)[:, None, None]
 
 
 @torch.no_grad()
 def _initialise(module: nn.Module) -> None:
-    """Xavier's uniform weights, and embeddings whose sum of squares is 1; queries, keys and values share a matrix."""
+    """Xavier-uniform weights, and embeddings with an expected squared norm of 1."""
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
         nn.init.zeros_(module.bias)
@@ -194,13 +193,13 @@ def _initialise(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
         module.weight[PAD] = 0
     elif isinstance(module, Attention):
-        # As one matrix of three times the rows.
+        # As if queries, keys and values were one matrix with three times the rows.
         for part in (module.query, module.key, module.value):
             nn.init.xavier_uniform_(part.weight, gain=2**-0.5)
 
 
 def example(input_shape: Sequence[int], samples: int) -> tuple[Tensor, Tensor]:
-    """Inputs of `samples` pairs of the longest sentences."""
+    """Inputs of `samples` pairs of sentences of the greatest length."""
     tokens = torch.full((samples, *input_shape), END)
     return tokens, tokens
 
@@ -208,7 +207,7 @@ def example(input_shape: Sequence[int], samples: int) -> tuple[Tensor, Tensor]:
 def build(input_shape: tuple[int, ...], num_classes: int, options: transformer.Transformer) -> nn.Module:
     """A Transformer for sentences of at most `input_shape` = (length,) tokens and a vocabulary of `num_classes`.
 
-    Raises ValueError when `heads` does not divide `dim`.
+    Raises ValueError if `heads` does not divide `dim`.
     """
     if options.dim % options.heads:
         raise ValueError(f"model transformer: heads {options.heads} does not divide dim {options.dim}")

@@ -1,7 +1,7 @@
 """VGG for CIFAR without normalisation: SiLU, average pooling, one linear layer (Gu et al. 2023).
 
 Simonyan, Zisserman 2015, "Very deep convolutional networks for large-scale image recognition", configurations A, B, D
-and E. Smooth everywhere, as the theory of Local SGD with label noise asks for.
+and E. It is smooth everywhere, as the theory of Local SGD with label noise assumes.
 """
 
 from collections import OrderedDict

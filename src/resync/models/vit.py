@@ -22,7 +22,6 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, mlp_dim), nn.GELU(), nn.Linear(mlp_dim, dim))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Apply the block."""
         batch, length, dim = tokens.shape
         qkv = self.qkv(self.norm(tokens)).view(batch, length, 3, self.heads, dim // self.heads)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
@@ -50,7 +49,6 @@ class SimpleViT(nn.Module):
         self.head = nn.Linear(dim, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Classify a batch."""
         patches = F.unfold(images, self.patch, stride=self.patch).transpose(1, 2)
         tokens = self.blocks(self.embed(patches) + self.positions)
         return self.head(self.norm(tokens).mean(dim=1))
@@ -67,7 +65,7 @@ def sincos_positions(rows: int, columns: int, dim: int, temperature: float = 10_
 def build(input_shape: tuple[int, ...], num_classes: int, options: vit.ViT) -> nn.Module:
     """SimpleViT for the given images.
 
-    Raises ValueError when `patch` does not divide the image or `heads` does not divide `dim`.
+    Raises ValueError if `patch` does not divide the image or `heads` does not divide `dim`.
     """
     patch, dim, heads = options.patch, options.dim, options.heads
     if input_shape[1] % patch or input_shape[2] % patch:

@@ -1,8 +1,8 @@
 """Optimizers over rows, one file each.
 
-`optim/<name>.py` defines `build(parameters, options) -> Optimizer`, and `decay` where its options can ask for a decay
-of matrices alone; `optim/options/<name>.py` has the options. One torch optimizer updates all workers of a process:
-the workers' rows are one tensor, and the update is elementwise. Importing this package does not import torch.
+`optim/<name>.py` defines `build(parameters, options) -> Optimizer`, and `decay` if its options include weight decay of
+matrices only; `optim/options/<name>.py` has the options. One torch optimizer updates all workers of a process: the
+workers' rows are one tensor, and the update is elementwise. Importing this package does not import torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def build(options: OptimizerOptions, workers: Workers, apart: bool = False) -> Optimizer:
     """The optimizer of these options over the rows; the learning rate is set before every step.
 
-    `apart`: over one parameter per worker (`Workers.split`), so that some workers can make a step without the others.
+    With `apart` it has one parameter per worker (`Workers.split`), so that some workers can step without the others.
     """
     module = import_module(f"resync.optim.{options.name}")
     parameters = workers.split() if apart else [workers.rows]

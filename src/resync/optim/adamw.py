@@ -10,13 +10,13 @@ from resync.optim.options import adamw
 
 
 def build(parameters: list[nn.Parameter], options: adamw.AdamW) -> AdamW:
-    """AdamW in one fused pass over the parameters."""
+    """A fused AdamW."""
     given = {"betas": (options.beta1, options.beta2), "eps": options.eps, "weight_decay": options.decay_of_all}
     return AdamW(parameters, lr=0.0, fused=True, **given)
 
 
 @torch.no_grad()
 def decay(rows: nn.Parameter, rate: Tensor, optimizer: Optimizer, *arguments: Any) -> None:
-    """Decay the parameters with one rate per parameter, [P], times the learning rate."""
-    if rows.grad is not None:  # a worker without gradient makes no step
+    """Decay the parameters by one rate per parameter, [P], times the learning rate."""
+    if rows.grad is not None:  # a worker without a gradient makes no step
         rows.mul_(1 - optimizer.param_groups[0]["lr"] * rate)

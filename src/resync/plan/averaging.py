@@ -1,4 +1,4 @@
-"""How fast gossip averages: what its mixing matrices do to the deviations from the mean, without any training."""
+"""The speed of averaging by gossip: how mixing matrices shrink deviations from the mean, without any training."""
 
 from math import ceil, log2
 
@@ -10,33 +10,33 @@ from resync.formulas.mixing import matrix
 from resync.formulas.topology import resolve
 
 DRAWS = 64
-"""Over so many draws the error of a random topology is averaged."""
+"""Number of draws over which the error of a random topology is averaged."""
 
 
 def averaging_errors(run: Run, mixes: int) -> NDArray[np.float64]:
-    """Return what is left of deviations from the mean after 0..mixes mixes of the run's topology, [mixes + 1].
+    """Return the remaining deviation from the mean after 0..mixes mixing steps of the run's topology, [mixes + 1].
 
-    The second largest eigenvalue of P^T P, with P the product of the mixing matrices so far: by at least this factor
-    the summed squared distance of the workers' values from their mean has shrunk, whatever the values were. Of a random
-    topology the mean over draws. (Assran et al. 2019, appendix on the choice of the graph.)
+    It is the second largest eigenvalue of P^T P, where P is the product of the mixing matrices so far: for any initial
+    values, the summed squared distance of the workers' values from their mean shrinks at least by this factor. For a
+    random topology it is the mean over draws. (Assran et al. 2019, appendix on the choice of the graph.)
 
-    Raises ValueError for a run without at least two workers that mix by one topology and number of peers.
+    Raises ValueError unless the run has at least two workers that mix with one topology and one number of peers.
     """
     traffic = run.sync.traffic
     if traffic is None or traffic.topology is None or len(traffic.peers) > 1 or run.workers == 1:
-        raise ValueError(f"{run.id}: sync {run.sync.name} of {run.workers} workers has no mixes of one topology")
+        raise ValueError(f"{run.id}: sync {run.sync.name} of {run.workers} workers does not mix with one topology")
     draws = range(1 if resolve(traffic.topology).regular else DRAWS)
     [(_, peers)], weights = traffic.peers, traffic.mixing_weights
     return np.mean([_errors(traffic.topology, run.workers, peers, weights, mixes, seed) for seed in draws], axis=0)
 
 
 def averaging_error(run: Run) -> float:
-    """The error after ceil(log2 n) mixes for n workers; arguments and errors as for `averaging_errors`."""
+    """The error after ceil(log2 n) mixing steps of n workers; arguments and errors as in `averaging_errors`."""
     return float(averaging_errors(run, mixes_of(run.workers))[-1])
 
 
 def mixes_of(workers: int) -> int:
-    """ceil(log2 n): so many mixes of the exponential graph average n = 2^m workers exactly."""
+    """ceil(log2 n), the number of mixing steps in which the exponential graph averages n = 2^m workers exactly."""
     return ceil(log2(workers))
 
 

@@ -1,4 +1,4 @@
-"""Cost of runs without training: rounds, volume, bytes, samples exactly; operations and disk nearly."""
+"""Cost of runs without training: rounds, volume, bytes and samples exactly; operations and disk approximately."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -9,19 +9,19 @@ from resync.plan.exchanges import exchanges
 from resync.text_tables import aligned
 
 FLOAT32_BYTES = 4
-"""Parameters are kept and exchanged in float32."""
+"""Parameters are stored and exchanged in float32."""
 
 
 @dataclass(frozen=True)
 class Volume:
-    """What the schedule and the period rule of a run decide, whatever its model.
+    """The part of a run's cost that its schedule and period rule decide, independent of the model.
 
     Attributes:
         run: id of the run.
         steps: local steps of each worker.
-        rounds: synchronisations; equal to `steps` for an algorithm that communicates in every step.
-        vectors: parameter vectors that a worker sends.
-        samples: training samples over all workers, repeats counted.
+        rounds: number of rounds; equal to `steps` for an algorithm that communicates in every step.
+        vectors: number of parameter vectors that a worker sends.
+        samples: training samples over all workers, with repetitions.
         workers: number of workers.
     """
 
@@ -34,7 +34,7 @@ class Volume:
 
     @property
     def volume_percent(self) -> float:
-        """Communication volume: vectors sent, in percent of one in every step."""
+        """Communication volume: vectors sent, as a percentage of one vector per step."""
         return 100 * self.vectors / self.steps
 
 
@@ -43,11 +43,11 @@ class Cost(Volume):
     """A volume with the size of its vectors.
 
     Attributes:
-        parameters: numbers in a parameter vector.
-        flops_per_sample: floating-point operations of a forward and a backward pass; None if they are not known.
-        gpu_hours: GPUs of the run times its time limit: what a cluster has to grant, so an upper bound.
-        disk_bytes: checkpoints that are kept and the final model: parameters and optimizer state of every worker,
-            without what an algorithm keeps beside them, and without logs.
+        parameters: number of elements of a parameter vector.
+        flops_per_sample: floating-point operations of a forward and a backward pass; None if unknown.
+        gpu_hours: GPUs of the run times its time limit, which a cluster has to grant: an upper bound.
+        disk_bytes: size of the kept checkpoints and the final model: parameters and optimizer state of every worker,
+            without additional state of an algorithm, and without logs.
     """
 
     parameters: int
@@ -71,14 +71,13 @@ class Cost(Volume):
         return None if self.flops_per_sample is None else self.flops_per_sample * self.samples
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
         derived = ("volume_percent", "bytes_per_worker", "bytes_of_all", "flops")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
 @dataclass(frozen=True)
 class Total:
-    """What the runs of an experiment or a paper cost together; attributes as those of `Cost`."""
+    """The total cost of the runs of an experiment or a paper; attributes as in `Cost`."""
 
     name: str
     runs: int
@@ -89,12 +88,11 @@ class Total:
     disk_bytes: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
         return asdict(self)
 
 
 def volume(run: Run) -> Volume:
-    """Return the communication volume of `run`, exactly as training will have it."""
+    """Return the communication volume of `run`, exactly as in training."""
     found = exchanges(run)
     return Volume(
         run=run.id,
@@ -120,7 +118,7 @@ def cost(run: Run, num_parameters: int, flops_per_sample: int | None = None) -> 
 
 
 def totals(costs: Iterable[Cost], of: Literal["experiment", "paper"]) -> list[Total]:
-    """Return what the runs of every experiment or paper cost together, in the order of the runs."""
+    """Return the total cost of the runs of every experiment or paper, in the order of the runs."""
     groups: dict[str, list[Cost]] = {}
     for item in costs:
         paper, experiment, *_ = item.run.split("/")
@@ -142,7 +140,7 @@ def _total(name: str, costs: Sequence[Cost]) -> Total:
 
 
 def table(costs: Sequence[Cost]) -> str:
-    """Return an aligned text, a line for each run below a line of headings."""
+    """Return an aligned text table: a line of headings, then one line per run."""
     exact = ("run", "steps", "rounds", "volume %", "sent/worker", "samples")
     lines: list[tuple[str, ...]] = [(*exact, *_HEADINGS)]
     for item in costs:
@@ -153,7 +151,7 @@ def table(costs: Sequence[Cost]) -> str:
 
 
 def table_of_totals(found: Sequence[Total], of: str) -> str:
-    """Return an aligned text, a line for each experiment or paper below a line of headings."""
+    """Return an aligned text table: a line of headings, then one line per experiment or paper."""
     lines: list[tuple[str, ...]] = [(of, "runs", "samples", *_HEADINGS)]
     lines += [(item.name, f"{item.runs:,}", f"{item.samples:,}", *_sizes(item)) for item in found]
     return "\n".join(aligned(lines))

@@ -1,4 +1,4 @@
-"""What a run exchanges: how often, how much, with whom, and what a message can hide behind."""
+"""The exchanges of a run: how often, how much, with whom, and what they can overlap with."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ class Exchange:
     """All exchanges of one kind in a run.
 
     Attributes:
-        after: number of local steps since the exchange before -> how many exchanges come after so many.
-        vectors: parameter vectors that a worker sends in one of them; to peers, one to each.
+        after: number of local steps since the previous exchange -> number of exchanges after that many steps.
+        vectors: number of parameter vectors that a worker sends in one exchange; with peers, one to each.
         to: `all`, an average over all workers, or `peers`.
-        overlap: `none`, workers wait for it; `bounded`, it travels while the steps before the next one are
-            computed and is waited for then; `full`, nobody ever waits.
-        topology: who the peers are; empty for an average over all workers.
-        within_round: whether it happens in the steps of a round and ends none.
+        overlap: `none`, workers wait for it; `bounded`, it overlaps with the computation of the steps until the next
+            exchange, which waits for it; `full`, no worker ever waits for it.
+        topology: the graph that gives the peers; empty for an average over all workers.
+        within_round: whether it happens within a round, without ending one.
     """
 
     after: Mapping[int, int]
@@ -35,12 +35,12 @@ class Exchange:
 
     @property
     def count(self) -> int:
-        """How many exchanges there are."""
+        """Number of exchanges."""
         return sum(self.after.values())
 
 
 def exchanges(run: Run) -> list[Exchange]:
-    """Return all exchanges of parameters of `run`, exactly as training will have them.
+    """Return all exchanges of parameters in `run`, exactly as in training.
 
     Raises ValueError for an algorithm that declares no traffic.
     """
@@ -56,9 +56,9 @@ def exchanges(run: Run) -> list[Exchange]:
 
 
 def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[Exchange]:
-    """The exchanges of an algorithm that mixes all the time: one kind for each phase of a number of peers.
+    """The exchanges of an algorithm that mixes after every step: one kind per phase with a fixed number of peers.
 
-    At the steps `restarts` an average takes all messages, so that the next one is sent at once.
+    At the steps `restarts` an average receives all messages in flight, so that the next one is sent immediately.
     """
     traffic = _traffic(run, options)
     ends = [*(first for first, _ in traffic.peers[1:]), run.total_steps]

@@ -1,4 +1,4 @@
-"""How long runs take on a network: with a given compute time, or calibrated on the paper's own published hours."""
+"""The time of runs on a network, with a given compute time or calibrated on the paper's own published hours."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ _HEADINGS = ("series", "workers", "s/step", *_TIMES, "published", "error")
 
 @dataclass(frozen=True)
 class Fit:
-    """What a calibration on two runs says of a group of runs that compute the same in a step.
+    """The calibration on two runs, for a group of runs with the same computation per step.
 
     Attributes:
-        compute: seconds of a step without delays and communication.
-        slowdown: measured seconds of an all-reduce, in those that the network's formula gives.
-        delay: mean seconds of the exponential delay of a step, which was given.
+        compute: seconds per step without delays and communication.
+        slowdown: measured time of an all-reduce, as a multiple of that from the network's formula.
+        delay: mean of the exponential delay of a step in seconds, as given.
         runs: ids of the two runs.
-        statuses: how certain their published hours are.
+        statuses: status of their published hours.
     """
 
     compute: float
@@ -36,7 +36,7 @@ class Fit:
     statuses: tuple[str, ...]
 
     def machine(self, network: Network) -> Machine:
-        """A machine that computes as the two runs did, on another network of the same implementation."""
+        """A machine that computes as fast as in the two runs, on a network with the same all-reduce implementation."""
         return Machine(replace(network, slowdown=self.slowdown), self.compute, self.delay)
 
 
@@ -46,9 +46,9 @@ class Forecast:
 
     Attributes:
         clock: the model's seconds.
-        published: the most certain published hours of the run, if there are any and they are of as many workers.
-        basis: `given` compute time, `fitted` to this run's published hours, or `predicted` from two other runs.
-        fit: the calibration; None with a given compute time.
+        published: the most certain published hours of the run, if there are any for this number of workers.
+        basis: `given` (compute time), `fitted` to this run's published hours, or `predicted` from two other runs.
+        fit: the calibration; None if the compute time was given.
     """
 
     clock: WallClock
@@ -68,7 +68,7 @@ class Forecast:
         return None if known is None else self.hours / known - 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything in seconds and hours, for JSON."""
+        """All numbers in seconds and hours, for JSON."""
         clock = self.clock
         return {
             "run": clock.run,
@@ -98,20 +98,20 @@ def forecast(
     delay: float = 0.0,
     workers: int | None = None,
 ) -> tuple[list[Forecast], list[str]]:
-    """Return the wall clock of every run that can be known, in order, and a line for every group that cannot.
+    """Return the wall clock of every run for which it can be computed, in order, and one line per group without one.
 
-    Without `compute`, runs of the same model, data and samples a step and worker are calibrated together, on two of
-    their published hours: see `fit`.
+    Without `compute`, runs with the same model, data and samples per step and worker are calibrated together, on two
+    of their published hours: see `fit`.
 
     Args:
         runs: each with the number of parameters of its model.
         published: the published values of their paper.
         network_of: the network of a run.
-        compute: seconds of a local step without delays.
-        delay: mean seconds of the exponential delay of every step.
-        workers: extrapolate to so many, see `wall_clock`.
+        compute: seconds per local step without delays.
+        delay: mean of the exponential delay of every step, in seconds.
+        workers: number of workers to extrapolate to, see `wall_clock`.
 
-    Raises ValueError if no run can be given a compute time or calibrated.
+    Raises ValueError if no compute time is given and no group can be calibrated.
     """
     groups: dict[tuple[str, ...], list[tuple[Run, int]]] = {}
     for run, count in runs:
@@ -138,7 +138,7 @@ def _fits(
     network_of: Callable[[Run], Network],
     delay: float,
 ) -> tuple[dict[tuple[str, ...], Fit], dict[tuple[str, ...], str]]:
-    """The calibrations of the groups that have one, and why the others have none."""
+    """The calibrations of the groups that have one, and the reasons why the others have none."""
     fits, unknown = {}, {}
     for key, group in groups.items():
         try:
@@ -154,10 +154,10 @@ def fit(
     network_of: Callable[[Run], Network],
     delay: float = 0.0,
 ) -> Fit:
-    """Calibrate on two published hours of runs of one experiment that only ever average over all workers.
+    """Calibrate on two published hours of runs of one experiment that only average over all workers.
 
-    Of several experiments the one with the most certain pair is taken, then that with the fewest workers: the model
-    extrapolates upwards. Arguments are those of `forecast`.
+    Of several experiments, that with the most certain pair is used, then that with the fewest workers: the model
+    extrapolates upwards. The arguments are those of `forecast`.
 
     Raises ValueError if there is no such pair.
     """
@@ -190,9 +190,9 @@ def published_hours(run: Run, published: Iterable[PublishedValue]) -> PublishedV
 
 
 def certainty(run: Run, hours: PublishedValue, published: Iterable[PublishedValue]) -> str:
-    """How certain it is that the run as declared took these hours: their status, or a worse one of its volume.
+    """How certain it is that the run as declared took these hours: their status, or that of its volume if it is worse.
 
-    A derived volume follows from verified settings and does not make the hours less certain.
+    A derived volume follows from verified settings, so it does not make the hours less certain.
     """
     volume = most_certain(published, run.experiment, run.series, "volume_percent")
     doubted = volume is not None and CERTAINTY.index(volume.status) > CERTAINTY.index("derived")
@@ -200,7 +200,7 @@ def certainty(run: Run, hours: PublishedValue, published: Iterable[PublishedValu
 
 
 def table(forecasts: Sequence[Forecast]) -> str:
-    """Return an aligned text: a line for each run, then what was calibrated, then what limits the model."""
+    """Return an aligned text table: one line per run, then the calibrations, then the limits of the model."""
     lines: list[tuple[str, ...]] = [_HEADINGS]
     for item in forecasts:
         clock = item.clock
@@ -215,7 +215,7 @@ def table(forecasts: Sequence[Forecast]) -> str:
 
 
 def _calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
-    """What was calibrated, on which runs."""
+    """One line per calibration."""
     for found in dict.fromkeys(item.fit for item in forecasts if item.fit):
         runs = [f"{_series(run)} ({status})" for run, status in zip(found.runs, found.statuses, strict=True)]
         yield (
@@ -225,7 +225,7 @@ def _calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
 
 
 def _limits(forecasts: Sequence[Forecast]) -> Iterator[str]:
-    """Every limit of the model once, with the series that meet it."""
+    """Every limit of the model once, with the series to which it applies."""
     met: dict[str, list[str]] = {}
     for item in forecasts:
         for limit in item.clock.limits:
@@ -239,5 +239,5 @@ def _series(run: str) -> str:
 
 
 def _same_step(run: Run) -> tuple[str, ...]:
-    """What makes two runs compute the same in a local step."""
+    """A key that is equal for runs with the same computation per local step."""
     return run.paper, run.data.name, run.model.model_dump_json(), str(run.local_batch_size)

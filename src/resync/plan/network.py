@@ -1,16 +1,16 @@
-"""Seconds that messages take: links, networks of nodes, and averages over them, as pure functions.
+"""Times of messages in seconds: links, networks of nodes, and averages over them, as pure functions.
 
-A message of b bytes takes latency + b / bandwidth (Hockney 1994), and a link carries as much in both directions at
-once. Nothing else uses the link, and no switch is a bottleneck (full bisection bandwidth): on a shared or tapered
-network these times are lower bounds. Adding numbers up is taken to be free.
+A message of b bytes takes latency + b / bandwidth (Hockney 1994), and links are full duplex. Nothing else uses the
+link, and no switch is a bottleneck (full bisection bandwidth): on a shared or oversubscribed network these times are
+lower bounds. The arithmetic of reductions is assumed to be free.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 _TCP = 1448 / 1538
-"""Share of an Ethernet link's bits that TCP delivers: 1500-byte packets less 52 bytes of IP and TCP headers with time
-stamps, in 38 more bytes of preamble, header, checksum and gap (IEEE 802.3, RFC 791, RFC 7323)."""
+"""Fraction of an Ethernet link's bits that TCP delivers: 1500-byte packets less 52 bytes of IP and TCP headers with
+timestamps, plus 38 bytes of preamble, header, checksum and gap (IEEE 802.3, RFC 791, RFC 7323)."""
 _INFINIBAND = 4096 / 4122
 """The same for InfiniBand packets of 4096 bytes with 26 bytes of headers and checksums (IBTA specification 1.3)."""
 _NCCL = "NVIDIA NCCL, src/graph/tuning.cc at commit 01afd20, hwLat of a step of a ring, protocol Simple"
@@ -18,13 +18,13 @@ _NCCL = "NVIDIA NCCL, src/graph/tuning.cc at commit 01afd20, hwLat of a step of 
 
 @dataclass(frozen=True)
 class Link:
-    """What connects two workers or nodes.
+    """A link between two workers or nodes.
 
     Attributes:
-        name: how the link is called.
-        latency: seconds from the start of a message of no bytes to its arrival.
-        bandwidth: bytes/s in each direction, without what protocols add.
-        source: where the two figures come from.
+        name: name of the link.
+        latency: seconds from the start of an empty message to its arrival.
+        bandwidth: bytes/s in each direction, without protocol overhead.
+        source: source of the two numbers.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Link:
 
     @property
     def bytes_in_latency(self) -> float:
-        """The bandwidth-delay product: a message of so many bytes takes twice as long as an empty one."""
+        """The bandwidth-delay product: a message of this size takes twice as long as an empty one."""
         return self.latency * self.bandwidth
 
     def message(self, num_bytes: float) -> float:
-        """Seconds of one message."""
+        """Seconds for one message."""
         return self.latency + num_bytes / self.bandwidth
 
 
@@ -70,7 +70,7 @@ LINKS = {
         ),
     )
 }  # fmt: skip
-"""Presets by name. Rates are those of the standards less framing, so they are the best that a link can do."""
+"""Presets by name. Rates are those of the standards less framing, which are upper bounds for a link."""
 
 
 def exchange(link: Link, num_bytes: float, workers: int, peers: int = 1) -> float:
@@ -79,7 +79,7 @@ def exchange(link: Link, num_bytes: float, workers: int, peers: int = 1) -> floa
 
 
 def ring(link: Link, num_bytes: float, workers: int) -> float:
-    """Seconds of an all-reduce of `num_bytes` on a ring: 2 (n - 1) messages of 1/n of the bytes each.
+    """Seconds for an all-reduce of `num_bytes` on a ring: 2 (n - 1) messages of 1/n of the bytes each.
 
     Bandwidth-optimal (Patarasuk and Yuan 2009); its latency grows with the number of workers.
     """
@@ -87,10 +87,10 @@ def ring(link: Link, num_bytes: float, workers: int) -> float:
 
 
 def halving_doubling(link: Link, num_bytes: float, workers: int) -> float:
-    """Seconds of an all-reduce of `num_bytes` by recursive halving, then doubling (Thakur et al. 2005, Rabenseifner).
+    """Seconds for an all-reduce of `num_bytes` by recursive halving and doubling (Thakur et al. 2005, Rabenseifner).
 
-    2 log2 n messages of 1/2, 1/4, ... of the bytes; workers beyond a power of two send theirs to another one before,
-    and get the result afterwards.
+    It sends 2 log2 n messages of 1/2, 1/4, ... of the bytes; workers beyond a power of two send all of their bytes to
+    another worker first, and receive the result at the end.
     """
     steps, beyond = _doublings(workers)
     halves = 2 * (steps * link.latency + (1 - 2**-steps) * num_bytes / link.bandwidth)
@@ -98,10 +98,11 @@ def halving_doubling(link: Link, num_bytes: float, workers: int) -> float:
 
 
 def recursive_doubling(link: Link, num_bytes: float, workers: int) -> float:
-    """Seconds of an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005): log2 n messages of all bytes.
+    """Seconds for an all-reduce of `num_bytes` by recursive doubling (Thakur et al. 2005).
 
-    It is what the TCP back end of PyTorch 0.4 did (THD, DataChannelTCP::allReduce), with which Assran et al. (2019)
-    measured AllReduce on Ethernet. Workers beyond a power of two are treated as in `halving_doubling`.
+    It sends log2 n messages of all bytes. This is the algorithm of the TCP back end of PyTorch 0.4 (THD,
+    DataChannelTCP::allReduce), with which Assran et al. (2019) measured AllReduce on Ethernet. Workers beyond a power
+    of two are treated as in `halving_doubling`.
     """
     steps, beyond = _doublings(workers)
     return (steps + beyond) * link.message(num_bytes)
@@ -123,8 +124,8 @@ class Network:
         inside: between the workers of a node; not used where a node is one worker.
         node_size: workers of a node.
         all_reduce: name of the all-reduce between nodes; inside of a node it is a ring.
-        slowdown: how many times longer an all-reduce takes than its formula says, from a calibration. Messages between
-            peers take the link's time whatever the implementation of the all-reduce is worth.
+        slowdown: time of an all-reduce relative to its formula, from a calibration. Messages between peers take the
+            time of the link, independent of the quality of the all-reduce implementation.
 
     Raises ValueError for an unknown all-reduce or a node size below 1.
     """
@@ -136,19 +137,20 @@ class Network:
     slowdown: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what no formula is for."""
+        """Refuse values that no formula covers."""
         if self.all_reduce not in ALL_REDUCES:
             raise ValueError(f"all-reduce: found {self.all_reduce!r}, allowed: {', '.join(ALL_REDUCES)}")
         if self.node_size < 1:
             raise ValueError(f"node size: found {self.node_size}, allowed: integer >= 1")
 
     def average_seconds(self, num_bytes: float, workers: int) -> float:
-        """Seconds until all workers have the average of `num_bytes` each: reduce inside, all-reduce between, spread.
+        """Seconds until all workers have the average of `num_bytes` each, in a hierarchical all-reduce.
 
-        Each worker of a node is responsible for one share of the bytes. All shares use the node's link at once, which
-        then carries what one worker would send. One worker takes no time.
+        It is a reduce-scatter within nodes, an all-reduce between nodes and an all-gather within nodes. Each worker of
+        a node is responsible for one shard of the bytes; all shards use the node's link at the same time, which then
+        carries as much as one worker would send. A single worker needs no time.
 
-        Raises ValueError if several nodes are not full.
+        Raises ValueError if there are several nodes that are not all full.
         """
         nodes, members = self._nodes(workers)
         inside = ring(self.inside, num_bytes, members)
@@ -157,7 +159,8 @@ class Network:
     def exchange_seconds(self, num_bytes: float, workers: int, peers: int) -> float:
         """Seconds until every worker has sent `num_bytes` to each of its peers.
 
-        All peers of a worker are taken to be in other nodes, if there are several: an upper bound on small offsets.
+        If there are several nodes, all peers of a worker are assumed to be in other nodes: an upper bound for small
+        offsets.
         """
         nodes, members = self._nodes(workers)
         if nodes == 1:
@@ -179,6 +182,6 @@ class Network:
 
 
 def _doublings(workers: int) -> tuple[int, int]:
-    """log2 of the largest power of two among so many workers, and the messages for those beyond it: 0 or 2."""
+    """log2 of the largest power of two up to `workers`, and the messages for the workers beyond it: 0 or 2."""
     steps = workers.bit_length() - 1
     return steps, 0 if workers == 1 << steps else 2

@@ -1,10 +1,10 @@
-"""How long workers wait for each other when their steps do not take the same time.
+"""The time that workers wait for each other when their step times vary.
 
-A step takes the same seconds for every worker plus a delay drawn from an exponential distribution, independently for
-every step and worker. With a shift, this is the law of step times of Lee et al. (2018, "Speeding up distributed
+A step takes the same time on every worker plus a delay drawn from an exponential distribution, independently for every
+step and worker. This is the shifted exponential model of step times of Lee et al. (2018, "Speeding up distributed
 machine learning using codes") and Dutta et al. (2018, "Slow and stale gradients can win the race").
-It has one parameter, the mean delay; it knows neither a worker that is always slow nor a bounded delay, so at large
-numbers of workers, where the longest delay is ln n times the mean, it tends to overestimate.
+It has one parameter, the mean delay. It covers neither workers that are always slow nor bounded delays, so it tends to
+overestimate for large numbers of workers n, where the longest delay is ln n times the mean.
 """
 
 from functools import lru_cache
@@ -21,14 +21,14 @@ _UNMEASURED, _MEASURED = 64, 192
 
 @lru_cache(maxsize=4096)
 def longest_delay(mean: float, workers: int, steps: int = 1) -> float:
-    """Expected delay, in seconds, of the last of `workers` after `steps` steps without waiting; `mean` in seconds.
+    """Expected delay, in seconds, of the slowest of `workers` after `steps` steps without waiting; `mean` in seconds.
 
-    The sum of so many delays has a gamma distribution F, and the largest of n independent ones the mean
+    The sum of the delays has a gamma distribution F, and the mean of the largest of n independent sums is the
     integral of 1 - F(x)^n. For one step it is mean * (1 + 1/2 + ... + 1/n).
     """
     if mean == 0:
         return 0.0
-    from scipy import special  # only here: who plans without delays need not wait for the import
+    from scipy import special  # only here: the import is slow and not needed without delays
 
     if steps == 1:
         return mean * float(special.digamma(workers + 1) - special.digamma(1))
@@ -50,19 +50,19 @@ def gossip_waiting(
     message: float,
     overlap: Literal["none", "bounded"],
 ) -> float:
-    """Expected seconds that a worker waits for its peers between two mixes, beyond what messages take without delays.
+    """Expected seconds that a worker waits for its peers between two mixing steps, in addition to the message time.
 
     A worker computes `steps` steps of `compute` seconds plus a delay of mean `delay` each, and its messages take
-    `message` seconds. Without overlap it sends after them and goes on when it has sent all and heard from all its
-    in-peers: `steps * (compute + delay) + message` and the waiting. Bounded, it sends before them, and the longer one
-    of steps and message takes its place.
+    `message` seconds. Without overlap, it sends after these steps and continues when it has sent all messages and
+    received those of its in-peers: the time between two mixing steps is `steps * (compute + delay) + message` plus the
+    waiting. With bounded overlap, it sends before the steps, and the maximum of steps and message replaces the sum.
 
-    Who waited makes others wait: the times follow a recursion of maxima and sums (Baccelli et al. 1992,
-    "Synchronization and Linearity") without a closed solution, which is simulated here with a fixed seed. Without
-    overlap the result lies between the wait for the peers alone, as if all began together every time, and that for all
-    workers (`longest_delay`); with two workers these are the same.
+    Waiting propagates from worker to worker: the times follow a max-plus recursion (Baccelli et al. 1992,
+    "Synchronization and Linearity") without a closed-form solution, which is simulated here with a fixed seed. Without
+    overlap the result lies between the wait for the peers alone, if all started together every time, and that for all
+    workers (`longest_delay`); with two workers these are equal.
 
-    Raises ValueError for a topology that does not exist for so many workers and peers.
+    Raises ValueError for a topology that does not exist for this number of workers and peers.
     """
     if delay == 0 or workers == 1:
         return 0.0
@@ -89,20 +89,20 @@ def gossip_waiting(
 
 
 def _senders(topology: str, workers: int, mix: int, peers: int) -> list[NDArray[np.intp]]:
-    """Whom each worker hears in a mix, an array for each of its peers."""
+    """The worker from which each worker receives in a mixing step, as one array per peer."""
     if not resolve(topology).regular:
-        # Workers draw whom they send to; that each then hears from as many is an approximation.
+        # Workers draw their out-peers; that each also has exactly `peers` in-peers is an approximation.
         draws = np.random.default_rng(mix)
         orders = [draws.permutation(workers) for _ in range(peers)]
         return [np.roll(order, 1)[np.argsort(order)] for order in orders]
-    # All even ranks use the same offsets, and all odd ones.
+    # All even ranks use the same offsets, and so do all odd ones.
     first, second = (out_peers(topology, rank, workers, mix, peers) for rank in (0, 1))
     return [_inverse(workers, even, odd - 1) for even, odd in zip(first, second, strict=True)]
 
 
 @lru_cache(maxsize=128)
 def _inverse(workers: int, even: int, odd: int) -> NDArray[np.intp]:
-    """Who sends to each worker, if even ranks send by one offset and odd ones by another."""
+    """The sender to each worker, if even ranks send by one offset and odd ranks by another."""
     ranks = np.arange(workers)
     senders = np.empty_like(ranks)
     senders[(ranks + np.where(ranks % 2, odd, even)) % workers] = ranks

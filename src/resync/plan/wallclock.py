@@ -1,10 +1,10 @@
-"""The wall clock of a run: computing, waiting for others, and communication that nothing hides.
+"""The wall clock of a run: computation, waiting for other workers, and exposed communication.
 
     seconds = steps * (compute + mean delay) + waiting + exposed communication
 
-An average over all workers ends when the last one arrives, and is never hidden. A message between peers is waited for
-as the algorithm says (`Exchange.overlap`): at once; before the next message, so that only what is longer than the steps
-between them counts; or never. Input that is slower than computing, evaluation and checkpoints are not counted.
+An average over all workers waits for the slowest one and is never hidden. When a worker waits for a message from a peer
+depends on the algorithm (`Exchange.overlap`): immediately; before the next message, so that only the time beyond the
+steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from resync.plan.stragglers import gossip_waiting, longest_delay
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run is timed on.
+    """The hardware that a run is timed on.
 
     Attributes:
-        network: how workers are connected.
-        compute: seconds of one local step of one worker, without delays: data, forward, backward, optimizer.
-        delay: mean seconds of the exponential delay that is added to every step, see resync.plan.stragglers.
+        network: the network that connects the workers.
+        compute: seconds per local step of one worker, without delays: data, forward, backward, optimizer.
+        delay: mean of the exponential delay of every step in seconds, see resync.plan.stragglers.
     """
 
     network: Network
@@ -40,17 +40,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class WallClock:
-    """Where the time of a run goes; all times are seconds.
+    """The time of a run by its parts, in seconds.
 
     Attributes:
         run: id of the run.
         workers: number of workers.
         steps: local steps of each worker.
-        compute: in local steps, their mean delay included.
-        waiting: for workers that are later.
-        communication: in exchanges that nothing hides.
-        hidden: in exchanges while workers compute; not part of `total`.
-        limits: sentences on why the model should not be trusted here; empty where it may be.
+        compute: time of local steps, including their mean delay.
+        waiting: time of waiting for slower workers.
+        communication: time of exposed communication.
+        hidden: time of communication that overlaps with computation; not part of `total`.
+        limits: reasons why the model should not be trusted here, one sentence each; empty if there are none.
     """
 
     run: str
@@ -69,15 +69,16 @@ class WallClock:
 
     @property
     def per_step(self) -> float:
-        """Seconds of a local step, all included."""
+        """Total seconds per local step."""
         return self.total / self.steps
 
 
 def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | None = None) -> WallClock:
-    """Return the wall clock of `run`, whose model has `num_parameters` parameters of four bytes.
+    """Return the wall clock of `run`, whose model has `num_parameters` parameters of four bytes each.
 
-    With `workers`, of the same training on so many: each worker keeps its samples of a step, the training keeps its
-    samples and its share of steps that end in an exchange, so that the number of steps goes down.
+    With `workers`, it is that of the same training on this number of workers: the samples per step and worker, the
+    total number of samples and the fraction of steps that end in an exchange stay the same, so that the number of
+    steps changes.
 
     Raises ValueError for a number of workers that does not fit the network or the topology.
     """
@@ -102,7 +103,7 @@ def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | N
 
 
 def _price(exchange: Exchange, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
-    """Seconds that all exchanges of one kind wait, are exposed, and are hidden."""
+    """Seconds of waiting, of exposed and of hidden communication in all exchanges of one kind."""
     network, delay = machine.network, machine.delay
     if exchange.vectors == 0:
         return 0.0, 0.0, 0.0
@@ -127,7 +128,7 @@ def _price(exchange: Exchange, machine: Machine, num_bytes: int, workers: int) -
 
 
 def _limits(run: Run, found: list[Exchange], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
-    """What the model leaves out and the run would meet."""
+    """Effects that the model ignores but that the run would be subject to."""
     network = machine.network
     for exchange in found:
         sent = exchange.vectors * num_bytes
@@ -143,7 +144,10 @@ def _limits(run: Run, found: list[Exchange], machine: Machine, num_bytes: int, w
             message = network.exchange_seconds(num_bytes, workers, exchange.vectors)
             step = machine.compute + machine.delay
             if message > step:
-                yield f"mixing: a message takes {message:.3g} s, a step {step:.3g} s, so workers average less often"
+                yield (
+                    f"mixing: a message takes {message:.3g} s and a step {step:.3g} s, so that workers average less "
+                    "often than modelled"
+                )
     samples, batch = run.facts["train_samples"], run.local_batch_size * workers
     if batch > samples:
-        yield f"batch: {batch:,} samples a step, but the training set has {samples:,}"
+        yield f"batch: {batch:,} samples per step, but the training set has {samples:,}"

@@ -1,4 +1,4 @@
-"""Data sets that are converted once: from the original images or texts to one form for training."""
+"""One-time conversion of data sets from the original images or texts to a form for training."""
 
 from resync.prepare.convert import check, declared, prepare
 from resync.prepare.packed import load_packed

@@ -1,4 +1,4 @@
-"""Image sets packed by FFCV (Leclerc et al. 2023): .beton files of shrunk images, partly JPEG and partly raw pixels."""
+"""Image sets packed by FFCV (Leclerc et al. 2023): .beton files of downscaled images, partly JPEG, partly raw."""
 
 import json
 import multiprocessing
@@ -26,45 +26,45 @@ from resync.prepare.properties import Property
 from resync.processes.signals import end_with_parent
 
 IMAGES_IN_A_FILE = 50_000
-"""An interrupted conversion goes on with the first file that is not complete."""
+"""Images per file; an interrupted conversion continues with the first incomplete file."""
 
 IMAGES_OF_A_PROCESS = 500
-"""Fewer are not worth starting a process that writes them."""
+"""Images per writing process; fewer are not worth starting one."""
 
 SILENT_SECONDS, POLL_SECONDS = 120, 0.1
-"""Without an image taken for the first, the writer has failed; how often it is looked at."""
+"""Time without progress after which the writer counts as failed, and the interval between checks."""
 
 RAW = 1
-"""FFCV's number for images that are stored as pixels; 0 are JPEGs."""
+"""FFCV's code for images that are stored as raw pixels; 0 stands for JPEG."""
 
 Record = dict[str, Any]
 
 
 def installed() -> bool:
-    """Whether FFCV is installed, which reads and writes .beton files."""
+    """Whether FFCV, which reads and writes .beton files, is installed."""
     return find_spec("ffcv") is not None
 
 
 def require_ffcv(of: DataSet, wanted: str, otherwise: str = "") -> None:
-    """Raise ValueError where FFCV is not installed: `wanted` it, and what else would do."""
+    """Raise ValueError if FFCV is not installed; `wanted` says what needs it, `otherwise` gives an alternative."""
     if not installed():
         how = "pip install ffcv==1.0.2, after the libraries that docs/data.md names"
         raise ValueError(f"data {of.name}: {wanted} FFCV: {how}{otherwise}")
 
 
 def record_file(of: DataSet, root: Path) -> Path:
-    """Where the record of the .beton files is."""
+    """The path of the record of the .beton files."""
     return prepared_file(of, root).with_suffix(".beton.json")
 
 
 def prepare(
     of: DataSet, root: Path, origin: Mapping[str, Any], content: Mapping[str, str], splits: Mapping[str, Split]
 ) -> Record:
-    """Pack the images of the splits `train` and `val`; complete files of an earlier try are kept.
+    """Pack the images of the splits `train` and `val`; complete files of an earlier attempt are kept.
 
-    `content` holds the SHA-256 of what the images are. Returns the record: `origin`, `content`, the `settings`, the
-    length and SHA-256 of every file, and `sha256`, that of what `sha256sum` prints of the files. Raises ValueError
-    for a damaged image.
+    `content` holds the SHA-256 of the images' origin. Returns the record: `origin`, `content`, the `settings`, the
+    length and SHA-256 of every file, and `sha256`, the SHA-256 of the output of `sha256sum` for the files. Raises
+    ValueError for a damaged image.
     """
     made_from = {**content, "settings": _packing(of).model_dump(mode="json")}
     files = {}
@@ -97,7 +97,7 @@ def load_record(of: DataSet, root: Path, content: Mapping[str, str] = MappingPro
 
 
 def load(of: DataSet, root: Path, record: Mapping[str, Any]) -> dict[str, "Packed"]:
-    """The splits `train` and `val`. Raises ValueError where a file is missing or truncated."""
+    """The splits `train` and `val`. Raises ValueError if a file is missing or truncated."""
     files: dict[str, list[Path]] = {"train": [], "val": []}
     for name, known in record["files"].items():
         file = _folder(of, root) / name
@@ -109,7 +109,7 @@ def load(of: DataSet, root: Path, record: Mapping[str, Any]) -> dict[str, "Packe
 
 
 def properties(of: DataSet, root: Path, record: Mapping[str, Any]) -> list[Property]:
-    """Whether the images are as small as declared, and every file is as it was written."""
+    """Whether no image is larger than declared, and every file is unchanged."""
     limit = record["settings"]["max_side"]
     larger = {split: str(int((images.sides > limit).sum())) for split, images in load(of, root, record).items()}
     return [
@@ -132,7 +132,7 @@ def _packing(of: DataSet) -> Packing:
 
 
 def _packed(of: DataSet, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:
-    """Write one file, if it is not there, and its record beside it: length and SHA-256."""
+    """Write one file, unless it exists already, and its record beside it: length and SHA-256."""
     beside = file.with_suffix(".json")
     made_from = {**made_from, "images": [indices.start, indices.stop]}
     if file.is_file() and beside.is_file():
@@ -177,14 +177,16 @@ def _wait_for(of: DataSet, writer: ForkProcess, source: "_Source") -> None:
         if source.taken.value != taken:
             taken, since = source.taken.value, time.monotonic()
         elif time.monotonic() - since > SILENT_SECONDS:
-            found = f"FFCV's writer has taken no image for {SILENT_SECONDS} seconds: a process of it failed, see above"
+            found = (
+                f"FFCV's writer has taken no image for {SILENT_SECONDS} seconds: one of its processes failed, see above"
+            )
             raise ValueError(f"data {of.name}: {found}")
     if writer.exitcode:
         raise ValueError(f"data {of.name}: FFCV's writer failed, see above")
 
 
 def _write_all(settings: Packing, source: "_Source", file: Path) -> None:
-    """The process that writes one file, with more that it starts."""
+    """The process that writes one file, which starts further processes."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(signal.SIGTERM)
@@ -206,15 +208,15 @@ def _write_all(settings: Packing, source: "_Source", file: Path) -> None:
 
 
 class _Source:
-    """The images and labels that FFCV's writing processes ask for.
+    """The images and labels for FFCV's writing processes.
 
-    They report a damaged image in `errors`, and in `taken` the image that was asked for last.
+    These report a damaged image in `errors`, and the image that was requested last in `taken`.
     """
 
     def __init__(self, images: Split, indices: range) -> None:
         self.images, self.indices = images, indices
         self.errors: SimpleQueue[str] = SimpleQueue()
-        # Without a lock, which a killed process would keep.
+        # Without a lock, which a killed process would never release.
         self.taken = RawValue("q", -1)
 
     def __len__(self) -> int:
@@ -232,8 +234,8 @@ class _Source:
 class Packed:
     """The images of one split in .beton files, which stay on disk and in the operating system's cache.
 
-    FFCV's own loader is not used: its crops come from one random generator per process, so that they would depend on
-    the number of processes and on interruptions. Its reader and its JPEG decoder are.
+    FFCV's reader and JPEG decoder are used, but not its loader: its crops come from one random generator per process,
+    so that they would depend on the number of processes and on interruptions.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -266,7 +268,7 @@ class Packed:
 
 
 def _lengths(images: NDArray[Any], allocated: NDArray[Any]) -> NDArray[np.int64]:
-    """How many bytes each image takes in its file, from FFCV's table of what it allocated, in any order."""
+    """Length of each image in its file, in bytes, from FFCV's unordered allocation table."""
     by_place = allocated[np.argsort(allocated["ptr"])]
     entries = by_place[np.searchsorted(by_place["ptr"], images["data_ptr"].reshape(-1))]
     return entries["size"].astype(np.int64)

@@ -19,22 +19,22 @@ from resync.prepare.text import encode
 from resync.settings.errors import ConfigError, not_among
 
 Save = Callable[[DataSet, Path, Images, Mapping[str, Any]], dict[str, Any]]
-"""Writes the prepared form of images, given where they come from; returns its record."""
+"""Writes the prepared form of images, given their origin; returns its record."""
 
 
 def declared(name: str) -> DataSet:
-    """The data set of this name. Raises ConfigError for one that does not exist or needs no preparation."""
+    """The data set of this name. Raises ConfigError if it does not exist or needs no preparation."""
     if name not in (known := prepared_names()):
         raise ConfigError([f"data sets that are prepared: {not_among(name, known)}"])
     return data_set(name)
 
 
 def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any]:
-    """Make the prepared file of a data set from its first source below `root`; its record (see `Prepared`).
+    """Make the prepared file of a data set from its first source below `root`; returns its record (see `Prepared`).
 
-    A data set that stays on disk is prepared in this `format` (see `prepare_stream`), by default its own. One that is
-    prepared already is left as it is. Raises ValueError, with nothing written, where no source is there, or it is
-    damaged or not what the declaration says, and where FFCV is missing that has to pack it.
+    A data set that is read from disk is prepared in this `format` (see `prepare_stream`), by default its own. A data
+    set that is prepared already is left unchanged. Raises ValueError, with nothing written, if there is no source, if
+    it is damaged or does not match the declaration, or if FFCV is needed and not installed.
     """
     if of.preparation and of.preparation.streaming:
         return prepare_stream(of, root, format or of.config.model_fields["format"].default)
@@ -49,7 +49,7 @@ def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any
 
 
 def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
-    """The properties of the prepared data set. Raises ValueError where there is none, or it cannot be read."""
+    """The properties of the prepared data set. Raises ValueError if it is missing or cannot be read."""
     if of.preparation and of.preparation.streaming:
         return check_stream(of, root, format or of.config.model_fields["format"].default)
     _refuse(of, format)
@@ -60,7 +60,7 @@ def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
 
 
 def _refuse(of: DataSet, format: str | None) -> None:
-    """A data set in memory has no choice of formats."""
+    """Refuse a format for a data set in memory, which has no choice of formats."""
     if format:
         raise ValueError(f"data {of.name}: found format {format}, allowed: none, it is read into memory")
 
@@ -101,7 +101,7 @@ def _prepare_text(of: DataSet, root: Path) -> dict[str, Any]:
 
 
 def _averaged(images: Images, side: int) -> Images:
-    """Every square of `side` x `side` pixels becomes one, its mean, rounded to the nearest integer, halves up."""
+    """Every square of `side` x `side` pixels is averaged into one, rounded to the nearest integer, halves up."""
     if side == 1:
         return images
 

@@ -1,4 +1,4 @@
-"""The list of a data set's image files, for sets that stay where they are and are decoded during training."""
+"""The list of a data set's image files, for images that stay in place and are decoded during training."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ FIELDS = "paths", "labels", "bytes", "heights", "widths"
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """The image files of one split below `folder`: paths, classes, and length and size of each, all [N]."""
+    """The image files of one split below `folder`: paths, classes, lengths and image sizes, all [N]."""
 
     folder: Path
     paths: NDArray[np.bytes_]
@@ -38,7 +38,7 @@ class ImageFiles:
             with Image.open(file) as image:
                 return np.array(image.convert("RGB"))
         except (OSError, SyntaxError) as error:
-            raise ValueError(f"{file}: no image, or a damaged one ({error})") from error
+            raise ValueError(f"{file}: not an image, or a damaged one ({error})") from error
 
 
 Listing = Mapping[str, ImageFiles]
@@ -46,10 +46,10 @@ Listing = Mapping[str, ImageFiles]
 
 
 def scan(original: Original) -> Listing:
-    """List the image files of a folder. Raises ValueError where they are not what the declaration says."""
+    """List the image files of a folder. Raises ValueError if they do not match the declaration."""
     if not original.path.is_dir():
         folder = original.root / original.source.folder
-        raise original.error(f"an archive, allowed: a folder; unpack it so that there is {folder}/train (docs/data.md)")
+        raise original.error(f"an archive, allowed: a folder; unpack it to get {folder}/train (docs/data.md)")
     paths = (path.relative_to(original.path).as_posix() for path in _files(original.path))
     listing = {split: _described(original, split, *found) for split, found in places(original, paths).items()}
     for each in split_properties(original.of, listing):
@@ -64,14 +64,14 @@ def arrays_of(listing: Listing) -> dict[str, NDArray[Any]]:
 
 
 def load_listing(of: DataSet, file: Path, folder: Path) -> Listing:
-    """The listing that was saved to `file`, of images in `folder`. Raises ValueError where it is damaged."""
+    """The listing that was saved to `file`, of images in `folder`. Raises ValueError if the file is damaged."""
     names = {split: [f"{split}_{field}" for field in FIELDS] for split in ("train", "val")}
     arrays = read_arrays(of, file, chain.from_iterable(names.values()))
     return {split: ImageFiles(folder, *(arrays[name] for name in names[split])) for split in names}
 
 
 def unchanged(listing: Listing) -> list[Property]:
-    """Whether every file is still there with its length."""
+    """Whether every file still exists with its length."""
     return [
         Property(f"{split} files missing or changed", str(_changed(files)), ("0",)) for split, files in listing.items()
     ]
@@ -94,7 +94,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def _described(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
-    """The files with their lengths and sizes, which are in the first bytes of each."""
+    """The files with their lengths and their image sizes, which are in the first bytes of each file."""
     from tqdm import tqdm
 
     def described(path: str) -> tuple[int, int, int]:
@@ -103,7 +103,7 @@ def _described(original: Original, split: str, paths: Sequence[str], labels: Seq
             with Image.open(file) as image:
                 return file.stat().st_size, image.height, image.width
         except (OSError, SyntaxError) as error:
-            raise original.error(f"{path}: no image, or a damaged one") from error
+            raise original.error(f"{path}: not an image, or a damaged one") from error
 
     with ThreadPoolExecutor() as pool:
         found = pool.map(described, paths)

@@ -1,4 +1,4 @@
-"""Image sets that fit in memory and are kept as FFCV's .beton files, which training reads as a whole."""
+"""Image sets that fit in memory and are stored as FFCV's .beton files, which training reads as a whole."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def save_packed(of: DataSet, root: Path, images: Images, origin: Mapping[str, An
 
 
 def load_packed(of: DataSet, root: Path) -> Prepared:
-    """The images of the .beton files. Raises ValueError where one is missing or truncated, or FFCV is not installed."""
+    """The images of the .beton files. Raises ValueError if one is missing or truncated, or FFCV is not installed."""
     require_packer(of)
     record = beton.load_record(of, root)
     if record is None:
@@ -59,5 +59,5 @@ def check_packed(of: DataSet, root: Path) -> list[Property]:
 
 
 def require_packer(of: DataSet) -> None:
-    """Raise ValueError where FFCV is not installed."""
+    """Raise ValueError if FFCV is not installed."""
     beton.require_ffcv(of, "its .beton files need")

@@ -1,4 +1,4 @@
-"""The prepared file of a data set, and the record beside it that says what it was made from."""
+"""The prepared file of a data set, and the record of its origin beside it."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from resync.config.data_sets import DataSet
 from resync.files import replacing, write_text
 
 DATA_ROOT = "RESYNC_DATA"
-"""The environment variable with the folder of all data."""
+"""The environment variable that names the folder of all data."""
 
 Pixels = NDArray[np.uint8]
 Content = TypeVar("Content")
@@ -40,7 +40,7 @@ class Split(Protocol):
         """The class of every image, [N]."""
 
     def pixels(self, index: int) -> Pixels:
-        """The pixels of an image, [height, width, 3], as a copy. Raises ValueError for a damaged one."""
+        """The pixels of an image, [height, width, 3], as a copy. Raises ValueError for a damaged image."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Prepared:
 
 
 def data_root(of: DataSet) -> Path:
-    """The folder that RESYNC_DATA names. Raises ValueError where it names none."""
+    """The folder that RESYNC_DATA names. Raises ValueError if it names none."""
     folder = os.environ.get(DATA_ROOT)
     if not folder:
         raise ValueError(f"data {of.name}: {DATA_ROOT} is not set, allowed: the folder of the data (docs/data.md)")
@@ -66,7 +66,7 @@ def data_root(of: DataSet) -> Path:
 
 
 def prepared_file(of: DataSet, root: Path) -> Path:
-    """Where the prepared data set is."""
+    """The path of the prepared data set."""
     return root / "prepared" / f"{of.name}.npz"
 
 
@@ -84,7 +84,7 @@ def write(
 ) -> dict[str, Any]:
     """Write the prepared file with these arrays, and its record: `origin`, the file's checksum, and `counted`.
 
-    The record is written last and removed first: where there is one, it is the file's.
+    The record is written last and removed first, so that an existing record always belongs to the file.
     """
     file = prepared_file(of, root)
     file.with_suffix(".json").unlink(missing_ok=True)
@@ -96,12 +96,12 @@ def write(
 
 
 def counts(of: DataSet) -> dict[str, Any]:
-    """Counts and shape of the images for a record; they were checked when the images were prepared."""
+    """Counts and shape of the images for a record, which are checked when the images are prepared."""
     return {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes", "input_shape")}
 
 
 def load_record(of: DataSet, root: Path) -> dict[str, Any] | None:
-    """The record of a prepared data set; None where it has not been prepared."""
+    """The record of a prepared data set; None if it has not been prepared."""
     file = prepared_file(of, root)
     if not file.is_file() or not file.with_suffix(".json").is_file():
         return None
@@ -110,7 +110,7 @@ def load_record(of: DataSet, root: Path) -> dict[str, Any] | None:
 
 
 def load(of: DataSet, root: Path) -> Prepared:
-    """Prepared images. Raises ValueError where they are missing, damaged or not what their declaration says."""
+    """Prepared images. Raises ValueError if they are missing or damaged, or do not match their declaration."""
     images, record = read(of, root, lambda arrays: Images(**arrays))
     shape = tuple(of.facts["input_shape"])
     for split in ("train", "val"):
@@ -125,17 +125,17 @@ def load(of: DataSet, root: Path) -> Prepared:
 
 
 def read_arrays(of: DataSet, file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Arrays of a file, whose checksums are verified on the way. Raises ValueError where it is damaged."""
+    """Arrays of a file, with verified checksums. Raises ValueError if the file is damaged."""
     return _made(of, file, lambda arrays: {name: arrays[name] for name in names})
 
 
 def missing(of: DataSet, file: Path, flags: str = "") -> ValueError:
-    """The error for a missing file, with the command that makes it and these flags of it."""
+    """The error for a missing file, with the command (and its `flags`) that makes it."""
     return ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {flags}{of.name}")
 
 
 def damaged(of: DataSet, file: Path, reason: object, others: str = "") -> ValueError:
-    """The error for a damaged file: delete it, and what else is named, and make it again."""
+    """The error for a damaged file, which should be deleted, like the `others`, and made again."""
     again = f"delete it{others}, then: resync data prepare {of.name}"
     return ValueError(f"data {of.name}: {file}: damaged ({reason}); {again}")
 
@@ -143,9 +143,9 @@ def damaged(of: DataSet, file: Path, reason: object, others: str = "") -> ValueE
 def read(
     of: DataSet, root: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]
 ) -> tuple[Content, dict[str, Any]]:
-    """The content that `made_of` makes of the arrays of the prepared file, which are verified, and its record.
+    """The content that `made_of` makes from the verified arrays of the prepared file, and the file's record.
 
-    Raises ValueError where the file is missing or damaged.
+    Raises ValueError if the file is missing or damaged.
     """
     file, record = prepared_file(of, root), load_record(of, root)
     if record is None:
@@ -162,7 +162,7 @@ def _made(of: DataSet, file: Path, made_of: Callable[[Mapping[str, NDArray[Any]]
 
 
 def sums_sha256(sums: Iterable[tuple[str, str]]) -> str:
-    """SHA-256 of what `sha256sum` prints of files, given the SHA-256 and the name of each."""
+    """SHA-256 of the output of `sha256sum` for files, given the SHA-256 and the name of each."""
     return hashlib.sha256("".join(f"{sha256}  {name}\n" for sha256, name in sums).encode()).hexdigest()
 
 

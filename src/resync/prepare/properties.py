@@ -24,29 +24,29 @@ class Property:
 
     @property
     def holds(self) -> bool:
-        """Whether the data set is as it has to be here."""
+        """Whether the data set has the property."""
         return self.found in self.allowed
 
     def __str__(self) -> str:
-        """One line: what was found, and what is allowed where that is something else."""
+        """One line: what was found, and what is allowed if that differs."""
         wrong = "" if self.holds else f", allowed: {' or '.join(self.allowed)}"
         return f"{self.name}: {'' if self.holds else 'found '}{self.found}{wrong}"
 
 
 def check_images(of: DataSet, root: Path) -> list[Property]:
-    """The properties of a prepared data set in memory. Raises ValueError where there is none, or it cannot be read."""
+    """The properties of a prepared data set in memory. Raises ValueError if it is missing or cannot be read."""
     prepared = load(of, root)
     return _with_origin(of, root, prepared.record, properties(of, prepared.images))
 
 
 def check_text(of: DataSet, root: Path) -> list[Property]:
-    """The properties of a prepared text. Raises ValueError where there is none, or it cannot be read."""
+    """The properties of a prepared text. Raises ValueError if it is missing or cannot be read."""
     text, record = read(of, root, ParallelCorpus.from_arrays)
     return _with_origin(of, root, record, text_properties(of, text, record))
 
 
 def variant(of: DataSet, record: Mapping[str, Any]) -> Property:
-    """The variant of the samples: that of one of the declared sources."""
+    """The variant of the samples, which must be that of one of the declared sources."""
     if of.text:
         return Property("variant", record["variant"], (of.text.variant,))
     assert of.preparation
@@ -64,14 +64,14 @@ def _with_origin(of: DataSet, root: Path, record: Mapping[str, Any], found: list
 
 
 def pairs(of: DataSet, counts: Mapping[str, int]) -> list[Property]:
-    """The numbers of pairs by split, and those that the declaration says."""
+    """The numbers of pairs by split, which must be those of the declaration."""
     return [
         Property(f"{split} pairs", str(found), (str(of.facts[f"{split}_samples"]),)) for split, found in counts.items()
     ]
 
 
 def text_properties(of: DataSet, text: ParallelCorpus, record: Mapping[str, Any]) -> list[Property]:
-    """The declared properties of a text; for its training pairs, which are cleaned, those of the record."""
+    """The declared properties of a text; those of its training pairs, which are filtered, are in the record."""
     longest = max(sentences.lengths.max() for side in (text.source, text.target) for sentences in side.values())
     allowed = of.facts["input_shape"][0]
     return [
@@ -102,7 +102,7 @@ def split_properties(of: DataSet, splits: Mapping[str, Split]) -> list[Property]
 
 
 def _class_properties(of: DataSet, split: str, labels: NDArray[np.integer[Any]]) -> list[Property]:
-    """How many images a split has, of how many classes, and how many of each class."""
+    """The numbers of images, of classes and of images per class of a split."""
     assert of.preparation
     counts = of.preparation.train_per_class if split == "train" else of.preparation.val_per_class
     classes = of.facts["num_classes"]

@@ -1,4 +1,4 @@
-"""The original files of a parallel text: lines of plain text, compressed or in archives, and the SGML of WMT."""
+"""The original files of a parallel corpus: lines of plain text, compressed or in archives, and the SGML of WMT."""
 
 import gzip
 import re
@@ -19,8 +19,8 @@ SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 class RawText:
     """The original files of the data set `of` below `root`.
 
-    Raises ValueError where the folder or a file is missing, a file is damaged or no UTF-8, two files
-    have different numbers of lines, or a sentence is empty that nothing leaves out.
+    Raises ValueError if the folder or a file is missing, a file is damaged or not UTF-8, two files have different
+    numbers of lines, or a sentence is empty and not left out.
     """
 
     def __init__(self, of: DataSet, root: Path) -> None:
@@ -42,7 +42,7 @@ class RawText:
         }
 
     def sha256(self) -> str:
-        """That of what `sha256sum` prints of the files that were read, in the order of their names."""
+        """SHA-256 of the output of `sha256sum` for the files that were read, in the order of their names."""
         files = sorted(self._read)
         return sums_sha256((file_sha256(path), path.relative_to(self.folder).as_posix()) for path in files)
 
@@ -53,7 +53,7 @@ class RawText:
             sides = [self._sentences(name) for name in names]
             if len(sides[0]) != len(sides[1]):
                 found = " and ".join(f"{len(side)} in {name}" for side, name in zip(sides, names, strict=True))
-                raise self._error(f"{self.folder}: found {found}, allowed: as many sentences in both")
+                raise self._error(f"{self.folder}: found {found}, allowed: the same number of sentences in both")
             for name, side, whole in zip(names, sides, result, strict=True):
                 if not may_be_empty and "" in side:
                     raise self._error(f"{self.folder / name}: sentence {side.index('') + 1} is empty")

@@ -1,4 +1,4 @@
-"""Original images, as people keep them: torchvision's folders, folders of image files, and archives of these."""
+"""Original images in common layouts: torchvision's folders, folders of image files, and archives of these."""
 
 import tarfile
 import zlib
@@ -15,7 +15,7 @@ from resync.config.preparation import Source
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 
 SPLITS = {"train": "train", "test": "val", "val": "val"}
-"""The folders of image files and what they are here."""
+"""The split of each folder of image files."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Original:
     def read(self) -> Images:
         """All images: files in the order of classes and paths, torchvision's in its own order.
 
-        Raises ValueError for what is damaged or no such image.
+        Raises ValueError for images that are damaged or do not match the declaration.
         """
         return _from_torchvision(self) if self.source.torchvision else _from_files(self)
 
     def sha256(self) -> str:
-        """SHA-256 of the archive; of a folder, that of what `sha256sum` prints of its files in the order of names."""
+        """SHA-256 of the archive; for a folder, of the output of `sha256sum` for its files in the order of names."""
         if self.path.is_file():
             return file_sha256(self.path)
         files = sorted(path for path in self.path.rglob("*") if path.is_file())
@@ -54,7 +54,7 @@ class Original:
 
 
 def find(of: DataSet, root: Path) -> Original:
-    """The first of a data set's declared sources that is below `root`. Raises ValueError where none is."""
+    """The first of a data set's declared sources that exists below `root`. Raises ValueError if none does."""
     assert of.preparation
     looked_for = []
     for source in of.preparation.sources:
@@ -66,7 +66,7 @@ def find(of: DataSet, root: Path) -> Original:
 
 
 def _places(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:
-    """Where a source may lie: what has to exist there, and what is read then."""
+    """Possible places of a source: the path that has to exist, and the path to read."""
     folder = root / source.folder
     if source.torchvision:
         yield folder, folder
@@ -78,7 +78,7 @@ def _places(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:
 
 def _from_torchvision(original: Original) -> Images:
     """Read with torchvision's class, which verifies the checksums of CIFAR-10's files."""
-    # torch takes seconds to import, and nothing else here needs it.
+    # torch takes seconds to import, and nothing else in this module needs it.
     from torchvision import datasets
 
     name = str(original.source.torchvision)
@@ -86,7 +86,7 @@ def _from_torchvision(original: Original) -> Images:
     for split, train in (("train", True), ("val", False)):
         try:
             found = getattr(datasets, name)(original.root, train=train, download=False)
-        except Exception as error:  # torchvision has none of its own: pickle, struct and numpy raise through it
+        except Exception as error:  # torchvision has no exceptions of its own: those of pickle, struct, numpy pass
             reason = str(error).split(". You can use download")[0] or type(error).__name__
             raise original.error(f"torchvision.datasets.{name} cannot read it: {reason}") from error
         images = np.asarray(found.data)
@@ -99,7 +99,7 @@ def _from_torchvision(original: Original) -> Images:
 
 
 def _from_files(original: Original) -> Images:
-    """Read train/<class>/... and test/<class>/...; with a table of validation labels, val/... in any folder."""
+    """Read train/<class>/... and test/<class>/...; with a table of validation labels, val/... in any layout."""
     contents = dict(_files(original))
     arrays: dict[str, Pixels] = {}
     for split, (paths, labels) in places(original, contents).items():
@@ -111,7 +111,7 @@ def _from_files(original: Original) -> Images:
 def places(original: Original, paths: Iterable[str]) -> dict[str, tuple[list[str], list[int]]]:
     """The image files of each split and their classes, in the order of classes and paths.
 
-    Classes are numbered in the order of their names. Raises ValueError where they are not the declared ones.
+    Classes are numbered in the order of their names. Raises ValueError if they do not match the declaration.
     """
     table = _val_labels(original)
     found: dict[str, list[tuple[str, str]]] = {"train": [], "val": []}
@@ -146,7 +146,7 @@ def _val_labels(original: Original) -> dict[str, str]:
 
 
 def _split_and_class(original: Original, path: PurePosixPath, table: dict[str, str]) -> tuple[str, str] | None:
-    """Where an image belongs, or None for what is beside train/ and test/, such as a licence."""
+    """Split and class of an image, or None for a file outside train/ and test/, such as a licence."""
     folders = path.parts[:-1]
     for position, folder in enumerate(folders, start=1):
         if folder not in SPLITS:
@@ -161,7 +161,7 @@ def _split_and_class(original: Original, path: PurePosixPath, table: dict[str, s
 
 
 def _files(original: Original) -> Iterator[tuple[str, bytes]]:
-    """The files of the folder or archive with their path in it."""
+    """The files of the folder or archive with their paths in it."""
     if original.path.is_dir():
         for path in original.path.rglob("*"):
             if path.is_file():
@@ -189,7 +189,7 @@ def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]])
 
 
 def _decode(original: Original, path: str, content: bytes) -> Pixels:
-    """The pixels of an image file, [channels, height, width]; grey ones of a colour set get three channels."""
+    """The pixels of an image file, [channels, height, width]; greyscale images of a colour set get three channels."""
     channels, height, width = original.shape
     modes = ("RGB", "L") if channels == 3 else ("L",)
     try:
@@ -199,5 +199,5 @@ def _decode(original: Original, path: str, content: bytes) -> Pixels:
                 raise original.error(f"{path}: found {found}, allowed: {width}x{height} {' or '.join(modes)}")
             pixels = np.asarray(image.convert(modes[0]))
     except (OSError, SyntaxError) as error:
-        raise original.error(f"{path}: no image, or a damaged one") from error
+        raise original.error(f"{path}: not an image, or a damaged one") from error
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)

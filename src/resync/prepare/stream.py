@@ -1,4 +1,4 @@
-"""Image sets that training reads from disk: as files where they lie, or packed by FFCV."""
+"""Image sets that training reads from disk: as the original files in place, or packed by FFCV."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Stream:
 
 
 def chosen(of: DataSet, format: str) -> str:
-    """`beton` or `files`, which `auto` chooses. Raises ValueError where it is `beton` and FFCV is not installed."""
+    """`beton` or `files`, with `auto` resolved. Raises ValueError for `beton` if FFCV is not installed."""
     if format == "auto":
         return "beton" if beton.installed() else "files"
     if format == "beton":
@@ -32,10 +32,10 @@ def chosen(of: DataSet, format: str) -> str:
 
 
 def prepare_stream(of: DataSet, root: Path, format: str) -> dict[str, Any]:
-    """Make the data set in this format, if it is not there, and return its record.
+    """Make the data set in this format, unless it exists already, and return its record.
 
-    `files` needs a list of the image files, `beton` also FFCV's .beton files, which are made from them. Raises
-    ValueError where no source is there, or its images are damaged or not what the declaration says.
+    `files` needs a list of the image files; `beton` also needs FFCV's .beton files, which are made from them. Raises
+    ValueError if there is no source, or if its images are damaged or do not match the declaration.
     """
     format = chosen(of, format)
     listed = load_record(of, root) or _list(of, root)
@@ -46,7 +46,7 @@ def prepare_stream(of: DataSet, root: Path, format: str) -> dict[str, Any]:
 
 
 def load_stream(of: DataSet, root: Path, format: str) -> Stream:
-    """The data set in this format. Raises ValueError where it is missing, damaged, or FFCV needed and not installed."""
+    """The data set in this format. Raises ValueError if it is missing or damaged, or needs FFCV without having it."""
     format = chosen(of, format)
     listed = load_record(of, root)
     if listed is None:

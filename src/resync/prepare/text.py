@@ -1,4 +1,4 @@
-"""Parallel text, from raw sentences to token ids: normalised, cleaned and cut into pieces of a joint vocabulary."""
+"""Parallel corpora, from raw sentences to token ids: normalised, filtered and segmented with a joint vocabulary."""
 
 import html
 import unicodedata
@@ -16,10 +16,10 @@ from resync.prepare.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test")
 CHUNK = 10_000
-"""Sentences that are encoded at a time: as lists their ids take ten times the memory of an array."""
+"""Sentences to encode at a time: lists of ids take ten times the memory of an array."""
 
 VOCABULARY_SENTENCES = 4_000_000
-"""Sentences that a vocabulary is made of, evenly chosen where there are more: sentencepiece keeps all in memory."""
+"""Most sentences to learn a vocabulary from, evenly spaced if there are more: sentencepiece keeps all in memory."""
 
 Lines = tuple[list[str], list[str]]
 """The sentences of a split in the source and in the target language."""
@@ -27,7 +27,7 @@ Lines = tuple[list[str], list[str]]
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences as token ids: `tokens` uint16, one sentence after the other, and their `lengths` int64 [N]."""
+    """Sentences as token ids: `tokens` uint16, concatenated, and their `lengths` int64 [N]."""
 
     tokens: NDArray[np.uint16]
     lengths: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Sentences:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where each sentence begins in `tokens`, [N]."""
+        """Start of each sentence in `tokens`, [N]."""
         return np.cumsum(self.lengths) - self.lengths
 
     def keep(self, chosen: NDArray[np.bool_]) -> "Sentences":
@@ -68,7 +68,7 @@ class ParallelCorpus:
 
     @property
     def train_counts(self) -> dict[str, int]:
-        """How large the cleaned training text is; ends of sentences count as tokens."""
+        """Size of the filtered training text; ends of sentences count as tokens."""
         source, target = self.source["train"], self.target["train"]
         tokens = {"train_source_tokens": len(source.tokens), "train_target_tokens": len(target.tokens)}
         return {"train_pairs": len(source.lengths)} | tokens
@@ -87,7 +87,7 @@ class ParallelCorpus:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "ParallelCorpus":
-        """The corpus of what `arrays` returned. Raises KeyError where something is missing."""
+        """The corpus from the result of `arrays`. Raises KeyError if an array is missing."""
         source, target = (
             {
                 split: Sentences(*(arrays[f"{side}_{split}_{name}"] for name in ("tokens", "lengths")))
@@ -100,10 +100,10 @@ class ParallelCorpus:
 
 
 def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = None) -> ParallelCorpus:
-    """The corpus of the normalised lines of every split, with a vocabulary made of the training pairs.
+    """The corpus of the normalised lines of every split, with a vocabulary learned from the training pairs.
 
-    With `max_ratio`, training pairs are left out that have an empty side, a sentence that is too long or one that is
-    more than `max_ratio` times as long as the other. Raises ValueError for a sentence that is too long and stays.
+    Training pairs with an empty side are left out; with `max_ratio`, also those with a sentence that is too long or
+    more than `max_ratio` times as long as the other. Raises ValueError for any other sentence that is too long.
     """
     pairs = {split: list(zip(*sides, strict=True)) for split, sides in lines.items()}
     pairs["train"] = [pair for pair in pairs["train"] if all(pair)]
@@ -128,12 +128,12 @@ def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = No
 
 
 def normalised(line: str) -> str:
-    """Without HTML entities (as Moses writes them), in Unicode's form C, with single spaces."""
+    """The line without HTML entities (as Moses writes them), in Unicode normalisation form C, with single spaces."""
     return " ".join(unicodedata.normalize("NFC", html.unescape(line)).split())
 
 
 def _clean(source: NDArray[np.int64], target: NDArray[np.int64], longest: int, max_ratio: float) -> NDArray[np.bool_]:
-    """Which pairs of these lengths stay."""
+    """A mask of the pairs to keep, by their lengths."""
     long, short = np.maximum(source, target), np.minimum(source, target)
     return (long <= longest) & (long <= max_ratio * short)
 
@@ -148,7 +148,7 @@ def _refuse_too_long(of: DataSet, side: str, splits: Mapping[str, Sentences]) ->
 
 
 def _evenly(sentences: Iterable[str], count: int) -> Iterator[str]:
-    """At most VOCABULARY_SENTENCES of `count` sentences."""
+    """At most VOCABULARY_SENTENCES of `count` sentences, evenly spaced."""
     every = -(-count // VOCABULARY_SENTENCES)
     return (sentence for number, sentence in enumerate(sentences) if number % every == 0)
 

@@ -1,20 +1,20 @@
-"""Joint vocabularies of two languages: byte-pair encoding (Sennrich et al. 2016) by sentencepiece."""
+"""Joint vocabularies of two languages: byte-pair encoding (Sennrich et al. 2016) with sentencepiece."""
 
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 
 PAD, UNKNOWN, BEGIN, END = range(4)
-"""Ids with a meaning of their own, the same in every vocabulary.
+"""Special ids, the same in every vocabulary.
 
-Filling after the end of a sentence, a character that no piece covers, and both ends of a sentence.
+They stand for padding, a character that no piece covers, and the beginning and end of a sentence.
 """
 
 
 class Vocabulary:
-    """Pieces of words and their ids; `model` is the file that sentencepiece reads."""
+    """Subword pieces and their ids; `model` is the content of the file that sentencepiece reads."""
 
     def __init__(self, model: bytes) -> None:
-        # Imported where it is used: most runs have no text.
+        # Imported here, because most runs have no text.
         import sentencepiece
 
         self.model = model
@@ -22,9 +22,9 @@ class Vocabulary:
 
     @classmethod
     def train(cls, sentences: Iterable[str], size: int) -> "Vocabulary":
-        """`size` pieces that are frequent in the sentences, a function of the sentences alone.
+        """A vocabulary of `size` frequent pieces, which is a function of the sentences alone.
 
-        Raises ValueError where they do not have that number.
+        Raises ValueError if the sentences do not have that many pieces.
         """
         import sentencepiece
 
@@ -46,11 +46,12 @@ class Vocabulary:
             )
         except RuntimeError as error:
             reason = str(error).splitlines()[-1]
-            raise ValueError(f"no vocabulary of {size} pieces can be made of the training text ({reason})") from error
+            raise ValueError(
+                f"no vocabulary of {size} pieces can be learned from the training text ({reason})"
+            ) from error
         return cls(model.getvalue())
 
     def __len__(self) -> int:
-        """How many ids there are."""
         return len(self._processor)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -58,5 +59,5 @@ class Vocabulary:
         return list(self._processor.encode(list(sentences), out_type=int, add_eos=True))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The sentence of these ids, which may be fewer than those of a whole one."""
+        """The sentence of these ids, which need not be complete."""
         return str(self._processor.decode([index for index in ids if index not in (PAD, BEGIN, END)]))

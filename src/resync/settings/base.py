@@ -36,7 +36,7 @@ PositiveNumber = Annotated[float, Field(gt=0)]
 NonNegativeNumber = Annotated[float, Field(ge=0)]
 
 Check = tuple[KeyPath, str]
-"""What a cross check found: the key path inside its model, and the message."""
+"""A finding of a cross check: the key path inside its model, and the message."""
 
 _Item = TypeVar("_Item")
 Items = Annotated[tuple[_Item, ...], Strict(False)]
@@ -47,10 +47,10 @@ Several = Annotated[Sequence[_Item], AfterValidator(tuple)]
 
 @dataclass
 class Reading:
-    """What validating one file or one merged run needs to know; pydantic hands it to every validator.
+    """The context in which one file or one merged run is validated; pydantic hands it to every validator.
 
-    `package` is the folder of the components. `partial` reads a layer that others will complete: missing
-    keys and cross checks are left to the merged whole. `readers` notes which model read which mapping, by
+    `package` is the folder of the components. `partial` means that other layers will complete this one: missing
+    keys and cross checks are left to the merged whole. `readers` records which model read which mapping, by
     identity, so that an error can say what the model would have allowed there.
     """
 
@@ -65,14 +65,14 @@ def is_id(name: str) -> bool:
 
 
 def reading_of(info: ValidationInfo) -> Reading:
-    """The Reading that a validator runs in; a default one when a model is built directly."""
+    """The Reading in which a validator runs; a default one when a model is built directly."""
     return info.context if isinstance(info.context, Reading) else Reading()
 
 
 class Settings(BaseModel):
-    """A frozen, strict model; a subclass states what must hold between its keys in `checks`.
+    """A frozen, strict model; a subclass states in `checks` what must hold between its keys.
 
-    Built in Python, with keywords, it raises ValueError with one line for values that are not allowed.
+    Built in Python, with keyword arguments, it raises ValueError with a one-line message if a value is not allowed.
     """
 
     model_config = ConfigDict(
@@ -99,7 +99,7 @@ class Settings(BaseModel):
         __init__.__pydantic_base_init__ = True
 
     def checks(self) -> Iterator[Check]:
-        """Yield what is wrong between keys that are fine one by one."""
+        """Yield contradictions between keys that are valid one by one."""
         return iter(())
 
     @model_validator(mode="before")
@@ -118,14 +118,14 @@ class Settings(BaseModel):
 
 
 def ascending(key: KeyPath, epochs: Iterable[float]) -> Iterator[Check]:
-    """The epochs of the [epoch, value] pairs at `key` are in order."""
+    """Yield the [epoch, value] pairs at `key` whose epoch is not later than the one before."""
     for index, (before, epoch) in enumerate(pairwise(epochs), start=1):
         if epoch <= before:
             yield (*key, index, 0), f"found {epoch:g}, allowed: later than {before:g}, the one before"
 
 
 def checks_failed(title: str, found: Iterable[Check]) -> ValidationError:
-    """An error of one line a check, whose text is already what the user should read."""
+    """An error with one line per check, whose text is already what the user should read."""
     return ValidationError.from_exception_data(
         title,
         [

@@ -1,4 +1,4 @@
-"""JSON Schema in words: what an error message says is allowed."""
+"""JSON Schema in words: the allowed values in an error message."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -22,25 +22,25 @@ _TYPES = {"string": "text", "boolean": "true or false", "object": "a mapping"}
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's own compiles a serializer for every default, which takes most of the time."""
+    """A faster generator: pydantic's own compiles a serializer for every default, which takes most of the time."""
 
     def encode_default(self, dft: Any) -> Any:
         return dft if dft is None or isinstance(dft, str | int | float) else super().encode_default(dft)
 
 
 def schema_of(model: type[BaseModel]) -> Schema:
-    """The JSON Schema of a model, new at every call."""
+    """The JSON Schema of a model, built at every call."""
     return model.model_json_schema(schema_generator=_Generator)
 
 
 @cache
 def known_schema(model: type[BaseModel]) -> Schema:
-    """The JSON Schema of a model, made once: not to be changed."""
+    """The JSON Schema of a model, built once and shared: do not modify it."""
     return schema_of(model)
 
 
 def in_one_line(error: ValidationError, model: type[BaseModel]) -> str:
-    """What is wrong with values that `model` was built from in Python, as one line."""
+    """Errors in the values from which `model` was built in Python, as one line."""
     lines = []
     for details in error.errors(include_url=False):
         message, key = explain(details, model, details["loc"])
@@ -49,7 +49,7 @@ def in_one_line(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def explain(details: Mapping[str, Any], model: type[BaseModel], path: KeyPath) -> tuple[str, KeyPath]:
-    """The text of one of pydantic's errors at `path` of `model`, and the key below that it is about, if any."""
+    """The text for one of pydantic's errors at `path` of `model`, and the key below `path` that it is about, if any."""
     kind, context, found = details["type"], details.get("ctx", {}), details["input"]
     schema = at(known_schema(model), path)
     if kind == "check":

@@ -1,4 +1,4 @@
-"""What a user sees when a configuration is wrong: one line a problem, never a traceback."""
+"""Errors in a configuration as the user sees them: one line per problem, never a traceback."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _LONGEST_VALUE = 60
 
 
 class ConfigError(ValueError):
-    """All that is wrong in a configuration; `lines` holds one line a problem, without repetitions."""
+    """All errors of a configuration; `lines` holds one line per problem, without repetitions."""
 
     def __init__(self, lines: Iterable[str]):
         """Keep each of `lines` once, in order."""
@@ -25,7 +25,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong, at a line (from 1) and a key path of a file."""
+    """One error, at a line (counted from 1) and a key path of a file."""
 
     file: str
     line: int
@@ -44,7 +44,7 @@ class Problem:
 
 
 def raise_if_any(problems: Iterable[Problem]) -> None:
-    """Raise one ConfigError with every problem, ordered by file and line; nothing if there is none."""
+    """Raise one ConfigError with every problem, ordered by file and line, if there are any."""
     found = sorted(set(problems))
     if found:
         raise ConfigError(str(problem) for problem in found)
@@ -57,19 +57,19 @@ def dotted(path: KeyPath) -> str:
 
 
 def show(value: Any) -> str:
-    """`value` on one line, as YAML would write it, cut when it is long."""
+    """`value` on one line, as YAML would write it, truncated if it is long."""
     text = _show(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
 
 
 def closest(name: Any, candidates: Iterable[str]) -> str | None:
-    """The candidate that looks most like `name`, if any looks like it."""
+    """The candidate most similar to `name`, if any is similar."""
     close = difflib.get_close_matches(name, list(candidates), n=1) if isinstance(name, str) else []
     return close[0] if close else None
 
 
 def suggestion(name: Any, candidates: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the candidate that looks most like `name`; empty if none does."""
+    """`; did you mean 'x'?` for the candidate most similar to `name`; empty if none is similar."""
     close = closest(name, candidates)
     return f"; did you mean {close!r}?" if close else ""
 
@@ -81,7 +81,7 @@ def not_among(name: Any, candidates: Iterable[str]) -> str:
 
 
 def no_choice(name: Any, candidates: Iterable[str]) -> str:
-    """The message for a `name` or `rule` that chooses none of `candidates`; null: it is not given."""
+    """The message for a `name` or `rule` that chooses none of `candidates`; None means that it is missing."""
     return f"missing, allowed: {', '.join(candidates)}" if name is None else not_among(name, candidates)
 
 

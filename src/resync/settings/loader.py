@@ -1,4 +1,4 @@
-"""Strict YAML: every value means what it looks like, and knows its line.
+"""Strict YAML: every value means what it looks like, and carries its line number.
 
 Scalars follow YAML 1.2: `1e-3` is a number, `on`, `yes`, `2024-01-31` and `1:30` are strings. Duplicate
 keys, keys that are not text, aliases and tags are errors: a configuration holds plain data only.
@@ -51,12 +51,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 def load(path: Path) -> Node:
-    """Read one YAML file. Raises ConfigError with a line for a file or YAML that cannot be read."""
+    """Read one YAML file. Raises ConfigError, with the line number, if the file or its YAML cannot be read."""
     return parse(_read(path), str(path))
 
 
 def parse(text: str, file: str) -> Node:
-    """The content of a YAML text; `file` is what errors call it. Raises ConfigError."""
+    """The content of a YAML text; `file` is its name in error messages. Raises ConfigError."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -75,7 +75,7 @@ def parse(text: str, file: str) -> Node:
 
 
 def dump(data: Any) -> str:
-    """YAML text of plain data, keys in their order; `load` reads the same data back."""
+    """YAML text of plain data, with keys in their given order; `load` reads the same data back."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
 
 
@@ -92,14 +92,14 @@ def _read(path: Path) -> str:
 
 @dataclass
 class _Reader:
-    """Turns PyYAML's nodes of one file into ours and collects what is wrong on the way."""
+    """Converts PyYAML's nodes of one file into ours and collects the problems it meets."""
 
     file: str
     problems: list[Problem] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
 
     def node(self, source: yaml.Node, line: int, path: KeyPath) -> Node:
-        """Our node of PyYAML's `source`, whose key (or itself, in a list) is on `line`."""
+        """Our node for PyYAML's `source`, whose key (in a list, the value itself) is on `line`."""
         result = Node(None, self.file, line, path)
         if id(source) in self.seen:
             self.problems.append(result.problem("YAML alias found, allowed: the value itself"))
@@ -141,5 +141,5 @@ class _Reader:
 def _scalar(source: yaml.ScalarNode) -> Any:
     try:
         return _CONSTRUCTORS[source.tag](source.value)
-    except ValueError:  # an explicit tag that the text does not fit, such as `!!int x`
+    except ValueError:  # an explicit tag that does not match the text, such as `!!int x`
         return source.value

@@ -1,8 +1,9 @@
 """Options of components: parts of a training that are chosen by name and found by file name.
 
-`sync/options/local.py` declares the options of `sync/local.py` as a class: name, type, default, range and help line
-of each, once for configurations, JSON Schema, the component's code and callers in Python. Reading it imports neither
-torch nor the code, so that a workflow manager or a cluster job can validate a configuration in milliseconds.
+`sync/options/local.py` declares the options of `sync/local.py` as a class: the name, type, default, range and help
+line of each, in one place for configurations, JSON Schema, the component's code and callers in Python. Reading it
+imports neither torch nor the component's code, so that a workflow manager or a cluster job can validate a
+configuration in milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from resync.settings.errors import ConfigError, no_choice, not_among
 
 
 class Course(Protocol):
-    """What parts may ask of the training that they belong to."""
+    """The properties of a training that its parts may refer to."""
 
     @property
     def workers(self) -> int:
@@ -50,15 +51,15 @@ class Course(Protocol):
 
 
 class Part(Settings):
-    """Settings that can be in the unit of epochs (in a configuration) or steps (in the code that they set)."""
+    """Settings whose lengths are in epochs (in a configuration) or in steps (in the code that uses them)."""
 
     def in_steps(self, steps_per_epoch: int) -> Self:
-        """The same with epochs replaced by whole steps."""
+        """The same settings with epochs converted to whole steps."""
         parts = {name: value.in_steps(steps_per_epoch) for name, value in self if isinstance(value, Part)}
         return self.model_copy(update=parts) if parts else self
 
     def checks_in(self, course: Course) -> Iterator[Check]:
-        """Yield what is wrong between this part, in epochs, and the training that it belongs to."""
+        """Yield contradictions between this part, in epochs, and the training that it belongs to."""
         for name, value in self:
             if isinstance(value, Part):
                 yield from (((name, *key), message) for key, message in value.checks_in(course))
@@ -67,8 +68,9 @@ class Part(Settings):
 class Options(Part):
     """A chosen component: its name and its options as attributes.
 
-    A room has a subclass with `room` and what its components must say of themselves; as the type of a field it stands
-    for the options of any of them, chosen by `name`. The first paragraph of a component's docstring describes it.
+    Each room has a subclass with `room` and the properties that its components must declare; as the type of a field it
+    stands for the options of any of them, chosen by `name`. The first paragraph of a component's docstring is its
+    description.
     """
 
     room: ClassVar[str]
@@ -76,7 +78,7 @@ class Options(Part):
 
     @classmethod
     def description(cls) -> str:
-        """What the component is, on one line."""
+        """The description of the component, on one line."""
         return first_paragraph(cleandoc(cls.__doc__ or ""))
 
     @classmethod
@@ -92,7 +94,7 @@ class Options(Part):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Of a room, validate with the class of the chosen component, and dump all of its options."""
+        """For a room: validate with the class of the chosen component, and dump all of its options."""
         if "room" not in vars(cls):
             return handler(source)
         return core_schema.with_info_plain_validator_function(
@@ -105,7 +107,7 @@ class Options(Part):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Of a room, name it only; the export puts its components in its place."""
+        """For a room: only name it; the export replaces it by its components."""
         return {"type": "object", "x-component": cls.room} if "room" in vars(cls) else handler(schema)
 
     @classmethod
@@ -129,7 +131,7 @@ def first_paragraph(text: str) -> str:
 
 
 def option_names(room: str, package: Path = PACKAGE) -> list[str]:
-    """The names of a room's components, sorted: of the files in `<room>/options` that do not start with `_`."""
+    """The names of a room's components, sorted: those of the files in `<room>/options` that do not start with `_`."""
     return list(_names(room, package.absolute()))
 
 
@@ -169,7 +171,7 @@ def _name_of(options: type[Options]) -> Any:
 
 
 def _module(room: str, name: str, file: Path) -> ModuleType:
-    """The module of a file, which need not be in this package."""
+    """The module of a file, which may lie outside this package."""
     if file.is_relative_to(PACKAGE):
         return import_module(f"resync.{room}.options.{name}")
     spec = spec_from_file_location(f"{room}.options.{name}", file)

@@ -1,4 +1,4 @@
-"""Reads and validates files without stopping at the first error."""
+"""Reading and validating files without stopping at the first error."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass
 class Collector:
-    """What is wrong with a set of files: whole files in `lines`, places in files in `problems`."""
+    """The problems of a set of files: those of whole files in `lines`, those at places in files in `problems`."""
 
     package: Path
     lines: list[str] = field(default_factory=list)
     problems: set[Problem] = field(default_factory=set)
 
     def load(self, file: Path) -> Node | None:
-        """The file's content, or None and its errors noted."""
+        """The file's content; None if it has errors, which are noted."""
         try:
             return load(file)
         except ConfigError as error:
@@ -32,13 +32,13 @@ class Collector:
             return None
 
     def validate(self, model: type[_Model], node: Node) -> _Model | None:
-        """`model` built from `node`, or None and its problems noted."""
+        """`model` built from `node`; None if it has problems, which are noted."""
         built, problems = self.validated(model, node)
         self.problems.update(problems)
         return built
 
     def validated(self, model: type[_Model], node: Node) -> tuple[_Model | None, list[Problem]]:
-        """`model` built from `node`, or None and its problems, which the caller notes."""
+        """`model` built from `node`, or None and its problems, which the caller should note."""
         try:
             return validate(model, node, self.package)
         except ConfigError as error:  # the declaration of a component is broken
@@ -46,7 +46,7 @@ class Collector:
             return None, []
 
     def validate_layer(self, model: type[BaseModel], node: Node) -> None:
-        """Note the problems of a layer that others complete."""
+        """Note the problems of a layer that others will complete."""
         try:
             self.problems.update(validate_layer(model, node, self.package))
         except ConfigError as error:
@@ -58,10 +58,10 @@ class Collector:
 
     @property
     def found_any(self) -> bool:
-        """Whether anything is wrong."""
+        """Whether there is any problem."""
         return bool(self.lines or self.problems)
 
     def raise_if_any(self) -> None:
-        """Raise one ConfigError with everything that was found, ordered by file and line."""
+        """Raise one ConfigError with every problem, ordered by file and line, if there are any."""
         if self.found_any:
             raise ConfigError([*self.lines, *map(str, sorted(self.problems))])

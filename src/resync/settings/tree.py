@@ -1,4 +1,4 @@
-"""Configuration values that remember where they were written, and how they are laid over each other."""
+"""Configuration values that remember where they were written, and the merging of layers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from resync.settings.errors import KeyPath, Problem, dotted
 
 CHOICES = ("name", "rule")
-"""Keys that choose what a mapping is about: options of one choice mean nothing to another."""
+"""Keys that choose the kind of a mapping: the options of one choice mean nothing to another."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A YAML value with its file, line (from 1) and key path; of a mapping's entry, the line of its key."""
+    """A YAML value with its file, line (counted from 1; that of the key for an entry of a mapping) and key path."""
 
     value: Any  # dict[str, Node], list[Node], or a plain scalar
     file: str
@@ -22,7 +22,7 @@ class Node:
 
     @property
     def entries(self) -> dict[str, Node]:
-        """The entries of a mapping; empty for every other value."""
+        """The entries of a mapping; empty for any other value."""
         return self.value if isinstance(self.value, dict) else {}
 
     def plain(self) -> Any:
@@ -42,15 +42,15 @@ class Node:
         return None
 
     def problem(self, message: str, *keys: str | int) -> Problem:
-        """A problem with this value, or with the entry at `keys` below it, which need not exist."""
+        """A problem with this value, or with the entry at `keys` below it, which may be missing."""
         return Problem(self.file, self.line, dotted((*self.path, *keys)), message)
 
 
 def merge(under: Node, over: Node) -> Node:
-    """Lay `over` on `under`: mappings merge key by key, everything else is replaced.
+    """Merge `over` into `under`: mappings merge key by key, everything else is replaced.
 
-    A mapping that changes its `name` or `rule` replaces the other one whole, because options of the old
-    choice mean nothing to the new one. Every value keeps the position of the layer it came from.
+    A mapping that changes its `name` or `rule` replaces the other one as a whole, because options of the old
+    choice mean nothing to the new one. Every value keeps the file and line of the layer it came from.
     """
     if not isinstance(under.value, dict) or not isinstance(over.value, dict) or _chooses_anew(under, over):
         return over

@@ -1,4 +1,4 @@
-"""Builds models from positioned values; pydantic's errors become lines with file, line and key path."""
+"""Building models from positioned values; pydantic's errors become messages with file, line and key path."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def validate(model: type[_Model], node: Node, package: Path = PACKAGE) -> tuple[
 
 
 def validate_layer(model: type[BaseModel], node: Node, package: Path = PACKAGE) -> list[Problem]:
-    """The problems of a layer that is completed by others: everything but missing keys and cross checks."""
+    """The problems of a layer that others will complete: all except missing keys and failed cross checks."""
     data, reading = node.plain(), Reading(package, partial=True)
     try:
         model.model_validate(data, context=reading)
@@ -36,7 +36,7 @@ def validate_layer(model: type[BaseModel], node: Node, package: Path = PACKAGE) 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an error is: the deepest node that exists, the keys below it that do not, what was expected."""
+    """The place of an error: the deepest existing node, the missing keys below it, and the expected model."""
 
     node: Node
     absent: KeyPath
@@ -64,7 +64,7 @@ def _problems(
         if kind == "missing" and (loc[:-1], loc[-1]) in misspelt:
             continue  # the unknown key already says it
         if kind == "too_short" and any(other["loc"][: len(loc)] == loc != other["loc"] for other in found):
-            continue  # its items are wrong, not too few
+            continue  # the items are wrong, not too few
         message, key = explain(details, place.model, place.field_path)
         yield place.node.problem(message, *place.absent, *key)
 
@@ -74,7 +74,7 @@ def _is_layered(model: type[BaseModel]) -> bool:
 
 
 def _locate(loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers: dict[int, type[Settings]]) -> _Place:
-    """Follow pydantic's location through the nodes; it also names chosen union members, which are no keys."""
+    """Follow pydantic's location through the nodes; it also names chosen union members, which are not keys."""
     field_path: KeyPath = ()
     absent: KeyPath = ()
     in_value = False
@@ -95,5 +95,5 @@ def _locate(loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers
 
 
 def _is_choice(key: str | int, model: type[BaseModel], field_path: KeyPath, data: Any) -> bool:
-    """Whether `key` names the union member that `data` chooses; a schema is only made where it may."""
+    """Whether `key` names the union member that `data` chooses; a schema is built only where this is possible."""
     return isinstance(data, dict) and key in data.values() and key == chosen(at(known_schema(model), field_path), data)

@@ -1,6 +1,6 @@
 """Synchronisation algorithms, one file each.
 
-`sync/<name>.py` defines `build(training, options) -> Algorithm`, mostly the algorithm's class, and
+`sync/<name>.py` defines `build(training, options) -> Algorithm`, usually the algorithm's class itself, and
 `sync/options/<name>.py` its options. Importing this package does not import torch.
 """
 
@@ -17,6 +17,6 @@ __all__ = ["build"]
 
 
 def build(options: SyncOptions, training: Training) -> Algorithm:
-    """The algorithm that these options, in steps, choose. Raises ValueError where they do not fit the training."""
+    """The algorithm chosen by these options, which are in steps. Raises ValueError if they do not fit the training."""
     built: Algorithm = import_module(f"resync.sync.{options.name}").build(training, options)
     return built

@@ -12,19 +12,20 @@ from resync.sync.options import adpsgd
 class ADPSGD(Algorithm):
     """Asynchronous pairwise averaging in simulated time (Lian et al. 2018, as compared in Assran et al. 2019).
 
-        every worker, forever and at its own speed:
-            take a gradient at its copy z_r of x_r;   x_r = optimizer(x_r, gradient)
-            active (odd) workers: x_r = x_s = (x_r + x_s) / 2 with the next partner s of their peer list
+        every worker, repeatedly and at its own speed:
+            compute a gradient at its copy z_r of x_r;   x_r = optimizer(x_r, gradient)
+            active (odd) workers: x_r = x_s = (x_r + x_s) / 2 with the next partner s in their peer list
             z_r = x_r
 
-    One step of the training loop is one unit of time. A worker whose gradient is not finished in this unit takes no
-    step: its parameters and optimizer state stay. Those that finish do so in the order of their times, then of their
-    numbers. The gradient is that at z_r, which may be older than averages that partners have made since.
+    One step of the training loop is one unit of time. A worker whose gradient is not finished within this unit takes no
+    step: its parameters and optimizer state do not change. Workers finish in the order of their times; ties are broken
+    by their numbers. The gradient is that at z_r, which may be older than averages that partners have initiated since.
 
-    `compute_times`: `constant` 1 unit per gradient; `random` uniform in [1, 2], drawn for every gradient; `straggler`
-    worker 0 takes `slowdown` units, the others 1. This clock makes it longer than the synchronous algorithms.
+    `compute_times`: `constant`, 1 unit per gradient; `random`, uniform in [1, 2], drawn for every gradient;
+    `straggler`, `slowdown` units for worker 0 and 1 unit for the others. With the last two, workers make fewer steps
+    in the same time than in a synchronous algorithm.
 
-    Raises ValueError for a topology without pairs, and for an optimizer that cannot leave workers out.
+    Raises ValueError for a topology without pairs, and for an optimizer that cannot step workers separately.
     """
 
     shared = ("gradients", "finish", "averages")
@@ -38,23 +39,23 @@ class ADPSGD(Algorithm):
         [group] = self.optimizer.param_groups
         self.parameters = group["params"]
         if len(self.parameters) != self.workers.num_local:
-            raise ValueError("simulated AD-PSGD needs an optimizer with a parameter per worker (Workers.split)")
+            raise ValueError("simulated AD-PSGD needs an optimizer with one parameter per worker (Workers.split)")
         self.gradients = [0] * size
         self.finish = [self._duration(worker) for worker in range(size)]
         self.averages = [0] * size
-        # z: where each worker takes its gradient; x is kept aside while it does.
+        # z, where each worker computes its gradient; x is saved meanwhile.
         self.copies = self.rows.clone()
         self.aside = self.rows.clone()
         self.at_copies = False
 
     def before_forward(self) -> None:
-        """Gradients are taken at the workers' copies."""
+        """Load the workers' copies, at which gradients are computed."""
         self.aside.copy_(self.rows)
         self.rows.copy_(self.copies)
         self.at_copies = True
 
     def after_backward(self) -> None:
-        """The step is made on the parameters themselves, by the workers that have finished."""
+        """Restore the parameters to be stepped, and remove the gradients of workers that have not finished."""
         self._leave_copies()
         due, first = self._due(), self.transport.local.start
         for index, parameter in enumerate(self.parameters):
@@ -62,7 +63,7 @@ class ADPSGD(Algorithm):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Average the pairs of the workers that have finished, which begin their next gradient."""
+        """Average the pairs of the workers that have finished; these start their next gradient."""
         local = self.transport.local
         for worker in self._due():
             self._average_with_partner(worker)
@@ -78,7 +79,7 @@ class ADPSGD(Algorithm):
             self.at_copies = False
 
     def _due(self) -> list[int]:
-        """The workers that finish a gradient in this unit of time, in the order in which they do."""
+        """The workers that finish a gradient in this unit of time, in the order in which they finish."""
         finished = [worker for worker, time in enumerate(self.finish) if time <= self.steps + 1]
         return sorted(finished, key=lambda worker: (self.finish[worker], worker))
 
@@ -97,7 +98,7 @@ class ADPSGD(Algorithm):
                 self.rows[index] = (self.rows[index] + received[index]) / 2
 
     def _duration(self, worker: int) -> float:
-        """Units of time that the worker's next gradient takes; at least 1, so that at most one ends in a unit."""
+        """Units of time for the worker's next gradient; at least 1, so that at most one ends in any unit."""
         if self.options.compute_times == "random":
             return float(stream(self.seed, f"compute time {self.gradients[worker]}", worker=worker).uniform(1, 2))
         return self.options.slowdown if self.options.compute_times == "straggler" and worker == 0 else 1.0
@@ -109,13 +110,13 @@ class ADPSGD(Algorithm):
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Give every worker the consensus; gradients that are being taken go on from where they are."""
+        """Give every worker the consensus; gradients in progress continue at the copies where they started."""
         self._leave_copies()
         super().synchronise()
 
 
 def build(training: Training, options: adpsgd.ADPSGD) -> Algorithm:
-    """AD-PSGD in simulated time, or with a thread in each process."""
+    """AD-PSGD in simulated time, or with an averaging thread in each process."""
     if not options.asynchronous:
         return ADPSGD(training, options)
     from resync.sync.adpsgd_threads import AsynchronousPairs

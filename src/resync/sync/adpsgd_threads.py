@@ -12,21 +12,21 @@ from resync.sync.algorithm import Algorithm, Training
 from resync.sync.options import adpsgd
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
-"""Tags of the messages of one average: who asks, the row of the one who asks, the row of the one who answers."""
+"""Message tags of one average: the request, the row of the active worker, the row of the passive worker."""
 _AVERAGE, _END = 0, 1
 
 
 class AsynchronousPairs(Algorithm):
-    """AD-PSGD (Lian et al. 2018): no worker waits for another one's gradient.
+    """AD-PSGD (Lian et al. 2018): no worker waits for the gradient of another.
 
-        training: take a gradient at the own parameters; x_r = optimizer(x_r, gradient)
-        meanwhile: x_r = x_s = (x_r + x_s) / 2, once for every step of the active (odd) worker of the pair
+        training: compute a gradient at the worker's own parameters; x_r = optimizer(x_r, gradient)
+        meanwhile: x_r = x_s = (x_r + x_s) / 2, once per step of the active (odd) worker of the pair
 
-    Both partners add half the difference of the rows that they exchanged, whatever the optimizer has done since, so
-    the sum over the workers is conserved. A step that ends while the average before it still runs is averaged with
-    the next. Every process hosts one worker; messages go over gloo and are staged on the CPU.
+    Both partners add half of the difference of the rows that they exchanged, whatever the optimizer has done since, so
+    that the sum over the workers is conserved. A step that ends while the previous average is still running is averaged
+    together with the next. Every process hosts one worker; messages go over gloo and are staged on the CPU.
 
-    `close` ends the thread of this process when all its partners have closed too, and is collective.
+    `close` is collective: it ends the thread of this process when all of its partners have closed too.
 
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
@@ -57,14 +57,14 @@ class AsynchronousPairs(Algorithm):
             self._thread.start()
 
     def after_backward(self) -> None:
-        """The step is made on the parameters as partners have left them; until it is done they wait."""
+        """Load the parameters as partners have left them; partners wait until the step is done."""
         if self.failure is not None:
             raise RuntimeError(f"rank {self.rank}: the averaging thread ended at step {self.steps}") from self.failure
         self._lock.acquire()
         self.rows[0].copy_(self.published)
 
     def after_step(self, lr: float) -> bool:
-        """Publish the step; an active worker asks for an average."""
+        """Publish the step; an active worker requests an average."""
         self.published.copy_(self.rows[0])
         self._lock.release()
         self._due.release()
@@ -90,7 +90,7 @@ class AsynchronousPairs(Algorithm):
         """The thread of an active worker."""
         size = self.transport.num_workers
         while self._wait_for_a_step():
-            # Steps that were made meanwhile are averaged together.
+            # Steps made in the meantime share one average.
             while self._due.acquire(blocking=False):
                 pass
             other = partner(self.topology, self.rank, size, self.averages)
@@ -104,12 +104,12 @@ class AsynchronousPairs(Algorithm):
             self._send(torch.tensor([_END]), other, _ASK)
 
     def _wait_for_a_step(self) -> bool:
-        """True when there is one to average after, False when there will be none."""
+        """True when there is a step to average after, False when there will be no more."""
         self._due.acquire()
         return not self._closing
 
     def _answer(self) -> None:
-        """The thread of a passive worker: answers whoever asks, until all who may ask have ended."""
+        """The thread of a passive worker: answers every request until all of its peers have ended."""
         waiting = len(peer_list(self.topology, self.rank, self.transport.num_workers))
         while waiting:
             ask = torch.empty(1, dtype=torch.int64)
@@ -141,7 +141,7 @@ class AsynchronousPairs(Algorithm):
         return message
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; the parameters are those that the workers have now."""
+        """Restore what `state_dict` returned; the published parameters become the workers' current ones."""
         super().load_state_dict(state)
         with self._lock:
             self.published.copy_(self.rows[0])

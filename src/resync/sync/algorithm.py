@@ -1,4 +1,4 @@
-"""The base of every synchronisation algorithm: moments around one optimizer step."""
+"""The base class of every synchronisation algorithm: hooks around one optimizer step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ class Training:
 
     Attributes:
         workers: the workers of this process.
-        transport: the way to the others.
-        optimizer: what updates the workers' parameters.
-        total_steps: steps of the whole training, where it is known.
+        transport: communication with the other workers.
+        optimizer: the optimizer of the workers' parameters.
+        total_steps: steps of the whole training, if known.
         warmup_steps: steps of the learning rate's warm-up.
-        seed: of everything that an algorithm draws.
-        averaged_by_engine: whether gradients are averages over all workers when `after_backward` is called.
+        seed: seed of all random numbers of an algorithm.
+        averaged_by_engine: whether gradients are already averaged over all workers when `after_backward` is called.
     """
 
     workers: Workers
@@ -41,10 +41,11 @@ class Training:
 class Algorithm:
     """Exchanges rows between the workers around an optimizer step; the base class exchanges nothing.
 
-    Attributes: `steps` completed steps, `rounds` completed rounds, `h` local steps of the current round.
+    Attributes: `steps` (completed steps), `rounds` (completed rounds), `h` (local steps of the current round).
 
-    A class names what it needs to continue exactly, beside the rows: `shared` attributes are the same on every process,
-    `per_worker` ones are tensors [k, ...] with a row for every local worker. Those of its bases are added.
+    In addition to the rows, a class declares the attributes that it needs to continue exactly: `shared` attributes are
+    the same on every process, `per_worker` ones are tensors [k, ...] with one row per local worker. Those of its base
+    classes are added.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("steps", "rounds", "h")
@@ -68,29 +69,29 @@ class Algorithm:
         return self.workers.rows.data
 
     def before_forward(self) -> None:
-        """Before the gradient is taken: the parameters at which it is taken may be set here."""
+        """Called before the gradient is computed; may set the parameters at which it is computed."""
 
     def after_backward(self) -> None:
-        """Between the gradient and the optimizer step."""
+        """Called between the gradient and the optimizer step."""
 
     def after_step(self, lr: float) -> bool:
-        """After the optimizer step that used `lr`; True when this step ended a round."""
+        """Called after the optimizer step, which used `lr`; returns whether this step ended a round."""
         self.steps += 1
         self.rounds += 1
         return True
 
     def synchronise(self) -> None:
-        """Give every worker the consensus, for good. Between two steps."""
+        """Permanently give every worker the consensus; called between two steps."""
         self.transport.mean_(self.rows)
 
     def close(self) -> None:
-        """End what the algorithm does in the background; collective, after the last step."""
+        """End any background work; collective, called after the last step."""
 
     @contextmanager
     def consensus(self) -> Iterator[nn.Module]:
-        """The model with the average of all workers' parameters, for evaluation; the workers' own come back after.
+        """The model with the average of all workers' parameters, for evaluation; restores the workers' own afterwards.
 
-        Between two steps. The average is not counted as communication.
+        To be used between two steps. The average is not counted as communication.
         """
         rows = self.rows
         saved = rows.clone()
@@ -107,12 +108,11 @@ class Algorithm:
         self.transport.mean_(rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of what is declared: under "workers" the tensors of `per_worker`, beside them `shared`."""
+        """Copies of the declared attributes: those of `shared`, and under "workers" those of `per_worker`."""
         shared = {name: _copy(getattr(self, name)) for name in self._declared("shared")}
         return shared | {"workers": {name: getattr(self, name).clone() for name in self._declared("per_worker")}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         for name in self._declared("shared"):
             self._restore(name, state[name])
         for name in self._declared("per_worker"):

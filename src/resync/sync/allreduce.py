@@ -9,15 +9,15 @@ class AllReduce(Algorithm):
 
         g = mean_k g_k(x);   x = optimizer(x, g)
 
-    Equal to large-batch training and to torch's DistributedDataParallel (Gu et al. 2024, Algorithm 1). An engine may
-    have averaged already, while the backward pass still ran.
+    Equivalent to large-batch training and to torch's DistributedDataParallel (Gu et al. 2024, Algorithm 1). The engine
+    may have averaged the gradients already, during the backward pass.
     """
 
     def __init__(self, training: Training, options: allreduce.AllReduce) -> None:
         super().__init__(training)
 
     def after_backward(self) -> None:
-        """Average the gradients."""
+        """Average the gradients, or count the engine's average."""
         if self.averaged_by_engine:
             self.transport.count_average(self.workers.grads)
         else:

@@ -10,12 +10,12 @@ from resync.sync.sgp import SGP
 
 
 class DPSGD(SGP):
-    """Symmetric gossip, step then mix (Lian et al. 2017, as compared in Assran et al. 2019).
+    """Symmetric gossip: a step, then a mixing step (Lian et al. 2017, as compared in Assran et al. 2019).
 
         y_r = optimizer(x_r, g_r(x_r));   x_r = mean of y_r and of the y of its peers
 
-    Every worker receives from exactly the workers that it sends to, so the mixing is symmetric and doubly stochastic
-    and needs no push-sum weights. On a bipartite graph with one peer a mix is the average of a pair.
+    Every worker receives from exactly the workers that it sends to, so the mixing matrix is symmetric and doubly
+    stochastic and needs no push-sum weights. On a bipartite graph with one peer, mixing is the average of a pair.
 
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """
@@ -28,8 +28,8 @@ class DPSGD(SGP):
                 matrix = mixing.matrix(topology, size, k, number)
                 if not (np.array_equal(matrix, matrix.T) and mixing.is_doubly_stochastic(matrix)):
                     raise ValueError(
-                        f"D-PSGD needs symmetric mixing, topology {topology} with {size} workers and {number} peers "
-                        "is not, allowed: a bipartite topology, ring with 2 peers, complete"
+                        f"D-PSGD needs symmetric mixing, which topology {topology} with {size} workers and {number} "
+                        "peers does not give, allowed: a bipartite topology, ring with 2 peers, complete"
                     )
 
 

@@ -1,4 +1,4 @@
-"""Fields of the optimizer's state (momentum, moments) that algorithms average or reset."""
+"""Fields of the optimizer's state (momentum, moments), which algorithms average or reset."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from resync.engine.workers import Workers
 
 
 def average_fields(workers: Workers, optimizer: Optimizer, transport: Transport, names: Sequence[str]) -> None:
-    """Replace each named field by its mean over all workers. Raises ValueError for one that does not exist."""
+    """Replace each named field by its mean over all workers. Raises ValueError for a field that does not exist."""
     for name in names:
         found = list(_tensors(workers, optimizer, name))
         if not found:
@@ -33,7 +33,7 @@ def moments(optimizer: Optimizer) -> list[str]:
 
 
 def reset_state(optimizer: Optimizer) -> None:
-    """Set every field to zero, step counters included: the next step is like the optimizer's first."""
+    """Set every field to zero, including step counters: the next step is like the optimizer's first."""
     with torch.no_grad():
         for state in optimizer.state.values():
             for value in state.values():
@@ -42,7 +42,7 @@ def reset_state(optimizer: Optimizer) -> None:
 
 
 def _tensors(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]:
-    """The field as [k, ...] tensors: one over all parameters, or one a parameter for an optimizer over modules."""
+    """The field as [k, ...] tensors: one over all rows, or one per parameter if the optimizer is over modules."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             value = optimizer.state[parameter].get(name)

@@ -14,11 +14,11 @@ class Local(Rounds):
             every worker: H optimizer steps on its own gradients
             x_k = mean over k of x_k
 
-    H is fixed in a round and the last round is cut to end at `total_steps`. Optimizer state stays with its worker,
-    but for the fields named in `average_state`. H follows from the learning rate that the round's first step really
-    used, so it cannot be asked for too early.
+    H is fixed within a round, and the last round is truncated to end at `total_steps`. Optimizer state stays with its
+    worker, except for the fields named in `average_state`. H follows from the learning rate that the round's first step
+    used, so it is known only after that step.
 
-    Raises ValueError at the first average for a field that the optimizer does not have.
+    Raises ValueError at the first average if the optimizer does not have a named field.
     """
 
     def __init__(self, training: Training, options: local.Local) -> None:
@@ -26,7 +26,7 @@ class Local(Rounds):
         self.average_state = options.average_state
 
     def end_round(self) -> None:
-        """Average the parameters and the named state."""
+        """Average the parameters and the named fields of the optimizer's state."""
         self.synchronise()
         average_fields(self.workers, self.optimizer, self.transport, self.average_state)
 

@@ -1,4 +1,4 @@
-"""The mixing steps of gossip: a pure function of the training step, as numbers for the local workers."""
+"""The mixing steps of gossip, as a pure function of the training step: in-peers and mixing weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from resync.formulas.topology import in_peers, peer_list, resolve
 
 @dataclass(frozen=True)
 class Mix:
-    """Rows become self_weight * row + sum over slots of in_weights[slot] * message[slot].
+    """One mixing step: a row becomes self_weight * row + sum over slots of in_weights[slot] * message[slot].
 
     Attributes:
-        in_peers: for all K workers, whom it receives from.
-        self_weights: weight of its own row, [K].
-        in_weights: weight of the message in each slot, [p, K]; 0 where a worker receives fewer than p.
+        in_peers: the workers from which each of the K workers receives.
+        self_weights: weight of each worker's own row, [K].
+        in_weights: weight of the message in each slot, [p, K]; 0 where a worker receives fewer than p messages.
     """
 
     in_peers: tuple[tuple[int, ...], ...]
@@ -29,12 +29,12 @@ class Mix:
     in_weights: np.ndarray
 
     def apply(self, state: Tensor, transport: Transport) -> None:
-        """Mix `state` [k, n] of the local workers with what they receive, in place."""
+        """Mix `state` [k, n] of the local workers with the messages of their in-peers, in place."""
         messages = transport.exchange(state, self.in_peers)
         self.add(state.mul_(self.kept(state, transport)), messages, transport)
 
     def kept(self, state: Tensor, transport: Transport) -> Tensor:
-        """The self weights of the local workers, [k, 1], like `state`."""
+        """The self weights of the local workers, [k, 1], with dtype and device of `state`."""
         return torch.as_tensor(self.self_weights[transport.local]).to(state).unsqueeze(-1)
 
     def add(self, state: Tensor, messages: Tensor, transport: Transport) -> None:
@@ -45,7 +45,7 @@ class Mix:
 
 
 class InFlight:
-    """The messages of a mix, from `sent` states [k, n] that must not change until they are taken."""
+    """The messages of a mixing step, from the states `sent` [k, n], which must not change until `take`."""
 
     def __init__(self, mix: Mix, sent: Sequence[Tensor], transport: Transport) -> None:
         self.mix, self.sent, self.transport = mix, sent, transport
@@ -57,12 +57,12 @@ class InFlight:
             self.mix.add(state, exchange.wait(), self.transport)
 
     def left(self, number: int) -> Tensor:
-        """The part of state `number` that has left the local workers and not arrived, [k, n]."""
+        """The part of state `number` that the local workers have sent and that has not arrived yet, [k, n]."""
         return self.sent[number] * (1 - self.mix.kept(self.sent[number], self.transport))
 
 
 class Average:
-    """The mix of a phase with 0 peers: over all workers."""
+    """The mixing step of a phase with 0 peers: an average over all workers."""
 
     def apply(self, state: Tensor, transport: Transport) -> None:
         """Replace `state` [k, n] by the mean over all workers."""
@@ -71,9 +71,9 @@ class Average:
 
 @dataclass(frozen=True)
 class MixingSteps:
-    """Which mix follows which training step.
+    """The mixing step of every training step.
 
-    Mixes are counted from 0 in every phase: where each step has one, nothing but the step decides it.
+    Mixing steps are counted from 0 in every phase. Where every training step has one, they depend on the step alone.
     """
 
     traffic: Traffic
@@ -82,25 +82,28 @@ class MixingSteps:
 
     @property
     def doubly_stochastic(self) -> bool:
-        """Whether every mix is, so that push-sum weights of 1 stay 1 and need not be sent.
+        """Whether every mixing matrix is, so that push-sum weights of 1 stay 1 and need not be sent.
 
         Raises ValueError for a topology, peers or mixing weights that do not fit the number of workers.
         """
         numbers = [peers for _, peers in self.traffic.peers if peers]
-        return all([self._is_doubly_stochastic(number) for number in numbers])  # a list: all of them are checked
+        return all([self._is_doubly_stochastic(number) for number in numbers])  # a list, so that all are checked
 
     def phase(self, step: int) -> tuple[int, int]:
-        """First step of the phase that `step` is in, and its peers."""
+        """The first step of the phase that `step` belongs to, and its number of peers."""
         return next(phase for phase in reversed(self.traffic.peers) if phase[0] <= step)
 
     def at(self, step: int, number: int | None = None) -> Mix | Average:
-        """The mix that belongs to a step; `number` counts the mixes of its phase, one in every step if left out."""
+        """The mixing step at a training step.
+
+        `number` counts the mixing steps of the phase; without it, every training step of the phase has one.
+        """
         first, peers = self.phase(step)
         if peers == 0:
             return Average()
         number = step - first if number is None else number
         topology, seed = self._topology, self.seed
-        if resolve(topology).pick != "random":  # the mixes repeat, and nothing is drawn
+        if resolve(topology).pick != "random":  # the mixing steps repeat and do not depend on the seed
             number, seed = number % max(1, len(peer_list(topology, 0, self.num_workers, peers))), 0
         return _mix(topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
 
@@ -125,6 +128,6 @@ def _mix(
     matrix = mixing.matrix(topology, num_workers, k, peers, mixing_weights=mixing_weights, seed=seed)
     senders = tuple(tuple(in_peers(topology, worker, num_workers, k, peers, seed)) for worker in range(num_workers))
     received = np.zeros((max(map(len, senders)), num_workers))
-    for worker, heard in enumerate(senders):
-        received[: len(heard), worker] = matrix[worker, list(heard)]
+    for worker, peers_of in enumerate(senders):
+        received[: len(peers_of), worker] = matrix[worker, list(peers_of)]
     return Mix(senders, matrix.diagonal().copy(), received)

@@ -12,18 +12,19 @@ from resync.sync.sgp import SGP
 
 
 class OSGP(SGP):
-    """Push-sum gossip whose messages travel while gradients are taken (Assran et al. 2019, section 4).
+    """Push-sum gossip that overlaps communication with gradient computation (Assran et al. 2019, section 4).
 
     In iteration k:
 
-        x_r, w_r += the message sent in iteration k - 1 - tau, if there is one
-        send shares of (x_r, w_r) to the out-peers and keep the rest
+        x_r, w_r += the messages sent in iteration k - 1 - tau, if there are any
+        send (x_r, w_r), scaled by the mixing weights, to the out-peers and keep the self weight's part
         x_r = optimizer(x_r, g_r(z_r)),   z_r = x_r / w_r
 
-    The full step goes to the numerator x. At most one message of a worker is in flight: with staleness bound tau > 0
-    the next one is sent when the last has been taken, after 1 + tau iterations, and the iterations between do not mix.
-    A message is always taken when its bound is reached, never earlier, so that a run does not depend on the speed of
-    the network. `biased` ignores the weights and takes gradients at x, as the paper's biased variant does.
+    The full step is applied to the numerator x. At most one mixing step is in flight: with staleness bound tau > 0 the
+    next messages are sent when the last ones have been received, after 1 + tau iterations, and the iterations in
+    between do not mix. A message is always received when its bound is reached, never earlier, so that a run does not
+    depend on the speed of the network. `biased` ignores the weights and computes gradients at x, like the paper's
+    biased variant.
     """
 
     shared = ("sent_at", "mix_number", "travels")
@@ -31,7 +32,7 @@ class OSGP(SGP):
 
     def __init__(self, training: Training, options: osgp.OSGP) -> None:
         super().__init__(training, options)
-        # What was sent is missing at its sender until it arrives, so the weights are never all 1.
+        # The weight of messages in flight is missing at their senders, so the weights are never all 1.
         self.weights_change = not options.biased
         self.sent_rows, self.sent_weights = torch.zeros_like(self.rows), torch.zeros_like(self.weights)
         self.staleness = options.staleness
@@ -39,7 +40,7 @@ class OSGP(SGP):
         self.in_flight: InFlight | None = None
 
     def before_forward(self) -> None:
-        """Take the message that is due, send the next one, and de-bias."""
+        """Receive the messages that are due, send the next ones, and de-bias."""
         first = self.mixes.phase(self.steps)[0]
         if self.sent_at < first or self.steps > self.sent_at + self.staleness:
             self._take()
@@ -49,7 +50,7 @@ class OSGP(SGP):
         super().before_forward()
 
     def after_step(self, lr: float) -> bool:
-        """Average in a phase without topology; other messages have travelled since before the gradient."""
+        """Average in a phase with 0 peers; messages to peers are handled in `before_forward`."""
         mix = self.mixes.at(self.steps, self.mix_number)
         for state in self.states if isinstance(mix, Average) else []:
             mix.apply(state, self.transport)
@@ -79,7 +80,7 @@ class OSGP(SGP):
         return [self.sent_rows, self.sent_weights][: len(self.states)]
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of the numerators and of what is in flight."""
+        """The mean of the numerators, including the messages in flight."""
         if self.debiased:
             rows.mul_(self.weights.to(rows))
         if self.in_flight:
@@ -87,15 +88,15 @@ class OSGP(SGP):
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Take what is in flight, then give every worker the consensus with weight 1."""
+        """Receive the messages in flight, then give every worker the consensus with weight 1."""
         self.after_backward()
         self._take()
         super().synchronise()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; what was in flight is sent again, and not counted again."""
+        """Restore what `state_dict` returned; messages in flight are sent again, without being counted again."""
         if self.in_flight:
-            self.in_flight.take(self.states)  # nobody waits for it any more, but it must not arrive later
+            self.in_flight.take(self.states)  # obsolete, but the messages must not arrive later
         super().load_state_dict(state)
         self.in_flight = None
         if self.travels:

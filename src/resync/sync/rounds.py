@@ -7,7 +7,7 @@ from resync.sync.algorithm import Algorithm, Training
 
 
 class Rounds(Algorithm):
-    """Counts local steps; H of a round is that of its first step's learning rate (see resync.periods)."""
+    """Counts local steps; H of a round follows from its first step's learning rate (see resync.formulas.periods)."""
 
     shared = ("local_steps",)
 
@@ -17,7 +17,7 @@ class Rounds(Algorithm):
         self.local_steps = 0
 
     def after_step(self, lr: float) -> bool:
-        """Count the local step; at the end of the round, `end_round`."""
+        """Count the local step, and call `end_round` at the end of the round."""
         if self.local_steps == 0:
             self.h = round_length(self.period, lr, self.steps, self.total_steps, self.warmup_steps)
         self.steps += 1
@@ -31,4 +31,4 @@ class Rounds(Algorithm):
 
     @abstractmethod
     def end_round(self) -> None:
-        """Exchange what belongs to the end of a round."""
+        """The communication at the end of a round."""

@@ -11,14 +11,14 @@ from resync.sync.options._gossip import GossipOptions
 
 
 class SGP(Algorithm):
-    """Synchronous push-sum gossip, step then mix (Assran et al. 2019, Algorithm 1).
+    """Synchronous push-sum gossip: a step, then a mixing step (Assran et al. 2019, Algorithm 1).
 
         y_r = optimizer(x_r, g_r(z_r));   x_r = sum over s of M[r, s] y_s;   w_r likewise;   z_r = x_r / w_r
 
-    M is the mixing matrix of this step's topology. Every worker sends its row to its out-peers, which change from mix
-    to mix. The optimizer steps on the numerators x; gradients are taken at the de-biased z: `rows` holds z from
-    `before_forward` to `after_backward` and x otherwise. Where M is doubly stochastic, as on every regular topology
-    with uniform weights, all push-sum weights stay 1 and none is sent.
+    M is the mixing matrix of this step. Every worker sends its row to its out-peers, which change from one mixing step
+    to the next. The optimizer updates the numerators x; gradients are computed at the de-biased z: `rows` holds z from
+    `before_forward` to `after_backward` and x otherwise. If M is doubly stochastic, as on every regular topology with
+    uniform weights, all push-sum weights stay 1 and are not sent.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("debiased",)
@@ -45,7 +45,7 @@ class SGP(Algorithm):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Mix the numerators, and the weights where they change, with those of this step's in-peers."""
+        """Mix the numerators, and the weights if they change, with those of this step's in-peers."""
         for state in self.states:
             self.mixes.at(self.steps).apply(state, self.transport)
         return super().after_step(lr)
@@ -56,7 +56,7 @@ class SGP(Algorithm):
         return [self.rows, self.weights] if self.weights_change else [self.rows]
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of the numerators: the weights sum to K."""
+        """The mean of the numerators, because the weights sum to K."""
         if self.debiased:
             rows.mul_(self.weights.to(rows))
         self.transport.mean_(rows)

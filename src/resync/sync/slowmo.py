@@ -1,4 +1,4 @@
-"""An outer optimizer on the workers' average: SlowMo, DiLoCo, and Lookahead as their one-worker case."""
+"""An outer optimizer on the workers' average: SlowMo, DiLoCo, and Lookahead as their single-worker case."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ class SlowMo(Rounds):
     """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1; Douillard et al. 2023 for DiLoCo).
 
         for every round of H steps, which starts at x0:
-            H steps of the base: nothing exchanged (Local SGD / Adam), or in every step gradients averaged
-                (all-reduce) or gossip (SGP, OSGP)
+            H steps of the base algorithm: without communication (Local SGD / Adam), or in every step with averaged
+                gradients (all-reduce) or gossip (SGP, OSGP)
             x = mean over workers of x_k                         (with `average`)
             u = beta * u + (x0 - x) / gamma
             x = x0 - alpha * gamma * u                           (nesterov: (x0 - x) / gamma + beta * u for u)
 
     gamma is the learning rate of the round's first step, or 1 without `scale_by_lr`. SlowMo is (alpha 1, beta
-    0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW inside); beta 0 with one worker, or without
-    `average` on all-reduce, which keeps the workers equal, is Lookahead.
-    Exact averaging takes the messages in flight, averages numerators over weights, and resets the weights to 1.
-    Without `average` every worker does the same with its own parameters. `buffers` is what happens to the inner
-    optimizer's state before every round: zero it, keep it, or average it.
+    0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW as inner optimizer); Lookahead is beta 0 with
+    one worker, or without `average` on all-reduce, which keeps the workers equal.
+    With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
+    Without `average`, every worker takes the outer step on its own parameters. `buffers` says what happens to the inner
+    optimizer's state before every round: set it to zero, keep it, or average it.
     """
 
     shared = ("gamma",)
@@ -42,15 +42,13 @@ class SlowMo(Rounds):
         self.momentum = torch.zeros_like(self.anchor)
 
     def before_forward(self) -> None:
-        """As the base."""
         self.base.before_forward()
 
     def after_backward(self) -> None:
-        """As the base."""
         self.base.after_backward()
 
     def after_step(self, lr: float) -> bool:
-        """The base's exchange; at the end of the round, the outer step."""
+        """The base algorithm's communication, and the outer step at the end of the round."""
         if self.local_steps == 0 and self.options.scale_by_lr:
             self.gamma = lr
         self.base.after_step(lr)
@@ -58,10 +56,10 @@ class SlowMo(Rounds):
 
     @torch.no_grad()
     def end_round(self) -> None:
-        """The outer step."""
+        """Average over the workers, take the outer step, and treat the inner optimizer's state."""
         if self.options.average:
             self.base.synchronise()
-        # A learning rate of 0 has moved nothing, so there is no direction to divide by it.
+        # With a learning rate of 0 nothing has moved, so there is no outer step to take.
         if self.gamma > 0:
             step = (self.anchor - self._outer_rows()).div_(self.gamma)
             self.momentum.mul_(self.options.beta).add_(step)
@@ -75,15 +73,13 @@ class SlowMo(Rounds):
             average_fields(self.workers, self.optimizer, self.transport, moments(self.optimizer))
 
     def _outer_rows(self) -> Tensor:
-        """The parameters that the outer optimizer sees: one row for all workers, or every worker's own."""
+        """The parameters of the outer optimizer: one row for all workers, or every worker's own."""
         return self.rows[:1] if self.options.average else self.rows
 
     def synchronise(self) -> None:
-        """As the base."""
         self.base.synchronise()
 
     def to_consensus(self, rows: Tensor) -> None:
-        """As the base."""
         self.base.to_consensus(rows)
 
     def _declared(self, kind: str) -> list[str]:
@@ -91,13 +87,12 @@ class SlowMo(Rounds):
         return super()._declared(kind) + outer
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base, anchor and momentum ([1, P] or [k, P]), and of the round."""
+        """The state of the base algorithm, anchor and momentum ([1, P] or [k, P]), and the state of the round."""
         base, own = self.base.state_dict(), super().state_dict()
         own["workers"] |= base.pop("workers")
         return own | {"base": base}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         super().load_state_dict(state)
         self.base.load_state_dict(state["base"] | {"workers": state["workers"]})
 

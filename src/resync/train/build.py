@@ -31,11 +31,11 @@ from resync.train.start import load_start
 from resync.train.transforms import transforms_of
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""The precisions that are reached by autocast."""
+"""The dtypes of autocast by precision."""
 
 
 def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int) -> Session:
-    """Every part of a session; rank 0 keeps the log. Raises ValueError for what a part refuses."""
+    """The session of a run; rank 0 has the log. Raises ValueError for settings that a part refuses."""
     clocks = Clocks(device)
     transport = Transport(run.workers, clocks, rank, world_size)
     dataset = data.build(run.data.name, run.data.options).to(device)
@@ -111,7 +111,7 @@ def _loss_scales(run: Run, num_local: int) -> LossScales | None:
 
 
 def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[[int, int], object]:
-    """Let what a worker drops in a step depend on nothing else: not on the processes, a repetition or a resumption."""
+    """Seeding of dropout by worker and step alone, independent of processes, repeated gradients and resumption."""
     if not any(isinstance(layer, nn.Dropout) and layer.p for layer in model.modules()):
         return lambda index, step: None
     return lambda index, step: torch.manual_seed(
@@ -123,7 +123,7 @@ def _objective(run: Run) -> Objective:
     """The objective of the data set's task."""
     smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
     if run.facts.get("task") == "translation":
-        # SacreBLEU takes time to import, and nothing else needs it.
+        # sacreBLEU takes time to import, and nothing else needs it.
         from resync.train.translation import Translation
 
         return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search)

@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 class Checkpoints:
     """The checkpoints of a run, in `directory`/step<steps>/.
 
-    A checkpoint holds what all workers share (`shared.pt`, written by rank 0) and a state for every worker, in one
-    file a process; any number of processes can read it. The folder gets its name when all files are on the disk.
-    Every file has its SHA-256 beside it. `identity` says of which configuration and data it is.
+    A checkpoint holds the shared state (`shared.pt`, written by rank 0) and one state per worker, in one file per
+    process; any number of processes can read it. The folder gets its final name when all files are on disk. Every
+    file has its SHA-256 beside it. `identity` identifies the configuration and the data.
     """
 
     def __init__(self, directory: Path, identity: str, keep: int, transport: Transport) -> None:
@@ -35,7 +35,7 @@ class Checkpoints:
     def save(self, step: int, workers: list[State], shared: State) -> None:
         """Write a checkpoint after `step` steps; `workers` are the states of this process's workers, in order.
 
-        Collective: every process calls it. Older checkpoints than the newest `keep` are deleted.
+        Collective: every process calls it. All but the newest `keep` checkpoints are deleted.
         """
         final = self._folder(step)
         partial = final.with_suffix(".partial")
@@ -53,10 +53,10 @@ class Checkpoints:
         self.transport.barrier()
 
     def load(self) -> tuple[list[State], State] | None:
-        """The newest sound checkpoint of this identity, or None.
+        """The newest undamaged checkpoint with this identity, or None.
 
-        Returns the states of this process's workers, and the shared state. Collective. A damaged checkpoint is named
-        in a warning and the one before it is taken; those of another identity are deleted.
+        Returns the states of this process's workers, and the shared state. Collective. Damaged checkpoints are skipped
+        with a warning; those with another identity are deleted.
         """
         step = self.transport.broadcast(self._newest_sound() if self.transport.rank == 0 else 0)
         if step < 0:
@@ -70,7 +70,7 @@ class Checkpoints:
         return [states[worker] for worker in range(local.start, local.stop)], _load(folder / "shared.pt")
 
     def _newest_sound(self) -> int:
-        """Step of the newest checkpoint that is ours and undamaged, or -1; clears away what is not ours."""
+        """Step of the newest undamaged checkpoint with this identity, or -1; deletes those of another identity."""
         for leftover in self.directory.glob("*.partial"):
             shutil.rmtree(leftover)
         for folder in reversed(self._complete()):
@@ -78,7 +78,7 @@ class Checkpoints:
                 log.warning("%s: belongs to another configuration or other data, deleted", folder)
                 shutil.rmtree(folder)
             elif damaged := [file.name for file in folder.glob("*.pt") if not _is_sound(file)]:
-                log.warning("%s: damaged (%s), the one before it is used", folder, ", ".join(damaged))
+                log.warning("%s: damaged (%s), the previous one is used", folder, ", ".join(damaged))
             else:
                 return int(folder.name.removeprefix("step"))
         return -1
@@ -97,12 +97,12 @@ def save_model(path: Path, model: nn.Module) -> None:
 
 
 def owned(view: torch.Tensor) -> torch.Tensor:
-    """A copy on the CPU: to save a view is to save the whole buffer behind it."""
+    """A copy on the CPU: torch saves a view together with the whole buffer behind it."""
     return view.detach().cpu().clone()
 
 
 def parameters_sha256(row: torch.Tensor) -> str:
-    """SHA-256 of the bytes of a vector of parameters, to compare results to the bit."""
+    """SHA-256 of the bytes of a parameter vector, for bitwise comparison of results."""
     return hashlib.sha256(row.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
 
 

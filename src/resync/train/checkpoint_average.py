@@ -1,13 +1,13 @@
-"""Checkpoint averaging: the mean of the last evaluated models in the place of the last one."""
+"""Checkpoint averaging: the mean of the last evaluated models in place of the last one."""
 
 import torch
 from torch import Tensor
 
 
 class CheckpointAverage:
-    """The newest `number` consensus models that were evaluated, by their step (Vaswani et al. 2017, section 6.1).
+    """The newest `number` evaluated consensus models, with their steps (Vaswani et al. 2017, section 6.1).
 
-    With 1, the model of a step is itself. The model before training never counts.
+    With 1, there is no averaging. The model before training is never included.
     """
 
     def __init__(self, number: int) -> None:
@@ -16,7 +16,7 @@ class CheckpointAverage:
 
     @torch.no_grad()
     def average_(self, row: Tensor, step: int) -> None:
-        """Note the parameters [P] of the consensus model after `step`, once, and overwrite them with the mean."""
+        """Record the parameters [P] of the consensus model after `step`, once, and overwrite them with the mean."""
         if self.number == 1 or step == 0:
             return
         if step not in dict(self.models):
@@ -26,9 +26,8 @@ class CheckpointAverage:
             row.add_(model.to(row.device), alpha=1 / len(self.models))
 
     def state_dict(self) -> dict[str, list[tuple[int, Tensor]]]:
-        """The models so far, on the CPU."""
+        """The recorded models, on the CPU."""
         return {"models": [(step, model.cpu()) for step, model in self.models]}
 
     def load_state_dict(self, state: dict[str, list[tuple[int, Tensor]]]) -> None:
-        """Go on from the models of a checkpoint."""
         self.models = state["models"]

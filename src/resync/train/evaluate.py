@@ -13,12 +13,12 @@ from resync.train.sharpness import sharpness
 
 @contextmanager
 def consensus(session: Session) -> Iterator[nn.Module]:
-    """The averaged model in evaluation mode, its BatchNorm statistics estimated for it; undone afterwards.
+    """The averaged model in evaluation mode, with re-estimated BatchNorm statistics; everything is restored afterwards.
 
-    It is the average of the workers, and then that with the models evaluated before, if the run averages checkpoints.
-    The statistics of the workers belong to their own parameters and would cost the average several points
-    (Gu et al. 2023). They are the mean over `evaluation.bn_batches` batches of training samples, shared out over the
-    processes; which batches does not depend on their number.
+    It is the average of the workers; if the run averages checkpoints, also with the models evaluated before. The
+    workers' statistics belong to their own parameters and would cost the average several points of accuracy (Gu et al.
+    2023). The new ones are the mean over `evaluation.bn_batches` batches of training samples, which are divided among
+    the processes but do not depend on their number.
     """
     sync = session.sync
     with sync.consensus() as model:
@@ -40,7 +40,7 @@ def consensus(session: Session) -> Iterator[nn.Module]:
 
 @torch.no_grad()
 def score(session: Session, model: nn.Module) -> dict[str, float]:
-    """Validation metrics of `model`, every sample counted once over all processes, and its sharpness if measured."""
+    """Validation metrics of `model` over the samples of all processes, and its sharpness if it is measured."""
     run, transport = session.run, session.transport
     sums = session.objective.sums(model, session.data, transport.rank, transport.world_size)
     metrics = session.objective.metrics(transport.sum_(sums))

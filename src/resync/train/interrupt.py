@@ -1,4 +1,4 @@
-"""The end of a job's time: signals that ask a run to stop, and where all processes stop together."""
+"""Interruption, such as at the end of a job's time: signals that ask a run to stop, and the joint stop of processes."""
 
 import signal
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from resync.processes.signals import handled
 
 
 class Interrupted(Exception):
-    """The run was asked to stop; every process raises it after the same step, with a checkpoint on the disk."""
+    """The run was asked to stop; every process raises it after the same step, with a checkpoint on disk."""
 
 
 class Interruption:
-    """Whether this process, and whether any of the run, has been asked to stop."""
+    """Whether this process, or any process of the run, has been asked to stop."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -24,13 +24,13 @@ class Interruption:
     @classmethod
     @contextmanager
     def awaited(cls) -> Iterator["Interruption"]:
-        """Within the block, the signals `STOP` do not end this process but are remembered."""
+        """Record the signals `STOP` during the block, instead of ending this process."""
         interruption = cls()
         with handled(interruption._remember):
             yield interruption
 
     def agreed(self, transport: Transport) -> bool:
-        """Whether any process has received a signal; the same answer on every one. Collective."""
+        """Whether any process has received a signal; the answer is the same on every process. Collective."""
         asked = torch.tensor(int(self.received is not None), device=transport.clocks.device)
         return bool(transport.sum_(asked))
 

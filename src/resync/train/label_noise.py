@@ -1,4 +1,4 @@
-"""Label noise: training labels that are drawn again at every step."""
+"""Label noise: training labels that are randomised at every step."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from resync.streams import stream
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """Keeps a label with probability 1 - p, else draws one of the other classes uniformly.
+    """Keeps a label with probability 1 - p, and otherwise draws one of the other classes uniformly.
 
-    The noise is fresh for every sample of every step (Gu et al. 2023, section on label noise), and a function of the
-    seed, the worker and the step.
+    The noise is independent for every sample of every step (Gu et al. 2023, section on label noise), and a function of
+    the seed, the worker and the step.
     """
 
     probability: float
@@ -22,7 +22,7 @@ class LabelNoise:
     seed: int
 
     def __call__(self, inputs: Tensor, targets: Tensor, step: int, first_worker: int) -> tuple[Tensor, Tensor]:
-        """The inputs, and noisy labels [k, b] for the labels of the workers from `first_worker` on."""
+        """The inputs, and noisy labels [k, b] in place of those of the workers from `first_worker` on."""
         noisy = [self._of(row, step, first_worker + index) for index, row in enumerate(targets)]
         return inputs, torch.stack(noisy)
 

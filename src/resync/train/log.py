@@ -1,4 +1,4 @@
-"""Logs of a run while it trains: CSV, Weights & Biases and the terminal. Only rank 0 holds a log."""
+"""Logs of a run during training: CSV, Weights & Biases and the terminal. Only rank 0 has a log."""
 
 import json
 import sys
@@ -22,8 +22,8 @@ SUMMARY = "summary.json"
 class RunLog:
     """Collects the rows of metrics.csv and steps.csv and publishes them when the run has ended.
 
-    Until then the rows are in `metrics.csv.partial` and `steps.csv.partial`, for whoever wants to look. The rows are
-    part of the checkpoint: what was logged after it by an interrupted run is forgotten, as its steps are.
+    Until then the rows can be read in `metrics.csv.partial` and `steps.csv.partial`. The rows are part of the
+    checkpoint: rows that an interrupted run logged after its last checkpoint are discarded, like the steps themselves.
     """
 
     def __init__(self, directory: Path, run: Run) -> None:
@@ -56,9 +56,9 @@ class RunLog:
             self._bar.update(steps - self._bar.n)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Publish the CSV files, then the summary: a run with a summary has everything.
+        """Publish the CSV files, then the summary: a run with a summary is complete.
 
-        Raises ValueError where Weights & Biases has lost rows, as on a full disk; the run can go on.
+        Raises ValueError if Weights & Biases has lost rows, as on a full disk; the run can be continued.
         """
         if self._wandb:
             self._end_wandb()
@@ -76,11 +76,10 @@ class RunLog:
         self._end_wandb()
 
     def state_dict(self) -> dict[str, list[Row]]:
-        """All rows so far."""
         return self.rows
 
     def load_state_dict(self, state: dict[str, list[Row]]) -> None:
-        """Go on from the rows of a checkpoint."""
+        """Continue from the rows of a checkpoint."""
         self.rows = state
         for name, rows in state.items():
             write_text(_partial(self.directory, name), _csv(rows))
@@ -90,7 +89,7 @@ class RunLog:
             import wandb
 
             self._wandb.finish()
-            wandb.teardown()  # its program may still write; at exit nobody waits for it in a forked process
+            wandb.teardown()  # its service may still be writing, and a forked process does not wait for it at exit
             self._wandb = None
 
     def _append(self, name: str, row: Row) -> None:
@@ -111,7 +110,7 @@ def _csv(rows: list[Row], header: bool = True) -> str:
 
 
 def _refuse_undeclared(name: str, row: Row) -> None:
-    """Raise ValueError for a column that nobody could read: at the first row, not at the end of the training."""
+    """Raise ValueError for an undeclared column: at the first row, not at the end of the training."""
     file: File = "steps" if name == STEPS else "metrics"
     if undeclared := [column for column in row if column not in columns(file)]:
         raise ValueError(f"{name}: resync.config.metrics declares no column {', '.join(undeclared)}")
@@ -125,10 +124,10 @@ def _start_bar(run: Run) -> Any:
 
 
 def _start_wandb(directory: Path, run: Run) -> Any:
-    """A Weights & Biases run whose files are in `directory`/wandb, or None when the mode is disabled."""
+    """A Weights & Biases run with its files in `directory`/wandb, or None if the mode is disabled."""
     if run.log.wandb == "disabled":
         return None
-    import wandb  # only the rank that logs pays for this import
+    import wandb  # a slow import, only needed on the rank that logs
 
     online = run.log.wandb == "online"
     return wandb.init(

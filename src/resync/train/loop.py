@@ -1,4 +1,4 @@
-"""The training loop: it knows no algorithm, task or logger by name."""
+"""The training loop, which refers to no algorithm, task or logger by name."""
 
 from collections.abc import Callable, Iterator
 from math import isfinite, nan
@@ -12,10 +12,10 @@ from resync.train.session import Session
 
 
 def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None) -> None:
-    """Train from the session's step to the run's last one, or an early end, with evaluations and checkpoints.
+    """Train from the session's current step to the last one, or to an early stop, with evaluations and checkpoints.
 
-    Calls `after_step` when everything of a step is done. Raises Diverged at the first check that finds a loss that
-    is NaN or infinite.
+    Calls `after_step` at the end of every step, after any evaluation and checkpoint. Raises Diverged at the first check
+    that finds a loss that is NaN or infinite.
     """
     sync = session.sync
     if sync.steps == 0:
@@ -34,7 +34,7 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
 
 
 def train_step(session: Session, inputs: Any, targets: Any) -> bool:
-    """One step of every local worker; True when it ended a round."""
+    """One step of every local worker; returns whether it ended a round."""
     sync, engine = session.sync, session.engine
     lr = session.lr(sync.steps)
     with metered_step(session, lr) as step:
@@ -73,7 +73,7 @@ def evaluate(session: Session) -> None:
 
 
 def batches(session: Session) -> Iterator[tuple[Any, Any]]:
-    """The rest of the current epoch for the local workers; the time to make a batch goes to the clock "data"."""
+    """The remaining batches of the current epoch for the local workers; the clock "data" counts the time they take."""
     epoch, first_step = divmod(session.sync.steps, session.run.steps_per_epoch)
     made = session.data.batches(session.sampler, epoch, first_step, session.transport.local)
     while True:

@@ -1,4 +1,4 @@
-"""Training losses of the workers between two evaluations, and the stop when one is NaN or infinite."""
+"""Training losses of the workers between two evaluations, and the stop if one is NaN or infinite."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from resync.engine.transport import Transport
 class Diverged(Exception):
     """A loss became infinite or NaN; every process raises it at the same step.
 
-    Attributes: `step` (completed steps) and `worker` where it was first seen; `worker` is None when the consensus
-    model's validation loss showed it.
+    Attributes: `step` (completed steps) and `worker` at which it was first found; `worker` is None if it was found in
+    the evaluation of the consensus model.
     """
 
     def __init__(self, step: int, worker: int | None) -> None:
@@ -23,7 +23,7 @@ class Diverged(Exception):
 
 
 class Losses:
-    """Sums the losses of k local workers on their device, so that counting never waits for it."""
+    """Sums the losses of k local workers on their device, so that adding never waits for it."""
 
     def __init__(self, num_local: int, device: torch.device) -> None:
         self.sums = torch.zeros(num_local, dtype=torch.float64, device=device)
@@ -37,7 +37,7 @@ class Losses:
         self._first_bad.masked_fill_(~losses.isfinite() & (self._first_bad == 0), step)
 
     def check(self, transport: Transport) -> None:
-        """Raise Diverged on every process if any worker of any process has had a loss that is NaN or infinite."""
+        """Raise Diverged on every process if any worker has had a loss that is NaN or infinite."""
         first_bad = transport.gather(self._first_bad)
         bad = first_bad.nonzero().flatten()
         if len(bad):
@@ -49,12 +49,11 @@ class Losses:
         return {"count": self.count, "workers": {"sum": self.sums.clone()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         self.count = state["count"]
         self.sums.copy_(state["workers"]["sum"])
 
     def take_mean(self, transport: Transport) -> float:
-        """The mean over all workers and steps since the last call, in nats; starts again."""
+        """The mean over all workers and steps since the last call, in nats; resets the sums."""
         total = transport.gather(self.sums).sum().item()
         mean = total / (self.count * transport.num_workers) if self.count else float("nan")
         self.sums.zero_()

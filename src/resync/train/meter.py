@@ -1,4 +1,4 @@
-"""The numbers of a step and of an evaluation, as the log has them: positions, losses, seconds and bytes."""
+"""The numbers logged for a step or an evaluation: position, losses, seconds and bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +22,10 @@ class Step:
 
 @contextmanager
 def metered_step(session: Session, lr: float) -> Iterator[Step]:
-    """Measure the block as one step with the learning rate `lr`, and log it where its turn has come.
+    """Measure the block as one step with the learning rate `lr`, and log every `log.every_steps`-th step.
 
-    The block tells its losses. Raises Diverged at a logged step if a loss has been NaN or infinite; then all
-    processes have met.
+    The block must set `losses` and `ended_round`. Raises Diverged at a logged step, on all processes, if any loss so
+    far has been NaN or infinite.
     """
     step, number = Step(), session.sync.steps + 1
     sampled = number % session.run.log.every_steps == 0
@@ -45,20 +45,20 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
 
 
 def position(session: Session, lr: float) -> dict[str, float | int]:
-    """Where the training is."""
+    """The position in the training, by the columns of the log."""
     sync = session.sync
     epoch = sync.steps / session.run.steps_per_epoch
     return {"step": sync.steps, "epoch": epoch, "round": sync.rounds, "h": sync.h, "lr": lr}
 
 
 def totals(session: Session) -> Totals:
-    """Seconds by clock, and bytes, so far."""
+    """Seconds by clock, and bytes, since the start of the run."""
     seconds = {clock: session.clocks.seconds(clock) for clock in ("data", "step", "communication")}
     return seconds | {"bytes_sent": session.transport.bytes_sent}
 
 
 def _step_columns(session: Session, spent: Totals) -> Totals:
-    """What a step has spent, by the columns of steps.csv; a time that is not known is NaN."""
+    """Seconds and bytes of a step, by the columns of steps.csv; an unknown time is NaN."""
     known = session.transport.communication_is_known
     return {
         "step_data_seconds": spent["data"],

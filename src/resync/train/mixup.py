@@ -12,9 +12,9 @@ from resync.streams import stream
 
 @dataclass(frozen=True)
 class Mixup:
-    """Mixes every sample with another one of its micro-batch, all of these with one lambda (Zhang et al. 2018).
+    """Mixes every sample with another one of its micro-batch, with one lambda per micro-batch (Zhang et al. 2018).
 
-    The other sample's weight lambda is min(z, 1 - z) with z ~ Beta(alpha, alpha), as in Gu et al. 2024 (trainer);
+    The weight lambda of the other sample is min(z, 1 - z) with z ~ Beta(alpha, alpha), as in Gu et al. 2024 (trainer);
     lambdas and partners are functions of the seed, the worker and the step.
     """
 
@@ -41,5 +41,5 @@ class Mixup:
 
 
 def _mean(values: Tensor, partner: Tensor, lam: Tensor) -> Tensor:
-    """`values` [b, ...] with the weight `lam` [b] of those of the partners [b]."""
+    """Means of `values` [b, ...] and those of their partners [b], in which the latter have the weight `lam` [b]."""
     return torch.lerp(values, values[partner], lam.view(-1, *(1,) * (values.ndim - 1)))

@@ -1,4 +1,4 @@
-"""Decisions from the validation loss during a training: reductions of the learning rate, and an early end."""
+"""Decisions from the validation loss during training: learning-rate reductions and early stopping."""
 
 from math import inf, isfinite
 from typing import Any
@@ -13,7 +13,7 @@ from resync.config.training import EarlyStopping, Plateau
 class ValidationWatch:
     """Follows the validation loss of the consensus model; without settings it decides nothing.
 
-    Every process has to be shown the same losses, so that all of them reduce and stop at the same evaluation.
+    Every process must observe the same losses, so that all of them reduce and stop at the same evaluation.
     """
 
     def __init__(self, plateau: Plateau | None, early_stopping: EarlyStopping | None) -> None:
@@ -24,16 +24,16 @@ class ValidationWatch:
 
     @property
     def lr_factor(self) -> float:
-        """The product of all reductions of the learning rate so far."""
+        """The product of all learning-rate reductions so far."""
         return float(self._reductions.optimizer.param_groups[0]["lr"]) if self._reductions else 1.0
 
     @property
     def stop(self) -> bool:
-        """Whether training ends here, before its last step."""
+        """Whether training should stop now, before its last step."""
         return self._early_stopping is not None and self._worse >= self._early_stopping.patience
 
     def observe(self, loss: float) -> None:
-        """Take the loss of an evaluation; one that is NaN or infinite is no improvement."""
+        """Observe the loss of an evaluation; one that is NaN or infinite is not an improvement."""
         if self._reductions:
             self._reductions.step(loss if isfinite(loss) else inf)
         if self._early_stopping:
@@ -52,7 +52,6 @@ class ValidationWatch:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         if self._reductions:
             self._reductions.load_state_dict(state["lr_reductions"])
             self._reductions.optimizer.param_groups[0]["lr"] = state["lr_factor"]
@@ -60,7 +59,7 @@ class ValidationWatch:
 
 
 def _lr_reductions(settings: Plateau) -> ReduceLROnPlateau:
-    """torch's scheduler on a learning rate of 1, which its own reductions turn into the factor of the schedule's."""
+    """torch's scheduler on a learning rate of 1, so that its reductions yield the factor on the schedule."""
     one = SGD([torch.zeros(1)], lr=1.0)
     return ReduceLROnPlateau(
         one, factor=settings.factor, patience=settings.patience, threshold=settings.threshold, eps=0.0

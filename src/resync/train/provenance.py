@@ -1,4 +1,4 @@
-"""Where and with what a run was made."""
+"""Provenance of a run: time, machine, versions and commit."""
 
 import platform
 import socket
@@ -12,12 +12,12 @@ PACKAGES = ("resync", "torch", "torchvision", "numpy", "scikit-learn", "sentence
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601, whole seconds."""
+    """The current time in UTC, as ISO 8601 in whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that decide a result; None for one that is not installed."""
+    """Versions of Python and of the packages that affect results; None for a package that is not installed."""
     return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 
@@ -29,7 +29,7 @@ def _version(name: str) -> str | None:
 
 
 def git() -> dict[str, Any] | None:
-    """Commit of the checkout that the code runs from and whether it has changes; None outside a checkout."""
+    """Commit of the checkout from which the code runs, and whether it has changes; None outside a checkout."""
     here = Path(__file__).parent
 
     def ask(*arguments: str) -> str:

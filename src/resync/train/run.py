@@ -1,4 +1,4 @@
-"""One run from its configuration to its results."""
+"""One run, from its configuration to its results."""
 
 import os
 import signal
@@ -39,12 +39,12 @@ TIMEOUT_SECONDS = Resources().timeout_seconds
 def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     """Train `run` and write its results to `out` (see the design of a run's folder in README.md).
 
-    Every process of the run calls this; torchrun's variables say which one it is. A run that finds its own
+    Every process of the run calls this; torchrun's environment variables give its rank. A run that finds its own
     checkpoint in `out` continues from it. A run that diverges ends with results that say so. A process that completes
     no step for `timeout` seconds ends.
 
-    Returns False when SIGTERM or SIGUSR1 asked it to stop: it has left a checkpoint, and no results.
-    Raises ValueError when the model, the data or the number of processes does not fit.
+    Returns False if SIGTERM or SIGUSR1 has stopped the run: it then leaves a checkpoint, but no results.
+    Raises ValueError if the model, the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
     for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
@@ -94,7 +94,7 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
     def after_step() -> None:
         steps = session.sync.steps
         watchdog.beat(steps)
-        # The processes have met in such a step anyhow, to log it.
+        # The processes synchronise in such a step anyway, to log it.
         if steps % every == 0 and steps < last and interruption.agreed(session.transport):
             save(session)
             name = interruption.received.name if interruption.received else "a signal to another process"
@@ -167,18 +167,18 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
 
 @contextmanager
 def _process_group(run: Run, timeout: float) -> Iterator[tuple[int, int, torch.device]]:
-    """Join the processes that torchrun started: rank, number of processes, and this one's device."""
+    """Join the processes that torchrun has started; yields rank, number of processes and this process's device."""
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     device = _device(run)
     if world_size == 1:
         yield rank, world_size, device
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    # Without its launcher it would go on beside its successor.
+    # A process that outlived its launcher would run beside its successor.
     end_with_parent(signal.SIGKILL)
-    # The watchdog comes first, also on a busy machine, and says more.
+    # Longer than the watchdog's limit, even on a busy machine, because the watchdog reports more.
     limit = timedelta(seconds=2 * timeout + 120)
-    # torchrun has a store; without one, torch would make it listen on all interfaces.
+    # torchrun brings a store; otherwise torch would create one that listens on all interfaces.
     store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
     dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
     try:
@@ -202,5 +202,5 @@ def _device_name(device: torch.device) -> str:
 
 
 def _number(value: float) -> float | None:
-    """`value`, or None if it is NaN or infinite, which JSON does not have."""
+    """`value`, or None if it is NaN or infinite, which JSON cannot represent."""
     return value if isfinite(value) else None

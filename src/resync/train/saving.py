@@ -7,7 +7,7 @@ from resync.train.session import Session
 
 
 def save(session: Session) -> None:
-    """Write a checkpoint of this moment. Collective."""
+    """Write a checkpoint of the current state. Collective."""
     shared: State = {"resumed_from": session.resumed_from}
     workers: list[State] = [{} for _ in range(session.workers.num_local)]
     for name, part in session.parts.items():
@@ -22,7 +22,7 @@ def save(session: Session) -> None:
 def resume(session: Session) -> None:
     """Continue from the run's own newest checkpoint, if there is one. Collective.
 
-    Raises ValueError where the checkpoint is that of an engine with another kind of state.
+    Raises ValueError if the checkpoint was written by an engine with another state format.
     """
     found = session.checkpoints.load()
     if found is None:

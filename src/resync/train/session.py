@@ -1,4 +1,4 @@
-"""Everything that trains one run on one process."""
+"""The parts that train one run on one process."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ from resync.train.transforms import BatchTransform
 
 @dataclass
 class Session:
-    """The parts of a run; `build` makes them, the loop uses them, and checkpoints keep their state."""
+    """The parts of a run: `build` makes them, the loop uses them, and checkpoints save their state."""
 
     run: Run
     clocks: Clocks
@@ -56,16 +56,16 @@ class Session:
 
     @property
     def volume_percent(self) -> float:
-        """Bytes that a worker has sent, in percent of one parameter vector in every step; NaN before the first."""
+        """Bytes that a worker has sent, as a percentage of one parameter vector per step; NaN before the first step."""
         vectors = self.transport.bytes_sent / self.workers.rows[0].nbytes
         return 100 * vectors / self.sync.steps if self.sync.steps else float("nan")
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The parts whose state a checkpoint keeps, in the order in which it is restored.
+        """The parts whose state a checkpoint saves, in the order in which it is restored.
 
-        Each has `state_dict` and `load_state_dict`. Under "workers" a state has tensors [k, ...] with a row for every
-        local worker; all else is the same on every process, but for the log, which rank 0 has alone.
+        Each has `state_dict` and `load_state_dict`. Under "workers" a state has tensors [k, ...] with one row per local
+        worker; everything else is the same on every process, except for the log, which only rank 0 has.
         """
         parts: dict[str, Any] = {
             "workers": self.workers,

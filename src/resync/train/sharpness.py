@@ -1,4 +1,4 @@
-"""How sharp the training loss is around the consensus model."""
+"""Sharpness of the training loss at the consensus model."""
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,9 @@ def sharpness(
 ) -> float:  # fmt: skip
     """The trace of the Hessian of the training loss at `model`, which is in evaluation mode, in nats.
 
-    Hutchinson's estimate: the mean of z^T H z over `batches` batches, each with its own H and its own z of independent
-    signs. Label noise drives training towards a small trace (Gu et al. 2023, section 3). Batches are shared out over
-    the processes; which batches and signs does not depend on their number.
+    Hutchinson's estimator: the mean of z^T H z over `batches` batches, each with its own H and its own z of independent
+    random signs. Label noise drives training towards a small trace (Gu et al. 2023, section 3). Batches are divided
+    among the processes; batches and signs do not depend on their number.
     """
     total = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device)
     for index in range(transport.rank, batches, transport.world_size):
@@ -30,7 +30,7 @@ def sharpness(
 
 
 def _curvature(model: nn.Module, loss: Tensor, direction: list[Tensor]) -> Tensor:
-    """z^T H z for the Hessian of `loss` in the model's parameters."""
+    """z^T H z for the Hessian of `loss` with respect to the model's parameters and z = `direction`."""
     parameters = list(model.parameters())
     gradient = torch.autograd.grad(loss, parameters, create_graph=True)
     slope = torch.stack([(g * z).sum() for g, z in zip(gradient, direction, strict=True)]).sum()
@@ -39,7 +39,7 @@ def _curvature(model: nn.Module, loss: Tensor, direction: list[Tensor]) -> Tenso
 
 
 def _signs(model: nn.Module, seed: int, step: int, index: int) -> list[Tensor]:
-    """1 or -1 for every parameter."""
+    """Random signs, 1 or -1, for every parameter."""
     draws = stream(seed, "sharpness", worker=index, epoch=step)
     return [
         torch.from_numpy(2 * draws.integers(2, size=tuple(each.shape), dtype="int8") - 1).to(each)

@@ -1,4 +1,4 @@
-"""The start of a run from the averaged model that another run has ended with."""
+"""The start of a run from the final averaged model of another run."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,10 @@ from resync.config import Run
 
 
 def load_start(model: nn.Module, run: Run, out: Path) -> None:
-    """Load the model of the run that `run.start_from` names, which lies beside the run's own folder `out`.
+    """Load the model of the run that `run.start_from` names, whose folder is beside the run's own folder `out`.
 
-    Raises ValueError where that run is missing, has not ended well or had another configuration, and where its model
-    has other parameters.
+    Raises ValueError if that run is missing, did not finish or had another configuration, or if its model has other
+    parameters.
     """
     folder = out.parents[2] / str(run.start_from)
     try:

@@ -1,4 +1,4 @@
-"""Transforms of a batch of all local workers between the data set and the gradient."""
+"""Transforms of the local workers' batches between the data set and the gradient."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ BatchTransform = Callable[[Any, Any, int, int], tuple[Any, Any]]
 
 
 def transforms_of(run: Run) -> tuple[BatchTransform, ...]:
-    """The transforms of a run, in their order."""
+    """The transforms of a run, in the order of their application."""
     classes = run.facts["num_classes"]
     found: list[BatchTransform] = []
     if run.loss.label_noise:

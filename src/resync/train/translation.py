@@ -15,19 +15,19 @@ from resync.models.transformer import Transformer
 from resync.prepare.vocabulary import PAD
 
 LONGER = 50
-"""So many tokens a translation may have more than its source (Vaswani et al. 2017, section 6.1)."""
+"""Number of tokens by which a translation may be longer than its source (Vaswani et al. 2017, section 6.1)."""
 
 LARGEST_EXPONENT = 700.0
-"""Of a float's exponential."""
+"""Largest argument for which exp does not overflow a float."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """Cross entropy of a token, and BLEU of the test sentences where `beam_search` says how to translate them.
+    """Cross entropy per token, and BLEU of the test sentences if `beam_search` is given.
 
-    A worker's loss is the sum over its tokens in the step, divided by their number; with `over_all_workers`, by the
-    mean number over the workers, so that the mean of the workers' gradients is the sum over all tokens of the step
-    divided by all of them. The forward pass is under autocast to `half`, if that is given.
+    A worker's loss is the sum over its tokens in the step, divided by their number; with `over_all_workers`, it is
+    divided by the mean number over the workers, so that the mean of the workers' gradients is the gradient of the mean
+    over all tokens of the step. The forward pass is under autocast to `half`, if given.
     """
 
     label_smoothing: float = 0.0
@@ -41,7 +41,7 @@ class Translation:
         return {"test_bleu": str(_corpus_bleu([""], [""])[1])} if self.beam_search else {}
 
     def loss(self, model: nn.Module, inputs: Inputs, targets: Targets) -> Tensor:
-        """The loss of a bucket; see the class for what it is divided by."""
+        """The loss of a bucket; see the class for its denominator."""
         logits = self.logits(model, inputs)
         total = F.cross_entropy(
             logits.flatten(0, 1),
@@ -53,12 +53,12 @@ class Translation:
         return total / (targets.tokens_of_all if self.over_all_workers else targets.tokens)
 
     def logits(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        """The model's answer [n, T, vocabulary] in float32."""
+        """The model's output [n, T, vocabulary] in float32."""
         with torch.autocast(inputs[0].device.type, self.half, enabled=self.half is not None):
             return model(inputs).float()
 
     def sums(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> Tensor:
-        """Summed loss (without smoothing) and tokens, and with `beam_search` the statistics of BLEU."""
+        """Sum of the losses (without smoothing) and number of tokens, and with `beam_search` the BLEU statistics."""
         sums = next(model.parameters()).new_zeros(2, dtype=torch.float64)
         for inputs, targets in data.validation(rank, world_size):
             logits = self.logits(model, inputs).flatten(0, 1)
@@ -67,7 +67,7 @@ class Translation:
         return torch.cat([sums, sums.new_tensor(self._bleu_statistics(model, data, rank, world_size))])
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """Validation loss (nats a token), perplexity and BLEU (0 to 100)."""
+        """Validation loss (nats per token), perplexity and BLEU (0 to 100)."""
         loss, tokens, *statistics = sums.tolist()
         mean = loss / tokens
         result = {"val_loss": mean, "val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf}
@@ -80,7 +80,7 @@ class Translation:
         return result
 
     def _bleu_statistics(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> list[int]:
-        """This process's matching n-grams for n = 1 to 4, all n-grams, and the tokens of both sides, [10]."""
+        """This process's matching and total n-grams for n = 1 to 4, and the numbers of tokens of both sides, [10]."""
         if not self.beam_search:
             return []
         translations: list[str] = []
@@ -102,7 +102,7 @@ class Translation:
 
 
 def _corpus_bleu(translations: list[str], references: list[str]) -> tuple[Any, str]:
-    """BLEU by sacreBLEU's defaults (Post 2018), which tokenise as WMT does, and its signature."""
+    """BLEU with sacreBLEU's defaults (Post 2018), which tokenise like WMT, and its signature."""
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU()

@@ -1,4 +1,4 @@
-"""No hang lasts: a process that makes no step says where it is and who is silent, and ends."""
+"""Watchdog against hangs: a process without progress reports where it is and which ranks are silent, and ends."""
 
 import faulthandler
 import os
@@ -11,20 +11,20 @@ from datetime import timedelta
 import torch.distributed as dist
 
 TICK_SECONDS = 5.0
-"""Seconds between two looks of the watchdog, at most; a quarter of a shorter time-out."""
+"""Longest interval between two checks, in seconds; a quarter of the timeout if that is shorter."""
 
 
 class Watchdog:
     """Ends this process with exit code 1 when `beat` has not been called for `timeout` seconds.
 
-    Before, it writes the stacks of all threads to the standard error stream, and which ranks do not even answer:
-    those are stopped, dead or cut off; the others wait for them. Ranks ask each other through torch's store, where
-    there is more than one.
+    Before, it writes the stacks of all threads to the standard error stream, and names the ranks that do not answer:
+    those are stopped, dead or disconnected, and the others are waiting for them. If there are several ranks, they ask
+    each other through torch's store.
 
-    `record` is called with the reason; it has a tick to keep it.
+    `record` is called with the reason and has one tick to save it.
 
-    Time in which this process itself was stopped does not count. Where no thread can run Python, only the stacks
-    are written.
+    Time in which this process itself was stopped does not count. If no thread can run Python, only the stacks are
+    written.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Watchdog:
             faulthandler.cancel_dump_traceback_later()
 
     def beat(self, steps: int) -> None:
-        """`steps` steps are complete."""
+        """Report that `steps` steps are complete."""
         self.steps = steps
         self._idle_ticks = 0
 
@@ -72,13 +72,13 @@ class Watchdog:
                 self._end(f"no step for {self.timeout:g} s{self._silent()}")
 
     def _answer(self) -> None:
-        """Say to ranks that ask that this one runs."""
+        """Answer other ranks that ask whether this one is running."""
         if self.store is None:
             return
         try:
             if self.store.check(["roll_call"]):
                 self.store.set(f"here/{self.rank}", "")
-        except RuntimeError:  # its server has ended or is stopped; the time-out is what ends this process
+        except RuntimeError:  # its server has ended or is stopped; the timeout will end this process
             return
 
     def _silent(self) -> str:
@@ -97,7 +97,7 @@ class Watchdog:
     def _end(self, reason: str) -> None:
         text = f"rank {self.rank} ends after step {self.steps}: {reason}"
         print(f"resync: {text}", file=sys.stderr, flush=True)
-        # It writes to a disk that may be what hangs.
+        # In a thread, because the disk it writes to may be the reason for the hang.
         writer = threading.Thread(target=self.record, args=(text,), daemon=True)
         writer.start()
         writer.join(self.tick)
@@ -105,7 +105,7 @@ class Watchdog:
 
 
 def roll_call_store(timeout: float) -> dist.Store:
-    """A connection of its own to the store of the process group, for `Watchdog`: the group may block the first."""
+    """A separate connection to the store of the process group, for `Watchdog`: the group may block its own."""
     store = dist.TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),

@@ -1,1 +1,1 @@
-"""The options of every model, a file of its own for each; no torch. See resync.settings.options."""
+"""The options of every model, one file each, without torch. See resync.settings.options."""

@@ -1,4 +1,4 @@
-"""Options of the small convolutional net."""
+"""Options of the small convolutional network."""
 
 from typing import Literal
 
@@ -9,13 +9,13 @@ from resync.settings.base import PositiveInt, Several
 
 
 class CNN(ModelOptions):
-    """Small convolutional net, 3x3 convolutions with normalisation and ReLU, global average pooling."""
+    """Small convolutional network of 3x3 convolutions with normalisation and ReLU, and global average pooling."""
 
     name: Literal["cnn"] = Field(default="cnn", init=False)
     widths: Several[PositiveInt] = Field(
         default=(8, 16),
         min_length=1,
-        description="channels of every convolution; from the second on the stride is 2",
+        description="channels of every convolution; the stride is 2 from the second one on",
     )
     norm: Literal["group", "batch", "none"] = Field(
         default="group", description="normalisation after every convolution; batch needs evaluation.bn_batches"
@@ -24,5 +24,4 @@ class CNN(ModelOptions):
 
     @property
     def has_batch_norm(self) -> bool:
-        """By the option `norm`."""
         return self.norm == "batch"

@@ -1,4 +1,4 @@
-"""Options of the guide's net for MNIST: none."""
+"""Options of the guide's network for MNIST: none."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from resync.config.parts import ModelOptions
 class MnistCNN(ModelOptions):
     """Four 3x3 convolutions with BatchNorm and one hidden linear layer.
 
-    The net of the DDP training tricks guide for MNIST.
+    The network of the DDP training tricks guide for MNIST.
     """
 
     batch_norm = True

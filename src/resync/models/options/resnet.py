@@ -11,7 +11,7 @@ from resync.settings.base import PositiveNumber
 class ResNet(ModelOptions):
     """ResNet of torchvision with its default initialisation.
 
-    He et al. 2016, the variant with the stride in the 3x3 convolution.
+    He et al. 2016, in the variant with the stride in the 3x3 convolution.
     """
 
     batch_norm = True
@@ -19,8 +19,8 @@ class ResNet(ModelOptions):
     depth: Literal[18, 34, 50, 101, 152] = Field(description="number of layers")
     stem: Literal["imagenet", "cifar"] = Field(
         default="imagenet",
-        description="first layer: imagenet is a 7x7 convolution and a pooling that reduce the side by 4, "
-        "cifar a 3x3 convolution that keeps 32-pixel images whole",
+        description="first layer: imagenet is a 7x7 convolution and a pooling that reduce the side by a factor of 4, "
+        "cifar a 3x3 convolution that keeps the resolution of 32-pixel images",
     )
     zero_last_gamma: bool = Field(
         default=False,
@@ -29,5 +29,5 @@ class ResNet(ModelOptions):
     fc_std: PositiveNumber | None = Field(
         default=None,
         description="standard deviation of the last layer's initial weights (0.01 in Goyal et al. 2017 and SGP); "
-        "null for torchvision's uniform ones",
+        "null: torchvision's uniform initialisation",
     )

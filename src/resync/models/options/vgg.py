@@ -8,11 +8,13 @@ from resync.config.parts import ModelOptions
 
 
 class VGG(ModelOptions):
-    """VGG for images of 32 pixels or more without normalisation, with SiLU, average pooling and one linear layer.
+    """VGG for images of at least 32 pixels, without normalisation, with SiLU, average pooling and one linear layer.
 
-    The Local SGD paper's VGG-16.
+    Includes the Local SGD paper's VGG-16.
     """
 
     batch_norm = False
     name: Literal["vgg"] = Field(default="vgg", init=False)
-    depth: Literal[11, 13, 16, 19] = Field(description="number of layers by the names of Simonyan and Zisserman 2015")
+    depth: Literal[11, 13, 16, 19] = Field(
+        description="number of layers, as in the model names of Simonyan and Zisserman 2015"
+    )

@@ -14,9 +14,9 @@ class AdamW(DecayOptions):
     """Adam with decoupled weight decay (torch.optim.AdamW)."""
 
     name: Literal["adamw"] = Field(default="adamw", init=False)
-    beta1: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="decay of the first moment")
-    beta2: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.999, description="decay of the second moment")
-    eps: PositiveNumber = Field(default=1e-8, description="added to the root of the second moment")
+    beta1: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="decay rate of the first moment")
+    beta2: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.999, description="decay rate of the second moment")
+    eps: PositiveNumber = Field(default=1e-8, description="number added to the square root of the second moment")
 
     @property
     def state_vectors(self) -> int:

@@ -19,7 +19,7 @@ class SGD(DecayOptions):
     nesterov: bool = Field(default=False, description="Nesterov's form; needs momentum > 0")
 
     def checks(self) -> Iterator[Check]:
-        """Nesterov's form is one of momentum."""
+        """Require momentum for Nesterov's form."""
         yield from super().checks()
         if self.nesterov and not self.momentum:
             yield ("nesterov",), "found true without momentum, allowed: with momentum > 0"

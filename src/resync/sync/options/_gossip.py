@@ -1,4 +1,4 @@
-"""What the options of gossip algorithms share: who mixes with whom."""
+"""The common options of gossip algorithms: topology, peers and mixing weights."""
 
 from __future__ import annotations
 
@@ -41,33 +41,34 @@ class GossipOptions(SyncOptions):
     topology: TopologyName
     peers: Peers = Field(
         default=1,
-        description="peers of a worker in one mix, or [first epoch, peers] pairs; 0 peers averages over all workers",
+        description="peers of a worker per mixing step, or [first epoch, peers] pairs; 0 peers: average over all "
+        "workers",
     )
 
     def checks(self) -> Iterator[Check]:
-        """Phases follow each other."""
+        """Require phases in order."""
         if not isinstance(self.peers, int):
             yield from phase_checks(("peers",), [first for first, _ in self.peers])
 
     def checks_in(self, course: Course) -> Iterator[Check]:
-        """Every phase starts within the training."""
+        """Require phases that start before the end of the training."""
         if not isinstance(self.peers, int):
             yield from in_time_checks(("peers",), self.peers, course)
 
     def in_steps(self, steps_per_epoch: int) -> Self:
-        """The same with first steps for first epochs."""
+        """The same options with first steps in place of first epochs."""
         if isinstance(self.peers, int):
             return self
         return self.model_copy(update={"peers": pairs_in_steps(self.peers, steps_per_epoch)})
 
     @property
     def phases(self) -> tuple[tuple[int, int], ...]:
-        """(first step, peers) in ascending order from 0 on, of options in steps; 0 peers is an average over all."""
+        """(first step, peers) in ascending order from step 0, for options in steps; 0 peers is an average over all."""
         return ((0, self.peers),) if isinstance(self.peers, int) else pairs_in_steps(self.peers, 1)
 
     @property
     def traffic(self) -> Traffic:
-        """A mix after every step."""
+        """A mixing step after every step."""
         return Traffic(topology=self.topology, peers=self.phases)
 
 
@@ -77,25 +78,25 @@ class PushSumOptions(GossipOptions):
     can_be_base = True
     topology: TopologyName = Field(
         default="exponential",
-        description="who sends to whom; exponential cycles through hops of 1, 2, 4, ... with one peer "
-        "(topology 5 of the original)",
+        description="graph of the peers; exponential cycles through hops of 1, 2, 4, ... with one peer "
+        "(topology 5 of the original code)",
     )
     peers: Peers = Field(
         default=1,
-        description="out-peers of a worker in one mix, or [first epoch, peers] pairs; "
-        "0 peers averages over all workers",
+        description="out-peers of a worker per mixing step, or [first epoch, peers] pairs; "
+        "0 peers: average over all workers",
     )
     mixing_weights: Several[NonNegativeNumber] | None = Field(
         default=None,
-        description="what a worker keeps, then what each of its out-peers gets, with sum 1; null: equal weights",
+        description="self weight, then the weight of each out-peer, with sum 1; null: equal weights",
     )
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """The mixing weights as a key of caches."""
+        """The mixing weights in hashable form."""
         return None if self.mixing_weights is None else tuple(self.mixing_weights)
 
     @property
     def traffic(self) -> Traffic:
-        """A mix after every step."""
+        """A weighted mixing step after every step."""
         return Traffic(topology=self.topology, peers=self.phases, mixing_weights=self.weights)

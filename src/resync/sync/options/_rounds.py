@@ -1,4 +1,4 @@
-"""What the options of algorithms with rounds of local steps share."""
+"""The common options of algorithms with rounds of local steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from resync.formulas.periods import Period, PeriodRule, rule_of
 class RoundsOptions(SyncOptions):
     """The options of an algorithm that averages after every round of local steps."""
 
-    period: PeriodRule = Field(description="the rule that gives H for every round")
+    period: PeriodRule = Field(description="rule for H, the number of local steps per round")
 
     @property
     def rule(self) -> Period:
-        """How many local steps a round has."""
+        """The rule for the number of local steps per round."""
         return rule_of(self.period)
 
     @property

@@ -10,31 +10,32 @@ from resync.settings.base import Check
 
 PairTopology = Annotated[
     Literal["bipartite_exponential", "bipartite_linear"],
-    Field(description="who averages with whom; odd workers ask, even ones answer"),
+    Field(description="graph of the pairs; odd workers are active (ask), even ones passive (answer)"),
 ]
 
 
 class ADPSGD(SyncOptions):
-    """Asynchronous decentralised parallel SGD, pairs average while others compute (Lian et al. 2018)."""
+    """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018)."""
 
     label = "AD-PSGD"
     name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
     topology: PairTopology = "bipartite_exponential"
     asynchronous: bool = Field(
         default=False,
-        description="really asynchronous, with a thread in each process of one worker; "
-        "else simulated, one step a unit of time",
+        description="true: asynchronous in real time, with an averaging thread in each process of one worker; "
+        "false: simulated, with one step per unit of time",
     )
     compute_times: Literal["constant", "random", "straggler"] = Field(
         default="constant",
-        description="simulated time of a gradient: 1 unit; uniform in [1, 2]; slowdown units for worker 0",
+        description="simulated time of a gradient: constant, 1 unit; random, uniform in [1, 2]; straggler, slowdown "
+        "units for worker 0 and 1 unit for the others",
     )
     slowdown: Annotated[float, Field(ge=1)] = Field(
-        default=5.0, description="units of time of the straggler's gradient"
+        default=5.0, description="simulated time of a gradient of the straggler, in units"
     )
 
     def checks(self) -> Iterator[Check]:
-        """Real asynchrony has real times."""
+        """Refuse simulated times without simulation."""
         for name in ("compute_times", "slowdown"):
             value, default = getattr(self, name), type(self).model_fields[name].default
             if self.asynchronous and value != default:
@@ -42,10 +43,10 @@ class ADPSGD(SyncOptions):
 
     @property
     def steps_apart(self) -> bool:
-        """In simulated time, where a process hosts workers of different speeds."""
+        """Whether time is simulated, so that a process hosts workers of different speeds."""
         return not self.asynchronous
 
     @property
     def traffic(self) -> Traffic:
-        """The average of a pair for every step; nobody waits for it."""
+        """A pairwise average per step, for which no worker waits."""
         return Traffic(topology=self.topology, overlap="full")

@@ -16,10 +16,9 @@ class AllReduce(SyncOptions):
 
     @property
     def averages_gradients(self) -> bool:
-        """In every step."""
         return True
 
     @property
     def traffic(self) -> Traffic:
-        """The gradient is averaged after every step."""
+        """An average of the gradients over all workers in every step."""
         return Traffic()

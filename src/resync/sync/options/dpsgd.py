@@ -13,5 +13,5 @@ class DPSGD(GossipOptions):
     label = "D-PSGD"
     name: Literal["dpsgd"] = Field(default="dpsgd", init=False)
     topology: Literal["bipartite_exponential", "bipartite_linear", "ring", "complete"] = Field(
-        default="bipartite_exponential", description="who averages with whom; ring needs 2 peers"
+        default="bipartite_exponential", description="graph of the peers; ring needs 2 peers"
     )

@@ -10,8 +10,7 @@ from resync.sync.options._rounds import RoundsOptions
 StateNames = Annotated[
     Several[str],
     Field(
-        description="fields of the optimizer's state that are averaged too, e.g. exp_avg; "
-        "all others stay with their worker"
+        description="fields of the optimizer's state to average too, e.g. exp_avg; all others stay with their worker"
     ),
 ]
 

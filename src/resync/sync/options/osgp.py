@@ -11,16 +11,17 @@ from resync.sync.options._gossip import PushSumOptions
 
 
 class OSGP(PushSumOptions):
-    """Overlap SGP, push-sum gossip whose messages travel while gradients are taken (Assran et al. 2019)."""
+    """Overlap SGP, push-sum gossip that overlaps with the computation of gradients (Assran et al. 2019)."""
 
     label = "OSGP"
     name: Literal["osgp"] = Field(default="osgp", init=False)
     staleness: Count = Field(
-        default=0, description="iterations that a message may be late; a message is sent every 1 + staleness iterations"
+        default=0,
+        description="iterations by which a message may be late; messages are sent every 1 + staleness iterations",
     )
-    biased: bool = Field(default=False, description="ignore the push-sum weights, as the paper's biased variant")
+    biased: bool = Field(default=False, description="ignore the push-sum weights, like the paper's biased variant")
 
     @property
     def traffic(self) -> Traffic:
-        """A message that travels while gradients are taken keeps the next one waiting."""
+        """A mixing step every 1 + staleness steps, which overlaps with computation until the next one."""
         return replace(super().traffic, interval=1 + self.staleness, overlap="bounded")

@@ -19,7 +19,7 @@ OuterMomentum = Annotated[float, Field(ge=0, lt=1, description="outer momentum")
 
 
 class _Base:
-    """`none`, or another algorithm that says that it can be a base; its name alone stands for its defaults."""
+    """`none`, or an algorithm that can be a base algorithm; its name alone stands for its default options."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_wrap_validator_function(
@@ -46,14 +46,14 @@ class _Base:
 
 
 def bases() -> list[str]:
-    """The names of the algorithms that can be a base."""
+    """The names of the algorithms that can be a base algorithm."""
     return [name for name in option_names("sync") if SyncOptions.named(name).can_be_base]
 
 
 class SlowMo(RoundsOptions):
     """Slow momentum on the workers' average around Local SGD, all-reduce, SGP or OSGP (Wang et al. 2020).
 
-    DiLoCo and Lookahead are settings of it.
+    DiLoCo and Lookahead are special cases.
     """
 
     name: Literal["slowmo"] = Field(default="slowmo", init=False)
@@ -62,21 +62,22 @@ class SlowMo(RoundsOptions):
     nesterov: bool = Field(default=False, description="Nesterov form of the outer momentum (DiLoCo)")
     scale_by_lr: bool = Field(
         default=True,
-        description="divide the outer step by the inner learning rate of the round's first step; DiLoCo does not",
+        description="divide the change of a round by the learning rate of its first step before it enters the outer "
+        "momentum; DiLoCo does not",
     )
     average: bool = Field(default=True, description="average over the workers before the outer step")
     buffers: Literal["zero", "keep", "average"] = Field(
-        default="keep", description="what happens to the inner optimizer's state before every round"
+        default="keep", description="treatment of the inner optimizer's state before every round"
     )
     base: Annotated[SyncOptions | str, _Base()] = Field(
         default="none",
-        description="what is exchanged in every step of a round: none, the name of an algorithm, or its options",
+        description="algorithm that communicates in every step of a round: none, its name, or its options",
     )
 
     def checks(self) -> Iterator[Check]:
-        """Without a base there is nothing but the average."""
+        """Require an average or a base algorithm."""
         if self.inner is None and not self.average:
-            yield ("average",), "found false without a base algorithm, allowed: true, or with one"
+            yield ("average",), "found false without a base algorithm, allowed: true, or false with one"
 
     @property
     def inner(self) -> SyncOptions | None:
@@ -85,9 +86,9 @@ class SlowMo(RoundsOptions):
 
     @property
     def averages_gradients(self) -> bool:
-        """As the base."""
+        """Whether the base algorithm does."""
         return self.inner is not None and self.inner.averages_gradients
 
     def vectors_per_round(self, state_vectors: int) -> int:
-        """The parameters, unless they are not averaged, and the optimizer's state if it is."""
+        """The parameters if they are averaged, and the optimizer's state if it is averaged."""
         return int(self.average) + (state_vectors if self.buffers == "average" else 0)

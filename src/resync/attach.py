@@ -180,7 +180,7 @@ class _DPSGD(dpsgd.DPSGD):
 
 
 class _ADPSGD(Settings):
-    """Asynchronous pairwise averaging in a background thread; call `finish` at the end (see resync.sync.pairing)."""
+    """Asynchronous pairwise averaging in a background thread; call `finish` at the end (see resync.sync.adpsgd_threads)."""
 
     topology: adpsgd.PairTopology = "bipartite_exponential"
 

@@ -180,7 +180,7 @@ class _DPSGD(dpsgd.DPSGD):
 
 
 class _ADPSGD(Settings):
-    """Asynchronous pairwise averaging in a background thread; call `finish` at the end (see resync.sync.adpsgd_threads)."""
+    """Asynchronous pairwise averaging in a background thread; call `finish` at the end (resync.sync.adpsgd_threads)."""
 
     topology: adpsgd.PairTopology = "bipartite_exponential"
 

@@ -8,7 +8,7 @@ from test_plan import a_run
 
 from resync.formulas import averaging
 from resync.formulas.topology import TOPOLOGIES
-from resync.plan.averaging import DRAWS, averaging_error, averaging_errors
+from resync.plan.averaging_error import DRAWS, averaging_error, averaging_errors
 
 REGULAR = [name for name, topology in TOPOLOGIES.items() if topology.regular]
 

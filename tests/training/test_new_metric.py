@@ -1,11 +1,12 @@
 """A new metric needs its entry in the registry and the code that computes it: nothing else.
 
-A copy of the package gets `val_top5` by these two edits. The metric is then followed through a training, the collected
-table, a figure, a table and the audit.
+A copy of the package gets `val_top5` by the patch of docs/extend.md. The metric is then followed through a training,
+the collected table, a figure, a table and the audit.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,28 +16,8 @@ import pytest
 
 import resync
 
-ENTRY = """
-    "val_top5": Metric(
-        "Validation top-5 accuracy", "%", "of the consensus model", _EVALUATIONS, better="higher", tolerance=0.2,
-        evaluated=True, best=True, compared=True,
-    ),
-"""
-EDITS = {
-    "config/metrics.py": [('    "val_perplexity": Metric(', ENTRY + '    "val_perplexity": Metric(')],
-    "train/objective.py": [
-        ("new_zeros(3,", "new_zeros(4,"),
-        (
-            "            correct = (",
-            "            near = (logits.topk(5).indices == targets[:, None]).any(1).sum()\n            correct = (",
-        ),
-        ("correct.double(), ", "correct.double(), near.double(), "),
-        ("loss, correct, samples =", "loss, correct, near, samples ="),
-        (
-            '"val_top1": 100 * correct / samples',
-            '"val_top1": 100 * correct / samples, "val_top5": 100 * near / samples',
-        ),
-    ],
-}
+PAGE = (Path(__file__).parents[2] / "docs/extend.md").read_text()
+[PATCH] = re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL)
 
 CONFIGS = {
     "scales/smoke.yaml": """
@@ -98,17 +79,12 @@ write(audit(suite, "smoke", results), Path("audit"))
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the patched package has trained, collected, drawn and audited."""
     folder = tmp_path_factory.mktemp("new_metric")
-    package = shutil.copytree(Path(resync.__file__).parent, folder / "package/resync")
-    for name, edits in EDITS.items():
-        text = (package / name).read_text()
-        for old, new in edits:
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        (package / name).write_text(text)
+    shutil.copytree(Path(resync.__file__).parent, folder / "src/resync")
+    subprocess.run(["git", "apply", "-"], cwd=folder, input=PATCH, text=True, check=True)
     for name, text in CONFIGS.items():
         (folder / "configs" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "configs" / name).write_text(text)
-    environment = os.environ | {"PYTHONPATH": str(folder / "package")}
+    environment = os.environ | {"PYTHONPATH": str(folder / "src")}
     done = subprocess.run([sys.executable, "-c", FOLLOW], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder

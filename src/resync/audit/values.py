@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from resync.config import Run
 from resync.plan import volume
-from resync.plan.averaging import averaging_error
+from resync.plan.averaging_error import averaging_error
 from resync.results.evidence import Evidence
 from resync.results.runs import RunState
 from resync.results.tables import ResultsError

@@ -5,7 +5,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from resync.config.training import EngineSettings
-from resync.engine.engine import Engine, Loss
+from resync.engine.engine import Engine, LossFunction
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 
@@ -23,7 +23,7 @@ def build(
     transport: Transport,
     workers: Workers,
     optimizer: Optimizer,
-    loss: Loss,
+    loss: LossFunction,
     **gradient: Any,
 ) -> Engine:
     """The engine of a run; `gradient` are the keyword arguments of `Engine`.

@@ -15,7 +15,7 @@ from resync.engine import optimizer_state
 from resync.engine.loss_scale import LossScales
 from resync.engine.workers import Workers
 
-Loss = Callable[[nn.Module, Any, Any], Tensor]
+LossFunction = Callable[[nn.Module, Any, Any], Tensor]
 """(model, inputs, targets) -> mean loss of one forward pass."""
 
 
@@ -36,7 +36,7 @@ class Engine:
         self,
         workers: Workers,
         optimizer: Optimizer,
-        loss: Loss,
+        loss: LossFunction,
         *,
         micro_batches: int = 1,
         clip_norm: float | None = None,

@@ -13,7 +13,7 @@ from resync.formulas.periods import rounds
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ExchangeKind:
     """All exchanges of one kind in a run.
 
     Attributes:
@@ -39,7 +39,7 @@ class Exchange:
         return sum(self.after.values())
 
 
-def exchanges(run: Run) -> list[Exchange]:
+def exchanges(run: Run) -> list[ExchangeKind]:
     """Return all exchanges of parameters in `run`, exactly as in training.
 
     Raises ValueError for an algorithm that declares no traffic.
@@ -48,14 +48,14 @@ def exchanges(run: Run) -> list[Exchange]:
     if _traffic(run, options).every == "step":
         return list(_mixes(run, options))
     lengths = rounds(run.period, run.lr, run.total_steps, run.warmup_steps)
-    averages = Exchange(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
+    averages = ExchangeKind(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
     if options.inner is None:
         return [averages]
     starts = list(accumulate(lengths[:-1])) if averages.vectors else []
     return [averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
 
 
-def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[Exchange]:
+def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[ExchangeKind]:
     """The exchanges of an algorithm that mixes after every step: one kind per phase with a fixed number of peers.
 
     At the steps `restarts` an average receives all messages in flight, so that the next one is sent immediately.
@@ -64,12 +64,12 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
     ends = [*(first for first, _ in traffic.peers[1:]), run.total_steps]
     for (first, peers), end in zip(traffic.peers, ends, strict=True):
         if peers == 0 or traffic.topology is None:  # an average over all workers sends one vector
-            yield Exchange({1: end - first}, 1)
+            yield ExchangeKind({1: end - first}, 1)
         else:
             vectors = run.workers - 1 if traffic.topology == "complete" else peers
             cuts = [first, *(step for step in restarts if first < step < end), end]
             count = sum(ceil((stop - start) / traffic.interval) for start, stop in pairwise(cuts))
-            yield Exchange({traffic.interval: count}, vectors, "peers", traffic.overlap, traffic.topology)
+            yield ExchangeKind({traffic.interval: count}, vectors, "peers", traffic.overlap, traffic.topology)
 
 
 def _traffic(run: Run, options: SyncOptions) -> Traffic:

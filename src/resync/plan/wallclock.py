@@ -3,8 +3,8 @@
     seconds = steps * (compute + mean delay) + waiting + exposed communication
 
 An average over all workers waits for the slowest one and is never hidden. When a worker waits for a message from a peer
-depends on the algorithm (`Exchange.overlap`): immediately; before the next message, so that only the time beyond the
-steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
+depends on the algorithm (`ExchangeKind.overlap`): immediately; before the next message, so that only the time beyond
+the steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from resync.config import Run
 from resync.plan.cost import FLOAT32_BYTES
-from resync.plan.exchanges import Exchange, exchanges
+from resync.plan.exchanges import ExchangeKind, exchanges
 from resync.plan.network import Network, halving_doubling, ring
 from resync.plan.stragglers import gossip_waiting, longest_delay
 
@@ -102,7 +102,7 @@ def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | N
     )
 
 
-def _price(exchange: Exchange, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
+def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
     """Seconds of waiting, of exposed and of hidden communication in all exchanges of one kind."""
     network, delay = machine.network, machine.delay
     if exchange.vectors == 0:
@@ -127,7 +127,7 @@ def _price(exchange: Exchange, machine: Machine, num_bytes: int, workers: int) -
     return waiting, exposed, exchange.count * message - exposed
 
 
-def _limits(run: Run, found: list[Exchange], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
+def _limits(run: Run, found: list[ExchangeKind], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
     """Effects that the model ignores but that the run would be subject to."""
     network = machine.network
     for exchange in found:

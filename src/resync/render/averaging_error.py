@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from resync.plan.averaging import averaging_errors, mixes_of
+from resync.plan.averaging_error import averaging_errors, mixes_of
 from resync.render.item import ItemData
 from resync.render.lines import Line, draw_lines, footnote, legend
 from resync.render.options import averaging_error

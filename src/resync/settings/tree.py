@@ -52,7 +52,7 @@ def merge(under: Node, over: Node) -> Node:
     A mapping that changes its `name` or `rule` replaces the other one as a whole, because options of the old
     choice mean nothing to the new one. Every value keeps the file and line of the layer it came from.
     """
-    if not isinstance(under.value, dict) or not isinstance(over.value, dict) or _chooses_anew(under, over):
+    if not isinstance(under.value, dict) or not isinstance(over.value, dict) or _chooses_another(under, over):
         return over
     entries = dict(under.value)
     for key, child in over.value.items():
@@ -65,7 +65,7 @@ def without(node: Node, *keys: str) -> Node:
     return replace(node, value={key: child for key, child in node.entries.items() if key not in keys})
 
 
-def _chooses_anew(under: Node, over: Node) -> bool:
+def _chooses_another(under: Node, over: Node) -> bool:
     return any(
         key in under.entries and key in over.entries and under.entries[key].value != over.entries[key].value
         for key in CHOICES

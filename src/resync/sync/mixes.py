@@ -31,9 +31,9 @@ class Mix:
     def apply(self, state: Tensor, transport: Transport) -> None:
         """Mix `state` [k, n] of the local workers with the messages of their in-peers, in place."""
         messages = transport.exchange(state, self.in_peers)
-        self.add(state.mul_(self.kept(state, transport)), messages, transport)
+        self.add(state.mul_(self.self_weight(state, transport)), messages, transport)
 
-    def kept(self, state: Tensor, transport: Transport) -> Tensor:
+    def self_weight(self, state: Tensor, transport: Transport) -> Tensor:
         """The self weights of the local workers, [k, 1], with dtype and device of `state`."""
         return torch.as_tensor(self.self_weights[transport.local]).to(state).unsqueeze(-1)
 
@@ -58,7 +58,7 @@ class InFlight:
 
     def left(self, number: int) -> Tensor:
         """The part of state `number` that the local workers have sent and that has not arrived yet, [k, n]."""
-        return self.sent[number] * (1 - self.mix.kept(self.sent[number], self.transport))
+        return self.sent[number] * (1 - self.mix.self_weight(self.sent[number], self.transport))
 
 
 class Average:

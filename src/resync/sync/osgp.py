@@ -66,7 +66,7 @@ class OSGP(SGP):
             return
         for state, sent in zip(self.states, self._sent, strict=True):
             sent.copy_(state)
-            state.mul_(mix.kept(state, self.transport))
+            state.mul_(mix.self_weight(state, self.transport))
         self.in_flight, self.sent_at, self.travels = InFlight(mix, self._sent, self.transport), self.steps, True
 
     @torch.no_grad()

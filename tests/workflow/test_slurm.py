@@ -18,7 +18,7 @@ from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 
 from resync.config import load_suite
-from resync.processes import lock
+from resync.processes import lock, warm
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog
 
@@ -299,6 +299,20 @@ def test_runs_of_a_series_share_a_job(flags, seeds, number, cpus, cluster, folde
     [[shared], [same]] = [set(re.findall(rf"\b{number}=(\d+)", text)) for text in shown]
     assert shared == same
     assert all(f"NumCPUs={cpus} " in text for text in shown)
+
+
+def test_the_programs_as_shipped_train_on_two_nodes(cluster: Cluster, undisturbed: Path, tmp_path: Path):
+    """Without the forks that the other tests put in the place of `python -m resync`: sbatch, srun, torchrun."""
+    (tmp_path / "run.yaml").write_text((undisturbed / "run.yaml").read_text())
+    flags = "--nodes 2 --cpus 1 --launcher torchrun --max-restarts 0 --timeout 600"
+    command = f"{sys.executable} -m resync launch --config run.yaml --out out {flags}"
+    environment = cluster.environment | {"PYTHONPATH": str(ROOT / "src")}
+    environment.pop(warm.ADDRESS, None)
+    job = ["sbatch", "--wait", "--nodes=2", "--ntasks=2", "--cpus-per-task=1", "--output=job.log", f"--wrap={command}"]
+    done = subprocess.run(job, cwd=tmp_path, env=environment, timeout=600)
+    assert done.returncode == 0, (tmp_path / "job.log").read_text()
+    assert summary(tmp_path / "out")["launch"]["world_size"] == 2
+    assert summary(tmp_path / "out")["parameters_sha256"] == summary(undisturbed)["parameters_sha256"]
 
 
 @pytest.mark.skipif(bool(missing(ACCOUNTING)), reason=f"no {', '.join(missing(ACCOUNTING))}: {INSTALL}")

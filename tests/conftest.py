@@ -1,4 +1,4 @@
-"""What holds for every test: one thread a process, wandb offline, and no silent skips where all must run."""
+"""What holds for every test: one thread per process, wandb offline, and no silent skips where all must run."""
 
 import os
 from collections.abc import Generator

@@ -69,7 +69,9 @@ class Engine:
         """The optimizer step of all local workers with the learning rate `lr`."""
         if self.clip_norm:
             self.workers.clip_gradients(self.clip_norm)
-        self._step_optimizer(lr)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the optimizer and the loss scales; under "workers" tensors with one row per worker."""
@@ -117,11 +119,6 @@ class Engine:
                 self.backpropagate(value * scale)
             total += value.detach()
         return total
-
-    def _step_optimizer(self, lr: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.step()
 
 
 def _parts(samples: Any, number: int) -> Sequence[Any]:

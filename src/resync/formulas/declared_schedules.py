@@ -1,5 +1,6 @@
 """The learning-rate schedules of a configuration: declared here, computed by the functions in `schedules`."""
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -46,9 +47,9 @@ class LearningRate(Part):
             limit = f"less than the training's {course.epochs} epochs = {course.total_steps} steps"
             yield (key,), f"found {getattr(self, key):g}, allowed: {limit}"
 
+    @abstractmethod
     def of(self, course: Course) -> Schedule:
         """The learning rate as a function of the step."""
-        raise NotImplementedError
 
 
 class _Constant(Settings):

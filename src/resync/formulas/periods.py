@@ -7,6 +7,7 @@ is also its own declaration: the content of `period` in a configuration, and the
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -43,12 +44,12 @@ class Period(Part):
     """Whether H depends on the learning rate, which must then be known before the training starts."""
     rule: str
 
+    @abstractmethod
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
         """Return the unrounded length of a round that starts at `step` with learning rate `lr`.
 
         It may be fractional or infinite; `round_length` rounds it down and truncates it.
         """
-        raise NotImplementedError
 
 
 class Constant(Period):

@@ -165,7 +165,7 @@ def _train_with_others(rank: int, world_size: int, folder: Path, port: int, sync
     names = {"RANK": rank, "WORLD_SIZE": world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in names.items()})
     before = threading.active_count()
-    changes = {"workers": 2, "processes": 2, "sync": sync}
+    changes = {"workers": 2, "processes": 2, "sync": sync, "log": {"every_steps": 1, "wandb": "disabled"}}
     train(make_run(folder / f"config{rank}", **changes), folder)
     left = threading.active_count() - before
     store = f"file://{folder}/again"

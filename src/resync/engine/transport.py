@@ -135,7 +135,6 @@ class Transport:
 
     def count_message(self, message: Tensor) -> None:
         """Count a vector that this process's worker has sent by itself, outside the collective operations."""
-        self.communication_is_known = False
         self.wire_bytes += message.nbytes
         self.bytes_of_all += self.num_workers * message.nbytes
 

@@ -54,6 +54,7 @@ class AsynchronousPairs(Algorithm):
             target=self._guarded, args=(self._ask if active else self._answer,), daemon=True
         )
         if self._group is not None:
+            self.transport.communication_is_known = False
             self._thread.start()
 
     def after_backward(self) -> None:

@@ -1,6 +1,7 @@
 """What holds for every test: one thread per process, wandb offline, and no silent skips where all must run."""
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ EXCUSED = (NO_DATA, "needs a CUDA device")
 # Before torch is imported anywhere: several processes share few cores, and nothing may leave the machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["WANDB_MODE"] = "offline"
+# Tests that are started in the background would ignore Ctrl-C, and so would all processes that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

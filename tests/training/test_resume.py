@@ -109,7 +109,7 @@ def test_killed_rank_then_the_same_command_gives_the_same_bits(tmp_path: Path):
     make_run(folder, **changes)
     with _launched(folder) as first:
         _wait_for_checkpoint(folder, first)
-        ranks = _launcher(first).children()
+        ranks = first.children()
         assert len(ranks) == 2
         ranks[1].kill()
         assert first.wait(TIMEOUT) != 0
@@ -129,7 +129,9 @@ def _launched(folder: Path) -> Iterator[psutil.Popen]:
     """`resync launch` of the folder's configuration; nothing of it outlives the block."""
     config = str(folder / "config.yaml")
     command = [sys.executable, "-m", "resync", "launch", "--config", config, "--out", str(folder)]
-    process = psutil.Popen(command, stdout=subprocess.DEVNULL)
+    # In a process of its own, whose children are the ranks, and not in the one that `make test` keeps warm.
+    environment = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     try:
         yield process
     finally:
@@ -137,16 +139,6 @@ def _launched(folder: Path) -> Iterator[psutil.Popen]:
             for each in [*process.children(recursive=True), process]:
                 each.kill()
             process.wait()
-
-
-def _launcher(command: psutil.Process) -> psutil.Process:
-    """The process that forked the ranks: the command itself, or its job in the warm process of `make test`."""
-    address = os.environ.get(warm.ADDRESS)
-    if address is None:
-        return command
-    [server] = [each for each in psutil.process_iter(["cmdline"]) if address in (each.info["cmdline"] or [])][:1]
-    [job] = server.children()
-    return job
 
 
 def _wait_for_checkpoint(folder: Path, process: psutil.Popen) -> None:

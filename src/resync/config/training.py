@@ -328,6 +328,9 @@ class RunSettings(Execution, ResultSettings):
             allowed = f"a divisor of workers = {workers}"
             allowed += f", or {workers} times a divisor of gpus_per_worker = {gpus}" if several else ""
             yield ("processes",), f"found {processes}, allowed: {allowed}"
+        elif processes > workers and self.sync.whole_workers:
+            found = f"{processes} with this sync {self.sync.name}, which has one process for all GPUs of a worker"
+            yield ("processes",), f"found {found}, allowed: at most workers = {workers}"
         if self.batch_size % (workers * gpus):
             of = f"workers * gpus_per_worker = {workers * gpus}" if several else f"workers = {workers}"
             yield ("batch_size",), f"found {self.batch_size}, allowed: a multiple of {of}"

@@ -81,6 +81,11 @@ class Engine:
             group["lr"] = lr
         self.optimizer.step()
 
+    def share_buffers(self) -> None:
+        """Give every process of a worker the buffers of member 0, for evaluation. Collective."""
+        for model in self.workers.models:
+            self.members.share_(model.buffers())
+
     def state_dict(self) -> dict[str, Any]:
         """The state of the optimizer and the loss scales; under "workers" tensors with one row per worker."""
         own, shared = optimizer_state.save(self.optimizer, self.workers)

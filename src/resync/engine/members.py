@@ -5,6 +5,7 @@ nodes of 8 GPUs of Assran et al. 2019 and Wang et al. 2020. W processes host K w
 each, or g*K/W members of one worker in each; the processes of a worker have consecutive ranks.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -41,6 +42,7 @@ class Members:
             workers = f"{num_workers} workers" + (f" of {number} GPUs" if number > 1 else "")
             raise ValueError(f"{workers} cannot be spread evenly over {world_size} processes")
         self.workers_before, self.index = divmod(rank, self.processes)
+        self._first_rank = rank - self.index
         self.inside: dist.ProcessGroup | None = None
         self.across: dist.ProcessGroup | None = None
         if self.processes > 1:
@@ -70,6 +72,11 @@ class Members:
             dist.all_reduce(values, group=self.inside)
             values.div_(self.processes)
         return values
+
+    def share_(self, values: Iterable[Tensor]) -> None:
+        """Overwrite `values` with those of the worker's first process, in place."""
+        for value in values if self.processes > 1 else ():
+            dist.broadcast(value, src=self._first_rank, group=self.inside)
 
     def shard(self, rows: Tensor) -> Tensor:
         """The part of `rows` [..., n] that this process exchanges with other workers: a view [..., m].

@@ -40,11 +40,6 @@ class AsynchronousPairs(Algorithm):
                 f"asynchronous AD-PSGD needs one worker per process, found {self.workers.num_local}, "
                 "allowed: simulated AD-PSGD"
             )
-        if self.transport.members.processes != 1:
-            raise ValueError(
-                f"asynchronous AD-PSGD needs one process per worker, found {self.transport.members.processes}, allowed: "
-                "processes = workers"
-            )
         self.topology = options.topology
         self.rank = self.transport.rank
         self.averages = 0

@@ -322,23 +322,21 @@ class RunSettings(Execution, ResultSettings):
     def _division_checks(self) -> Iterator[Check]:
         """Require equal shares for all processes, workers, GPUs and forward passes."""
         workers, gpus, processes = self.workers, self.gpus_per_worker, self.processes
-        several = gpus > 1
-        whole = workers % processes == 0
-        if not whole and (processes % workers or gpus % (processes // workers)):
+        if workers % processes and (processes % workers or gpus % (processes // workers)):
             allowed = f"a divisor of workers = {workers}"
-            allowed += f", or {workers} times a divisor of gpus_per_worker = {gpus}" if several else ""
+            allowed += f", or {workers} times a divisor of gpus_per_worker = {gpus}" if gpus > 1 else ""
             yield ("processes",), f"found {processes}, allowed: {allowed}"
         elif processes > workers and self.sync.whole_workers:
             found = f"{processes} with this sync {self.sync.name}, which has one process for all GPUs of a worker"
             yield ("processes",), f"found {found}, allowed: at most workers = {workers}"
+        parts = ("workers", "gpus_per_worker") if gpus > 1 else ("workers",)
         if self.batch_size % (workers * gpus):
-            of = f"workers * gpus_per_worker = {workers * gpus}" if several else f"workers = {workers}"
-            yield ("batch_size",), f"found {self.batch_size}, allowed: a multiple of {of}"
+            allowed = f"a multiple of {' * '.join(parts)} = {workers * gpus}"
+            yield ("batch_size",), f"found {self.batch_size}, allowed: {allowed}"
         elif self.micro_batch_size and self.local_batch_size // gpus % self.micro_batch_size:
-            own = "a GPU's batch, batch_size / workers / gpus_per_worker" if several else (
-                "a worker's batch, batch_size / workers"
-            )  # fmt: skip
-            allowed = f"a divisor of {own} = {self.local_batch_size // gpus}"
+            whose = "a GPU's" if gpus > 1 else "a worker's"
+            share = f"{' / '.join(('batch_size', *parts))} = {self.local_batch_size // gpus}"
+            allowed = f"a divisor of {whose} batch, {share}"
             yield ("micro_batch_size",), f"found {self.micro_batch_size}, allowed: {allowed}"
 
     def _task_checks(self) -> Iterator[Check]:

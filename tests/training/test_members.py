@@ -1,13 +1,14 @@
 """A worker of several GPUs: the result depends on their number, and not on the processes that they are spread over."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from launched import finish, metrics
+from launched import checkpoints, code_of, finish, launched, metrics, until
 from processes import TIMEOUT, run_processes
 from runs import CNN_WITH_BATCH_NORM, VARIANTS, make_run, make_session, outcome, trained, trained_until
 from torch import nn
@@ -194,15 +195,25 @@ def test_a_checkpoint_has_one_state_per_worker_that_any_spread_continues(tmp_pat
     np.testing.assert_allclose(np.concatenate([back[0]["rows"], back[2]["rows"]]), whole, rtol=0, atol=1e-6)
 
 
-def test_the_launcher_trains_a_run_on_all_gpus_of_its_workers(tmp_path: Path):
-    changes = {"workers": 2, "gpus_per_worker": 2, "processes": 4, "sync": {"name": "sgp"}, "epochs": 1}
+def test_a_launched_run_stops_and_continues_on_all_gpus_of_its_workers(tmp_path: Path):
+    changes = {
+        "workers": 2, "gpus_per_worker": 2, "processes": 4, "sync": {"name": "sgp"}, "epochs": 12,
+        "evaluation": {"every_epochs": 12}, "checkpoint": {"every_rounds": 8},
+        "log": {"every_steps": 4, "wandb": "disabled"},
+    }  # fmt: skip
     make_run(tmp_path, **changes)
+    with launched(tmp_path) as process:
+        until(lambda: checkpoints(tmp_path), process)
+        process.terminate()
+        assert code_of(process) == os.EX_TEMPFAIL, (tmp_path / "launch.log").read_text()
     assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert (summary["launch"]["world_size"], summary["launch"]["engine"], summary["steps"]) == (4, "ddp", 7)
+    assert (summary["launch"]["world_size"], summary["launch"]["engine"], summary["steps"]) == (4, "ddp", 84)
+    assert summary["resumed_from"]
     alone = trained(0, 1, tmp_path / "alone", changes | {"processes": 1})
-    [evaluation] = metrics(tmp_path)[1:]
-    assert float(evaluation["val_loss"]) == pytest.approx(alone["log"]["metrics.csv"][-1]["val_loss"], abs=1e-5)
+    assert float(metrics(tmp_path)[-1]["val_loss"]) == pytest.approx(
+        alone["log"]["metrics.csv"][-1]["val_loss"], abs=1e-5
+    )
 
 
 def _alone(rank: int, world_size: int, folder: Path) -> dict[str, np.ndarray]:

@@ -42,9 +42,10 @@ SMOKE = "configs/scales/smoke.yaml"
 
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
 SETTINGS = (
-    "data, model, start_from, start_checkpoint, workers, batch_size, sampling, epochs, steps_per_epoch, "
-    "micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, evaluation, precision, "
-    "loss_scale, processes, engine, checkpoint, log, memory_format, compile, device, threads, seeds, resources"
+    "data, model, start_from, start_checkpoint, workers, gpus_per_worker, batch_size, sampling, epochs, "
+    "steps_per_epoch, micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, "
+    "evaluation, precision, loss_scale, processes, engine, checkpoint, log, memory_format, compile, device, threads, "
+    "seeds, resources"
 )
 
 
@@ -230,6 +231,29 @@ TOGETHER = [
          "rate that is known before the training"),
     case("two starts", VIT, "epochs: 5", "epochs: 5\n  start_from: vit/qsr/seed0\n  start_checkpoint: common.pt",
          "9: base.start_checkpoint: found beside start_from vit/qsr/seed0, allowed: one of the two"),
+    case("processes and GPUs of workers", VIT, "processes: 2", "gpus_per_worker: 2\n    processes: 12",
+         "28: scales.paper.processes: found 12, allowed: a divisor of workers = 4, or 4 times a divisor of "
+         "gpus_per_worker = 2 (at scale paper)"),
+    case("batch size and GPUs", VIT, "batch_size: 8", "batch_size: 8\n  gpus_per_worker: 3",
+         "6: base.batch_size: found 8, allowed: a multiple of workers * gpus_per_worker = 12"),
+    case("micro-batch and batch of a GPU", VIT, "batch_size: 8",
+         "batch_size: 16\n  gpus_per_worker: 2\n  micro_batch_size: 4",
+         "8: base.micro_batch_size: found 4, allowed: a divisor of a GPU's batch, batch_size / workers / "
+         "gpus_per_worker = 2"),
+    case("GPUs of a machine and processes", VIT, "processes: 2\n    resources: {nodes: 2}",
+         "processes: 8\n    gpus_per_worker: 2\n    resources: {nodes: 2, gpus_per_node: 2}",
+         "29: scales.paper.resources.gpus_per_node: found 2, allowed: one for each of a machine's processes, "
+         "processes / nodes = 4; or 0 (at scale paper)"),
+    case("deepspeed with several processes for a worker", VIT, "processes: 2",
+         "gpus_per_worker: 2\n    processes: 8\n    engine: {name: deepspeed}",
+         "29: scales.paper.engine.name: found deepspeed with 4 workers on 8 processes, allowed: auto, serial, or "
+         "several processes with one worker each (at scale paper)",
+         "29: scales.paper.engine.name: found deepspeed with sync local, allowed: with allreduce (at scale paper)"),
+    case("ddp without processes for members", VIT, "processes: 2",
+         "gpus_per_worker: 2\n    processes: 4\n    engine: {name: ddp}",
+         *(f"29: scales.paper.engine.name: found ddp with sync {name}, allowed: auto, serial, or an algorithm that "
+           "averages gradients, or several processes for each worker (at scale paper)"
+           for name in ("allreduce", "local"))),
     case("batch size and data", VIT, "batch_size: 8", "batch_size: 128",
          "6: base.batch_size: found 128, allowed: at most 64, the training samples of toy"),
     case("nodes and processes", VIT, "nodes: 2", "nodes: 3",

@@ -157,12 +157,12 @@ def test_every_series_of_a_table_or_figure_has_a_published_value_or_a_place_for_
 
 # What a run of a series is at paper scale: K, W, batch, epochs, steps, lr, weight decay, decay of matrices only.
 GOLDEN = {
-    "sgp/resnet50_ethernet/dpsgd_16": (16, 16, 4096, 90, 90 * 313, 1.6, 1e-4, False),
-    "sgp/resnet50_infiniband/sgp_4": (4, 4, 1024, 90, 90 * 1252, 0.4, 1e-4, False),
+    "sgp/resnet50_ethernet/dpsgd_16": (16, 128, 4096, 90, 90 * 313, 1.6, 1e-4, False),
+    "sgp/resnet50_infiniband/sgp_4": (4, 32, 1024, 90, 90 * 1252, 0.4, 1e-4, False),
     "sgp/resnet50_asynchronous/adpsgd_32": (32, 32, 8192, 90, 90 * 157, 3.2, 1e-4, False),
-    "sgp/resnet50_270_epochs/osgp_32": (32, 32, 8192, 270, 270 * 157, 3.2, 1e-4, False),
+    "sgp/resnet50_270_epochs/osgp_32": (32, 256, 8192, 270, 270 * 157, 3.2, 1e-4, False),
     "slowmo/cifar10_resnet18/sgp_slowmo": (32, 32, 4096, 200, 200 * 12, 1.6, 1e-4, False),
-    "slowmo/imagenet_resnet50/local_slowmo": (32, 32, 8192, 90, 90 * 157, 3.2, 1e-4, False),
+    "slowmo/imagenet_resnet50/local_slowmo": (32, 256, 8192, 90, 90 * 157, 3.2, 1e-4, False),
     "local_sgd/cifar10_phase1/parallel": (32, 4, 4096, 250, 3000, 3.2, 5e-4, True),
     "local_sgd/cifar10_post_local/local": (32, 4, 4096, 250, 3000, 0.32, 5e-4, True),
     "local_sgd/cifar10_diffusion_start/sgd": (1, 1, 128, 250, 250 * 390, 0.1, 5e-4, True),

@@ -82,27 +82,29 @@ def test_qsr_period_grows_at_smoke_scale(suite):
 )
 def test_sgp_scales_with_the_nodes(suite, method, nodes, steps_per_epoch, max_lr):
     run = run_of(suite, "sgp", "resnet50_ethernet", f"{method}_{nodes}")
-    assert (run.workers, run.processes, run.resources.nodes) == (nodes, nodes, nodes)
+    assert (run.workers, run.gpus_per_worker, run.processes) == (nodes, 8, 8 * nodes)
+    assert (run.resources.nodes, run.resources.gpus_per_node) == (nodes, 8)
     assert (run.local_batch_size, run.steps_per_epoch, run.schedule.max_lr) == (256, steps_per_epoch, max_lr)
     assert (run.epochs, run.warmup_steps) == (90, 5 * steps_per_epoch)
     assert run.schedule.decays == ((30, 0.1), (60, 0.1), (80, 0.1))
 
 
 @pytest.mark.parametrize(
-    ("paper", "experiment", "series", "tokens", "steps"),
+    ("paper", "experiment", "series", "gpus", "tokens", "steps"),
     [
-        ("sgp", "transformer", "ar_25k", 28_000, 25_000),
-        ("sgp", "transformer", "sgp_25k", 28_000, 25_000),
-        ("sgp", "transformer", "ar_400k", 448_000, 25_000),
-        ("sgp", "transformer", "sgp_400k", 448_000, 25_000),
-        ("slowmo", "wmt16_transformer", "local_slowmo", 200_000, 25 * 650),
-        ("slowmo", "wmt16_transformer", "sgp_slowmo", 200_000, 25 * 650),
+        ("sgp", "transformer", "ar_25k", 1, 28_000, 25_000),
+        ("sgp", "transformer", "sgp_25k", 1, 28_000, 25_000),
+        ("sgp", "transformer", "ar_400k", 1, 448_000, 25_000),
+        ("sgp", "transformer", "sgp_400k", 1, 448_000, 25_000),
+        ("slowmo", "wmt16_transformer", "local_slowmo", 8, 200_000, 25 * 650),
+        ("slowmo", "wmt16_transformer", "sgp_slowmo", 8, 200_000, 25 * 650),
     ],
 )
-def test_transformers_are_those_of_the_papers(suite, paper, experiment, series, tokens, steps):
+def test_transformers_are_those_of_the_papers(suite, paper, experiment, series, gpus, tokens, steps):
     run = run_of(suite, paper, experiment, series)
     assert (run.data.name, run.data.max_tokens * run.batch_size, run.total_steps) == ("wmt16_en_de", tokens, steps)
-    assert (run.workers, run.processes, run.resources.nodes, run.forward_batch_size) == (8, 8, 8, 1)
+    assert (run.workers, run.processes, run.resources.nodes, run.forward_batch_size) == (8, 8 * gpus, 8, 1)
+    assert (run.gpus_per_worker, run.resources.gpus_per_node) == (gpus, gpus)
     model = run.model
     assert (model.dim, model.ffn_dim, model.heads, model.encoder_layers, model.dropout) == (1024, 4096, 16, 6, 0.3)
     optimizer = run.optimizer
@@ -231,6 +233,9 @@ MATRICES = {"name": "sgd", "decay": "matrices"}
          "precision: found bf16, allowed with engine deepspeed: fp32, tf32"),
         (DEEPSPEED | {"processes": 8, "optimizer": MATRICES | {"weight_decay": 0.1}},
          "optimizer.decay: found matrices, allowed with engine deepspeed: all"),
+        ({"workers": 4, "gpus_per_worker": 2, "processes": 8, "sync": {"name": "adpsgd", "asynchronous": True}},
+         "processes: found 8 with this sync adpsgd, which has one process for all GPUs of a worker, "
+         "allowed: at most workers = 4"),
         ({"optimizer": MATRICES},
          "optimizer.decay: found matrices without weight_decay, allowed: with weight_decay > 0"),
     ],

@@ -64,6 +64,12 @@ def test_a_node_shares_its_link():
     assert network.exchange_seconds(100, 8, peers=1) == 1
 
 
+def test_the_gpus_of_a_worker_average_inside_its_node():
+    network = Network(a_link(0, 1.0), a_link(0, 100.0))
+    assert network.inside_seconds(100, 8) == pytest.approx(2 * 7 / 8)
+    assert network.inside_seconds(100, 1) == 0
+
+
 def test_a_calibrated_slowdown_is_of_averages_only():
     network = Network(a_link(), slowdown=3.0)
     assert network.average_seconds(1e6, 4) == 3 * Network(a_link()).average_seconds(1e6, 4)

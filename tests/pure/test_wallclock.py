@@ -210,6 +210,17 @@ def test_rare_averages_leave_pure_computing():
     assert wall_clock(a_run(every(4), workers=1), Machine(ETHERNET, 0.3), RESNET50).per_step == pytest.approx(0.3)
 
 
+def test_a_worker_of_several_gpus_sends_one_message_and_averages_inside():
+    one = a_run({"name": "sgp"})
+    eight = one.model_copy(update={"gpus_per_worker": 8})
+    machine = Machine(ETHERNET, 0.3)
+    alone, node = (wall_clock(run, machine, RESNET50) for run in (one, eight))
+    assert node.communication == alone.communication
+    inside = ETHERNET.inside_seconds(4 * RESNET50, 8)
+    assert node.compute == pytest.approx(alone.compute + alone.steps * inside)
+    assert 0 < inside < 0.02
+
+
 def test_messages_hide_behind_as_many_steps_as_they_may_be_late():
     link = Link("test", 0.0, 4e6, "made up")  # a message of a million parameters takes a second
     machine = Machine(Network(link), 0.3)

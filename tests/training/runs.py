@@ -126,6 +126,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
     },
     "batch_norm": CNN_WITH_BATCH_NORM,
+    "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "translation": TRANSLATION,
     "translation_sgp": TRANSLATION
     | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}}},

@@ -18,6 +18,7 @@ from torchvision.transforms.v2 import functional as F
 from resync import data, prepare
 from resync.config.data_sets import DataSet
 from resync.data import streamed
+from resync.data.sampling import Share
 from resync.data.streamed import Streamed
 from resync.data.transforms import training_transform, validation_transform
 from resync.train.mixup import Mixup
@@ -220,6 +221,18 @@ def test_mixup_mixes_pairs_of_a_micro_batch_by_one_share():
     alone, _ = mixup(inputs[1:], targets[1:], step=5, first_worker=2)
     assert torch.equal(alone, mixed[1:])
     assert not torch.equal(mixup(inputs, targets, step=6, first_worker=1)[0], mixed)
+    for index in range(2):
+        own = Share(index, 2).of(12)
+        part = replace(mixup, share=Share(index, 2))(inputs[:, own], targets[:, own], step=5, first_worker=1)
+        assert all(torch.equal(some, of_all[:, own]) for some, of_all in zip(part, (mixed, labels), strict=True))
+
+
+def test_processes_of_a_worker_read_their_shares_of_its_batches(small: Streamed):
+    """And only these, augmented as in the whole batch."""
+    whole = batches(small)
+    for index in range(2):
+        own = batches(small, plan=replace(sampler(), share=Share(index, 2)))
+        assert equal(own, [(inputs[:, index : index + 1], targets[:, index : index + 1]) for inputs, targets in whole])
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from resync import data, models
 from resync.config.training import BeamSearch
-from resync.data.sampling import Sampler
+from resync.data.sampling import Sampler, Share
 from resync.data.text import Targets
 from resync.engine.engine import Engine
 from resync.engine.workers import Workers
@@ -93,6 +93,16 @@ def test_workers_draw_different_buckets_whatever_the_processes(text):
         tokens = [sum(int((each.ids != PAD).sum()) for each in worker) for worker in targets]
         assert [worker[0].tokens for worker in targets] == [count / 2 for count in tokens]
         assert {each.tokens_of_all for worker in targets for each in worker} == {sum(tokens) / 8}
+
+
+def test_processes_of_a_worker_draw_their_shares_of_its_buckets(text):
+    whole = list(text.batches(plan(text), 1, 0, slice(1, 2)))
+    for index in range(2):
+        own = list(text.batches(plan(text, share=Share(index, 2)), 1, 0, slice(1, 2)))
+        for ([inputs], [targets]), ([all_inputs], [all_targets]) in zip(own, whole, strict=True):
+            [(ours, _)], [target] = inputs, targets
+            assert torch.equal(ours, all_inputs[index][0])
+            assert target[1:] == all_targets[index][1:]  # the tokens of the whole worker, and of all
 
 
 def test_a_bucket_that_is_too_small_is_one_line():

@@ -141,6 +141,8 @@ def test_what_runs_need_from_elsewhere(suite: Suite):
     assert re.fullmatch(r"results/data/imagenet1k\.(ffcv|beton)\.json", record)
     assert (gpus_per_node(imagenet), srun_nodes(imagenet)) == ("gpu:8", 2)
     assert (gpus_per_node(digits), srun_nodes(digits)) == (None, None)
+    nodes = suite.runs("slowmo", "paper", "imagenet_resnet50", "sgp")[0]
+    assert (gpus_per_node(nodes), srun_nodes(nodes), nodes.processes) == ("gpu:8", 32, 256)
     cifar = next(run for run in suite.runs("local_sgd", "mini") if run.data.component.is_prepared)
     assert data_files(cifar)[0].startswith(f"results/data/{cifar.data.name}")
 

@@ -118,8 +118,9 @@ def _time(options: argparse.Namespace) -> None:
     from resync.plan.forecast import forecast, table
 
     def network(run: Run) -> Network:
-        members = run.workers // run.resources.nodes
-        return Network(LINKS[options.network], LINKS[options.inside], members, options.all_reduce)
+        link, nodes = LINKS[options.network], run.resources.nodes
+        inside = LINKS[options.inside] if nodes <= run.workers else link  # a worker may be several nodes
+        return Network(link, inside, max(1, run.workers // nodes), options.all_reduce)
 
     suite, count = suite_of(options), _of_model(num_parameters)
     series = {(run.experiment, run.series): run for run in suite.runs(options.paper, options.scale)}

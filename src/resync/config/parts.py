@@ -53,6 +53,11 @@ class SyncOptions(Options):
         return False
 
     @property
+    def whole_workers(self) -> bool:
+        """Whether a process must host all GPUs of its workers."""
+        return False
+
+    @property
     def traffic(self) -> Traffic | None:
         """Its messages, peers in the unit of these options; None: unknown, so that no cost can be forecast."""
         return None

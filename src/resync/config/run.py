@@ -114,8 +114,9 @@ class Run(RunSettings, _Names):
         return dump(self._content())
 
     def _content(self) -> dict[str, Any]:
-        # Without nulls, so that a new optional setting leaves the hashes of old runs alone.
-        return self.model_dump(mode="json", exclude_none=True)
+        # Without nulls and the usual one GPU per worker: a setting that a run does not use leaves its hash alone.
+        unused = {"gpus_per_worker"} if self.gpus_per_worker == 1 else set()
+        return self.model_dump(mode="json", exclude_none=True, exclude=unused)
 
 
 class Layer(RunSettings):
@@ -125,13 +126,14 @@ class Layer(RunSettings):
     resources: Resources = Field(default=Resources(), description="what a run requests from the machine")
 
     def checks(self) -> Iterator[Check]:
-        """Require processes that can be spread evenly over the machines, and different seeds."""
+        """Require processes that can be spread evenly over the machines and their GPUs, and different seeds."""
         yield from super().checks()
-        if self.processes % self.resources.nodes:
-            yield (
-                ("resources", "nodes"),
-                f"found {self.resources.nodes}, allowed: a divisor of processes = {self.processes}",
-            )
+        nodes, gpus = self.resources.nodes, self.resources.gpus_per_node
+        if self.processes % nodes:
+            yield ("resources", "nodes"), f"found {nodes}, allowed: a divisor of processes = {self.processes}"
+        elif 0 < gpus < self.processes // nodes:
+            allowed = f"one for each of a machine's processes, processes / nodes = {self.processes // nodes}; or 0"
+            yield ("resources", "gpus_per_node"), f"found {gpus}, allowed: {allowed}"
         if len(set(self.seeds)) < len(self.seeds):
             yield ("seeds",), f"found {list(self.seeds)}, allowed: different seeds"
 

@@ -126,8 +126,8 @@ class EngineSettings(Settings):
     name: Literal["auto", "serial", "ddp", "deepspeed"] = Field(
         default="auto",
         description="serial: the workers of a process one after the other; ddp: torch's DistributedDataParallel, which "
-        "averages gradients during the backward pass, with one worker per process; deepspeed: DeepSpeed's engine, for "
-        "allreduce with one worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
+        "averages gradients during the backward pass, with one or more processes per worker; deepspeed: DeepSpeed's "
+        "engine, for allreduce with one worker per process in fp32 or tf32; auto: ddp if it can overlap, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,
@@ -143,7 +143,11 @@ class Execution(Settings):
     report; the summary of a run records them.
     """
 
-    processes: PositiveInt = Field(default=1, description="number of processes W that host workers; divides workers")
+    processes: PositiveInt = Field(
+        default=1,
+        description="number of processes W that host workers: a divisor of workers, or workers times a divisor of "
+        "gpus_per_worker",
+    )
     engine: EngineSettings = Field(
         default=EngineSettings(), description="engine that computes gradients and takes optimizer steps"
     )
@@ -177,8 +181,14 @@ class ResultSettings(Settings):
         "RESYNC_DATA; null: none",
     )
     workers: PositiveInt = Field(description="number of replicas K, each with its own data stream")
+    gpus_per_worker: PositiveInt = Field(
+        default=1,
+        description="GPUs of a worker: each takes the gradient of an equal part of its batch, which are averaged. As "
+        "with torch's DDP, BatchNorm normalises on each GPU, and its running statistics are those of the first",
+    )
     batch_size: PositiveInt = Field(
-        description="samples per step over all workers (for text, buckets of sentence pairs); a multiple of workers"
+        description="samples per step over all workers (for text, buckets of sentence pairs); a multiple of workers "
+        "times gpus_per_worker"
     )
     sampling: Literal["without_replacement", "with_replacement"] = Field(
         default="without_replacement", description="how a worker's data stream draws the samples of an epoch"
@@ -191,7 +201,7 @@ class ResultSettings(Settings):
     )
     micro_batch_size: PositiveInt | None = Field(
         default=None,
-        description="samples of a worker per forward pass, with gradient accumulation; null: all samples of the step",
+        description="samples of a GPU per forward pass, with gradient accumulation; null: all its samples of the step",
     )
     loss: Loss = Field(default=Loss(), description="training loss")
     clip_norm: PositiveNumber | None = Field(
@@ -258,12 +268,12 @@ class ResultSettings(Settings):
 
     @property
     def forward_batch_size(self) -> int:
-        """Samples per worker and forward pass, over which BatchNorm normalises."""
-        return self.micro_batch_size or self.local_batch_size
+        """Samples per forward pass, over which BatchNorm normalises."""
+        return self.micro_batch_size or self.local_batch_size // self.gpus_per_worker
 
     @property
     def micro_batches(self) -> int:
-        """Forward passes per worker and step."""
+        """Forward passes per worker and step, on all of its GPUs."""
         return self.local_batch_size // self.forward_batch_size
 
     @property
@@ -292,13 +302,7 @@ class RunSettings(Execution, ResultSettings):
 
     def checks(self) -> Iterator[Check]:
         """Require settings that fit together, each of them with an effect."""
-        if self.workers % self.processes:
-            yield ("processes",), f"found {self.processes}, allowed: a divisor of workers = {self.workers}"
-        if self.batch_size % self.workers:
-            yield ("batch_size",), f"found {self.batch_size}, allowed: a multiple of workers = {self.workers}"
-        elif self.micro_batch_size and self.local_batch_size % self.micro_batch_size:
-            allowed = f"a divisor of a worker's batch, batch_size / workers = {self.local_batch_size}"
-            yield ("micro_batch_size",), f"found {self.micro_batch_size}, allowed: {allowed}"
+        yield from self._division_checks()
         if self.evaluation.sharpness_batches and self.precision in ("bf16", "fp16"):
             allowed = "null, or precision fp32 or tf32, which second derivatives need"
             yield ("evaluation", "sharpness_batches"), f"found with precision {self.precision}, allowed: {allowed}"
@@ -314,6 +318,26 @@ class RunSettings(Execution, ResultSettings):
             yield from (((name, *key), message) for key, message in part.checks_in(self))
         yield from self._component_checks()
         yield from self._task_checks()
+
+    def _division_checks(self) -> Iterator[Check]:
+        """Require equal shares for all processes, workers, GPUs and forward passes."""
+        workers, gpus, processes = self.workers, self.gpus_per_worker, self.processes
+        if workers % processes and (processes % workers or gpus % (processes // workers)):
+            allowed = f"a divisor of workers = {workers}"
+            allowed += f", or {workers} times a divisor of gpus_per_worker = {gpus}" if gpus > 1 else ""
+            yield ("processes",), f"found {processes}, allowed: {allowed}"
+        elif processes > workers and self.sync.whole_workers:
+            found = f"{processes} with this sync {self.sync.name}, which has one process for all GPUs of a worker"
+            yield ("processes",), f"found {found}, allowed: at most workers = {workers}"
+        parts = ("workers", "gpus_per_worker") if gpus > 1 else ("workers",)
+        if self.batch_size % (workers * gpus):
+            allowed = f"a multiple of {' * '.join(parts)} = {workers * gpus}"
+            yield ("batch_size",), f"found {self.batch_size}, allowed: {allowed}"
+        elif self.micro_batch_size and self.local_batch_size // gpus % self.micro_batch_size:
+            whose = "a GPU's" if gpus > 1 else "a worker's"
+            share = f"{' / '.join(('batch_size', *parts))} = {self.local_batch_size // gpus}"
+            allowed = f"a divisor of {whose} batch, {share}"
+            yield ("micro_batch_size",), f"found {self.micro_batch_size}, allowed: {allowed}"
 
     def _task_checks(self) -> Iterator[Check]:
         """Require a model and settings for the task of the data set."""
@@ -354,13 +378,18 @@ class RunSettings(Execution, ResultSettings):
             yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"
         if engine not in ("ddp", "deepspeed"):
             return
-        if engine == "ddp" and not self.sync.averages_gradients:
+        if engine == "ddp" and not self.sync.averages_gradients and self.processes == self.workers:
             allowed = "auto, serial, or an algorithm that averages gradients"
+            allowed += ", or several processes for each worker" if self.gpus_per_worker > 1 else ""
             yield ("engine", "name"), f"found {engine} with sync {self.sync.name}, allowed: {allowed}"
-        if self.processes != self.workers or self.workers == 1:
+        one_each = self.processes == self.workers if engine == "deepspeed" else self.processes >= self.workers
+        if not one_each or self.processes == 1:
             found = f"{self.workers} workers on {self.processes} processes"
-            allowed = "auto, serial, or several processes with one worker each"
-            yield ("engine", "name"), f"found {engine} with {found}, allowed: {allowed}"
+            each = "one worker each" if engine == "deepspeed" else "at most one worker each"
+            yield (
+                ("engine", "name"),
+                f"found {engine} with {found}, allowed: auto, serial, or several processes with {each}",
+            )
         if engine == "deepspeed":
             yield from self._deepspeed_checks()
 

@@ -9,8 +9,26 @@ from resync.streams import stream
 
 
 @dataclass(frozen=True)
+class Share:
+    """Part `index` of `number` equal parts of every worker's batch: what one of its processes trains on."""
+
+    index: int = 0
+    number: int = 1
+
+    def of(self, samples: int) -> slice:
+        """The part of a batch of this many samples."""
+        own = samples // self.number
+        return slice(self.index * own, (self.index + 1) * own)
+
+
+WHOLE = Share()
+
+
+@dataclass(frozen=True)
 class Sampler:
     """Index plan of a run: `steps` batches of `local_batch` samples for each of `num_workers` workers per epoch.
+
+    This process trains on its `share` of each of these batches: b of the samples.
 
     Without replacement, one global permutation per epoch is split over the workers, so that a sample is drawn at
     most once per epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). If a paper rounds up the steps of an
@@ -24,6 +42,7 @@ class Sampler:
     steps: int
     seed: int
     replacement: bool
+    share: Share = WHOLE
 
     def __post_init__(self) -> None:
         """Raise ValueError for an epoch with more steps than there are samples for."""
@@ -36,7 +55,11 @@ class Sampler:
             )
 
     def epoch(self, epoch: int) -> NDArray[np.int64]:
-        """Sample indices of an epoch, [steps, num_workers, local_batch]."""
+        """Sample indices of this process's share of an epoch, [steps, num_workers, b]."""
+        return self.whole_epoch(epoch)[..., self.share.of(self.local_batch)]
+
+    def whole_epoch(self, epoch: int) -> NDArray[np.int64]:
+        """Sample indices of an epoch for all processes of a worker, [steps, num_workers, local_batch]."""
         if self.replacement:
             columns = [
                 stream(self.seed, "order", worker=worker, epoch=epoch).integers(
@@ -49,7 +72,7 @@ class Sampler:
         return np.resize(order, (self.steps, self.num_workers, self.local_batch))
 
     def draws(self, epoch: int, workers: slice, high: int) -> NDArray[np.int64]:
-        """A random number below `high` for each sample of an epoch, [steps, k, b], which decides its augmentation.
+        """A random number below `high` for each sample of `epoch`, [steps, k, b], which decides its augmentation.
 
         Every worker has its own stream.
         """
@@ -58,7 +81,7 @@ class Sampler:
             stream(self.seed, "augmentation", worker=worker, epoch=epoch).integers(high, size=shape)
             for worker in range(self.num_workers)[workers]
         ]
-        return np.stack(columns, axis=1)
+        return np.stack(columns, axis=1)[..., self.share.of(self.local_batch)]
 
 
 def statistics_draws(seed: int, epoch: int, index: int, size: int, high: tuple[int, int]) -> list[NDArray[np.int64]]:

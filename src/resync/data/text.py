@@ -84,9 +84,10 @@ class ParallelText:
         Yields the buckets of the step and their targets for each of the k workers. Every process knows the number of
         tokens in all workers' buckets, so that gradients can be divided by it without communication.
         """
-        for buckets in sampler.epoch(epoch)[first_step:]:
+        plans = zip(sampler.whole_epoch(epoch)[first_step:], sampler.epoch(epoch)[first_step:], strict=True)
+        for buckets, own_buckets in plans:
             tokens = self._train_tokens[buckets].mean(1)
-            made = [[self._bucket("train", self._train[bucket]) for bucket in row] for row in buckets[workers]]
+            made = [[self._bucket("train", self._train[bucket]) for bucket in row] for row in own_buckets[workers]]
             inputs = [[inputs for inputs, _ in row] for row in made]
             targets = [
                 [Targets(ids, float(own), float(tokens.mean())) for _, ids in row]

@@ -11,10 +11,14 @@ from resync.engine.workers import Workers
 
 
 def chosen(name: str, averages_gradients: bool, num_workers: int, world_size: int) -> str:
-    """The engine of this name; `auto` is `ddp` where it can overlap the averaging of gradients, else `serial`."""
+    """The engine of this name; `auto` is `ddp` where it can overlap the averaging of gradients, else `serial`.
+
+    Gradients are averaged over all workers if the algorithm does, and else over the processes of a worker.
+    """
     if name != "auto":
         return name
-    return "ddp" if averages_gradients and 1 < world_size == num_workers else "serial"
+    averaged_over = world_size if averages_gradients else world_size // num_workers
+    return "ddp" if averaged_over > 1 and world_size >= num_workers else "serial"
 
 
 def build(
@@ -33,11 +37,17 @@ def build(
     """
     name = chosen(settings.name, averages_gradients, transport.num_workers, transport.world_size)
     if name == "serial":
-        return Engine(workers, optimizer, loss, **gradient)
+        return Engine(workers, optimizer, loss, members=transport.members, **gradient)
     if name == "ddp":
         from resync.engine.ddp import Ddp
 
-        return Ddp(workers, optimizer, loss, transport=transport, **gradient)
+        return Ddp(
+            workers, optimizer, loss, transport=transport, averages_gradients=averages_gradients,
+            members=transport.members, **gradient,
+        )  # fmt: skip
     from resync.engine.deepspeed import DeepSpeed
 
-    return DeepSpeed(workers, optimizer, loss, transport=transport, zero_stage=settings.zero_stage, **gradient)
+    return DeepSpeed(
+        workers, optimizer, loss, transport=transport, zero_stage=settings.zero_stage,
+        members=transport.members, **gradient,
+    )  # fmt: skip

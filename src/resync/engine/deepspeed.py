@@ -18,7 +18,7 @@ class DeepSpeed(Engine):
     DeepSpeed owns the parameters; `rows` is updated with a copy after every step. Stage 1 shards the optimizer state
     over the processes, stage 2 the gradients too.
 
-    Raises ValueError if a process hosts more than one worker, or if DeepSpeed is not installed.
+    Raises ValueError for more or less than one process per worker, or if DeepSpeed is not installed.
     """
 
     name = "deepspeed"
@@ -29,6 +29,9 @@ class DeepSpeed(Engine):
         if self.workers.num_local != 1:
             found = f"{self.workers.num_local} workers in a process"
             raise ValueError(f"engine deepspeed needs one worker per process, found {found}")
+        if transport.members.processes != 1:
+            found = f"{transport.members.processes} processes for a worker"
+            raise ValueError(f"engine deepspeed needs one process per worker, found {found}")
         self.transport = transport
         self.state_format = f"DeepSpeed with ZeRO stage {zero_stage}"
         model = self.workers.models[0]

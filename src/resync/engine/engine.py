@@ -3,16 +3,18 @@
 The engine here, `serial`, is a plain loop over the workers of the process. Other engines override parts of it.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from resync.engine import optimizer_state
 from resync.engine.loss_scale import LossScales
+from resync.engine.members import Members
 from resync.engine.workers import Workers
 
 LossFunction = Callable[[nn.Module, Any, Any], Tensor]
@@ -22,12 +24,15 @@ LossFunction = Callable[[nn.Module, Any, Any], Tensor]
 class Engine:
     """Computes the gradient of every local worker on its own batch, and steps the optimizer over all of them.
 
-    `before_gradient(index, step)` is called before every gradient of local worker `index`. `loss_scales` are given if
-    the forward pass is in fp16; gradients of a worker with an L2 norm above `clip_norm` are scaled down to it.
+    The gradient of a worker is the mean over its members. This process takes `micro_batches` forward passes for each
+    of its workers, equally many for each member; `before_gradient(index, member, step)` is called before those of a
+    member of local worker `index`. BatchNorm's running statistics are those of member 0, as with torch's DDP.
+    `loss_scales` are given if the forward pass is in fp16; gradients of a worker with an L2 norm above `clip_norm` are
+    scaled down to it.
     """
 
     name: ClassVar[str] = "serial"
-    averages_gradients: ClassVar[bool] = False
+    averages_gradients = False
     """Whether the gradients are already averaged over all workers."""
     state_format = "an optimizer over the workers' rows"
     """Engines with the same format can continue from each other's state."""
@@ -38,14 +43,16 @@ class Engine:
         optimizer: Optimizer,
         loss: LossFunction,
         *,
+        members: Members | None = None,
         micro_batches: int = 1,
         clip_norm: float | None = None,
         loss_scales: LossScales | None = None,
-        before_gradient: Callable[[int, int], object] = lambda index, step: None,
+        before_gradient: Callable[[int, int, int], object] = lambda index, member, step: None,
     ) -> None:
         self.workers = workers
         self.optimizer = optimizer
         self.loss = loss
+        self.members = members or Members(num_workers=1)
         self.micro_batches = micro_batches
         self.clip_norm = clip_norm
         self.loss_scales = loss_scales
@@ -59,11 +66,12 @@ class Engine:
     def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
         """Fill `workers.grads` with the gradient of each worker's mean loss; returns the losses [k].
 
-        The inputs and targets of a worker are tensors [b, ...], which go through the model in `micro_batches` equal
-        parts, or lists with one entry per part. A loss is NaN if no loss scale gave a finite gradient.
+        The inputs and targets of a worker, of which a process has the share of its members, are tensors [b, ...], which
+        go through the model in `micro_batches` equal parts, or lists with one entry per part. A loss is NaN if no loss
+        scale gave a finite gradient.
         """
         batches = enumerate(zip(inputs, targets, strict=True))
-        return torch.stack([self._gradient(index, *batch, step) for index, batch in batches])
+        return self.members.mean_(torch.stack([self._gradient(index, *batch, step) for index, batch in batches]))
 
     def step(self, lr: float) -> None:
         """The optimizer step of all local workers with the learning rate `lr`."""
@@ -72,6 +80,11 @@ class Engine:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.step()
+
+    def share_buffers(self) -> None:
+        """Give every process of a worker the buffers of member 0, for evaluation. Collective."""
+        for model in self.workers.models:
+            self.members.share_(model.buffers())
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the optimizer and the loss scales; under "workers" tensors with one row per worker."""
@@ -94,6 +107,10 @@ class Engine:
     def backpropagate(self, loss: Tensor) -> None:
         loss.backward()
 
+    def average_inside(self, gradient: Tensor) -> None:
+        """Average a worker's gradient over its processes, in place, after the backward passes."""
+        self.members.mean_(gradient)
+
     def _check_format(self, state: dict[str, Any]) -> None:
         if state["format"] != self.state_format:
             found = f"found a state of {state['format']}, allowed: {self.state_format}"
@@ -103,22 +120,41 @@ class Engine:
         gradient = self.workers.grads[index]
 
         def take(scale: float) -> Tensor:
-            self.before_gradient(index, step)
             gradient.zero_()
-            return self._backward(index, inputs, targets, scale)
+            loss = self._backward(index, inputs, targets, scale, step)
+            self.average_inside(gradient)
+            return loss
 
         return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
 
-    def _backward(self, index: int, inputs: Any, targets: Any, scale: float) -> Tensor:
+    def _backward(self, index: int, inputs: Any, targets: Any, scale: float, step: int) -> Tensor:
         """Add the gradient of `scale` times the mean loss of one worker to its row; returns the unscaled loss."""
         total = torch.zeros_like(self.workers.rows[0, 0])
         parts = zip(_parts(inputs, self.micro_batches), _parts(targets, self.micro_batches), strict=True)
-        for number, (x, y) in enumerate(parts, start=1):
-            with nullcontext() if number == self.micro_batches else self.incomplete():
+        for number, (x, y) in enumerate(parts):
+            member, part = divmod(number, self.micro_batches // self.members.num_local)
+            member += self.members.first
+            if part == 0:
+                self.before_gradient(index, member, step)
+            tracked = nullcontext() if member == 0 else untracked(self.workers.models[index])
+            with tracked, nullcontext() if number + 1 == self.micro_batches else self.incomplete():
                 value = self.loss(self.forwards[index], x, y) / self.micro_batches
                 self.backpropagate(value * scale)
             total += value.detach()
         return total
+
+
+@contextmanager
+def untracked(model: nn.Module) -> Iterator[None]:
+    """Within the block, training passes through the model leave BatchNorm's running statistics alone."""
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
+    for layer in layers:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True
 
 
 def _parts(samples: Any, number: int) -> Sequence[Any]:

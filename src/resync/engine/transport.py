@@ -1,7 +1,8 @@
 """Transport of rows between workers, which also counts the communication of synchronisation.
 
-Rank r of W processes hosts the K/W workers r*K/W, r*K/W + 1, ... Operations concern all K workers and give the same
-result for every W.
+Rank r of W processes hosts the K/W workers r*K/W, r*K/W + 1, ..., or members of one worker. Operations concern all K
+workers and give the same result for every W. Each process of a worker exchanges its shard of a vector with the process
+of the same index in other workers, and the processes of a worker then gather the whole vector.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,10 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional as F
 
 from resync.engine.clocks import Clocks
+from resync.engine.members import Members
 
 Number = TypeVar("Number", int, float)
 
@@ -32,27 +35,31 @@ class Exchange:
         with self.transport.timed():
             for request in self.requests:
                 request.wait()
-        self.requests = []
-        return self.inbox
+            self.requests = []
+            return self.transport.members.gather(self.inbox, self.sent.shape[-1])
 
 
 class Transport:
     """Averages and exchanges rows between `num_workers` workers on `world_size` processes.
 
+    `members` are the GPUs of a worker, one by default.
+
     Counts two kinds of bytes: `bytes_sent`, the bytes that one worker sends as a function of the algorithm alone (one
     vector for an average, one vector per peer for an exchange, whether or not the peer is in this process), and
-    `wire_bytes`, the bytes that this process actually passes to torch.distributed. Seconds are added to the clock
-    "communication"; `communication_is_known` is False if messages travel while the workers compute, so that no clock
-    can separate the two.
+    `wire_bytes`, the bytes that this process actually passes to torch.distributed for other workers. Seconds are added
+    to the clock "communication"; `communication_is_known` is False if messages travel while the workers compute, so
+    that no clock can separate the two. Averages of gradients inside a worker are part of its computing, and are in
+    none of these.
 
-    Raises ValueError if `world_size` does not divide `num_workers`.
+    Raises ValueError if the workers cannot be spread evenly over the processes.
     """
 
-    def __init__(self, num_workers: int, clocks: Clocks, rank: int = 0, world_size: int = 1) -> None:
-        if num_workers % world_size:
-            raise ValueError(f"{num_workers} workers cannot be spread evenly over {world_size} processes")
+    def __init__(
+        self, num_workers: int, clocks: Clocks, rank: int = 0, world_size: int = 1, members: Members | None = None
+    ) -> None:
+        self.members = members or Members(num_workers, 1, rank, world_size)
         self.num_workers = num_workers
-        self.num_local = num_workers // world_size
+        self.num_local = max(1, num_workers // world_size)
         self.rank = rank
         self.world_size = world_size
         self.clocks = clocks
@@ -69,7 +76,8 @@ class Transport:
     @property
     def local(self) -> slice:
         """The workers of this process."""
-        return slice(self.rank * self.num_local, (self.rank + 1) * self.num_local)
+        first = self.members.workers_before * self.num_local
+        return slice(first, first + self.num_local)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
@@ -92,16 +100,18 @@ class Transport:
         self._count(self.num_workers * rows[0].nbytes)
 
     def average_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """Start averaging a bucket of gradients over the workers, one per process: a communication hook of torch's DDP.
+        """Start averaging a bucket of gradients over all processes: a communication hook of torch's DDP.
 
         Its time overlaps with the backward pass and is unknown. Only the bytes on the wire are counted here;
         `count_average` counts the average once, however often the gradient is recomputed.
         """
         self.communication_is_known = False
-        buffer = bucket.buffer()
-        self.wire_bytes += buffer.nbytes
-        averaging = dist.all_reduce(buffer, async_op=True).get_future()
-        return averaging.then(lambda done: done.value()[0].div_(self.num_workers))
+        self.wire_bytes += bucket.buffer().nbytes
+        return _averaged(bucket, None, self.num_workers * self.members.processes)
+
+    def average_bucket_inside(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        """Start averaging a bucket of gradients over the processes of this worker: a hook as `average_bucket`."""
+        return _averaged(bucket, self.members.inside, self.members.processes)
 
     def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
         """Send rows to out-peers and wait for the messages of in-peers, see `post`."""
@@ -115,18 +125,19 @@ class Transport:
         messages arrive as [p, k, P], in the order of the lists.
         """
         num_slots = max(map(len, in_peers))
-        inbox = rows.new_zeros(num_slots, *rows.shape)
+        shards = self.members.shard(rows)
+        inbox = rows.new_zeros(num_slots, len(rows), self.members.shard_size(rows.shape[-1]))
         with self.timed():
             operations = []
             for receiver, peers in enumerate(in_peers):
                 for slot, sender in enumerate(peers):
-                    operations += self._deliver(rows, inbox[slot], sender, receiver, slot)
+                    operations += self._deliver(shards, inbox[slot], sender, receiver, slot)
             requests = dist.batch_isend_irecv(operations) if operations else []
         self._count(sum(map(len, in_peers)) * rows[0].nbytes)
         return Exchange(rows, inbox, requests, self)
 
     def count_average(self, rows: Tensor) -> None:
-        """Count an average of [k, P] over the workers that an engine has computed itself, with one worker per process.
+        """Count an average of [k, P] over the workers that an engine has computed itself.
 
         The engine counts the bytes on the wire.
         """
@@ -147,10 +158,10 @@ class Transport:
 
     def gather(self, values: Tensor) -> Tensor:
         """One value per worker, [k] in this process, as [K] on every process; for logs and checks, never counted."""
-        if self.world_size == 1:
+        if self.world_size == self.members.processes:
             return values
         gathered = values.new_empty(self.num_workers)
-        dist.all_gather_into_tensor(gathered, values.contiguous())
+        dist.all_gather_into_tensor(gathered, values.contiguous(), group=self.members.across)
         return gathered
 
     def sum_(self, values: Tensor) -> Tensor:
@@ -173,23 +184,37 @@ class Transport:
         if self.world_size > 1:
             dist.barrier()
 
-    def _deliver(self, rows: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[dist.P2POp]:
+    def _deliver(self, shards: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[dist.P2POp]:
         """Copy a local message, or return the send or receive operation that this process must post for it."""
-        source, target = sender // self.num_local, receiver // self.num_local
+        source, target = self._rank_of(sender), self._rank_of(receiver)
         tag = slot * self.num_workers + receiver
         if source == target == self.rank:
-            inbox[receiver % self.num_local].copy_(rows[sender % self.num_local])
+            inbox[receiver % self.num_local].copy_(shards[sender % self.num_local])
+        elif shards.numel() == 0:  # a vector shorter than the number of processes of a worker
+            return []
         elif source == self.rank:
-            self.wire_bytes += rows[0].nbytes if self._counting else 0
-            return [dist.P2POp(dist.isend, rows[sender % self.num_local], target, tag=tag)]
+            self.wire_bytes += shards[0].nbytes if self._counting else 0
+            return [dist.P2POp(dist.isend, shards[sender % self.num_local], target, tag=tag)]
         elif target == self.rank:
-            return [dist.P2POp(dist.irecv, inbox[receiver % self.num_local], source, tag=tag)]
+            place = inbox[receiver % self.num_local, : shards.shape[-1]]
+            return [dist.P2POp(dist.irecv, place, source, tag=tag)]
         return []
 
+    def _rank_of(self, worker: int) -> int:
+        """The rank with which this process exchanges messages for a worker."""
+        return worker // self.num_local * self.members.processes + self.members.index
+
     def _all_reduce(self, total: Tensor) -> None:
-        if self.world_size > 1:
-            dist.all_reduce(total)
-            self.wire_bytes += total.nbytes if self._counting else 0
+        """Replace a vector by its sum over the processes of other workers with this one's index, in place."""
+        if self.world_size == self.members.processes:
+            return
+        shard = self.members.shard(total)
+        if shard.numel():
+            dist.all_reduce(shard, group=self.members.across)
+            self.wire_bytes += shard.nbytes if self._counting else 0
+        if self.members.processes > 1:
+            padding = self.members.shard_size(total.numel()) - shard.numel()
+            total.copy_(self.members.gather(F.pad(shard, (0, padding)), total.numel()))
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -204,3 +229,9 @@ class Transport:
         """Count bytes sent by all workers together."""
         if self._counting:
             self.bytes_of_all += num_bytes
+
+
+def _averaged(bucket: dist.GradBucket, group: dist.ProcessGroup | None, processes: int) -> torch.futures.Future[Tensor]:
+    """Start averaging a bucket of gradients over the processes of a group."""
+    averaging = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
+    return averaging.then(lambda done: done.value()[0].div_(processes))

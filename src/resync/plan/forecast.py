@@ -22,7 +22,7 @@ class Fit:
     """The calibration on two runs, for a group of runs with the same computation per step.
 
     Attributes:
-        compute: seconds per step without delays and communication.
+        compute: seconds per step of one GPU, without delays and communication.
         slowdown: measured time of an all-reduce, as a multiple of that from the network's formula.
         delay: mean of the exponential delay of a step in seconds, as given.
         runs: ids of the two runs.
@@ -240,4 +240,4 @@ def _series(run: str) -> str:
 
 def _same_step(run: Run) -> tuple[str, ...]:
     """A key that is equal for runs with the same computation per local step."""
-    return run.paper, run.data.name, run.model.model_dump_json(), str(run.local_batch_size)
+    return run.paper, run.data.name, run.model.model_dump_json(), str(run.local_batch_size), str(run.gpus_per_worker)

@@ -121,7 +121,7 @@ class Network:
 
     Attributes:
         link: between nodes.
-        inside: between the workers of a node; not used where a node is one worker.
+        inside: between the workers of a node, and between the GPUs of a worker; not used where a node is one GPU.
         node_size: workers of a node.
         all_reduce: name of the all-reduce between nodes; inside of a node it is a ring.
         slowdown: time of an all-reduce relative to its formula, from a calibration. Messages between peers take the
@@ -166,6 +166,10 @@ class Network:
         if nodes == 1:
             return exchange(self.inside if members > 1 else self.link, num_bytes, workers, peers)
         return exchange(self.link, num_bytes * members, nodes, peers)
+
+    def inside_seconds(self, num_bytes: float, gpus: int) -> float:
+        """Seconds for an average of `num_bytes` over the GPUs of a worker, a ring inside the node."""
+        return ring(self.inside, num_bytes, gpus)
 
     def latency_bound(self, num_bytes: float, workers: int) -> bool:
         """Whether the messages of an all-reduce between nodes are shorter than the link's bandwidth-delay product."""

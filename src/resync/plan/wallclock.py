@@ -2,13 +2,16 @@
 
     seconds = steps * (compute + mean delay) + waiting + exposed communication
 
+A step of a worker of several GPUs includes the average of their gradients inside the node, which is taken to be as
+exposed as an average over all workers; between nodes such a worker sends as much as one of a single GPU.
+
 An average over all workers waits for the slowest one and is never hidden. When a worker waits for a message from a peer
 depends on the algorithm (`ExchangeKind.overlap`): immediately; before the next message, so that only the time beyond
 the steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resync.config import Run
 from resync.plan.cost import FLOAT32_BYTES
@@ -23,7 +26,7 @@ class Machine:
 
     Attributes:
         network: the network that connects the workers.
-        compute: seconds per local step of one worker, without delays: data, forward, backward, optimizer.
+        compute: seconds per local step of one GPU, without delays: data, forward, backward, optimizer.
         delay: mean of the exponential delay of every step in seconds, see resync.plan.stragglers.
     """
 
@@ -46,7 +49,7 @@ class WallClock:
         run: id of the run.
         workers: number of workers.
         steps: local steps of each worker.
-        compute: time of local steps, including their mean delay.
+        compute: time of local steps, including their mean delay and averages of gradients inside workers.
         waiting: time of waiting for slower workers.
         communication: time of exposed communication.
         hidden: time of communication that overlaps with computation; not part of `total`.
@@ -86,6 +89,8 @@ def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | N
     if count < 1:
         raise ValueError(f"workers: found {count}, allowed: integer >= 1")
     num_bytes = num_parameters * FLOAT32_BYTES
+    inside = machine.network.inside_seconds(num_bytes, run.gpus_per_worker)
+    machine = replace(machine, compute=machine.compute + inside)
     found = exchanges(run.model_copy(update={"workers": count}))
     parts = [_price(exchange, machine, num_bytes, count) for exchange in found]
     fewer = run.workers / count

@@ -1,6 +1,7 @@
 """A session from the configuration of its run."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from resync.engine import choose
 from resync.engine.clocks import Clocks
 from resync.engine.engine import Engine
 from resync.engine.loss_scale import LossScales
+from resync.engine.members import Members
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.models.originals import load_original
@@ -34,10 +36,16 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The dtypes of autocast by precision."""
 
 
-def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int) -> Session:
-    """The session of a run; rank 0 has the log. Raises ValueError for settings that a part refuses."""
+def build(
+    run: Run, out: Path, device: torch.device, rank: int, world_size: int, timeout: timedelta | None = None
+) -> Session:
+    """The session of a run; rank 0 has the log. Raises ValueError for settings that a part refuses.
+
+    `timeout` is that of operations inside a worker of several processes; None: torch's default.
+    """
     clocks = Clocks(device)
-    transport = Transport(run.workers, clocks, rank, world_size)
+    members = Members(run.workers, run.gpus_per_worker, rank, world_size, timeout)
+    transport = Transport(run.workers, clocks, rank, world_size, members)
     dataset = data.build(run.data.name, run.data.options).to(device)
     model = _model(run, out).to(device)
     if run.memory_format:
@@ -61,8 +69,9 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
             steps=run.steps_per_epoch,
             seed=run.seed,
             replacement=run.sampling == "with_replacement",
+            share=members.share,
         ),
-        transforms=transforms_of(run),
+        transforms=transforms_of(run, members.share),
         workers=workers,
         optimizer=optimizer,
         engine=engine,
@@ -96,7 +105,7 @@ def _engine(
         workers,
         optimizer,
         objective.loss,
-        micro_batches=run.micro_batches,
+        micro_batches=run.micro_batches // transport.members.processes,
         clip_norm=run.clip_norm,
         loss_scales=_loss_scales(run, transport.num_local),
         before_gradient=_dropout_seeding(run, workers.models[0], transport.local.start),
@@ -110,13 +119,16 @@ def _loss_scales(run: Run, num_local: int) -> LossScales | None:
     return LossScales(run.loss_scale or LossScale(), num_local) if run.precision == "fp16" else None
 
 
-def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[[int, int], object]:
-    """Seeding of dropout by worker and step alone, independent of processes, repeated gradients and resumption."""
+def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[[int, int, int], object]:
+    """Seeding of dropout by member and step alone, independent of processes, repeated gradients and resumption."""
     if not any(isinstance(layer, nn.Dropout) and layer.p for layer in model.modules()):
-        return lambda index, step: None
-    return lambda index, step: torch.manual_seed(
-        stream_seed(run.seed, "dropout", worker=first_worker + index, epoch=step)
-    )
+        return lambda index, member, step: None
+
+    def seed(index: int, member: int, step: int) -> None:
+        number = (first_worker + index) * run.gpus_per_worker + member
+        torch.manual_seed(stream_seed(run.seed, "dropout", worker=number, epoch=step))
+
+    return seed
 
 
 def _objective(run: Run) -> Objective:

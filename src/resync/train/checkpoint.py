@@ -22,8 +22,9 @@ class Checkpoints:
     """The checkpoints of a run, in `directory`/step<steps>/.
 
     A checkpoint holds the shared state (`shared.pt`, written by rank 0) and one state per worker, in one file per
-    process; any number of processes can read it. The folder gets its final name when all files are on disk. Every
-    file has its SHA-256 beside it. `identity` identifies the configuration and the data.
+    process, or per worker of several processes; any number of processes can read it. The folder gets its final name
+    when all files are on disk. Every file has its SHA-256 beside it. `identity` identifies the configuration and the
+    data.
     """
 
     def __init__(self, directory: Path, identity: str, keep: int, transport: Transport) -> None:
@@ -40,7 +41,8 @@ class Checkpoints:
         final = self._folder(step)
         partial = final.with_suffix(".partial")
         first = self.transport.local.start
-        _save(partial / f"workers{first:05d}.pt", {"first": first, "states": workers})
+        if self.transport.members.index == 0:
+            _save(partial / f"workers{first:05d}.pt", {"first": first, "states": workers})
         if self.transport.rank == 0:
             _save(partial / "shared.pt", shared)
             write_text(partial / "identity", self.identity)

@@ -50,6 +50,7 @@ def evaluate(session: Session) -> None:
     """Evaluate the consensus model and log a row; raises Diverged if its loss is NaN or infinite."""
     sync = session.sync
     session.losses.check(session.transport)
+    session.engine.share_buffers()
     train_loss = session.losses.take_mean(session.transport)
     with session.clocks.measure("evaluation"), consensus(session) as model:
         metrics = score(session, model)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from resync.data.sampling import WHOLE, Share
 from resync.streams import stream
 
 
@@ -15,13 +16,15 @@ class Mixup:
     """Mixes every sample with another one of its micro-batch, with one lambda per micro-batch (Zhang et al. 2018).
 
     The weight lambda of the other sample is min(z, 1 - z) with z ~ Beta(alpha, alpha), as in Gu et al. 2024 (trainer);
-    lambdas and partners are functions of the seed, the worker and the step.
+    lambdas and partners are functions of the seed, the worker and the step. `micro_batches` are those of a worker, of
+    which this process has its `share`.
     """
 
     alpha: float
     num_classes: int
     micro_batches: int
     seed: int
+    share: Share = WHOLE
 
     def __call__(self, inputs: Tensor, targets: Tensor, step: int, first_worker: int) -> tuple[Tensor, Tensor]:
         """Mixed inputs [k, b, ...] and probabilities [k, b, classes] for inputs and labels [k, b] of these workers."""
@@ -31,11 +34,14 @@ class Mixup:
 
     def _of(self, inputs: Tensor, targets: Tensor, step: int, worker: int) -> tuple[Tensor, Tensor]:
         generator = stream(self.seed, "mixup", worker=worker, epoch=step)
-        parts = np.split(np.arange(len(targets)), self.micro_batches)
+        samples = self.share.number * len(targets)
+        own = self.share.of(samples)
+        parts = np.split(np.arange(samples), self.micro_batches)
         z = generator.beta(self.alpha, self.alpha, size=len(parts))
         lambdas = np.minimum(z, 1 - z).repeat(len(parts[0])).astype(np.float32)
         partners = np.concatenate([generator.permutation(part) for part in parts])
-        lam, partner = torch.from_numpy(lambdas).to(inputs.device), torch.from_numpy(partners).to(inputs.device)
+        lam = torch.from_numpy(lambdas[own]).to(inputs.device)
+        partner = torch.from_numpy(partners[own] - own.start).to(inputs.device)
         labels = F.one_hot(targets, self.num_classes).to(inputs.dtype)
         return _mean(inputs, partner, lam), _mean(labels, partner, lam)
 

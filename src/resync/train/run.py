@@ -47,23 +47,29 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     Raises ValueError if the model, the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
+    # Longer than the watchdog's limit, even on a busy machine, because the watchdog reports more.
+    limit = timedelta(seconds=2 * timeout + 120)
     for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
         products.allow_tf32 = run.precision == "tf32"
     with (
         state.failures_recorded(out, run),
         Interruption.awaited() as interruption,
-        _process_group(run, timeout) as (rank, world_size, device),
+        _process_group(run, limit) as (rank, world_size, device),
     ):
         store = roll_call_store(timeout) if world_size > 1 else None
         watchdog = Watchdog(timeout, rank, world_size, store, partial(state.fail, out, run))
         with watchdog.watching(), locked(out) if rank == 0 else nullcontext():
             if rank == 0:
                 state.begin(out, run)
-            return _train_and_publish(run, out, (device, rank, world_size), interruption, watchdog)
+            return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
 
 
 def _train_and_publish(
-    run: Run, out: Path, place: tuple[torch.device, int, int], interruption: Interruption, watchdog: Watchdog
+    run: Run,
+    out: Path,
+    place: tuple[torch.device, int, int, timedelta],
+    interruption: Interruption,
+    watchdog: Watchdog,
 ) -> bool:
     started = provenance.now()
     session = build(run, out, *place)
@@ -166,7 +172,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
 
 
 @contextmanager
-def _process_group(run: Run, timeout: float) -> Iterator[tuple[int, int, torch.device]]:
+def _process_group(run: Run, limit: timedelta) -> Iterator[tuple[int, int, torch.device]]:
     """Join the processes that torchrun has started; yields rank, number of processes and this process's device."""
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     device = _device(run)
@@ -176,8 +182,6 @@ def _process_group(run: Run, timeout: float) -> Iterator[tuple[int, int, torch.d
     backend = "nccl" if device.type == "cuda" else "gloo"
     # A process that outlived its launcher would run beside its successor.
     end_with_parent(signal.SIGKILL)
-    # Longer than the watchdog's limit, even on a busy machine, because the watchdog reports more.
-    limit = timedelta(seconds=2 * timeout + 120)
     # torchrun brings a store; otherwise torch would create one that listens on all interfaces.
     store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
     dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)

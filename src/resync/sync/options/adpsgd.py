@@ -47,6 +47,11 @@ class ADPSGD(SyncOptions):
         return not self.asynchronous
 
     @property
+    def whole_workers(self) -> bool:
+        """Whether a thread of a process averages: the GPUs of a worker would have to wait for it together."""
+        return self.asynchronous
+
+    @property
     def traffic(self) -> Traffic:
         """A pairwise average per step, for which no worker waits."""
         return Traffic(topology=self.topology, overlap="full")

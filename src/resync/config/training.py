@@ -125,9 +125,10 @@ class EngineSettings(Settings):
 
     name: Literal["auto", "serial", "ddp", "deepspeed"] = Field(
         default="auto",
-        description="serial: the workers of a process one after the other; ddp: torch's DistributedDataParallel, which "
-        "averages gradients during the backward pass, with one worker per process; deepspeed: DeepSpeed's engine, for "
-        "allreduce with one worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
+        description="serial: the workers of a process one after the other, gradients averaged after the backward pass, "
+        "so that the time of communication is measured; ddp: torch's DistributedDataParallel, which averages gradients "
+        "during the backward pass, with one worker per process; deepspeed: DeepSpeed's engine, for allreduce with one "
+        "worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,
@@ -354,8 +355,8 @@ class RunSettings(Execution, ResultSettings):
             yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"
         if engine not in ("ddp", "deepspeed"):
             return
-        if engine == "ddp" and not self.sync.averages_gradients:
-            allowed = "auto, serial, or an algorithm that averages gradients"
+        if engine == "ddp" and not self.sync.engine_may_average:
+            allowed = "auto, serial, or an algorithm that averages gradients by the default all-reduce"
             yield ("engine", "name"), f"found {engine} with sync {self.sync.name}, allowed: {allowed}"
         if self.processes != self.workers or self.workers == 1:
             found = f"{self.workers} workers on {self.processes} processes"
@@ -365,8 +366,9 @@ class RunSettings(Execution, ResultSettings):
             yield from self._deepspeed_checks()
 
     def _deepspeed_checks(self) -> Iterator[Check]:
-        if self.sync.name != "allreduce":
-            yield ("engine", "name"), f"found deepspeed with sync {self.sync.name}, allowed: with allreduce"
+        if self.sync.name != "allreduce" or not self.sync.engine_may_average:
+            allowed = "with allreduce of gradients by the default all-reduce"
+            yield ("engine", "name"), f"found deepspeed with sync {self.sync.name}, allowed: {allowed}"
         if self.compile:
             yield ("compile",), f"found {self.compile}, allowed with engine deepspeed: null"
         if self.optimizer.decay_of_matrices:

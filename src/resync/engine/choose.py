@@ -10,16 +10,16 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 
 
-def chosen(name: str, averages_gradients: bool, num_workers: int, world_size: int) -> str:
+def chosen(name: str, may_average: bool, num_workers: int, world_size: int) -> str:
     """The engine of this name; `auto` is `ddp` where it can overlap the averaging of gradients, else `serial`."""
     if name != "auto":
         return name
-    return "ddp" if averages_gradients and 1 < world_size == num_workers else "serial"
+    return "ddp" if may_average and 1 < world_size == num_workers else "serial"
 
 
 def build(
     settings: EngineSettings,
-    averages_gradients: bool,
+    may_average: bool,
     transport: Transport,
     workers: Workers,
     optimizer: Optimizer,
@@ -28,10 +28,10 @@ def build(
 ) -> Engine:
     """The engine of a run; `gradient` are the keyword arguments of `Engine`.
 
-    `averages_gradients` says whether the algorithm does. Raises ValueError if the engine does not support this number
-    of workers per process.
+    `may_average` says whether the algorithm lets the engine average gradients. Raises ValueError if the engine does not
+    support this number of workers per process.
     """
-    name = chosen(settings.name, averages_gradients, transport.num_workers, transport.world_size)
+    name = chosen(settings.name, may_average, transport.num_workers, transport.world_size)
     if name == "serial":
         return Engine(workers, optimizer, loss, **gradient)
     if name == "ddp":

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from resync.engine.all_reduce import ALL_REDUCES
 from resync.engine.clocks import Clocks
 
 Number = TypeVar("Number", int, float)
@@ -41,7 +42,8 @@ class Transport:
 
     Counts two kinds of bytes: `bytes_sent`, the bytes that one worker sends as a function of the algorithm alone (one
     vector for an average, one vector per peer for an exchange, whether or not the peer is in this process), and
-    `wire_bytes`, the bytes that this process actually passes to torch.distributed. Seconds are added to the clock
+    `wire_bytes`, the bytes that this process actually passes to torch.distributed: one vector for an average by the
+    back end, and every message of an all-reduce made of messages. Seconds are added to the clock
     "communication"; `communication_is_known` is False if messages travel while the workers compute, so that no clock
     can separate the two.
 
@@ -81,11 +83,14 @@ class Transport:
             self._counting = before
 
     @torch.no_grad()
-    def mean_(self, rows: Tensor) -> None:
-        """Replace every row of [k, P] by the mean over all K workers, in place."""
+    def mean_(self, rows: Tensor, all_reduce: str = "default") -> None:
+        """Replace every row of [k, P] by the mean over all K workers, in place.
+
+        `all_reduce` is a name of `resync.engine.all_reduce`, or `default`, that of the back end.
+        """
         with self.timed():
             total = rows[0] if self.num_local == 1 else rows.sum(0)
-            self._all_reduce(total)
+            self._all_reduce(total, all_reduce)
             total.div_(self.num_workers)
             if self.num_local > 1:
                 rows.copy_(total.expand_as(rows))
@@ -186,10 +191,15 @@ class Transport:
             return [dist.P2POp(dist.irecv, inbox[receiver % self.num_local], source, tag=tag)]
         return []
 
-    def _all_reduce(self, total: Tensor) -> None:
-        if self.world_size > 1:
+    def _all_reduce(self, total: Tensor, name: str) -> None:
+        if self.world_size == 1:
+            return
+        sent = total.nbytes
+        if name == "default":
             dist.all_reduce(total)
-            self.wire_bytes += total.nbytes if self._counting else 0
+        else:
+            sent = ALL_REDUCES[name](total, self.rank, self.world_size)
+        self.wire_bytes += sent if self._counting else 0
 
     @contextmanager
     def timed(self) -> Iterator[None]:

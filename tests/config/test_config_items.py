@@ -75,7 +75,7 @@ ITEMS = {
 SERIES = {
     "sgp": {
         "resnet50_ethernet": [f"{method}_{nodes}" for method in ("ar", "dpsgd", "sgp") for nodes in (4, 8, 16, 32)],
-        "resnet50_infiniband": [f"{method}_{nodes}" for method in ("ar", "sgp") for nodes in (4, 8, 16, 32)],
+        "resnet50_infiniband": [f"{method}_{nodes}" for method in ("ar", "dpsgd", "sgp") for nodes in (4, 8, 16, 32)],
         "resnet50_asynchronous": [f"{name}_{n}" for name in ("osgp", "biased_osgp", "adpsgd") for n in (16, 32)],
         "resnet50_peers": ["sgp_1_peer", "sgp_2_peers", "ar_then_sgp", "sgp_2_then_1"],
         "resnet50_270_epochs": ["sgp_32", "osgp_32"],

@@ -226,7 +226,7 @@ def test_local_sgd_continues_where_the_paper_does(suite):
 
 def test_slow_momentum_averages_as_often_as_published(suite):
     runs = {f"{run.data.name}/{run.series}": run.sync for run in suite.runs("slowmo", "paper")}
-    slow = {name: sync for name, sync in runs.items() if sync.name == "slowmo" and "double" not in name}
+    slow = {name: sync for name, sync in runs.items() if sync.name == "slowmo"}
     kept = {name for name, sync in slow.items() if sync.buffers == "keep"}
     assert {(sync.alpha, sync.beta) for sync in slow.values()} == {(1, 0.6)}
     assert kept == {name for name in slow if name.startswith("wmt16")}

@@ -8,6 +8,7 @@ import yaml
 
 from resync.audit import audit
 from resync.config import ConfigError, Run, load_suite
+from resync.plan import volume
 from resync.render import averaging_error, style
 from resync.render.item import load
 
@@ -183,6 +184,24 @@ def test_items_exist_where_they_should(suite):
     }
     for paper in suite.papers:
         assert suite.items(paper, "paper") == list(suite.papers[paper].items)
+
+
+def test_published_times_rest_on_the_baselines_that_were_timed(suite):
+    """Sheets on SGP (sections 1, 3 and 8), SlowMo (section 1) and QSR (its parallel optimizer averages afterwards)."""
+    ethernet = [run.sync for run in suite.runs("sgp", "paper", experiment="resnet50_ethernet")]
+    averages = [run.sync for run in suite.runs("sgp", "paper", experiment="transformer")] + ethernet
+    found = {(sync.average, sync.all_reduce) for sync in averages if sync.name == "allreduce"}
+    assert found == {("parameters", "recursive_doubling")}
+    assert {sync.half_duplex for sync in ethernet if sync.name == "dpsgd"} == {True}
+    double = run_of(suite, "slowmo", "imagenet_resnet50", "sgp_double_averaging")
+    assert (
+        volume(double).volume_percent == 2 * volume(run_of(suite, "slowmo", "imagenet_resnet50", "sgp")).volume_percent
+    )
+    tables = [item for item in suite.papers["qsr"].items if item.startswith("table4")]
+    timed = [run_of(suite, "qsr", *pair) for item in tables for pair in suite.papers["qsr"].series_of(item, "paper")]
+    parallel = [run for run in timed if run.sync.name == "allreduce"]
+    assert len(parallel) == len(tables)
+    assert {run.engine.name for run in parallel} == {"serial"}
 
 
 def test_only_what_was_read_counts_as_verified(suite):

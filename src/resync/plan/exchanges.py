@@ -72,14 +72,14 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
         if peers == 0 or traffic.topology is None:
             yield ExchangeKind({1: end - first}, traffic.vectors, all_reduce=traffic.all_reduce)
         else:
-            number = run.workers - 1 if traffic.topology == "complete" else peers
+            receivers = run.workers - 1 if traffic.topology == "complete" else peers
             cuts = [first, *(step for step in restarts if first < step < end), end]
             count = sum(ceil((stop - start) / traffic.interval) for start, stop in pairwise(cuts))
             yield ExchangeKind(
                 {traffic.interval: count},
-                number * traffic.vectors,
+                receivers * traffic.vectors,
                 to="peers",
-                peers=number,
+                peers=receivers,
                 half_duplex=traffic.half_duplex,
                 overlap=traffic.overlap,
                 topology=traffic.topology,

@@ -10,7 +10,7 @@
 Each process is one worker. `torch.distributed` is used as set up by the caller; without it there is a single worker.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from inspect import Parameter, Signature, cleandoc, signature
 from itertools import starmap
@@ -29,7 +29,7 @@ from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.periods import PeriodRule, PowerRule
-from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
+from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
 from resync.sync.options import adpsgd, allreduce, dpsgd, local, osgp, sgp, slowmo
@@ -141,16 +141,18 @@ class _Rounds(Settings):
     warmup_steps: Count = Field(default=0, description="number of warm-up steps of the learning rate")
 
 
-class _AllReduce(Settings):
-    """Gradients averaged over all workers in every step (see resync.sync.allreduce)."""
+class _AllReduce(allreduce.AllReduce):
+    """Gradients or parameters averaged over all workers in every step (see resync.sync.allreduce)."""
 
     clip_norm: PositiveNumber | None = Field(
         default=None,
         description="largest L2 norm of the averaged gradient; clipping before `step()` would clip local gradients",
     )
 
-    def options(self) -> SyncOptions:
-        return allreduce.AllReduce()
+    def checks(self) -> Iterator[Check]:
+        """Refuse to clip an average that is not taken."""
+        if self.clip_norm and not self.averages_gradients:
+            yield ("clip_norm",), f"found {self.clip_norm:g} with average parameters, allowed: None; clip before step()"
 
 
 class _LocalSGD(_Rounds, local.Local):

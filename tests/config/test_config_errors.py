@@ -248,11 +248,12 @@ TOGETHER = [
          "gpus_per_worker: 2\n    processes: 8\n    engine: {name: deepspeed}",
          "29: scales.paper.engine.name: found deepspeed with 4 workers on 8 processes, allowed: auto, serial, or "
          "several processes with one worker each (at scale paper)",
-         "29: scales.paper.engine.name: found deepspeed with sync local, allowed: with allreduce (at scale paper)"),
+         *(f"29: scales.paper.engine.name: found deepspeed with sync {name}, allowed: with allreduce of gradients by the "
+           "default all-reduce (at scale paper)" for name in ("allreduce", "local"))),
     case("ddp without processes for members", VIT, "processes: 2",
          "gpus_per_worker: 2\n    processes: 4\n    engine: {name: ddp}",
          *(f"29: scales.paper.engine.name: found ddp with sync {name}, allowed: auto, serial, or an algorithm that "
-           "averages gradients, or several processes for each worker (at scale paper)"
+           "averages gradients by the default all-reduce, or several processes for each worker (at scale paper)"
            for name in ("allreduce", "local"))),
     case("batch size and data", VIT, "batch_size: 8", "batch_size: 128",
          "6: base.batch_size: found 128, allowed: at most 64, the training samples of toy"),

@@ -8,6 +8,7 @@ import yaml
 
 from resync.audit import audit
 from resync.config import ConfigError, Run, load_suite
+from resync.plan import volume
 from resync.render import averaging_error, style
 from resync.render.item import load
 
@@ -154,7 +155,7 @@ def test_what_does_not_fit_the_task_is_one_line(suite, tmp_path, changes, expect
 
 def test_smoke_runs_are_few_and_small(suite):
     runs = [run for paper in suite.papers for run in suite.runs(paper, "smoke")]
-    assert len(runs) <= 33
+    assert len(runs) <= 35
     for run in runs:
         assert run.data.name in ("digits", "sentences")
         assert (run.workers, run.device) == (8, "cpu")
@@ -173,11 +174,36 @@ def test_items_exist_where_they_should(suite):
         "ddp_tricks": ["tricks", "endings"],
         "local_sgd": ["fig1a", "fig7_resnet56", "sharpness", "sharpness_label_noise", "slow_sde"],
         "qsr": ["fig5", "h_vit", "table1b", "table4a"],
-        "sgp": ["accuracy_epochs_time", "time_per_iteration", "transformer", "table1", "transformer_losses"],
+        "sgp": [
+            "accuracy_epochs_time",
+            "time_per_iteration",
+            "transformer",
+            "table1",
+            "infiniband",
+            "transformer_losses",
+        ],
         "slowmo": ["fig2_cifar10", "table1_cifar10", "table1_wmt16", "table2_wmt16"],
     }
     for paper in suite.papers:
         assert suite.items(paper, "paper") == list(suite.papers[paper].items)
+
+
+def test_published_times_rest_on_the_baselines_that_were_timed(suite):
+    """Sheets on SGP (sections 1, 3 and 8), SlowMo (section 1) and QSR (its parallel optimizer averages afterwards)."""
+    ethernet = [run.sync for run in suite.runs("sgp", "paper", experiment="resnet50_ethernet")]
+    averages = [run.sync for run in suite.runs("sgp", "paper", experiment="transformer")] + ethernet
+    found = {(sync.average, sync.all_reduce) for sync in averages if sync.name == "allreduce"}
+    assert found == {("parameters", "recursive_doubling")}
+    assert {sync.half_duplex for sync in ethernet if sync.name == "dpsgd"} == {True}
+    double = run_of(suite, "slowmo", "imagenet_resnet50", "sgp_double_averaging")
+    assert (
+        volume(double).volume_percent == 2 * volume(run_of(suite, "slowmo", "imagenet_resnet50", "sgp")).volume_percent
+    )
+    tables = [item for item in suite.papers["qsr"].items if item.startswith("table4")]
+    timed = [run_of(suite, "qsr", *pair) for item in tables for pair in suite.papers["qsr"].series_of(item, "paper")]
+    parallel = [run for run in timed if run.sync.name == "allreduce"]
+    assert len(parallel) == len(tables)
+    assert {run.engine.name for run in parallel} == {"serial"}
 
 
 def test_only_what_was_read_counts_as_verified(suite):
@@ -226,9 +252,19 @@ MATRICES = {"name": "sgd", "decay": "matrices"}
          "engine.name: found deepspeed with 8 workers on 1 processes, "
          "allowed: auto, serial, or several processes with one worker each"),
         ({"engine": {"name": "ddp"}, "sync": {"name": "sgp"}, "processes": 8},
-         "engine.name: found ddp with sync sgp, allowed: auto, serial, or an algorithm that averages gradients"),
+         "engine.name: found ddp with sync sgp, allowed: auto, serial, or an algorithm that averages gradients "
+         "by the default all-reduce"),
+        ({"engine": {"name": "ddp"}, "sync": {"name": "allreduce", "average": "parameters"}, "processes": 8},
+         "engine.name: found ddp with sync allreduce, allowed: auto, serial, or an algorithm that averages gradients "
+         "by the default all-reduce"),
+        ({"engine": {"name": "deepspeed"}, "sync": {"name": "allreduce", "all_reduce": "ring"}, "processes": 8},
+         "engine.name: found deepspeed with sync allreduce, allowed: with allreduce of gradients by the default "
+         "all-reduce"),
+        ({"sync": {"name": "dpsgd", "topology": "complete", "half_duplex": True}},
+         "sync.half_duplex: found true with topology complete, allowed: false, or a bipartite topology"),
         (DEEPSPEED | {"sync": SLOW_MOMENTUM, "processes": 8},
-         "engine.name: found deepspeed with sync slowmo, allowed: with allreduce"),
+         "engine.name: found deepspeed with sync slowmo, allowed: with allreduce of gradients by the default "
+         "all-reduce"),
         (DEEPSPEED | {"processes": 8, "precision": "bf16"},
          "precision: found bf16, allowed with engine deepspeed: fp32, tf32"),
         (DEEPSPEED | {"processes": 8, "optimizer": MATRICES | {"weight_decay": 0.1}},

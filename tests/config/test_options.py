@@ -72,7 +72,7 @@ def test_the_name_of_a_base_stands_for_its_defaults():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SGP(peer=2), "SGP: peer: unknown key, allowed: name, topology, peers, mixing_weights; did you mean "),
+        (lambda: SGP(peer=2), "SGP: peer: unknown key, allowed: name, topology, peers, mixing_weights, average_state"),
         (lambda: SGP(peers=0), r"SGP: peers: found 0, allowed: integer >= 1, or a list of \[first epoch, peers >= 0\]"),
         (
             lambda: SGP(peers=[(1, 2)]),
@@ -109,4 +109,5 @@ def test_a_run_names_all_options_of_its_base(tmp_path):
         assert Run.from_file(tmp_path / "run.yaml") == run
         texts[title] = run.to_yaml()
     assert texts["name"] == texts["options"] != texts["other"]
-    assert "base: {name: sgp, topology: exponential, peers: 1}" in texts["name"]
+    base = ["base:", "  name: sgp", "  topology: exponential", "  peers: 1", "  average_state: []"]
+    assert "\n".join(f"  {line}" for line in base) in texts["name"]

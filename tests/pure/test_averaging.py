@@ -42,6 +42,13 @@ def test_the_exponential_graph_averages_in_log2_n_mixes(power):
     assert errors[-2] > 0.1
 
 
+def test_two_peers_do_not_average_exactly_on_either_exponential_graph():
+    """Second eigenvalues for 32 workers after 4 and 5 mixes, from the fact sheet on the original graphs."""
+    for name, expected in (("directed_exponential", [0.063, 0.012]), ("exponential", [0.016, 0.015])):
+        errors = averaging_errors(mixing_run(name, 32, peers=2), 5)
+        assert errors[-2:] == pytest.approx(expected, abs=5e-4)
+
+
 def test_a_random_graph_has_the_mean_over_draws():
     values = np.random.default_rng(0).normal(size=(16, 64))
     left = [deviation(averaging.average(values, "random", 4, seed=seed).values[4]) for seed in range(DRAWS)]

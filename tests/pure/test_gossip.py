@@ -81,6 +81,23 @@ def test_two_peers_take_turns_in_pairs():
     assert [topology.out_peers("ring", 3, 8, k, peers=2) for k in range(2)] == [[4, 2], [4, 2]]
 
 
+@pytest.mark.parametrize(
+    ("num_workers", "offsets"),
+    [(32, [(1, 2), (4, 8), (16, 1), (2, 4), (8, 16), (1, 2)]), (8, [(1, 2), (4, 1), (2, 4), (1, 2)])],
+)
+def test_two_peers_of_the_paper_are_the_next_two_powers_of_two(num_workers, offsets):
+    """One peer list for any number of peers, as in the version of May 2019; number 5 has lists of its own."""
+    for worker in (0, 5):
+        expected = [[(worker + offset) % num_workers for offset in pair] for pair in offsets]
+        peers = [
+            topology.out_peers("directed_exponential", worker, num_workers, k, peers=2) for k in range(len(offsets))
+        ]
+        assert peers == expected
+        one = [topology.out_peers("directed_exponential", worker, num_workers, k) for k in range(6)]
+        assert one == [topology.out_peers(5, worker, num_workers, k) for k in range(6)]
+    assert topology.peer_list(5, 0, 32, peers=2) == [1, 2, 3, 6, 9, 18, 27, 22]
+
+
 @given(graphs(), mixes, st.integers(0, 3))
 def test_in_peers_are_the_workers_that_send(graph, k, seed):
     name, n, peers = graph

@@ -59,6 +59,7 @@ def test_cost_of_the_golden_case():
         ({"name": "allreduce"}, 93_600, 100),
         ({"name": "sgp"}, 93_600, 100),
         ({"name": "sgp", "peers": 2}, 93_600, 200),
+        ({"name": "sgp", "average_state": ["exp_avg", "exp_avg_sq"]}, 93_600, 300),
         ({"name": "local", "period": {"rule": "constant", "h": 4}}, 23_400, 25),
     ],
 )

@@ -137,15 +137,18 @@ def test_the_published_hours_of_qsr(suite):
 
 
 def test_the_published_hours_of_sgp(suite):
-    """AR-SGD on 4 and 32 nodes calibrates; the rest is predicted, with the verified 1.6 h of SGP."""
+    """AR-SGD on 4 and 32 nodes (5.1 h) calibrates; the rest is predicted, with the verified 1.6 h of SGP.
+
+    The all-reduce is that of the series, by recursive doubling. The abstract's "over 5 h" is a bound.
+    """
+    published = [value for value in suite.papers["sgp"].published if value.id != "ar_32_hours_abstract"]
     runs = [(run, RESNET50) for run in suite.runs("sgp", "paper", "resnet50_ethernet")]
-    network = Network(LINKS["ethernet_10g"], all_reduce="recursive_doubling")
-    forecasts, _ = forecast(runs, suite.papers["sgp"].published, lambda _: network)
+    forecasts, _ = forecast(runs, published, lambda _: ETHERNET)
     found = {item.clock.run.split("/")[2]: item for item in forecasts}
     errors = {name: round(100 * item.error, 1) for name, item in found.items() if item.basis == "predicted"}
     assert errors == pytest.approx(
-        {"ar_8": -0.2, "ar_16": -0.2, "sgp_4": 8.5, "sgp_8": 8.5, "sgp_16": 0.0, "sgp_32": 0.4}
-        | {"dpsgd_4": -35.0, "dpsgd_8": -34.0, "dpsgd_16": -36.0, "dpsgd_32": -38.2},
+        {"ar_8": 0.8, "ar_16": 1.3, "sgp_4": 4.0, "sgp_8": 4.0, "sgp_16": -4.1, "sgp_32": -3.8}
+        | {"dpsgd_4": -23.9, "dpsgd_8": -22.7, "dpsgd_16": -25.0, "dpsgd_32": -27.7},
         abs=0.1,
     )
     assert found["sgp_32"].published.status == "verified"
@@ -158,6 +161,7 @@ IMAGENET = {  # series: (sync, milliseconds as published, error of the model in 
     "sgp": ({"name": "sgp"}, 304, 21.5),  # its messages were partly hidden behind the loading of data
     "sgp_slowmo": (every(48, "slowmo", base="sgp"), 302, 23.3),
     "sgp_slowmo_noaverage": (every(48, "slowmo", base="sgp", average=False), 298, 24.0),
+    "sgp_double": ({"name": "sgp", "average_state": ["momentum_buffer"]}, 402, 13.5),
     "local_double": (every(12, average_state=["momentum_buffer"]), 405, -24.6),
 }
 WMT = {
@@ -230,6 +234,11 @@ def test_messages_hide_behind_as_many_steps_as_they_may_be_late():
         return pytest.approx((found.communication / found.steps, found.hidden / found.steps))
 
     assert clock(name="sgp") == (1.0, 0.0)
+    assert clock(name="sgp", average_state=["momentum_buffer"]) == (2.0, 0.0)
+    assert clock(name="dpsgd") == (1.0, 0.0)
+    assert clock(name="dpsgd", half_duplex=True) == (2.0, 0.0)
+    assert clock(name="allreduce") == (2 * 31 / 32, 0.0)
+    assert clock(name="allreduce", average="parameters", all_reduce="recursive_doubling") == (5.0, 0.0)
     assert clock(name="osgp") == (0.7, 0.3)
     assert clock(name="osgp", staleness=1) == (0.2, 0.3)
     assert clock(name="osgp", staleness=3) == (0.0, 0.25)
@@ -277,6 +286,12 @@ def test_complete_gossip_follows_the_number_of_workers():
     ("sync", "expected"),
     [
         ({"name": "allreduce"}, [("all", 9000, 1)]),
+        ({"name": "allreduce", "average": "parameters", "all_reduce": "recursive_doubling"}, [("all", 9000, 1)]),
+        ({"name": "sgp", "peers": 2, "average_state": ["momentum_buffer"]}, [("peers", 9000, 4)]),
+        (
+            {"name": "sgp", "peers": [[0, 0], [45, 1]], "average_state": ["momentum_buffer"]},
+            [("all", 4500, 2), ("peers", 4500, 2)],
+        ),
         (every(7), [("all", 1286, 1)]),
         (every(7, average_state=["momentum_buffer"]), [("all", 1286, 2)]),
         ({"name": "osgp", "staleness": 2}, [("peers", 3000, 1)]),
@@ -288,7 +303,7 @@ def test_exchanges_are_those_of_the_volume(sync, expected):
     found = exchanges(run)
     assert [(exchange.to, exchange.count, exchange.vectors) for exchange in found] == expected
     assert volume(run).vectors == sum(count * vectors for _, count, vectors in expected)
-    assert volume(run).rounds == expected[0][1]
+    assert volume(run).rounds == sum(exchange.count for exchange in found if not exchange.within_round)
 
 
 @pytest.mark.parametrize(

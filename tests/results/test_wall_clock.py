@@ -106,8 +106,10 @@ def test_the_table_of_qsr_needs_no_results(papers: Suite, tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def panels(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> time_per_iteration.Panels:
-    results = tmp_path_factory.mktemp("no_results")
-    return time_per_iteration.prepare(load(papers, "sgp", "time_per_iteration", "smoke", results))
+    data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path_factory.mktemp("no_results"))
+    # Not the bound in the abstract: the exact hours.
+    published = [value for value in data.published if value.id != "ar_32_hours_abstract"]
+    return time_per_iteration.prepare(replace(data, published=published))
 
 
 def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_iteration.Panels):
@@ -118,14 +120,15 @@ def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_
     for workers in (4, 32):
         assert curves["allreduce"][workers] == pytest.approx(points["allreduce", workers].seconds)
     assert points["sgp", 32].status == "verified"
-    assert curves["sgp"][32] == pytest.approx(points["sgp", 32].seconds, rel=0.01)
+    assert curves["sgp"][32] == pytest.approx(points["sgp", 32].seconds, rel=0.04)
     assert curves["osgp"][32] < curves["sgp"][32] < curves["allreduce"][32]
-    assert "AR-SGD -0.2 %, D-PSGD -38.2 to -34.0 %, SGP +0.0 to +8.5 %" in panels.note
+    assert curves["dpsgd"][32] - curves["sgp"][32] == pytest.approx(LINKS["ethernet_10g"].message(4 * 25_557_032))
+    assert "AR-SGD +0.8 to +1.3 %, D-PSGD -27.7 to -22.7 %, SGP -4.1 to +4.0 %" in panels.note
 
 
 def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iteration.Panels):
-    assert [panel.title for panel in panels.panels[1:]] == [
-        "10 Gbit/s Ethernet\nAR: ring", "100 Gbit/s InfiniBand\nAR: ring",
+    assert [panel.title for panel in panels.panels] == [
+        "10 Gbit/s Ethernet\nAR: recursive doubling", "10 Gbit/s Ethernet\nAR: ring", "100 Gbit/s InfiniBand\nAR: ring",
     ]  # fmt: skip
     assert [len(panel.points) for panel in panels.panels] == [12, 0, 0]
     at_32 = [{curve.algorithm: curve.values[3] for curve in panel.curves} for panel in panels.panels]
@@ -134,6 +137,7 @@ def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iter
     assert at_32[2]["sgp"] == pytest.approx(at_32[2]["osgp"] + message)
     waiting = {curve.algorithm: curve.values for curve in panels.waiting}
     assert waiting["allreduce"][0] == pytest.approx(1 / 2 + 1 / 3 + 1 / 4)
+    assert waiting["allreduce"][3] > waiting["dpsgd"][3] > 0
     assert waiting["allreduce"][3] > waiting["sgp"][3] > waiting["osgp"][3] > waiting["adpsgd"][3] == 0
 
 
@@ -148,16 +152,32 @@ def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finish
     result = state_of(suite.runs("toy", "smoke")[0], finished).result
     series = [
         replace(series, states=tuple(replace(state, status="finished", result=result) for state in series.states))
-        for series in data.series if series.name[1] == "sgp_8"
-    ]  # fmt: skip
-    points = time_per_iteration.prepare(replace(data, series=tuple(series))).panels[0].points
-    measured = [(point.algorithm, point.workers, point.seconds) for point in points if point.status == "measured"]
-    assert measured == [("sgp", 8, pytest.approx(result.final("seconds_per_step")))]
+        for series in data.series
+        if series.name in (("resnet50_ethernet", "sgp_8"), ("resnet50_infiniband", "dpsgd_16"))
+    ]
+    panels = time_per_iteration.prepare(replace(data, series=tuple(series))).panels
+    measured = [
+        [(point.algorithm, point.workers, point.seconds) for point in panel.points if point.status == "measured"]
+        for panel in panels
+    ]
+    seconds = pytest.approx(result.final("seconds_per_step"))
+    assert measured == [[("sgp", 8, seconds)], [], [("dpsgd", 16, seconds)]]
 
 
-def test_networks_and_all_reduces_come_in_pairs(papers: Suite, tmp_path: Path):
+def test_published_seconds_are_points_where_no_hours_are_known(papers: Suite, tmp_path: Path):
     data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
-    item = data.item.model_copy(update={"options": data.options.model_copy(update={"all_reduces": ("ring",)})})
-    message = "time_per_iteration: found 3 networks and 1 all-reduces, allowed: lists of equal length"
+    known = PublishedValue(
+        id="x", experiment="resnet50_infiniband", series="ar_8", metric="seconds_per_step", value=0.3, unit="s",
+        status="secondary", source="made up",
+    )  # fmt: skip
+    panels = time_per_iteration.prepare(replace(data, published=(*data.published, known))).panels
+    assert panels[2].points == [time_per_iteration.Point("allreduce", 8, 0.3, "secondary")]
+
+
+def test_a_panel_is_of_an_experiment_of_the_item(papers: Suite, tmp_path: Path):
+    data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
+    wrong = tuple(panel.model_copy(update={"experiment": "graphs"}) for panel in data.options.panels)
+    item = data.item.model_copy(update={"options": data.options.model_copy(update={"panels": wrong})})
+    message = "found a panel of experiment graphs, allowed: resnet50_ethernet, resnet50_infiniband"
     with pytest.raises(ValueError, match=message):
         time_per_iteration.prepare(replace(data, item=item))

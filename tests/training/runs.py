@@ -68,6 +68,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "allreduce_fp16": {"precision": "fp16", "loss_scale": {"initial": 1e9, "interval": 3}},
     "allreduce_adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.05}},
+    "allreduce_ring": {"sync": {"name": "allreduce", "all_reduce": "ring"}},
+    "allreduce_parameters_adamw": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "allreduce", "average": "parameters", "all_reduce": "recursive_doubling"},
+    },
     "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}},
     "local_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
@@ -82,6 +87,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}},
     "sgp_hybrid": {"sync": {"name": "sgp", "peers": [[0, 0], [0.5, 2], [1, 1]], "mixing_weights": None}},
     "sgp_own_mixing_weights": {"sync": {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]}},
+    "sgp_double_averaging": {
+        "sync": {"name": "sgp", "topology": "directed_exponential", "peers": 2, "average_state": ["momentum_buffer"]},
+    },
+    "slowmo_sgp_double_averaging": {
+        **STEADY,
+        "sync": {
+            "name": "slowmo",
+            "period": {"rule": "constant", "h": 4},
+            "base": {"name": "sgp", "topology": "random", "average_state": ["momentum_buffer"]},
+        },
+    },
     "osgp": {"sync": {"name": "osgp"}},
     "osgp_stale_two_peers": {"sync": {"name": "osgp", "peers": [[0, 2], [1, 1]], "staleness": 2}},
     "osgp_biased_adamw": {
@@ -89,6 +105,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sync": {"name": "osgp", "topology": "symmetric_exponential", "biased": True},
     },
     "dpsgd": {"sync": {"name": "dpsgd"}},
+    "dpsgd_half_duplex": {"sync": {"name": "dpsgd", "half_duplex": True}},
     "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}},
     "adpsgd_straggler_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quadratic import Problem
 
-from resync.formulas import topology
+from resync.formulas import mixing, topology
 from resync.formulas.periods import Constant
 
 TRACES = json.loads((Path(__file__).parents[1] / "data/sgp_traces_n4.json").read_text())["training_2023"]
@@ -106,6 +106,51 @@ def test_weights_travel_where_mixing_is_not_doubly_stochastic():
         assert problem.sync.transport.bytes_sent == sent  # 2 float64, and a float64 for the weight
 
 
+@pytest.mark.parametrize(
+    ("topology_of", "peers"), [("exponential", 1), ("directed_exponential", 2), ("random", 1), ("random", 2)]
+)
+def test_momentum_travels_with_the_parameters(topology_of, peers):
+    """Double averaging: v = M (0.9 v + g(x / w)), x = M (x - 0.1 (g + 0.9 v)), w = M w, written out."""
+    options = {"topology": topology_of, "peers": peers, "average_state": ["momentum_buffer"]}
+    problem = Problem("sgp", CENTRES, START, settings={"momentum": 0.9, "nesterov": True}, **options)
+    problem.scatter(CENTRES)
+    x, v, w = CENTRES.copy(), np.zeros((4, 2)), np.ones((4, 1))
+    for k in range(9):
+        gradient = x / w - CENTRES[::-1]
+        problem.centres = [torch.tensor(centre) for centre in CENTRES[::-1].copy()]
+        mix = mixing.matrix(topology_of, 4, k, peers)
+        v = 0.9 * v + gradient
+        x, v, w = mix @ (x - 0.1 * (gradient + 0.9 * v)), mix @ v, mix @ w
+        problem.step()
+        np.testing.assert_allclose(problem.rows, x, **EXACT)
+        momentum = problem.optimizer.state[problem.workers.rows]["momentum_buffer"]
+        np.testing.assert_allclose(momentum.numpy(), v, **EXACT)
+    weight = 8 if topology_of == "random" else 0
+    assert problem.sync.transport.bytes_sent == 9 * peers * (2 * 16 + weight)  # two vectors of two float64 to each peer
+    problem.sync.synchronise()
+    np.testing.assert_allclose(problem.rows, np.tile(x.mean(0), (4, 1)), **EXACT)
+    np.testing.assert_allclose(momentum.numpy(), v / w, **EXACT)
+
+
+def test_a_field_that_does_not_exist_cannot_travel():
+    problem = Problem("sgp", CENTRES, START, average_state=["exp_avg"])
+    with pytest.raises(ValueError, match=r"no state 'exp_avg', allowed: none"):
+        problem.step()
+
+
+@pytest.mark.parametrize("adam", [False, True])
+def test_averages_of_parameters_and_gradients_differ_for_adam_only(adam):
+    optimizer = {"optimizer": torch.optim.AdamW} if adam else {"settings": {"momentum": 0.9, "weight_decay": 0.01}}
+    found = [Problem("allreduce", CENTRES, START, average=each, **optimizer) for each in ("gradients", "parameters")]
+    for _ in range(6):
+        for problem in found:
+            problem.step()
+    gradients, parameters = (problem.rows for problem in found)
+    assert np.allclose(gradients, parameters, **EXACT) is not adam
+    assert np.ptp(parameters, axis=0).max() == 0
+    assert found[1].sync.transport.bytes_sent == 6 * 16
+
+
 def test_biased_overlap_ignores_the_weights():
     problem = Problem("osgp", CENTRES, START, biased=True)
     problem.gradients()
@@ -132,10 +177,12 @@ def test_a_phase_without_peers_is_allreduce_also_with_momentum():
     assert np.ptp(hybrid.rows, axis=0).max() > 1e-3
 
 
-def test_dpsgd_averages_pairs():
-    problem = Problem("dpsgd", CENTRES, START)
+@pytest.mark.parametrize("half_duplex", [False, True])
+def test_dpsgd_averages_pairs(half_duplex):
+    problem = Problem("dpsgd", CENTRES, START, half_duplex=half_duplex)
     problem.scatter(CENTRES)
     problem.step(still=True)
+    assert problem.sync.transport.bytes_sent == 16
     pairs = [topology.out_peers("bipartite_exponential", rank, 4, 0)[0] for rank in range(4)]
     np.testing.assert_allclose(problem.rows, (CENTRES + CENTRES[pairs]) / 2, **EXACT)
 
@@ -293,6 +340,7 @@ def test_local_averages_the_state_that_is_named_and_no_other():
     ("name", "options"),
     [
         ("allreduce", {}),
+        ("allreduce", {"average": "parameters"}),
         ("local", {"period": Constant(h=4)}),
         ("sgp", {"topology": "random"}),
         ("osgp", {"staleness": 1, "peers": [(0, 2), (4, 1)]}),

@@ -22,6 +22,12 @@ START = [1.0, -1.0]
 STEPS = 7
 METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "AllReduce": ("allreduce", {}, {}),
+    "AllReduce by messages": ("allreduce", {"all_reduce": "ring"}, {}),
+    "AllReduce of parameters": (
+        "allreduce",
+        {"average": "parameters", "all_reduce": "recursive_doubling"},
+        {"average": "parameters"},
+    ),
     "LocalSGD": ("local", {"period": 3}, {"period": Constant(h=3)}),
     "QSR": (
         "local",
@@ -29,6 +35,11 @@ METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"period": PowerRule(alpha=0.2, power=2, h_base=2), "training": {"total_steps": STEPS}},
     ),
     "SGP": ("sgp", {"topology": "random", "peers": 2}, {"topology": "random", "peers": 2}),
+    "SGP with momentum": (
+        "sgp",
+        {"topology": "random", "average_state": ["momentum_buffer"]},
+        {"topology": "random", "average_state": ["momentum_buffer"]},
+    ),
     "OSGP": ("osgp", {"staleness": 1}, {"staleness": 1}),
     "DPSGD": ("dpsgd", {}, {}),
     "SlowMo": ("slowmo", {"period": 3, "base": "sgp"}, {"period": Constant(h=3), "base": "sgp"}),
@@ -76,7 +87,7 @@ def _loop(rank: int, name: str, options: dict[str, Any], stop: int | None = None
 def _attach(name: str, options: dict[str, Any], start: list[float]):
     model = Point(start)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return model, optimizer, getattr(resync, name)(model, optimizer, **options)
+    return model, optimizer, getattr(resync, name.split()[0])(model, optimizer, **options)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -192,6 +203,9 @@ def test_an_awkward_model_trains_as_with_distributed_data_parallel():
 
 
 def test_what_cannot_work_is_refused():
+    model = Point(START)
+    with pytest.raises(ValueError, match=r"clip_norm: found 1 with average parameters, allowed: None"):
+        resync.AllReduce(model, torch.optim.SGD(model.parameters()), average="parameters", clip_norm=1.0)
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD([model.weight], lr=0.1)
     with pytest.raises(ValueError, match="does not have these parameters of the model: bias"):

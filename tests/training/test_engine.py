@@ -7,6 +7,7 @@ from processes import run_processes
 from runs import VARIANTS, make_session
 
 from resync.engine.choose import chosen
+from resync.train.loop import batches, train_step
 
 
 @pytest.mark.parametrize(
@@ -24,17 +25,29 @@ def test_the_engine_follows_from_the_settings(name, averages, workers, world_siz
     assert chosen(name, averages, workers, world_size) == expected
 
 
-def _engines(rank: int, world_size: int, folder: Path) -> dict[str, str]:
-    variants = ("allreduce", "slowmo_allreduce", "slowmo_sgp", "local")
-    return {
-        name: make_session(folder / name, rank, world_size, **VARIANTS[name] | {"workers": 2}).engine.name
-        for name in variants
-    }
+OVERLAPS = {
+    "allreduce": True, "slowmo_allreduce": True, "slowmo_sgp": False, "local": False, "on request": False,
+    "allreduce_ring": False, "allreduce_parameters_adamw": False,
+}  # fmt: skip
 
 
-def test_gradients_are_averaged_during_the_backward_pass_also_inside_slow_momentum(tmp_path: Path):
-    for engines in run_processes(2, _engines, tmp_path):
-        assert engines == {"allreduce": "ddp", "slowmo_allreduce": "ddp", "slowmo_sgp": "serial", "local": "serial"}
+def _overlaps(rank: int, world_size: int, folder: Path) -> dict[str, tuple[bool, bool]]:
+    """Whether DDP averages, and whether this hides the time of communication, after a step."""
+    found = {}
+    for name in OVERLAPS:
+        changes = VARIANTS.get(name, {"engine": {"name": "serial"}}) | {"workers": 2}
+        session = make_session(folder / name, rank, world_size, **changes)
+        train_step(session, *next(batches(session)))
+        known = session.transport.communication_is_known
+        assert (session.clocks.seconds("communication") > 0) == (session.transport.wire_bytes > 0 and known)
+        found[name] = (session.engine.name == "ddp", not known)
+    return found
+
+
+def test_gradients_are_averaged_during_the_backward_pass_unless_asked_not_to(tmp_path: Path):
+    """The flat average of the serial engine, of the parameters, or by messages is measured as communication."""
+    for found in run_processes(2, _overlaps, tmp_path):
+        assert found == {name: (overlaps, overlaps) for name, overlaps in OVERLAPS.items()}
 
 
 def test_an_engine_refuses_a_state_that_it_cannot_read(tmp_path: Path):

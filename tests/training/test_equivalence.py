@@ -84,20 +84,35 @@ def _distributed_data_parallel(rank: int, world_size: int, folder: Path) -> np.n
     return _flat(model.module)
 
 
-def test_local_sgd_equals_torchs_periodic_model_averager(tmp_path: Path):
-    """The same batches through torch's own averager with period 4."""
-    period = {"rule": "constant", "h": 4}
-    changes = {"workers": 2, "epochs": 1, "steps_per_epoch": 8, "sync": {"name": "local", "period": period}}
+@pytest.mark.parametrize(
+    ("period", "adam", "sync"),
+    [
+        (4, False, {"name": "local", "period": {"rule": "constant", "h": 4}}),
+        (1, True, {"name": "allreduce", "average": "parameters"}),
+    ],
+    ids=["local", "parameters"],
+)
+def test_averaged_parameters_equal_torchs_periodic_model_averager(tmp_path: Path, period: int, adam: bool, sync):
+    """The same batches through torch's own averager."""
+    changes = {"workers": 2, "epochs": 1, "steps_per_epoch": 8, "sync": sync}
+    if adam:
+        changes["optimizer"] = {"name": "adamw", "weight_decay": 0.05}
     ours = trained(0, 1, tmp_path / "ours", changes)
-    theirs = run_processes(2, _post_local_sgd, tmp_path / "theirs", changes)
+    theirs = run_processes(2, _post_local_sgd, tmp_path / "theirs", changes, period, adam)
     np.testing.assert_allclose(ours["rows"], np.stack(theirs), **TOLERANCE)
 
 
-def _post_local_sgd(rank: int, world_size: int, folder: Path, changes: dict[str, Any]) -> np.ndarray:
+def _post_local_sgd(
+    rank: int, world_size: int, folder: Path, changes: dict[str, Any], period: int, adam: bool
+) -> np.ndarray:
     session = make_session(folder, rank, world_size, **changes)
     model = _fresh_model(session)
-    inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.001)
-    averager = PeriodicModelAverager(period=4, warmup_steps=0)
+    inner: torch.optim.Optimizer
+    if adam:
+        inner = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.05)
+    else:
+        inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.001)
+    averager = PeriodicModelAverager(period=period, warmup_steps=0)
     averager.step = 1  # counted from 0 it would average after steps 1, 5, 9, ...; this is 4, 8, ...
     _train_reference(session, model, PostLocalSGDOptimizer(inner, averager))
     return _flat(model)

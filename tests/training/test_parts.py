@@ -16,6 +16,7 @@ from resync.engine.engine import Engine
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.topology import in_peers
+from resync.sync.fields import field
 from resync.train.losses import Diverged, Losses
 
 CPU = torch.device("cpu")
@@ -107,6 +108,28 @@ def test_transport_delivers_from_in_peers(peers: int):
     for slot in range(peers):
         assert torch.equal(inbox[slot], rows[[senders[rank][slot] for rank in range(5)]])
     assert transport.bytes_sent == peers * 3 * 4
+
+
+def test_a_field_of_an_optimizer_over_modules_is_one_row():
+    """Also where a parameter has no gradient, and so no state: every worker sends as much as the others."""
+    model = Tied()
+    workers = Workers.attach(model)
+    optimizer = torch.optim.SGD((each for each in model.parameters() if each.requires_grad), lr=0.1, momentum=0.9)
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    before = {each: dict(state) for each, state in optimizer.state.items()}
+    momenta = [
+        before.get(each, {}).get("momentum_buffer", torch.zeros_like(each))
+        for each in optimizer.param_groups[0]["params"]
+    ]
+    expected = torch.cat([each.detach().flatten() for each in momenta]).clone()
+    with field(workers, optimizer, "momentum_buffer") as values:
+        assert torch.equal(values, expected.unsqueeze(0))
+        assert values.shape == (1, workers.num_parameters)
+        values.mul_(2)
+    assert set(optimizer.state) == set(before)
+    with field(workers, optimizer, "momentum_buffer") as values:
+        assert torch.equal(values, 2 * expected.unsqueeze(0))
 
 
 def test_one_worker_has_nobody_to_hear():

@@ -96,7 +96,7 @@ def _plan(options: argparse.Namespace) -> None:
         "--all-reduce",
         choices=tuple(ALL_REDUCES),
         default="ring",
-        help="all-reduce algorithm between nodes (default: %(default)s)",
+        help="all-reduce algorithm between nodes, for series that do not choose one (default: %(default)s)",
     ),
     flag(
         "--compute",

@@ -21,6 +21,9 @@ class Traffic:
             for an average over all workers.
         mixing_weights: the self weight, then the weight of each out-peer; None: equal weights.
         interval: steps between two mixing steps.
+        vectors: parameter-sized vectors that an exchange sends to each peer, or averages.
+        half_duplex: whether the two workers of a pair send one after the other.
+        all_reduce: the algorithm of an average over all workers; `default`: that of the network's library.
         overlap: what waits for a message: the next step (`none`), the next message, so that it travels while steps are
             computed (`bounded`), or nothing (`full`).
     """
@@ -30,6 +33,9 @@ class Traffic:
     peers: tuple[tuple[int, int], ...] = ((0, 1),)
     mixing_weights: tuple[float, ...] | None = None
     interval: int = 1
+    vectors: int = 1
+    half_duplex: bool = False
+    all_reduce: Literal["default", "ring", "recursive_doubling"] = "default"
     overlap: Literal["none", "bounded", "full"] = "none"
 
 
@@ -44,8 +50,13 @@ class SyncOptions(Options):
 
     @property
     def averages_gradients(self) -> bool:
-        """Whether it averages gradients over all workers in every step, which an engine may do on its behalf."""
+        """Whether it averages gradients over all workers in every step."""
         return False
+
+    @property
+    def engine_may_average(self) -> bool:
+        """Whether an engine may average the gradients on its behalf, by the all-reduce of the back end."""
+        return self.averages_gradients
 
     @property
     def steps_apart(self) -> bool:

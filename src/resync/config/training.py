@@ -125,9 +125,10 @@ class EngineSettings(Settings):
 
     name: Literal["auto", "serial", "ddp", "deepspeed"] = Field(
         default="auto",
-        description="serial: the workers of a process one after the other; ddp: torch's DistributedDataParallel, which "
-        "averages gradients during the backward pass, with one or more processes per worker; deepspeed: DeepSpeed's "
-        "engine, for allreduce with one worker per process in fp32 or tf32; auto: ddp if it can overlap, else serial",
+        description="serial: the workers of a process one after the other, gradients averaged after the backward pass, "
+        "so that the time of communication is measured; ddp: torch's DistributedDataParallel, which averages gradients "
+        "during the backward pass, with one or more processes per worker; deepspeed: DeepSpeed's engine, for allreduce "
+        "with one worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,
@@ -378,8 +379,8 @@ class RunSettings(Execution, ResultSettings):
             yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"
         if engine not in ("ddp", "deepspeed"):
             return
-        if engine == "ddp" and not self.sync.averages_gradients and self.processes == self.workers:
-            allowed = "auto, serial, or an algorithm that averages gradients"
+        if engine == "ddp" and not self.sync.engine_may_average and self.processes == self.workers:
+            allowed = "auto, serial, or an algorithm that averages gradients by the default all-reduce"
             allowed += ", or several processes for each worker" if self.gpus_per_worker > 1 else ""
             yield ("engine", "name"), f"found {engine} with sync {self.sync.name}, allowed: {allowed}"
         one_each = self.processes == self.workers if engine == "deepspeed" else self.processes >= self.workers
@@ -394,8 +395,9 @@ class RunSettings(Execution, ResultSettings):
             yield from self._deepspeed_checks()
 
     def _deepspeed_checks(self) -> Iterator[Check]:
-        if self.sync.name != "allreduce":
-            yield ("engine", "name"), f"found deepspeed with sync {self.sync.name}, allowed: with allreduce"
+        if self.sync.name != "allreduce" or not self.sync.engine_may_average:
+            allowed = "with allreduce of gradients by the default all-reduce"
+            yield ("engine", "name"), f"found deepspeed with sync {self.sync.name}, allowed: {allowed}"
         if self.compile:
             yield ("compile",), f"found {self.compile}, allowed with engine deepspeed: null"
         if self.optimizer.decay_of_matrices:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
+from resync.engine.all_reduce import ALL_REDUCES
 from resync.engine.clocks import Clocks
 from resync.engine.members import Members
 
@@ -46,10 +47,10 @@ class Transport:
 
     Counts two kinds of bytes: `bytes_sent`, the bytes that one worker sends as a function of the algorithm alone (one
     vector for an average, one vector per peer for an exchange, whether or not the peer is in this process), and
-    `wire_bytes`, the bytes that this process actually passes to torch.distributed for other workers. Seconds are added
-    to the clock "communication"; `communication_is_known` is False if messages travel while the workers compute, so
-    that no clock can separate the two. Averages of gradients inside a worker are part of its computing, and are in
-    none of these.
+    `wire_bytes`, the bytes that this process actually passes to torch.distributed for other workers: one vector for an
+    average by the back end, and every message of an all-reduce made of messages. Seconds are added to the clock
+    "communication"; `communication_is_known` is False if messages travel while the workers compute, so that no clock
+    can separate the two. Averages of gradients inside a worker are part of its computing, and are in none of these.
 
     Raises ValueError if the workers cannot be spread evenly over the processes.
     """
@@ -89,11 +90,14 @@ class Transport:
             self._counting = before
 
     @torch.no_grad()
-    def mean_(self, rows: Tensor) -> None:
-        """Replace every row of [k, P] by the mean over all K workers, in place."""
+    def mean_(self, rows: Tensor, all_reduce: str = "default") -> None:
+        """Replace every row of [k, P] by the mean over all K workers, in place.
+
+        `all_reduce` is a name of `resync.engine.all_reduce`, or `default`, that of the back end.
+        """
         with self.timed():
             total = rows[0] if self.num_local == 1 else rows.sum(0)
-            self._all_reduce(total)
+            self._all_reduce(total, all_reduce)
             total.div_(self.num_workers)
             if self.num_local > 1:
                 rows.copy_(total.expand_as(rows))
@@ -204,17 +208,23 @@ class Transport:
         """The rank with which this process exchanges messages for a worker."""
         return worker // self.num_local * self.members.processes + self.members.index
 
-    def _all_reduce(self, total: Tensor) -> None:
+    def _all_reduce(self, total: Tensor, name: str) -> None:
         """Replace a vector by its sum over the processes of other workers with this one's index, in place."""
-        if self.world_size == self.members.processes:
+        members = self.members
+        hosts = self.world_size // members.processes
+        if hosts == 1:
             return
-        shard = self.members.shard(total)
+        shard = members.shard(total)
         if shard.numel():
-            dist.all_reduce(shard, group=self.members.across)
-            self.wire_bytes += shard.nbytes if self._counting else 0
-        if self.members.processes > 1:
-            padding = self.members.shard_size(total.numel()) - shard.numel()
-            total.copy_(self.members.gather(F.pad(shard, (0, padding)), total.numel()))
+            sent = shard.nbytes
+            if name == "default":
+                dist.all_reduce(shard, group=members.across)
+            else:
+                sent = ALL_REDUCES[name](shard, members.workers_before, hosts, members.across)
+            self.wire_bytes += sent if self._counting else 0
+        if members.processes > 1:
+            padding = members.shard_size(total.numel()) - shard.numel()
+            total.copy_(members.gather(F.pad(shard, (0, padding)), total.numel()))
 
     @contextmanager
     def timed(self) -> Iterator[None]:

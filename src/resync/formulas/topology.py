@@ -13,12 +13,15 @@ produced the published results; 4 and 5 exist in the 2023 version only.
 | 3      | bipartite_linear      | the same; even workers take opposite signs                              |
 | 4      | ring                  | +1, -1; static: always the first p entries                              |
 | 5      | exponential           | j * (p + 1)^i for i = 0, 1, ... and j = 1..p; with one peer 1, 2, 4 ... |
+| none   | directed_exponential  | 1, 2, 4, ...; with any number of peers                                  |
 | none   | complete              | +1, +2, +3, ...; static: always the whole peer list                     |
 | none   | cycle                 | the same; the next p entries in every mixing step                       |
 | none   | random                | the same; every worker draws p entries in every mixing step             |
 | none   | random_exponential    | that of `exponential`; every worker draws p entries in every mixing step |
 
-The paper's "directed exponential graph", which cycles through 1, 2, 4, ... hops, is `exponential` with one peer.
+The paper's "directed exponential graph", which cycles through 1, 2, 4, ... hops, is `directed_exponential`. With one
+peer `exponential` is the same; with two it is another graph, which the paper did not have: in May 2019 no peer list
+depended on the number of peers, and two peers were the next two entries.
 
 On the bipartite graphs even (passive) and odd (active) workers form pairs: every worker receives from exactly the
 workers that it sends to. All topologies except the random ones are regular: every worker receives as many messages as
@@ -33,7 +36,7 @@ from typing import Literal
 
 TopologyName = Literal[
     "symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential",
-    "complete", "cycle", "random", "random_exponential",
+    "directed_exponential", "complete", "cycle", "random", "random_exponential",
 ]  # fmt: skip
 
 
@@ -211,6 +214,10 @@ def _exponential(num_workers: int, peers: int) -> Iterator[int]:
     return (j * power for power in _powers(peers + 1, num_workers) for j in range(1, peers + 1))
 
 
+def _directed_exponential(num_workers: int, peers: int) -> Iterator[int]:
+    return _powers(2, num_workers)
+
+
 def _all(num_workers: int, peers: int) -> Iterable[int]:
     return range(1, num_workers)
 
@@ -224,6 +231,7 @@ _NUMBERED = (
     Topology("exponential", _exponential),
 )
 _UNNUMBERED = (
+    Topology("directed_exponential", _directed_exponential),
     Topology("complete", _all, pick="all"),
     Topology("cycle", _all),
     Topology("random", _all, pick="random"),

@@ -18,8 +18,11 @@ class ExchangeKind:
 
     Attributes:
         after: number of local steps since the previous exchange -> number of exchanges after that many steps.
-        vectors: number of parameter vectors that a worker sends in one exchange; with peers, one to each.
+        vectors: number of parameter vectors that a worker sends in one exchange, to all peers together.
         to: `all`, an average over all workers, or `peers`.
+        peers: number of peers that a worker sends to; 0 for an average over all workers.
+        half_duplex: whether the two workers of a pair send one after the other.
+        all_reduce: the algorithm of an average over all workers; `default`: that of the network's library.
         overlap: `none`, workers wait for it; `bounded`, it overlaps with the computation of the steps until the next
             exchange, which waits for it; `full`, no worker ever waits for it.
         topology: the graph that gives the peers; empty for an average over all workers.
@@ -29,6 +32,9 @@ class ExchangeKind:
     after: Mapping[int, int]
     vectors: int
     to: Literal["all", "peers"] = "all"
+    peers: int = 0
+    half_duplex: bool = False
+    all_reduce: str = "default"
     overlap: Literal["none", "bounded", "full"] = "none"
     topology: str = ""
     within_round: bool = False
@@ -63,13 +69,21 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
     traffic = _traffic(run, options)
     ends = [*(first for first, _ in traffic.peers[1:]), run.total_steps]
     for (first, peers), end in zip(traffic.peers, ends, strict=True):
-        if peers == 0 or traffic.topology is None:  # an average over all workers sends one vector
-            yield ExchangeKind({1: end - first}, 1)
+        if peers == 0 or traffic.topology is None:
+            yield ExchangeKind({1: end - first}, traffic.vectors, all_reduce=traffic.all_reduce)
         else:
-            vectors = run.workers - 1 if traffic.topology == "complete" else peers
+            receivers = run.workers - 1 if traffic.topology == "complete" else peers
             cuts = [first, *(step for step in restarts if first < step < end), end]
             count = sum(ceil((stop - start) / traffic.interval) for start, stop in pairwise(cuts))
-            yield ExchangeKind({traffic.interval: count}, vectors, "peers", traffic.overlap, traffic.topology)
+            yield ExchangeKind(
+                {traffic.interval: count},
+                receivers * traffic.vectors,
+                to="peers",
+                peers=receivers,
+                half_duplex=traffic.half_duplex,
+                overlap=traffic.overlap,
+                topology=traffic.topology,
+            )
 
 
 def _traffic(run: Run, options: SyncOptions) -> Traffic:

@@ -123,7 +123,8 @@ class Network:
         link: between nodes.
         inside: between the workers of a node, and between the GPUs of a worker; not used where a node is one GPU.
         node_size: workers of a node.
-        all_reduce: name of the all-reduce between nodes; inside of a node it is a ring.
+        all_reduce: name of the all-reduce between nodes for averages that do not choose one; inside of a node it is a
+            ring.
         slowdown: time of an all-reduce relative to its formula, from a calibration. Messages between peers take the
             time of the link, independent of the quality of the all-reduce implementation.
 
@@ -143,8 +144,10 @@ class Network:
         if self.node_size < 1:
             raise ValueError(f"node size: found {self.node_size}, allowed: integer >= 1")
 
-    def average_seconds(self, num_bytes: float, workers: int) -> float:
+    def average_seconds(self, num_bytes: float, workers: int, all_reduce: str = "default") -> float:
         """Seconds until all workers have the average of `num_bytes` each, in a hierarchical all-reduce.
+
+        `all_reduce` is the algorithm between nodes; `default`: that of the network.
 
         It is a reduce-scatter within nodes, an all-reduce between nodes and an all-gather within nodes. Each worker of
         a node is responsible for one shard of the bytes; all shards use the node's link at the same time, which then
@@ -154,7 +157,7 @@ class Network:
         """
         nodes, members = self._nodes(workers)
         inside = ring(self.inside, num_bytes, members)
-        return self.slowdown * (inside + ALL_REDUCES[self.all_reduce](self.link, num_bytes, nodes))
+        return self.slowdown * (inside + ALL_REDUCES[self._chosen(all_reduce)](self.link, num_bytes, nodes))
 
     def exchange_seconds(self, num_bytes: float, workers: int, peers: int) -> float:
         """Seconds until every worker has sent `num_bytes` to each of its peers.
@@ -171,10 +174,13 @@ class Network:
         """Seconds for an average of `num_bytes` over the GPUs of a worker, a ring inside the node."""
         return ring(self.inside, num_bytes, gpus)
 
-    def latency_bound(self, num_bytes: float, workers: int) -> bool:
+    def latency_bound(self, num_bytes: float, workers: int, all_reduce: str = "default") -> bool:
         """Whether the messages of an all-reduce between nodes are shorter than the link's bandwidth-delay product."""
         nodes, _ = self._nodes(workers)
-        return nodes > 1 and self.all_reduce == "ring" and num_bytes / nodes < self.link.bytes_in_latency
+        return nodes > 1 and self._chosen(all_reduce) == "ring" and num_bytes / nodes < self.link.bytes_in_latency
+
+    def _chosen(self, all_reduce: str) -> str:
+        return self.all_reduce if all_reduce == "default" else all_reduce
 
     def _nodes(self, workers: int) -> tuple[int, int]:
         """Number of nodes, and workers in each."""

@@ -116,8 +116,9 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
         waiting = sum(
             count * (longest_delay(delay, workers, steps) - steps * delay) for steps, count in exchange.after.items()
         )
-        return waiting, exchange.count * network.average_seconds(exchange.vectors * num_bytes, workers), 0.0
-    message = network.exchange_seconds(num_bytes, workers, exchange.vectors)
+        sent = exchange.vectors * num_bytes
+        return waiting, exchange.count * network.average_seconds(sent, workers, exchange.all_reduce), 0.0
+    message = _message(exchange, network, num_bytes, workers)
     if exchange.overlap == "full":
         return 0.0, 0.0, exchange.count * message
     waiting = exposed = 0.0
@@ -125,11 +126,16 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
         work = steps * (machine.compute + delay)
         shown = max(0.0, message - work) if exchange.overlap == "bounded" else message
         late = gossip_waiting(
-            exchange.topology, workers, exchange.vectors,
+            exchange.topology, workers, exchange.peers,
             steps=steps, compute=machine.compute, delay=delay, message=message, overlap=exchange.overlap,
         )  # fmt: skip
         waiting, exposed = waiting + count * late, exposed + count * shown
     return waiting, exposed, exchange.count * message - exposed
+
+
+def _message(exchange: ExchangeKind, network: Network, num_bytes: int, workers: int) -> float:
+    """Seconds until every worker has sent to its peers; twice as long if the workers of a pair take turns."""
+    return network.exchange_seconds(num_bytes, workers, exchange.vectors) * (1 + exchange.half_duplex)
 
 
 def _limits(run: Run, found: list[ExchangeKind], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
@@ -137,7 +143,7 @@ def _limits(run: Run, found: list[ExchangeKind], machine: Machine, num_bytes: in
     network = machine.network
     for exchange in found:
         sent = exchange.vectors * num_bytes
-        if exchange.to == "all" and sent and network.latency_bound(sent, workers):
+        if exchange.to == "all" and sent and network.latency_bound(sent, workers, exchange.all_reduce):
             nodes = workers // network.node_size
             other = halving_doubling(network.link, sent, nodes)
             yield (
@@ -146,7 +152,7 @@ def _limits(run: Run, found: list[ExchangeKind], machine: Machine, num_bytes: in
                 f"{other:.3g} s instead of {ring(network.link, sent, nodes):.3g} s"
             )
         if exchange.overlap == "full":
-            message = network.exchange_seconds(num_bytes, workers, exchange.vectors)
+            message = _message(exchange, network, num_bytes, workers)
             step = machine.compute + machine.delay
             if message > step:
                 yield (

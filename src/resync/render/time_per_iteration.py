@@ -4,7 +4,7 @@ The lines are the wall-clock model. Its two unknowns, the computation time and t
 fitted to two published times of all-reduce methods; everything else is predicted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
+from resync.config import Run
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.config.parts import SyncOptions
+from resync.config.published import most_certain
 from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
@@ -70,33 +72,27 @@ class Panels:
 
 
 def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
-    """The model calibrated on the published hours of the item's series, always at paper scale.
+    """The model calibrated on the published hours of the first panel's experiment, always at paper scale.
 
-    Raises ValueError for lists of different lengths, and if no two published times can calibrate the model.
+    Raises ValueError for an experiment that has no series here, and if no two published times can calibrate the model.
     """
-    links, names = data.options.networks, data.options.all_reduces
-    if len(links) != len(names):
-        found = f"{len(links)} networks and {len(names)} all-reduces"
-        raise ValueError(f"{data.item.id}: found {found}, allowed: lists of equal length")
-    networks = [Network(LINKS[link], all_reduce=name) for link, name in zip(links, names, strict=True)]
-    runs = [(run, data.options.parameters) for run in data.references]
-    fitted = fit(runs, data.published, lambda run: networks[0])
+    given = data.options.panels
+    networks = [Network(LINKS[panel.network], all_reduce=panel.all_reduce) for panel in given]
+    references = [_references(data, panel) for panel in given]
+    measured = [(run, data.options.parameters) for run in references[0] or data.references]
+    fitted = fit(measured, data.published, lambda run: networks[0])
     machines = [fitted.machine(networks[0]), *(Machine(network, fitted.compute) for network in networks[1:])]
-    algorithms, late = data.options.algorithms, replace(machines[0], delay=data.options.delay * fitted.compute)
+    late = replace(machines[0], delay=data.options.delay * fitted.compute)
     panels = [
         Panel(
-            f"{_LINKS[link]}\nAR: {name.replace('_', ' ')}",
-            [_curve(data, algorithm, machine, lambda clock: clock.per_step) for algorithm in algorithms],
-            [],
+            f"{_LINKS[panel.network]}\nAR: {_all_reduce(runs, panel)}",
+            _curves(data, runs, machine, lambda clock: clock.per_step),
+            [*_published(data, runs), *_measured(data, panel)],
         )
-        for link, name, machine in zip(links, names, machines, strict=True)
+        for panel, runs, machine in zip(given, references, machines, strict=True)
     ]
-    panels[0].points.extend([*_published(data), *_measured(data)])
-    waiting = [
-        _curve(data, algorithm, late, lambda clock: clock.waiting / clock.steps / late.delay)
-        for algorithm in algorithms
-    ]
-    return Panels(panels, waiting, _note(data, fitted, machines[0]))
+    waiting = _curves(data, references[0], late, lambda clock: clock.waiting / clock.steps / late.delay)
+    return Panels(panels, waiting, _note(data, fitted, zip(references, machines, strict=True)))
 
 
 def draw(panels: Panels) -> Figure:
@@ -118,44 +114,70 @@ def draw(panels: Panels) -> Figure:
     return figure
 
 
-def _curve(
+def _references(data: ItemData[time_per_iteration.TimePerIteration], panel: time_per_iteration.Panel) -> list[Run]:
+    """The item's series of the panel's experiment."""
+    found = [run for run in data.references if run.experiment == panel.experiment]
+    if panel.experiment and not found:
+        allowed = ", ".join(dict.fromkeys(run.experiment for run in data.references))
+        raise ValueError(f"{data.item.id}: found a panel of experiment {panel.experiment}, allowed: {allowed}")
+    return found
+
+
+def _options(runs: Iterable[Run], algorithm: str) -> SyncOptions:
+    """The options of the first series with this algorithm, or the default ones."""
+    chosen = (run.sync for run in runs if run.sync.name == algorithm)
+    return next(chosen, None) or SyncOptions.named(algorithm).model_validate({})
+
+
+def _all_reduce(runs: Iterable[Run], panel: time_per_iteration.Panel) -> str:
+    """The all-reduce of the line of AR-SGD, in words."""
+    traffic = _options(runs, "allreduce").traffic
+    own = traffic is not None and traffic.all_reduce != "default"
+    return (traffic.all_reduce if traffic is not None and own else panel.all_reduce).replace("_", " ")
+
+
+def _curves(
     data: ItemData[time_per_iteration.TimePerIteration],
-    algorithm: str,
+    runs: Sequence[Run],
     machine: Machine,
     value: Callable[[WallClock], float],
-) -> Curve:
-    """The model of an algorithm with default options, at powers of two from the item's smallest number of workers."""
-    run = data.references[0].model_copy(update={"sync": SyncOptions.named(algorithm).model_validate({})})
+) -> list[Curve]:
+    """The model of every algorithm, at powers of two from the item's smallest number of workers."""
     fewest, most = min(run.workers for run in data.references), data.options.most_workers
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
-    clocks = [wall_clock(run, machine, data.options.parameters, count) for count in workers]
-    return Curve(algorithm, workers, [value(clock) for clock in clocks])
+    curves = []
+    for algorithm in data.options.algorithms:
+        run = data.references[0].model_copy(update={"sync": _options(runs, algorithm)})
+        clocks = [wall_clock(run, machine, data.options.parameters, count) for count in workers]
+        curves.append(Curve(algorithm, workers, [value(clock) for clock in clocks]))
+    return curves
 
 
-def _published(data: ItemData) -> list[Point]:
+def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Point]:
     """The most certain published time of every series, in seconds per iteration."""
-    values = ((run, published_hours(run, data.published)) for run in data.references)
-    return [
-        Point(run.sync.name, run.workers, value.value * SECONDS_PER_HOUR / run.total_steps, value.status)
-        for run, value in values if value is not None and value.value is not None
-    ]  # fmt: skip
+    known = [value for value in data.published if value.scale == "paper" and value.value is not None]
+    for run in runs:
+        hours = published_hours(run, data.published)
+        value = hours or most_certain(known, run.experiment, run.series, "seconds_per_step")
+        if value is not None and value.value is not None:
+            seconds = value.value * SECONDS_PER_HOUR / run.total_steps if hours else value.value
+            yield Point(run.sync.name, run.workers, seconds, value.status)
 
 
-def _measured(data: ItemData) -> list[Point]:
+def _measured(data: ItemData, panel: time_per_iteration.Panel) -> Iterator[Point]:
     """Our own times, only at paper scale: other scales train other models."""
-    if data.scale != "paper":
-        return []
-    return [
-        Point(state.run.sync.name, state.run.workers, result.final("seconds_per_step"), "measured")
-        for series in data.series for state in series.states
-        if state.status == "finished" and (result := state.result)
-    ]  # fmt: skip
+    for state in (state for series in data.series for state in series.states) if data.scale == "paper" else ():
+        if state.run.experiment == panel.experiment and state.status == "finished" and state.result:
+            seconds = state.result.final("seconds_per_step")
+            yield Point(state.run.sync.name, state.run.workers, seconds, "measured")
 
 
-def _note(data: ItemData[time_per_iteration.TimePerIteration], fitted: Fit, machine: Machine) -> str:
+def _note(
+    data: ItemData[time_per_iteration.TimePerIteration], fitted: Fit, panels: Iterable[tuple[Sequence[Run], Machine]]
+) -> str:
     """The fitted constants, the times they were fitted to, and the errors of the predictions."""
     errors: dict[str, list[float]] = {}
-    for run in data.references:
+    for run, machine in ((run, machine) for runs, machine in panels for run in runs):
         value = published_hours(run, data.published)
         if run.id not in fitted.runs and value is not None and value.value is not None:
             hours = wall_clock(run, machine, data.options.parameters).total / SECONDS_PER_HOUR

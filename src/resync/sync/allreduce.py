@@ -5,23 +5,33 @@ from resync.sync.options import allreduce
 
 
 class AllReduce(Algorithm):
-    """Parallel SGD / AdamW: every step uses the gradient averaged over all K workers.
+    """Parallel SGD / AdamW: every step ends with the same parameters on all K workers.
 
-        g = mean_k g_k(x);   x = optimizer(x, g)
+        average gradients:    g = mean_k g_k(x);   x = optimizer(x, g)
+        average parameters:   x = mean_k optimizer_k(x, g_k(x))
 
-    Equivalent to large-batch training and to torch's DistributedDataParallel (Gu et al. 2024, Algorithm 1). The engine
-    may have averaged the gradients already, during the backward pass.
+    The first is equivalent to large-batch training and to torch's DistributedDataParallel (Gu et al. 2024, Algorithm
+    1); the engine may have averaged the gradients already, during the backward pass. The second leaves the optimizer's
+    state with its worker. It is the baseline of Assran et al. (2019) in their code of May 2019, and the same as the
+    first for SGD, also with momentum and weight decay, but not for Adam.
     """
 
     def __init__(self, training: Training, options: allreduce.AllReduce) -> None:
         super().__init__(training)
+        self.options = options
 
     def after_backward(self) -> None:
         """Average the gradients, or count the engine's average."""
         if self.averaged_by_engine:
             self.transport.count_average(self.workers.grads)
-        else:
-            self.transport.mean_(self.workers.grads)
+        elif self.options.averages_gradients:
+            self.transport.mean_(self.workers.grads, self.options.all_reduce)
+
+    def after_step(self, lr: float) -> bool:
+        """Average the parameters."""
+        if not self.options.averages_gradients:
+            self.transport.mean_(self.rows, self.options.all_reduce)
+        return super().after_step(lr)
 
 
 build = AllReduce

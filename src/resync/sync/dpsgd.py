@@ -15,7 +15,8 @@ class DPSGD(SGP):
         y_r = optimizer(x_r, g_r(x_r));   x_r = mean of y_r and of the y of its peers
 
     Every worker receives from exactly the workers that it sends to, so the mixing matrix is symmetric and doubly
-    stochastic and needs no push-sum weights. On a bipartite graph with one peer, mixing is the average of a pair.
+    stochastic and needs no push-sum weights. On a bipartite graph with one peer, mixing is the average of a pair. With
+    `half_duplex` odd workers send first and even ones answer, which takes twice as long and gives the same average.
 
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """

@@ -1,6 +1,7 @@
 """Fields of the optimizer's state (momentum, moments), which algorithms average or reset."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -13,12 +14,34 @@ from resync.engine.workers import Workers
 def average_fields(workers: Workers, optimizer: Optimizer, transport: Transport, names: Sequence[str]) -> None:
     """Replace each named field by its mean over all workers. Raises ValueError for a field that does not exist."""
     for name in names:
-        found = list(_tensors(workers, optimizer, name))
-        if not found:
-            have = sorted({key for state in optimizer.state.values() for key in state})
-            raise ValueError(f"the optimizer has no state {name!r}, allowed: {', '.join(have) or 'none'}")
-        for field in found:
-            transport.mean_(field)
+        with field(workers, optimizer, name) as values:
+            transport.mean_(values)
+
+
+@contextmanager
+def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]:
+    """The named field of all local workers as [k, P]; what is done to it is done to the optimizer's state.
+
+    Of an optimizer over modules it is a copy, which is written back; a parameter without state counts as zero.
+
+    Raises ValueError for a field that does not exist.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    tensors = [_tensor(optimizer, parameter, name) for parameter in parameters]
+    if all(tensor is None for tensor in tensors):
+        have = sorted({key for state in optimizer.state.values() for key in state})
+        raise ValueError(f"the optimizer has no state {name!r}, allowed: {', '.join(have) or 'none'}")
+    if parameters[0] is workers.rows:
+        assert tensors[0] is not None
+        yield tensors[0]
+        return
+    pairs = list(zip(parameters, tensors, strict=True))
+    flat = [torch.zeros_like(each).flatten() if value is None else value.flatten() for each, value in pairs]
+    whole = torch.cat(flat).detach().unsqueeze(0)
+    yield whole
+    for (_, value), part in zip(pairs, whole[0].split([each.numel() for each in parameters]), strict=True):
+        if value is not None:
+            value.copy_(part.view_as(value))
 
 
 def moments(optimizer: Optimizer) -> list[str]:
@@ -41,10 +64,7 @@ def reset_state(optimizer: Optimizer) -> None:
                     value.zero_()
 
 
-def _tensors(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]:
-    """The field as [k, ...] tensors: one over all rows, or one per parameter if the optimizer is over modules."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            value = optimizer.state[parameter].get(name)
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                yield value if parameter is workers.rows else value.unsqueeze(0)
+def _tensor(optimizer: Optimizer, parameter: Tensor, name: str) -> Tensor | None:
+    """The field of one parameter, if it has a value for every element."""
+    value = optimizer.state.get(parameter, {}).get(name)
+    return value if isinstance(value, Tensor) and value.shape == parameter.shape else None

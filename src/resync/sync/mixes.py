@@ -1,7 +1,7 @@
 """The mixing steps of gossip, as a pure function of the training step: in-peers and mixing weights."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -22,16 +22,28 @@ class Mix:
         in_peers: the workers from which each of the K workers receives.
         self_weights: weight of each worker's own row, [K].
         in_weights: weight of the message in each slot, [p, K]; 0 where a worker receives fewer than p messages.
+        half_duplex: whether odd workers send first, and even ones when they have received.
     """
 
     in_peers: tuple[tuple[int, ...], ...]
     self_weights: np.ndarray
     in_weights: np.ndarray
+    half_duplex: bool = False
 
     def apply(self, state: Tensor, transport: Transport) -> None:
         """Mix `state` [k, n] of the local workers with the messages of their in-peers, in place."""
-        messages = transport.exchange(state, self.in_peers)
-        self.add(state.mul_(self.self_weight(state, transport)), messages, transport)
+        received = [transport.exchange(state, in_peers) for in_peers in self._turns()]
+        state.mul_(self.self_weight(state, transport))
+        for messages in received:
+            self.add(state, messages, transport)
+
+    def _turns(self) -> Iterator[Sequence[Sequence[int]]]:
+        """The in-peers of all workers at once, or first those of the even workers and then those of the odd ones."""
+        if not self.half_duplex:
+            yield self.in_peers
+            return
+        for turn in (0, 1):
+            yield [peers if worker % 2 == turn else () for worker, peers in enumerate(self.in_peers)]
 
     def self_weight(self, state: Tensor, transport: Transport) -> Tensor:
         """The self weights of the local workers, [k, 1], with dtype and device of `state`."""
@@ -105,7 +117,8 @@ class MixingSteps:
         topology, seed = self._topology, self.seed
         if resolve(topology).pick != "random":  # the mixing steps repeat and do not depend on the seed
             number, seed = number % max(1, len(peer_list(topology, 0, self.num_workers, peers))), 0
-        return _mix(topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
+        mix = _mix(topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
+        return replace(mix, half_duplex=True) if self.traffic.half_duplex else mix
 
     @property
     def _topology(self) -> str:

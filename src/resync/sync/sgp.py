@@ -1,12 +1,15 @@
 """Stochastic Gradient Push."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
+from resync.sync.fields import field
 from resync.sync.mixes import MixingSteps
+from resync.sync.options import sgp
 from resync.sync.options._gossip import GossipOptions
 
 
@@ -19,13 +22,24 @@ class SGP(Algorithm):
     to the next. The optimizer updates the numerators x; gradients are computed at the de-biased z: `rows` holds z from
     `before_forward` to `after_backward` and x otherwise. If M is doubly stochastic, as on every regular topology with
     uniform weights, all push-sum weights stay 1 and are not sent.
+
+    The fields of the optimizer's state that `average_state` names travel with the parameters:
+
+        m_r = sum over s of M[r, s] m_s
+
+    With SGD's momentum this is the double averaging of Yu et al. (2019, "On the linear speedup analysis of
+    communication efficient momentum SGD"), with gossip in place of an exact average as in Wang et al. (2020, section
+    3). Momentum is a numerator like x, from which it is subtracted, so it has the weights of x and is never de-biased.
+
+    Raises ValueError in the first step if the optimizer does not have a named field.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("debiased",)
     per_worker: ClassVar[tuple[str, ...]] = ("weights",)
 
-    def __init__(self, training: Training, options: GossipOptions) -> None:
+    def __init__(self, training: Training, options: GossipOptions, average_state: Sequence[str] = ()) -> None:
         super().__init__(training)
+        self.average_state = average_state
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
         self.weights_change = not self.mixes.doubly_stochastic
@@ -45,9 +59,13 @@ class SGP(Algorithm):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Mix the numerators, and the weights if they change, with those of this step's in-peers."""
+        """Mix the numerators, the weights if they change, and the state that travels with those of the in-peers."""
+        mix = self.mixes.at(self.steps)
         for state in self.states:
-            self.mixes.at(self.steps).apply(state, self.transport)
+            mix.apply(state, self.transport)
+        for name in self.average_state:
+            with field(self.workers, self.optimizer, name) as values:
+                mix.apply(values, self.transport)
         return super().after_step(lr)
 
     @property
@@ -62,10 +80,15 @@ class SGP(Algorithm):
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Give every worker the consensus with weight 1."""
+        """Give every worker the consensus with weight 1, and de-bias the state that travels."""
         self.after_backward()
         self.transport.mean_(self.rows)
+        for name in self.average_state if self.weights_change and self.steps else ():
+            with field(self.workers, self.optimizer, name) as values:
+                values.div_(self.weights.to(values))
         self.weights.fill_(1)
 
 
-build = SGP
+def build(training: Training, options: sgp.SGP) -> Algorithm:
+    """SGP with the state that travels."""
+    return SGP(training, options, options.average_state)

@@ -100,7 +100,7 @@ def _engine(
 ) -> Engine:
     engine = choose.build(
         run.engine,
-        run.sync.averages_gradients,
+        run.sync.engine_may_average,
         transport,
         workers,
         optimizer,

@@ -6,9 +6,23 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from resync.config.parts import KindOptions, SyncOptions
-from resync.settings.base import Check, Id, PositiveInt, PositiveNumber, Several
+from resync.settings.base import Check, Id, PositiveInt, PositiveNumber, Settings, Several
 from resync.settings.errors import not_among
 from resync.settings.options import option_names
+
+
+class Panel(Settings):
+    """A network, and the experiment whose times on it are shown."""
+
+    network: Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"] = Field(description="link between workers")
+    all_reduce: Literal["ring", "halving_doubling", "recursive_doubling"] = Field(
+        default="ring", description="all-reduce algorithm of a series that does not choose one"
+    )
+    experiment: Id | None = Field(
+        default=None,
+        description="experiment whose published and measured times are the points, and whose series give the options "
+        "of the algorithms; null: no points, and default options",
+    )
 
 
 class TimePerIteration(KindOptions):
@@ -20,19 +34,12 @@ class TimePerIteration(KindOptions):
     name: Literal["time_per_iteration"] = Field(default="time_per_iteration", init=False)
     parameters: PositiveInt = Field(description="number of model parameters, of four bytes each")
     algorithms: Several[Id] = Field(
-        default=("allreduce", "sgp", "osgp", "adpsgd"),
+        default=("allreduce", "dpsgd", "sgp", "osgp", "adpsgd"),
         min_length=1,
-        description="algorithms to draw as lines, with their default options",
+        description="algorithms to draw as lines",
     )
-    networks: Several[Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"]] = Field(
-        default=("ethernet_10g", "ethernet_10g", "infiniband_100g"),
-        min_length=1,
-        description="links between workers, one panel per link; published and measured times belong to the first one",
-    )
-    all_reduces: Several[Literal["ring", "halving_doubling", "recursive_doubling"]] = Field(
-        default=("recursive_doubling", "ring", "ring"),
-        min_length=1,
-        description="all-reduce algorithm of each panel; the first one is also calibrated on two published times",
+    panels: Several[Panel] = Field(
+        min_length=1, description="networks; the model is calibrated on two published times of the first one"
     )
     delay: PositiveNumber = Field(
         default=0.1,

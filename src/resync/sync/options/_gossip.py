@@ -79,7 +79,7 @@ class PushSumOptions(GossipOptions):
     topology: TopologyName = Field(
         default="exponential",
         description="graph of the peers; exponential cycles through hops of 1, 2, 4, ... with one peer "
-        "(topology 5 of the original code)",
+        "(topology 5 of the original code), directed_exponential with any number of peers",
     )
     peers: Peers = Field(
         default=1,

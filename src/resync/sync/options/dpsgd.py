@@ -1,9 +1,14 @@
 """Options of decentralised parallel SGD."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
+from resync.config.parts import Traffic
+from resync.formulas.topology import resolve
+from resync.settings.base import Check
 from resync.sync.options._gossip import GossipOptions
 
 
@@ -15,3 +20,19 @@ class DPSGD(GossipOptions):
     topology: Literal["bipartite_exponential", "bipartite_linear", "ring", "complete"] = Field(
         default="bipartite_exponential", description="graph of the peers; ring needs 2 peers"
     )
+    half_duplex: bool = Field(
+        default=False,
+        description="the workers of a pair send one after the other, like those of the SGP paper: odd (active) ones "
+        "send, then receive; even (passive) ones receive, then send",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require pairs for messages in turns."""
+        yield from super().checks()
+        if self.half_duplex and not resolve(self.topology).bipartite:
+            yield ("half_duplex",), f"found true with topology {self.topology}, allowed: false, or a bipartite topology"
+
+    @property
+    def traffic(self) -> Traffic:
+        """A mixing step after every step, in turns if so chosen."""
+        return replace(super().traffic, half_duplex=self.half_duplex)

@@ -89,6 +89,11 @@ class SlowMo(RoundsOptions):
         """Whether the base algorithm does."""
         return self.inner is not None and self.inner.averages_gradients
 
+    @property
+    def engine_may_average(self) -> bool:
+        """Whether the base algorithm lets an engine average its gradients."""
+        return self.inner is not None and self.inner.engine_may_average
+
     def vectors_per_round(self, state_vectors: int) -> int:
         """The parameters if they are averaged, and the optimizer's state if it is averaged."""
         return int(self.average) + (state_vectors if self.buffers == "average" else 0)

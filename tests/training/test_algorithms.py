@@ -211,6 +211,82 @@ def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own():
     assert steps == problem.sync.gradients == [2, 6, 6, 6]
 
 
+WARM_UP = [1e-7, 0.02, 0.04, 0.06, 0.08, 0.1, 0.1, 0.05, 0.02]
+FROM_ZERO = [0.0, 0.03, 0.06, 0.09, 0.0, 0.0, 0.1, 0.05, 0.0]
+
+
+@pytest.mark.parametrize("rates", [WARM_UP, FROM_ZERO], ids=["warm-up", "from and to 0"])
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_slowmo_is_its_recursion_with_the_last_learning_rate_of_a_round(rates, nesterov):
+    """The learning rate changes in every step, and is 0 in the first or the last one of a round."""
+    slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), alpha=0.9, beta=0.6, nesterov=nesterov)
+    anchor, momentum = np.array(START), np.zeros(2)
+    for first in (0, 3, 6):
+        x = np.tile(anchor, (4, 1))
+        for lr in rates[first : first + 3]:
+            x = x - lr * (x - CENTRES)
+            slow.optimizer.param_groups[0]["lr"] = lr
+            slow.step()
+        gamma = [lr for lr in rates[first : first + 3] if lr][-1]
+        change = (anchor - x.mean(0)) / gamma
+        momentum = 0.6 * momentum + change
+        anchor = anchor - 0.9 * gamma * (change + 0.6 * momentum if nesterov else momentum)
+        np.testing.assert_allclose(slow.rows, np.tile(anchor, (4, 1)), **EXACT)
+
+
+@pytest.mark.parametrize(
+    "options", [{"beta": 0.0, "alpha": 0.5}, {"beta": 0.9, "alpha": 0.7, "nesterov": True, "scale_by_lr": False}]
+)
+def test_a_learning_rate_of_0_drops_no_round_of_lookahead_and_diloco(options):
+    """The first round is pulled like any other although its first and its last step have a learning rate of 0."""
+    slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), **options)
+    anchor, momentum = np.array(START), np.zeros(2)
+    for rates in ([0.0, 0.1, 0.0], [0.1, 0.05, 0.0], [0.0, 0.0, 0.0]):
+        x = np.tile(anchor, (4, 1))
+        for lr in rates:
+            x = x - lr * (x - CENTRES)
+            slow.optimizer.param_groups[0]["lr"] = lr
+            slow.step()
+        change = anchor - x.mean(0)
+        momentum = options["beta"] * momentum + change
+        anchor = anchor - options["alpha"] * (change + options["beta"] * momentum)
+        np.testing.assert_allclose(slow.rows, np.tile(anchor, (4, 1)), **EXACT)
+
+
+def test_a_round_without_any_learning_rate_keeps_what_it_has():
+    slow = Problem("slowmo", CENTRES, START, period=Constant(h=2), beta=0.6)
+    for lr in (0.1, 0.1, 0.0, 0.0):
+        slow.optimizer.param_groups[0]["lr"] = lr
+        before = slow.rows
+        slow.step()
+    assert np.array_equal(slow.rows, before)
+    assert slow.sync.rounds == 2
+
+
+BASES = [
+    "none",
+    "allreduce",
+    {"name": "sgp"},
+    {"name": "sgp", "topology": "random"},
+    {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]},
+    {"name": "osgp"},
+    {"name": "osgp", "staleness": 2, "peers": 2},
+]
+
+
+@pytest.mark.parametrize(
+    ("base", "average"), [(base, average) for base in BASES for average in (True, False) if average or base != "none"]
+)
+def test_slowmo_without_gradients_moves_nothing_on_any_base(base, average):
+    """Mass that travels, or that weights count, is no gradient."""
+    slow = Problem("slowmo", np.zeros((6, 1)), [1.0], period=Constant(h=4), beta=0.6, base=base, average=average)
+    for _ in range(18):
+        slow.step(still=True)
+        np.testing.assert_allclose(slow.consensus(), 1.0, **EXACT)
+    slow.gradients()
+    np.testing.assert_allclose(slow.rows, 1.0, **EXACT)
+
+
 def test_slowmo_without_outer_momentum_is_local_sgd():
     slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), alpha=1.0, beta=0.0)
     local = Problem("local", CENTRES, START, period=Constant(h=3))
@@ -300,6 +376,7 @@ def test_local_averages_the_state_that_is_named_and_no_other():
         ("adpsgd", {"compute_times": "random"}),
         ("slowmo", {"period": Constant(h=4), "base": "osgp"}),
         ("slowmo", {"period": Constant(h=4), "base": "sgp", "average": False}),
+        ("slowmo", {"period": Constant(h=4), "base": {"name": "osgp", "staleness": 2}, "average": False}),
     ],
 )
 @pytest.mark.parametrize("stop", [3, 6])

@@ -51,14 +51,15 @@ def exchanges(run: Run) -> list[ExchangeKind]:
     averages = ExchangeKind(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
     if options.inner is None:
         return [averages]
-    starts = list(accumulate(lengths[:-1])) if averages.vectors else []
+    starts = list(accumulate(lengths[:-1]))
     return [averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
 
 
 def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[ExchangeKind]:
     """The exchanges of an algorithm that mixes after every step: one kind per phase with a fixed number of peers.
 
-    At the steps `restarts` an average receives all messages in flight, so that the next one is sent immediately.
+    At the steps `restarts` a round has ended, which receives all messages in flight, so that the next one is sent
+    immediately.
     """
     traffic = _traffic(run, options)
     ends = [*(first for first, _ in traffic.peers[1:]), run.total_steps]

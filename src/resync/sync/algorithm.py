@@ -84,6 +84,14 @@ class Algorithm:
         """Permanently give every worker the consensus; called between two steps."""
         self.transport.mean_(self.rows)
 
+    @contextmanager
+    def own_models(self) -> Iterator[None]:
+        """A context, between two steps, in which `rows` are the workers' own models, and what is written to them stays.
+
+        An algorithm whose workers have messages in flight receives them first. Collective.
+        """
+        yield
+
     def close(self) -> None:
         """End any background work; collective, called after the last step."""
 

@@ -1,5 +1,7 @@
 """Overlap Stochastic Gradient Push."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -78,6 +80,13 @@ class OSGP(SGP):
     @property
     def _sent(self) -> list[Tensor]:
         return [self.sent_rows, self.sent_weights][: len(self.states)]
+
+    @contextmanager
+    def own_models(self) -> Iterator[None]:
+        """Receive the messages in flight; then as in SGP."""
+        self._take()
+        with super().own_models():
+            yield
 
     def to_consensus(self, rows: Tensor) -> None:
         """The mean of the numerators, including the messages in flight."""

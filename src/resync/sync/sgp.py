@@ -1,5 +1,7 @@
 """Stochastic Gradient Push."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
@@ -49,6 +51,14 @@ class SGP(Algorithm):
         for state in self.states:
             self.mixes.at(self.steps).apply(state, self.transport)
         return super().after_step(lr)
+
+    @contextmanager
+    def own_models(self) -> Iterator[None]:
+        """`rows` are the de-biased z, whose numerators are restored with the weights of now."""
+        weights = self.weights.to(self.rows)
+        self.rows.div_(weights)
+        yield
+        self.rows.mul_(weights)
 
     @property
     def states(self) -> list[Tensor]:

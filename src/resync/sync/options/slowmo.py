@@ -62,8 +62,8 @@ class SlowMo(RoundsOptions):
     nesterov: bool = Field(default=False, description="Nesterov form of the outer momentum (DiLoCo)")
     scale_by_lr: bool = Field(
         default=True,
-        description="divide the change of a round by the learning rate of its first step before it enters the outer "
-        "momentum; DiLoCo does not",
+        description="divide the change of a round by the learning rate of its last step before it enters the outer "
+        "momentum, and multiply by it after; DiLoCo does not",
     )
     average: bool = Field(default=True, description="average over the workers before the outer step")
     buffers: Literal["zero", "keep", "average"] = Field(

@@ -50,6 +50,8 @@ class Algorithm:
 
     shared: ClassVar[tuple[str, ...]] = ("steps", "rounds", "h")
     per_worker: ClassVar[tuple[str, ...]] = ()
+    runs_free: ClassVar[bool] = False
+    """Whether workers take their steps at their own speed, and all meet in evaluations and checkpoints only."""
 
     def __init__(self, training: Training) -> None:
         self.workers = training.workers

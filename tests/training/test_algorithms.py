@@ -8,10 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run_processes
 from quadratic import Problem
 
 from resync.formulas import topology
 from resync.formulas.periods import Constant
+from resync.streams import stream
 
 TRACES = json.loads((Path(__file__).parents[1] / "data/sgp_traces_n4.json").read_text())["training_2023"]
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
@@ -57,6 +59,100 @@ def test_overlap_is_its_recursion_with_the_full_gradient_step():
             x = x - 0.1 * (x / weights[:, None] - CENTRES)
             problem.step()
             np.testing.assert_allclose(problem.rows, x, **EXACT)
+
+
+STALE = [
+    {"staleness": 1},
+    {"staleness": 3},
+    {"staleness": 2, "peers": 2},
+    {"staleness": 2, "topology": "bipartite_exponential"},
+    {"staleness": 2, "topology": "random", "peers": 2},
+]
+
+
+def events(steps: int, staleness: int, topology_name: str, peers: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """x and w of all workers after every step, message by message: each is taken in the step in which it arrives."""
+    x, weights = np.tile(START, (4, 1)).astype(float), np.ones(4)
+    mixes, free, travelling, found = [0] * 4, [0] * 4, [], []
+    for k in range(steps):
+        for arrival, receiver, share_of_x, share_of_weight in travelling:
+            if arrival == k:
+                x[receiver] += share_of_x
+                weights[receiver] += share_of_weight
+        late = stream(5, "lateness", epoch=k).integers(staleness + 1, size=4)
+        for worker in range(4):
+            if free[worker] > k:
+                continue
+            free[worker] = k + 1 + late[worker]
+            receivers = topology.out_peers(topology_name, worker, 4, mixes[worker], peers, seed=5)
+            mixes[worker] += 1
+            x[worker] /= 1 + len(receivers)
+            weights[worker] /= 1 + len(receivers)
+            travelling += [(free[worker], receiver, x[worker].copy(), weights[worker]) for receiver in receivers]
+        x = x - 0.1 * (x / weights[:, None] - CENTRES)
+        found.append((x.copy(), weights.copy()))
+    return found
+
+
+def late_gossip(rank: int, world_size: int, options: dict) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The same by OSGP: x and w of this process's workers after every step."""
+    problem = Problem("osgp", CENTRES, START, training={"seed": 5}, rank=rank, world_size=world_size, **options)
+    found = []
+    for _ in range(25):
+        problem.step()
+        found.append((problem.rows, problem.sync.weights[:, 0].numpy().copy()))
+    problem.sync.synchronise()  # no message may arrive after the end
+    return found
+
+
+@pytest.mark.parametrize("options", STALE, ids=str)
+def test_late_messages_are_taken_when_they_arrive(options):
+    expected = events(25, options["staleness"], options.get("topology", "exponential"), options.get("peers", 1))
+    assert len({tuple(weights.round(6)) for _, weights in expected}) > 10  # workers differ in what they have sent
+    for found, wanted in zip(late_gossip(0, 1, options), expected, strict=True):
+        np.testing.assert_allclose(found[0], wanted[0], **EXACT)
+        np.testing.assert_allclose(found[1], wanted[1], **EXACT)
+
+
+def test_late_messages_between_processes_are_taken_when_they_arrive():
+    for size in (2, 4):
+        for options in STALE[1:3]:
+            ranks = run_processes(size, late_gossip, options)
+            for step, wanted in enumerate(events(25, options["staleness"], "exponential", options.get("peers", 1))):
+                for part in (0, 1):
+                    found = np.concatenate([rank[step][part] for rank in ranks])
+                    np.testing.assert_allclose(found, wanted[part], **EXACT)
+
+
+@pytest.mark.parametrize("options", [{}, {"peers": 2}, {"topology": "linear", "mixing_weights": [0.7, 0.3]}], ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+def test_overlap_is_evaluated_where_its_gradients_are_zero(biased, options):
+    """Every worker has the minimiser 3."""
+    problem = Problem("osgp", np.full((4, 1), 3.0), [1.0], settings={"lr": 0.3}, biased=biased, **options)
+    for _ in range(400):
+        problem.step()
+    np.testing.assert_allclose(problem.consensus(), 3.0, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(problem.gradients(), 0.0, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(problem.consensus(), 3.0, rtol=0, atol=1e-9)
+    problem.sync.synchronise()
+    np.testing.assert_allclose(problem.rows, 3.0, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("osgp", {"biased": True, "staleness": 1}, "staleness: found 1 with biased, allowed: 0"),
+        ("osgp", {"biased": True, "peers": [(0, 2), (4, 1)]}, "peers: found phases with biased, allowed: an integer"),
+        (
+            "slowmo",
+            {"period": 2, "base": {"name": "osgp", "biased": True}},
+            r"base\.biased: found true, allowed: false, because an average gathers all shares",
+        ),
+    ],
+)
+def test_without_weights_shares_must_not_change(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        Problem(name, CENTRES, START, **options)
 
 
 @st.composite

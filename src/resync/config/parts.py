@@ -20,7 +20,8 @@ class Traffic:
         peers: pairs (first step, peers of a worker per mixing step), in ascending order from step 0; 0 peers stands
             for an average over all workers.
         mixing_weights: the self weight, then the weight of each out-peer; None: equal weights.
-        interval: steps between two mixing steps.
+        staleness: largest number of steps by which a message may be late (`resync.formulas.arrivals`); a worker sends
+            the next one when it has arrived.
         overlap: what waits for a message: the next step (`none`), the next message, so that it travels while steps are
             computed (`bounded`), or nothing (`full`).
     """
@@ -29,7 +30,7 @@ class Traffic:
     topology: TopologyName | None = None
     peers: tuple[tuple[int, int], ...] = ((0, 1),)
     mixing_weights: tuple[float, ...] | None = None
-    interval: int = 1
+    staleness: int = 0
     overlap: Literal["none", "bounded", "full"] = "none"
 
 

@@ -45,12 +45,16 @@ class SGP(Algorithm):
             self.rows.mul_(self.weights.to(self.rows))
             self.debiased = False
 
-    @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Mix the numerators, and the weights if they change, with those of this step's in-peers."""
+        self.mix()
+        return super().after_step(lr)
+
+    @torch.no_grad()
+    def mix(self) -> None:
+        """The communication after an optimizer step."""
         for state in self.states:
             self.mixes.at(self.steps).apply(state, self.transport)
-        return super().after_step(lr)
 
     @contextmanager
     def own_models(self) -> Iterator[None]:

@@ -78,6 +78,8 @@ class SlowMo(RoundsOptions):
         """Require an average or a base algorithm."""
         if self.inner is None and not self.average:
             yield ("average",), "found false without a base algorithm, allowed: true, or false with one"
+        if getattr(self.inner, "biased", False):
+            yield ("base", "biased"), "found true, allowed: false, because an average gathers all shares"
 
     @property
     def inner(self) -> SyncOptions | None:

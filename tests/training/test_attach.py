@@ -274,7 +274,8 @@ def _closed_during_an_average(rank: int, world_size: int) -> tuple[bool, list[fl
     if rank == 1:
         # The thread is in the method of before: one step ends it.
         _still(model, optimizer)
-        sync.algorithm._wait_for_averages()
+        while not int(sync.algorithm.averages):
+            time.sleep(0.001)
         _still(model, optimizer)
         begun.wait(60)
         _still(model, optimizer)
@@ -323,7 +324,7 @@ def test_a_resumed_asynchronous_run_has_lost_no_average():
 
 
 def _slow_half(rank: int, world_size: int) -> list[float]:
-    """The passive partner adds its half of the average late, when both workers are about to evaluate."""
+    """The passive partner adds its half of an average when both are about to evaluate, the active one before."""
     model, optimizer, sync = _pair(rank)
     moves, evaluating = sync.algorithm._move, threading.Event()
 
@@ -335,6 +336,8 @@ def _slow_half(rank: int, world_size: int) -> list[float]:
 
     sync.algorithm._move = late
     _still(model, optimizer)
+    while rank == 1 and not int(sync.algorithm.averages):
+        time.sleep(0.001)
     evaluating.set()
     with sync.consensus():
         found = model.theta.tolist()

@@ -182,7 +182,10 @@ class _DPSGD(dpsgd.DPSGD):
 
 
 class _ADPSGD(Settings):
-    """Asynchronous pairwise averaging in a background thread; call `finish` at the end (resync.sync.adpsgd_threads)."""
+    """Asynchronous pairwise averaging in a background thread; call `finish` at the end (resync.sync.adpsgd_threads).
+
+    No two runs have the same bits. `state_dict` is a collective call.
+    """
 
     topology: adpsgd.PairTopology = "bipartite_exponential"
 

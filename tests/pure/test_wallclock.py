@@ -229,9 +229,9 @@ def test_messages_hide_behind_as_many_steps_as_they_may_be_late():
     link = Link("test", 0.0, 4e6, "made up")  # a message of a million parameters takes a second
     machine = Machine(Network(link), 0.3)
 
-    def clock(**sync):
+    def clock(tolerance=1e-9, **sync):
         found = wall_clock(a_run(sync), machine, 1_000_000)
-        return pytest.approx((found.communication / found.steps, found.hidden / found.steps))
+        return pytest.approx((found.communication / found.steps, found.hidden / found.steps), abs=tolerance)
 
     assert clock(name="sgp") == (1.0, 0.0)
     assert clock(name="sgp", average_state=["momentum_buffer"]) == (2.0, 0.0)
@@ -240,8 +240,9 @@ def test_messages_hide_behind_as_many_steps_as_they_may_be_late():
     assert clock(name="allreduce") == (2 * 31 / 32, 0.0)
     assert clock(name="allreduce", average="parameters", all_reduce="recursive_doubling") == (5.0, 0.0)
     assert clock(name="osgp") == (0.7, 0.3)
-    assert clock(name="osgp", staleness=1) == (0.2, 0.3)
-    assert clock(name="osgp", staleness=3) == (0.0, 0.25)
+    # A message in every 1 or 2 steps with equal probability, 1.5 in the mean, which hide 0.3 s or 0.6 s of it.
+    assert clock(0.001, name="osgp", staleness=1) == ((0.7 + 0.4) / 2 / 1.5, (0.3 + 0.6) / 2 / 1.5)
+    assert clock(0.001, name="osgp", staleness=3) == ((0.7 + 0.4 + 0.1) / 4 / 2.5, (0.3 + 0.6 + 0.9 + 1) / 4 / 2.5)
     assert clock(name="adpsgd") == (0.0, 1.0)
     assert clock(name="sgp", peers=[[0, 0], [45, 1]]) == (0.5 * 2 * 31 / 32 + 0.5, 0.0)
 
@@ -294,7 +295,7 @@ def test_complete_gossip_follows_the_number_of_workers():
         ),
         (every(7), [("all", 1286, 1)]),
         (every(7, average_state=["momentum_buffer"]), [("all", 1286, 2)]),
-        ({"name": "osgp", "staleness": 2}, [("peers", 3000, 1)]),
+        ({"name": "osgp"}, [("peers", 9000, 1)]),
         (every(48, "slowmo", base="sgp", average=False), [("all", 188, 0), ("peers", 9000, 1)]),
     ],
 )

@@ -28,7 +28,7 @@ class Point(nn.Module):
 
 
 class Problem:
-    """All workers of a quadratic problem in one process, in float64."""
+    """The workers of a quadratic problem in one process (all of them, unless it is one of several), in float64."""
 
     def __init__(
         self,
@@ -39,10 +39,12 @@ class Problem:
         optimizer: type[torch.optim.Optimizer] = torch.optim.SGD,
         settings: dict[str, Any] | None = None,
         training: dict[str, Any] | None = None,
+        rank: int = 0,
+        world_size: int = 1,
         **options: Any,
     ) -> None:
-        self.centres = [torch.tensor(centre, dtype=torch.float64) for centre in centres]
-        transport = Transport(len(centres), Clocks(torch.device("cpu")))
+        transport = Transport(len(centres), Clocks(torch.device("cpu")), rank, world_size)
+        self.centres = [torch.tensor(centre, dtype=torch.float64) for centre in centres[transport.local]]
         self.workers = Workers(Point(theta0), transport.num_local)
         chosen = options_of("sync", name)(**options)
         parameters = self.workers.split() if chosen.steps_apart else [self.workers.rows]
@@ -53,7 +55,7 @@ class Problem:
 
     @property
     def rows(self) -> np.ndarray:
-        """The parameters now, [K, d]."""
+        """The parameters of this process's workers now, [k, d]."""
         return self.workers.rows.detach().numpy().copy()
 
     def scatter(self, values: Any) -> None:

@@ -56,8 +56,6 @@ TRANSLATION = {
     "schedule": {"name": "inverse_sqrt", "max_lr": 0.01, "warmup_steps": 4},
     "evaluation": {"every_epochs": 2},
 }  # fmt: skip
-# The outer step divides by the learning rate and multiplies by a later one: a warm-up would multiply rounding by 100.
-STEADY = {"schedule": {"name": "constant", "lr": 0.05}}
 VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce": {},
     "allreduce_clipped_micro_batches": {"clip_norm": 0.5, "micro_batch_size": 4},
@@ -91,7 +89,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sync": {"name": "sgp", "topology": "directed_exponential", "peers": 2, "average_state": ["momentum_buffer"]},
     },
     "slowmo_sgp_double_averaging": {
-        **STEADY,
+        "schedule": {"name": "constant", "lr": 0.05},
         "sync": {
             "name": "slowmo",
             "period": {"rule": "constant", "h": 4},
@@ -117,19 +115,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
         "sync": {"name": "local", "period": {"rule": "constant", "h": 4}, "average_state": ["exp_avg", "exp_avg_sq"]},
     },
-    "slowmo": {**STEADY, "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "buffers": "zero"}},
-    "slowmo_allreduce": {
-        **STEADY,
-        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "allreduce"},
-    },
-    "slowmo_sgp": {**STEADY, "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"}},
+    "slowmo": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "buffers": "zero"}},
+    "slowmo_allreduce": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "allreduce"}},
+    "slowmo_sgp": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"}},
     "slowmo_osgp_averaged_buffers": {
-        **STEADY,
         "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "osgp", "buffers": "average"},
     },
     "slowmo_without_average": {
-        **STEADY,
         "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": "sgp", "average": False},
+    },
+    "slowmo_osgp_without_average": {
+        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": "osgp", "average": False},
     },
     "diloco": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},

@@ -8,10 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run_processes
 from quadratic import Problem
 
 from resync.formulas import mixing, topology
 from resync.formulas.periods import Constant
+from resync.streams import stream
 
 TRACES = json.loads((Path(__file__).parents[1] / "data/sgp_traces_n4.json").read_text())["training_2023"]
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
@@ -57,6 +59,100 @@ def test_overlap_is_its_recursion_with_the_full_gradient_step():
             x = x - 0.1 * (x / weights[:, None] - CENTRES)
             problem.step()
             np.testing.assert_allclose(problem.rows, x, **EXACT)
+
+
+STALE = [
+    {"staleness": 1},
+    {"staleness": 3},
+    {"staleness": 2, "peers": 2},
+    {"staleness": 2, "topology": "bipartite_exponential"},
+    {"staleness": 2, "topology": "random", "peers": 2},
+]
+
+
+def events(steps: int, staleness: int, topology_name: str, peers: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """x and w of all workers after every step, message by message: each is taken in the step in which it arrives."""
+    x, weights = np.tile(START, (4, 1)).astype(float), np.ones(4)
+    mixes, free, travelling, found = [0] * 4, [0] * 4, [], []
+    for k in range(steps):
+        for arrival, receiver, share_of_x, share_of_weight in travelling:
+            if arrival == k:
+                x[receiver] += share_of_x
+                weights[receiver] += share_of_weight
+        late = stream(5, "lateness", epoch=k).integers(staleness + 1, size=4)
+        for worker in range(4):
+            if free[worker] > k:
+                continue
+            free[worker] = k + 1 + late[worker]
+            receivers = topology.out_peers(topology_name, worker, 4, mixes[worker], peers, seed=5)
+            mixes[worker] += 1
+            x[worker] /= 1 + len(receivers)
+            weights[worker] /= 1 + len(receivers)
+            travelling += [(free[worker], receiver, x[worker].copy(), weights[worker]) for receiver in receivers]
+        x = x - 0.1 * (x / weights[:, None] - CENTRES)
+        found.append((x.copy(), weights.copy()))
+    return found
+
+
+def late_gossip(rank: int, world_size: int, options: dict) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The same by OSGP: x and w of this process's workers after every step."""
+    problem = Problem("osgp", CENTRES, START, training={"seed": 5}, rank=rank, world_size=world_size, **options)
+    found = []
+    for _ in range(25):
+        problem.step()
+        found.append((problem.rows, problem.sync.weights[:, 0].numpy().copy()))
+    problem.sync.synchronise()  # no message may arrive after the end
+    return found
+
+
+@pytest.mark.parametrize("options", STALE, ids=str)
+def test_late_messages_are_taken_when_they_arrive(options):
+    expected = events(25, options["staleness"], options.get("topology", "exponential"), options.get("peers", 1))
+    assert len({tuple(weights.round(6)) for _, weights in expected}) > 10  # workers differ in what they have sent
+    for found, wanted in zip(late_gossip(0, 1, options), expected, strict=True):
+        np.testing.assert_allclose(found[0], wanted[0], **EXACT)
+        np.testing.assert_allclose(found[1], wanted[1], **EXACT)
+
+
+def test_late_messages_between_processes_are_taken_when_they_arrive():
+    for size in (2, 4):
+        for options in STALE[1:3]:
+            ranks = run_processes(size, late_gossip, options)
+            for step, wanted in enumerate(events(25, options["staleness"], "exponential", options.get("peers", 1))):
+                for part in (0, 1):
+                    found = np.concatenate([rank[step][part] for rank in ranks])
+                    np.testing.assert_allclose(found, wanted[part], **EXACT)
+
+
+@pytest.mark.parametrize("options", [{}, {"peers": 2}, {"topology": "linear", "mixing_weights": [0.7, 0.3]}], ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+def test_overlap_is_evaluated_where_its_gradients_are_zero(biased, options):
+    """Every worker has the minimiser 3."""
+    problem = Problem("osgp", np.full((4, 1), 3.0), [1.0], settings={"lr": 0.3}, biased=biased, **options)
+    for _ in range(400):
+        problem.step()
+    np.testing.assert_allclose(problem.consensus(), 3.0, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(problem.gradients(), 0.0, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(problem.consensus(), 3.0, rtol=0, atol=1e-9)
+    problem.sync.synchronise()
+    np.testing.assert_allclose(problem.rows, 3.0, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("osgp", {"biased": True, "staleness": 1}, "staleness: found 1 with biased, allowed: 0"),
+        ("osgp", {"biased": True, "peers": [(0, 2), (4, 1)]}, "peers: found phases with biased, allowed: an integer"),
+        (
+            "slowmo",
+            {"period": 2, "base": {"name": "osgp", "biased": True}},
+            r"base\.biased: found true, allowed: false, because an average gathers all shares",
+        ),
+    ],
+)
+def test_without_weights_shares_must_not_change(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        Problem(name, CENTRES, START, **options)
 
 
 @st.composite
@@ -258,6 +354,82 @@ def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own():
     assert steps == problem.sync.gradients == [2, 6, 6, 6]
 
 
+WARM_UP = [1e-7, 0.02, 0.04, 0.06, 0.08, 0.1, 0.1, 0.05, 0.02]
+FROM_ZERO = [0.0, 0.03, 0.06, 0.09, 0.0, 0.0, 0.1, 0.05, 0.0]
+
+
+@pytest.mark.parametrize("rates", [WARM_UP, FROM_ZERO], ids=["warm-up", "from and to 0"])
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_slowmo_is_its_recursion_with_the_last_learning_rate_of_a_round(rates, nesterov):
+    """The learning rate changes in every step, and is 0 in the first or the last one of a round."""
+    slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), alpha=0.9, beta=0.6, nesterov=nesterov)
+    anchor, momentum = np.array(START), np.zeros(2)
+    for first in (0, 3, 6):
+        x = np.tile(anchor, (4, 1))
+        for lr in rates[first : first + 3]:
+            x = x - lr * (x - CENTRES)
+            slow.optimizer.param_groups[0]["lr"] = lr
+            slow.step()
+        gamma = [lr for lr in rates[first : first + 3] if lr][-1]
+        change = (anchor - x.mean(0)) / gamma
+        momentum = 0.6 * momentum + change
+        anchor = anchor - 0.9 * gamma * (change + 0.6 * momentum if nesterov else momentum)
+        np.testing.assert_allclose(slow.rows, np.tile(anchor, (4, 1)), **EXACT)
+
+
+@pytest.mark.parametrize(
+    "options", [{"beta": 0.0, "alpha": 0.5}, {"beta": 0.9, "alpha": 0.7, "nesterov": True, "scale_by_lr": False}]
+)
+def test_a_learning_rate_of_0_drops_no_round_of_lookahead_and_diloco(options):
+    """The first round is pulled like any other although its first and its last step have a learning rate of 0."""
+    slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), **options)
+    anchor, momentum = np.array(START), np.zeros(2)
+    for rates in ([0.0, 0.1, 0.0], [0.1, 0.05, 0.0], [0.0, 0.0, 0.0]):
+        x = np.tile(anchor, (4, 1))
+        for lr in rates:
+            x = x - lr * (x - CENTRES)
+            slow.optimizer.param_groups[0]["lr"] = lr
+            slow.step()
+        change = anchor - x.mean(0)
+        momentum = options["beta"] * momentum + change
+        anchor = anchor - options["alpha"] * (change + options["beta"] * momentum)
+        np.testing.assert_allclose(slow.rows, np.tile(anchor, (4, 1)), **EXACT)
+
+
+def test_a_round_without_any_learning_rate_keeps_what_it_has():
+    slow = Problem("slowmo", CENTRES, START, period=Constant(h=2), beta=0.6)
+    for lr in (0.1, 0.1, 0.0, 0.0):
+        slow.optimizer.param_groups[0]["lr"] = lr
+        before = slow.rows
+        slow.step()
+    assert np.array_equal(slow.rows, before)
+    assert slow.sync.rounds == 2
+
+
+BASES = [
+    "none",
+    "allreduce",
+    {"name": "sgp"},
+    {"name": "sgp", "topology": "random"},
+    {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]},
+    {"name": "osgp"},
+    {"name": "osgp", "staleness": 2, "peers": 2},
+]
+
+
+@pytest.mark.parametrize(
+    ("base", "average"), [(base, average) for base in BASES for average in (True, False) if average or base != "none"]
+)
+def test_slowmo_without_gradients_moves_nothing_on_any_base(base, average):
+    """Mass that travels, or that weights count, is no gradient."""
+    slow = Problem("slowmo", np.zeros((6, 1)), [1.0], period=Constant(h=4), beta=0.6, base=base, average=average)
+    for _ in range(18):
+        slow.step(still=True)
+        np.testing.assert_allclose(slow.consensus(), 1.0, **EXACT)
+    slow.gradients()
+    np.testing.assert_allclose(slow.rows, 1.0, **EXACT)
+
+
 def test_slowmo_without_outer_momentum_is_local_sgd():
     slow = Problem("slowmo", CENTRES, START, period=Constant(h=3), alpha=1.0, beta=0.0)
     local = Problem("local", CENTRES, START, period=Constant(h=3))
@@ -348,6 +520,7 @@ def test_local_averages_the_state_that_is_named_and_no_other():
         ("adpsgd", {"compute_times": "random"}),
         ("slowmo", {"period": Constant(h=4), "base": "osgp"}),
         ("slowmo", {"period": Constant(h=4), "base": "sgp", "average": False}),
+        ("slowmo", {"period": Constant(h=4), "base": {"name": "osgp", "staleness": 2}, "average": False}),
     ],
 )
 @pytest.mark.parametrize("stop", [3, 6])

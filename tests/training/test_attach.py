@@ -1,7 +1,10 @@
 """The algorithms in a plain PyTorch loop: the same results as simulated workers, with any kind of model."""
 
+import threading
 import time
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from torch.nn import functional as F
 
 import resync
 from resync.formulas.periods import Constant, PowerRule
+from resync.sync.adpsgd_threads import AsynchronousPairs
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
@@ -215,14 +219,27 @@ def test_what_cannot_work_is_refused():
         resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), period=2)
 
 
-def _asynchronous(rank: int, world_size: int, folder: Path, steps: int) -> dict[str, Any]:
-    """Rank 0 takes no step until the others have made all of theirs; only the averages move anything."""
+def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, resync.Synchronised]:
+    """A worker of asynchronous AD-PSGD with parameters of its own, by default (rank, 1 - rank)."""
     model = Point([0.0, 0.0], torch.float32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     sync = resync.ADPSGD(model, optimizer)
-    own = torch.tensor([float(rank), 1.0 - rank])
+    own = torch.tensor([float(rank), 1.0 - rank]) if start is None else torch.tensor(start)
     sync.algorithm.published.copy_(own)
     model.theta.data.copy_(own)
+    return model, optimizer, sync
+
+
+def _still(model: Point, optimizer: torch.optim.Optimizer) -> None:
+    """A step that moves nothing."""
+    model.theta.grad = torch.zeros(2)
+    optimizer.step()
+
+
+def _asynchronous(rank: int, world_size: int, folder: Path, steps: int) -> dict[str, Any]:
+    """Rank 0 takes no step until the others have made all of theirs; only the averages move anything."""
+    model, optimizer, sync = _pair(rank)
+    known = sync.transport.communication_is_known
     others = [folder / f"done{other}" for other in range(1, world_size)]
     for step in range(steps):
         if rank == 0 and step == 10:
@@ -231,13 +248,13 @@ def _asynchronous(rank: int, world_size: int, folder: Path, steps: int) -> dict[
                 assert time.monotonic() < deadline, "the others wait for the slow worker"
                 time.sleep(0.01)
         time.sleep(0.001)  # for the averages of the others to happen between the steps
-        model.theta.grad = torch.zeros(2)
-        optimizer.step()
+        _still(model, optimizer)
     (folder / f"done{rank}").touch()
-    averages = sync.algorithm.averages
+    averages = int(sync.algorithm.averages)
     dist.barrier()
     sync.algorithm.close()
     return {
+        "known": known,
         "averages": averages,
         "rows": sync.workers.rows.detach().numpy()[0].copy(),
         "alive": sync.algorithm._thread.is_alive(),
@@ -251,3 +268,136 @@ def test_asynchronous_pairs_do_not_wait_for_a_slow_worker(tmp_path):
     np.testing.assert_allclose(rows.sum(0), [6.0, -2.0], rtol=0, atol=1e-5)
     assert np.ptp(rows, axis=0).max() < 1e-2
     assert not any(rank["alive"] for rank in ranks)
+    # Also before the first average, when no second has been spent on any.
+    assert not any(rank["known"] for rank in ranks)
+
+
+def _closed_during_an_average(rank: int, world_size: int) -> tuple[bool, list[float]]:
+    """The thread of the active worker goes on only when `close` has been called, with one more step to average."""
+    model, optimizer, sync = _pair(rank)
+    waits, begun = sync.algorithm._wait_for_a_step, threading.Event()
+
+    def held() -> bool:
+        found = waits()
+        begun.set()
+        while not sync.algorithm._closing:
+            time.sleep(0.001)
+        return found
+
+    sync.algorithm._wait_for_a_step = held
+    if rank == 1:
+        # The thread is in the method of before: one step ends it.
+        _still(model, optimizer)
+        while not int(sync.algorithm.averages):
+            time.sleep(0.001)
+        _still(model, optimizer)
+        begun.wait(60)
+        _still(model, optimizer)
+    sync.algorithm.close()
+    return sync.algorithm._thread.is_alive(), model.theta.tolist()
+
+
+def test_a_close_during_an_average_ends_the_thread():
+    for alive, end in run_processes(2, _closed_during_an_average):
+        assert not alive
+        assert end == [0.5, 0.5]
+
+
+def _resumed(rank: int, world_size: int) -> dict[str, Any]:
+    """Steps that move nothing, a state, more steps, and a new start from the state."""
+    model, optimizer, sync = _pair(rank)
+    for _ in range(20):
+        _still(model, optimizer)
+    with sync.consensus():
+        consensus = model.theta.detach().clone()
+    saved = model.state_dict(), sync.state_dict()
+    _still(model, optimizer)
+    sync.finish()
+    model, optimizer, again = _pair(rank, [9.0, 9.0])
+    model.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    again.algorithm.close()
+    own = saved[1]["workers"]
+    return {
+        "consensus": consensus.numpy(),
+        "published": own["published"].numpy()[0],
+        "resumed": again.workers.rows.detach().numpy()[0].copy(),
+        "averages": (int(own["averages"]), int(again.algorithm.averages), again.steps),
+    }
+
+
+def test_a_resumed_asynchronous_run_has_lost_no_average():
+    ranks = run_processes(4, _resumed)
+    for rank in ranks:
+        np.testing.assert_allclose(rank["consensus"], [1.5, -0.5], rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(rank["resumed"], rank["published"])
+        saved, restored, steps = rank["averages"]
+        assert saved == restored > 0
+        assert steps == 20
+    np.testing.assert_allclose(sum(rank["resumed"] for rank in ranks), [6.0, -2.0], rtol=0, atol=1e-5)
+
+
+def _slow_half(rank: int, world_size: int) -> list[float]:
+    """The passive partner adds its half of an average when both are about to evaluate, the active one before."""
+    model, optimizer, sync = _pair(rank)
+    moves, evaluating = sync.algorithm._move, threading.Event()
+
+    def late(*rows: torch.Tensor) -> None:
+        if rank == 0:
+            evaluating.wait(60)
+            time.sleep(0.1)
+        moves(*rows)
+
+    sync.algorithm._move = late
+    _still(model, optimizer)
+    while rank == 1 and not int(sync.algorithm.averages):
+        time.sleep(0.001)
+    evaluating.set()
+    with sync.consensus():
+        found = model.theta.tolist()
+    sync.finish()
+    return found
+
+
+def test_the_consensus_of_asynchronous_pairs_has_both_halves_of_every_average():
+    assert run_processes(2, _slow_half) == [[0.5, 0.5]] * 2
+
+
+def _failing_steps(rank: int, world_size: int) -> list[float]:
+    """A closure that raises, twice, and steps that do not."""
+    model, optimizer, sync = _pair(rank)
+
+    def fails() -> float:
+        raise ValueError("no loss")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no loss"):
+            optimizer.step(fails)
+        _still(model, optimizer)
+    sync.finish()
+    return model.theta.tolist()
+
+
+def test_a_closure_that_raises_costs_its_step_and_no_other():
+    assert run_processes(2, _failing_steps) == [[0.5, 0.5]] * 2
+
+
+def _left_alone(rank: int, world_size: int) -> tuple[bool, str]:
+    """The active worker leaves without `close`; how that of its partner ends."""
+    _, _, sync = _pair(rank)
+    same = sync.algorithm.limit == timedelta(seconds=TIMEOUT)
+    if rank == 1:
+        return same, ""
+    with pytest.raises(RuntimeError) as failure:
+        sync.algorithm.close()
+    return same, str(failure.value)
+
+
+def test_a_worker_whose_partner_is_gone_ends_with_its_rank(monkeypatch):
+    waits = AsynchronousPairs._wait
+
+    impatient = SimpleNamespace(limit=timedelta(seconds=1))
+    monkeypatch.setattr(AsynchronousPairs, "_wait", lambda self, *given: waits(impatient, *given))
+    (same, message), _ = run_processes(2, _left_alone)
+    assert same, "the limit is that of the process group"
+    assert "rank 0: the averaging thread has ended at step 0: no message from or to rank 1 within 0:00:01" in message

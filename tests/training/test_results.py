@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from resync.plan import cost
 from resync.results.runs import read_run
 from resync.train import train
 from resync.train.log import RunLog
-from resync.train.loop import train_to_end
+from resync.train.loop import batches, train_step, train_to_end
+from resync.train.losses import Diverged
+from resync.train.saving import resume, save
 
 KEY = "5ec2e7" * 6 + "cafe"
 
@@ -82,12 +85,33 @@ def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Pat
 
 
 @pytest.mark.parametrize(
+    "sync",
+    [
+        {"name": "osgp", "staleness": 2},
+        {"name": "osgp", "staleness": 1, "peers": [[0, 2], [1, 0]]},
+        {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": {"name": "osgp", "staleness": 2}},
+        {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": {"name": "osgp", "staleness": 2},
+         "average": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_messages_that_may_be_late_are_planned_one_by_one(tmp_path: Path, sync: dict[str, Any]):
+    """The push-sum weights are not planned, the bytes of which come to less than half a message."""
+    run = make_run(tmp_path / "config", sync=sync)
+    session = make_session(tmp_path / "run", sync=sync)
+    vector = session.workers.rows[0].nbytes
+    train_to_end(session)
+    planned = cost(run, session.workers.rows.shape[1])
+    assert round(session.transport.bytes_of_all / vector) == planned.vectors * 4
+    assert session.sync.rounds == planned.rounds
+
+
+@pytest.mark.parametrize(
     ("base", "average", "vectors"),
     [
         ("sgp", True, 14 + 5),
         ({"name": "sgp", "peers": 2}, True, 2 * 14 + 5),
-        ({"name": "osgp", "staleness": 1}, True, 4 * 2 + 1 + 5),  # every average takes the message on its way
-        ({"name": "osgp", "staleness": 1}, False, 7),
+        ("osgp", True, 14 + 5),
         ({"name": "sgp", "peers": [[0, 0], [1, 2]]}, True, 7 + 2 * 7 + 5),
     ],
 )
@@ -208,3 +232,75 @@ def test_an_asynchronous_run_ends_with_its_threads(tmp_path: Path):
     assert run_processes(2, _train_with_others, tmp_path, _free_port(), sync) == [0, 0]
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["status"], summary["steps"], summary["launch"]["world_size"]) == ("finished", 14, 2)
+
+
+ASYNCHRONOUS = {
+    "workers": 2,
+    "processes": 2,
+    "sync": {"name": "adpsgd", "asynchronous": True},
+    "log": {"every_steps": 1, "wandb": "disabled"},
+    "checkpoint": {"every_rounds": 1},
+}
+
+
+def _with_a_straggler(rank: int, world_size: int, folder: Path) -> tuple[list[int], dict[str, Any] | None]:
+    """Rank 1 takes its second step when rank 0 is at the end of the epoch; the steps that are saved, and the log."""
+    session, ahead = make_session(folder / "run", rank, world_size, **ASYNCHRONOUS), folder / "ahead"
+
+    def after_step() -> None:
+        if rank == 0 and session.sync.steps == session.run.steps_per_epoch - 1:
+            ahead.touch()
+        deadline = time.monotonic() + 120
+        while rank == 1 and not ahead.exists():
+            assert time.monotonic() < deadline, "the fast worker waits for the slow one"
+            time.sleep(0.01)
+
+    train_to_end(session, after_step)
+    session.sync.close()
+    saved = [int(each.name.removeprefix("step")) for each in (folder / "run" / "checkpoint").iterdir()]
+    return sorted(saved), session.log.rows if session.log else None
+
+
+def test_an_asynchronous_run_meets_to_evaluate_and_not_to_log(tmp_path: Path):
+    (saved, log), (_, none) = run_processes(2, _with_a_straggler, tmp_path)
+    assert saved == [7, 14]
+    assert [row["step"] for row in log["steps.csv"]] == list(range(1, 15))
+    assert all(math.isfinite(row["step_loss"]) for row in log["steps.csv"])
+    assert [row["step"] for row in log["metrics.csv"]] == [0, 7, 14]
+    assert none is None
+
+
+def _diverging(rank: int, world_size: int, folder: Path) -> str:
+    session = make_session(folder, rank, world_size, **ASYNCHRONOUS, schedule={"name": "constant", "lr": 1e30})
+    with pytest.raises(Diverged) as stop:
+        train_to_end(session)
+    session.sync.close()
+    return str(stop.value)
+
+
+def test_an_asynchronous_run_that_diverges_ends_on_all_ranks_at_its_evaluation(tmp_path: Path):
+    one, two = run_processes(2, _diverging, tmp_path)
+    assert one == two
+    assert "the loss is not finite at step" in one
+
+
+def _in_parts(rank: int, world_size: int, folder: Path) -> list[Any]:
+    """What each worker publishes before a checkpoint and after the run has been continued from it, and its averages."""
+    found = []
+    for _ in range(2):
+        session = make_session(folder, rank, world_size, **ASYNCHRONOUS)
+        resume(session)
+        if not found:
+            for _, (inputs, targets) in zip(range(5), batches(session), strict=False):
+                train_step(session, inputs, targets)
+            save(session)
+        found.append((session.sync.published.clone().numpy(), int(session.sync.averages), session.sync.steps))
+        session.sync.close()
+    return found
+
+
+def test_a_checkpoint_of_an_asynchronous_run_has_every_average(tmp_path: Path):
+    for before, after in run_processes(2, _in_parts, tmp_path):
+        assert before[1] > 0
+        assert before[1:] == after[1:]
+        assert (before[0] == after[0]).all()

@@ -86,7 +86,14 @@ _DECLARED = {
         best=True,
         compared=True,
     ),
-    "step_loss": Metric("Training loss", "nats", "mean over the workers", _STEPS, span="step", better="lower"),
+    "step_loss": Metric(
+        "Training loss",
+        "nats",
+        "mean over the workers; that of worker 0 if they run asynchronously",
+        _STEPS,
+        span="step",
+        better="lower",
+    ),
     "val_loss": Metric(
         "Validation loss",
         "nats",

@@ -20,10 +20,11 @@ class Traffic:
         peers: pairs (first step, peers of a worker per mixing step), in ascending order from step 0; 0 peers stands
             for an average over all workers.
         mixing_weights: the self weight, then the weight of each out-peer; None: equal weights.
-        interval: steps between two mixing steps.
         vectors: parameter-sized vectors that an exchange sends to each peer, or averages.
         half_duplex: whether the two workers of a pair send one after the other.
         all_reduce: the algorithm of an average over all workers; `default`: that of the network's library.
+        staleness: largest number of steps by which a message may be late (`resync.formulas.arrivals`); a worker sends
+            the next one when it has arrived.
         overlap: what waits for a message: the next step (`none`), the next message, so that it travels while steps are
             computed (`bounded`), or nothing (`full`).
     """
@@ -32,10 +33,10 @@ class Traffic:
     topology: TopologyName | None = None
     peers: tuple[tuple[int, int], ...] = ((0, 1),)
     mixing_weights: tuple[float, ...] | None = None
-    interval: int = 1
     vectors: int = 1
     half_duplex: bool = False
     all_reduce: Literal["default", "ring", "recursive_doubling"] = "default"
+    staleness: int = 0
     overlap: Literal["none", "bounded", "full"] = "none"
 
 

@@ -109,7 +109,10 @@ class Evaluation(Settings):
 class Checkpoint(Settings):
     """Checkpoints, from which an interrupted run continues."""
 
-    every_rounds: PositiveInt = Field(default=100, description="rounds between two checkpoints")
+    every_rounds: PositiveInt = Field(
+        default=100,
+        description="rounds between two checkpoints; asynchronous AD-PSGD saves one after every evaluation instead",
+    )
     keep: PositiveInt = Field(default=2, description="number of newest checkpoints to keep")
 
 

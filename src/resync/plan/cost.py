@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from resync.config import Run
-from resync.plan.exchanges import exchanges
+from resync.plan.exchanges import exchanges, number_of_rounds
 from resync.text_tables import aligned
 
 FLOAT32_BYTES = 4
@@ -20,7 +20,7 @@ class Volume:
         run: id of the run.
         steps: local steps of each worker.
         rounds: number of rounds; equal to `steps` for an algorithm that communicates in every step.
-        vectors: number of parameter vectors that a worker sends.
+        vectors: number of parameter vectors that a worker sends, averaged over the workers.
         samples: training samples over all workers, with repetitions.
         workers: number of workers.
     """
@@ -28,7 +28,7 @@ class Volume:
     run: str
     steps: int
     rounds: int
-    vectors: int
+    vectors: float
     samples: int
     workers: int
 
@@ -58,7 +58,7 @@ class Cost(Volume):
     @property
     def bytes_per_worker(self) -> int:
         """Bytes of parameters that a worker sends, without evaluation and BatchNorm statistics."""
-        return self.vectors * self.parameters * FLOAT32_BYTES
+        return int(self.vectors * self.parameters * FLOAT32_BYTES)
 
     @property
     def bytes_of_all(self) -> int:
@@ -97,7 +97,7 @@ def volume(run: Run) -> Volume:
     return Volume(
         run=run.id,
         steps=run.total_steps,
-        rounds=sum(exchange.count for exchange in found if not exchange.within_round),
+        rounds=number_of_rounds(run),
         vectors=sum(exchange.count * exchange.vectors for exchange in found),
         samples=run.total_steps * run.batch_size,
         workers=run.workers,

@@ -1,14 +1,15 @@
 """The exchanges of a run: how often, how much, with whom, and what they can overlap with."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import accumulate, pairwise
-from math import ceil
 from typing import Literal
 
 from resync.config import Run
 from resync.config.parts import SyncOptions, Traffic
+from resync.formulas.arrivals import sending_intervals
 from resync.formulas.periods import rounds
 
 
@@ -17,7 +18,8 @@ class ExchangeKind:
     """All exchanges of one kind in a run.
 
     Attributes:
-        after: number of local steps since the previous exchange -> number of exchanges after that many steps.
+        after: number of local steps between an exchange and the previous one (the next one, for messages that may be
+            late) -> number of exchanges with that many, averaged over the workers.
         vectors: number of parameter vectors that a worker sends in one exchange, to all peers together.
         to: `all`, an average over all workers, or `peers`.
         peers: number of peers that a worker sends to; 0 for an average over all workers.
@@ -29,7 +31,7 @@ class ExchangeKind:
         within_round: whether it happens within a round, without ending one.
     """
 
-    after: Mapping[int, int]
+    after: Mapping[int, int | Fraction]
     vectors: int
     to: Literal["all", "peers"] = "all"
     peers: int = 0
@@ -40,9 +42,10 @@ class ExchangeKind:
     within_round: bool = False
 
     @property
-    def count(self) -> int:
-        """Number of exchanges."""
-        return sum(self.after.values())
+    def count(self) -> float:
+        """Number of exchanges of a worker, averaged over the workers."""
+        total = sum(self.after.values())
+        return int(total) if total == int(total) else float(total)
 
 
 def exchanges(run: Run) -> list[ExchangeKind]:
@@ -57,14 +60,22 @@ def exchanges(run: Run) -> list[ExchangeKind]:
     averages = ExchangeKind(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
     if options.inner is None:
         return [averages]
-    starts = list(accumulate(lengths[:-1])) if averages.vectors else []
+    starts = list(accumulate(lengths[:-1]))
     return [averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
+
+
+def number_of_rounds(run: Run) -> int:
+    """The rounds of `run`: one per step for an algorithm that communicates in every step."""
+    if _traffic(run, run.sync).every == "step":
+        return run.total_steps
+    return len(rounds(run.period, run.lr, run.total_steps, run.warmup_steps))
 
 
 def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[ExchangeKind]:
     """The exchanges of an algorithm that mixes after every step: one kind per phase with a fixed number of peers.
 
-    At the steps `restarts` an average receives all messages in flight, so that the next one is sent immediately.
+    At the steps `restarts` a round has ended, which receives all messages in flight, so that the next one is sent
+    immediately.
     """
     traffic = _traffic(run, options)
     ends = [*(first for first, _ in traffic.peers[1:]), run.total_steps]
@@ -74,9 +85,13 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
         else:
             receivers = run.workers - 1 if traffic.topology == "complete" else peers
             cuts = [first, *(step for step in restarts if first < step < end), end]
-            count = sum(ceil((stop - start) / traffic.interval) for start, stop in pairwise(cuts))
+            after: dict[int, Fraction] = defaultdict(Fraction)
+            for start, stop in pairwise(cuts):
+                found = sending_intervals(run.seed, run.workers, traffic.staleness, start, stop)
+                for steps, number in found.items():
+                    after[steps] += number
             yield ExchangeKind(
-                {traffic.interval: count},
+                after,
                 receivers * traffic.vectors,
                 to="peers",
                 peers=receivers,

@@ -25,7 +25,7 @@ class _Method:
     """A series: its number of all-reduces of a full vector (None: it uses none), its published hours, and ours."""
 
     run: Run
-    load: int | None
+    load: float | None
     total: PublishedValue | None
     communication: PublishedValue | None
     ours: Series | None

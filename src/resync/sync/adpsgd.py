@@ -21,9 +21,9 @@ class ADPSGD(Algorithm):
     step: its parameters and optimizer state do not change. Workers finish in the order of their times; ties are broken
     by their numbers. The gradient is that at z_r, which may be older than averages that partners have initiated since.
 
-    `compute_times`: `constant`, 1 unit per gradient; `random`, uniform in [1, 2], drawn for every gradient;
-    `straggler`, `slowdown` units for worker 0 and 1 unit for the others. With the last two, workers make fewer steps
-    in the same time than in a synchronous algorithm.
+    `compute_times`: `constant`, 1 unit per gradient, so that all workers finish together, as in D-PSGD; `random`,
+    uniform in [1, 2], drawn for every gradient; `straggler`, `slowdown` units for worker 0 and 1 unit for the others.
+    With the last two, workers make fewer steps in the same time than in a synchronous algorithm.
 
     Raises ValueError for a topology without pairs, and for an optimizer that cannot step workers separately.
     """

@@ -1,7 +1,10 @@
 """Asynchronous decentralised parallel SGD on real processes: pairs average in a background thread."""
 
 import threading
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -22,14 +25,21 @@ class AsynchronousPairs(Algorithm):
         training: compute a gradient at the worker's own parameters; x_r = optimizer(x_r, gradient)
         meanwhile: x_r = x_s = (x_r + x_s) / 2, once per step of the active (odd) worker of the pair
 
-    Both partners add half of the difference of the rows that they exchanged, whatever the optimizer has done since, so
-    that the sum over the workers is conserved. A step that ends while the previous average is still running is averaged
-    together with the next. Every process hosts one worker; messages go over gloo and are staged on the CPU.
+    Both partners add half of the difference of the rows that they exchanged, and a step adds what the optimizer has
+    changed, whatever has happened in between, so that the sum over the workers is conserved. A step that ends while the
+    previous average is still running is averaged together with the next. Every process hosts one worker; messages go
+    over gloo and are staged on the CPU. The averages between two steps depend on the speed of the machines, so that no
+    two runs have the same bits.
 
-    `close` is collective: it ends the thread of this process when all of its partners have closed too.
+    `consensus`, `state_dict` and `close` are collective: the workers end their averages and meet. `close` ends the
+    thread of this process when all of its partners have closed too. If a message does not come within the time limit of
+    the process group, the next of these calls or the next step fails and names the rank it was expected from.
 
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
+
+    per_worker = ("published", "averages")
+    runs_free: ClassVar[bool] = True
 
     def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
         super().__init__(training)
@@ -42,113 +52,153 @@ class AsynchronousPairs(Algorithm):
             )
         self.topology = options.topology
         self.rank = self.transport.rank
-        self.averages = 0
-        self.published = self.rows[0].clone()
-        self.failure: BaseException | None = None
-        self._lock = threading.Lock()
-        self._due = threading.Semaphore(0)
-        self._closing = False
-        self._group = dist.new_group(backend="gloo") if size > 1 else None
-        active = self.rank % 2 == 1
+        self.peers = peer_list(self.topology, self.rank, size)
+        self.active = self.rank % 2 == 1
+        self.averages = torch.zeros(1, dtype=torch.int64)
+        # x, and what it was when the optimizer began its step: `rows` are the worker's own, without averages since.
+        self.published = self.rows.clone()
+        self.loaded = self.rows.clone()
+        self.failure: Exception | None = None
+        self._changed = threading.Condition()
+        self._due = self._busy = self._closing = False
         self._thread = threading.Thread(
-            target=self._guarded, args=(self._ask if active else self._answer,), daemon=True
+            target=self._guarded, args=(self._ask if self.active else self._answer,), daemon=True
         )
-        if self._group is not None:
+        if size > 1:
             self.transport.communication_is_known = False
+            self.limit: timedelta = dist.group.WORLD._get_backend(self.rows.device).options._timeout
+            self._group = dist.new_group(backend="gloo", timeout=self.limit)
             self._thread.start()
 
     def after_backward(self) -> None:
-        """Load the parameters as partners have left them; partners wait until the step is done."""
-        if self.failure is not None:
-            raise RuntimeError(f"rank {self.rank}: the averaging thread ended at step {self.steps}") from self.failure
-        self._lock.acquire()
-        self.rows[0].copy_(self.published)
+        """Load the parameters as partners have left them."""
+        self._check()
+        with self._changed:
+            self.loaded.copy_(self.published)
+        self.rows.copy_(self.loaded)
 
     def after_step(self, lr: float) -> bool:
-        """Publish the step; an active worker requests an average."""
-        self.published.copy_(self.rows[0])
-        self._lock.release()
-        self._due.release()
+        """Publish what the step has changed; an active worker requests an average."""
+        change = self.loaded.neg_().add_(self.rows)
+        with self._changed:
+            self.published.add_(change)
+            self._due = self.active
+            self._changed.notify_all()
         return super().after_step(lr)
 
     def close(self) -> None:
         """End the thread; the parameters are those of the last average."""
-        self._closing = True
-        self._due.release()
-        if self._group is not None and self._thread.is_alive():
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
             self._thread.join()
-        self.rows[0].copy_(self.published)
-        if self.failure is not None:
-            raise RuntimeError(f"rank {self.rank}: the averaging thread failed") from self.failure
+        self._check()
+        self.rows.copy_(self.published)
 
-    def _guarded(self, work: Any) -> None:
+    def to_consensus(self, rows: Tensor) -> None:
+        """The mean of the parameters as partners have left them."""
+        with self._quiet():
+            rows.copy_(self.published)
+        self.transport.mean_(rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As for every algorithm, between two averages; collective."""
+        with self._quiet():
+            return super().state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        with self._changed:
+            super().load_state_dict(state)
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """No pair averages during the block, and none has been requested that is not done."""
+        self._wait_for_averages()
+        self.transport.barrier()
+        self._wait_for_averages()  # a passive worker adds its half after its partner has the answer
+        yield
+        self.transport.barrier()
+
+    def _wait_for_averages(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.failure or not (self._due or self._busy))
+        self._check()
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            text = f"rank {self.rank}: the averaging thread has ended at step {self.steps}: {self.failure}"
+            raise RuntimeError(text) from self.failure
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as failure:
-            self.failure = failure
+            with self._changed:
+                self.failure = failure
+                self._changed.notify_all()
 
     def _ask(self) -> None:
         """The thread of an active worker."""
-        size = self.transport.num_workers
         while self._wait_for_a_step():
-            # Steps made in the meantime share one average.
-            while self._due.acquire(blocking=False):
-                pass
-            other = partner(self.topology, self.rank, size, self.averages)
+            other = partner(self.topology, self.rank, self.transport.num_workers, int(self.averages))
             assert other is not None
             mine = self._snapshot()
             self._send(torch.tensor([_AVERAGE]), other, _ASK)
             self._send(mine, other, _ROW)
-            theirs = self._receive(torch.empty_like(mine), other, _ANSWER)
-            self._move(mine, theirs)
-        for other in peer_list(self.topology, self.rank, size):
+            self._move(mine, self._receive(mine, other, _ANSWER))
+        for other in self.peers:
             self._send(torch.tensor([_END]), other, _ASK)
 
     def _wait_for_a_step(self) -> bool:
         """True when there is a step to average after, False when there will be no more."""
-        self._due.acquire()
-        return not self._closing
+        with self._changed:
+            self._changed.wait_for(lambda: self._due or self._closing)
+            self._busy, self._due = self._due, False
+            return self._busy
 
     def _answer(self) -> None:
         """The thread of a passive worker: answers every request until all of its peers have ended."""
-        waiting = len(peer_list(self.topology, self.rank, self.transport.num_workers))
+        waiting = set(self.peers)
         while waiting:
             ask = torch.empty(1, dtype=torch.int64)
-            other = dist.recv(ask, group=self._group, tag=_ASK)
+            request = dist.irecv(ask, group=self._group, tag=_ASK)
+            self._wait(request, waiting)
+            other = request._source_rank()
             if int(ask) == _END:
-                waiting -= 1
+                waiting.remove(other)
                 continue
-            theirs = self._receive(torch.empty_like(self.published, device="cpu"), other, _ROW)
+            with self._changed:
+                self._busy = True
             mine = self._snapshot()
+            theirs = self._receive(mine, other, _ROW)
             self._send(mine, other, _ANSWER)
             self._move(mine, theirs)
 
     def _snapshot(self) -> Tensor:
-        with self._lock:
+        with self._changed:
             return self.published.detach().to("cpu", copy=True)
 
     def _move(self, mine: Tensor, theirs: Tensor) -> None:
         half = theirs.sub_(mine).div_(2).to(self.published.device)
-        with self._lock, torch.no_grad():
-            self.published.add_(half)
-        self.averages += 1
         self.transport.count_message(mine)
+        with self._changed:
+            self.published.add_(half)
+            self.averages += 1
+            self._busy = False
+            self._changed.notify_all()
 
     def _send(self, message: Tensor, other: int, tag: int) -> None:
-        dist.send(message, other, group=self._group, tag=tag)
+        self._wait(dist.isend(message, other, group=self._group, tag=tag), {other})
 
-    def _receive(self, message: Tensor, other: int, tag: int) -> Tensor:
-        dist.recv(message, other, group=self._group, tag=tag)
+    def _receive(self, like: Tensor, other: int, tag: int) -> Tensor:
+        message = torch.empty_like(like)
+        self._wait(dist.irecv(message, other, group=self._group, tag=tag), {other})
         return message
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; the published parameters become the workers' current ones."""
-        super().load_state_dict(state)
-        with self._lock:
-            self.published.copy_(self.rows[0])
-
-    def to_consensus(self, rows: Tensor) -> None:
-        """The mean of the parameters as partners have left them."""
-        with self._lock:
-            rows[0].copy_(self.published)
-        self.transport.mean_(rows)
+    def _wait(self, request: dist.Work, others: set[int]) -> None:
+        try:
+            request.wait(self.limit)
+        except RuntimeError as error:
+            ranks = ", ".join(map(str, sorted(others)))
+            raise RuntimeError(f"no message from or to rank {ranks} within {self.limit}: {error}") from error

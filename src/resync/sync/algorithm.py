@@ -50,6 +50,8 @@ class Algorithm:
 
     shared: ClassVar[tuple[str, ...]] = ("steps", "rounds", "h")
     per_worker: ClassVar[tuple[str, ...]] = ()
+    runs_free: ClassVar[bool] = False
+    """Whether workers take their steps at their own speed, and all meet in evaluations and checkpoints only."""
 
     def __init__(self, training: Training) -> None:
         self.workers = training.workers
@@ -83,6 +85,14 @@ class Algorithm:
     def synchronise(self) -> None:
         """Permanently give every worker the consensus; called between two steps."""
         self.transport.mean_(self.rows)
+
+    @contextmanager
+    def own_models(self) -> Iterator[None]:
+        """A context, between two steps, in which `rows` are the workers' own models, and what is written to them stays.
+
+        An algorithm whose workers have messages in flight receives them first. Collective.
+        """
+        yield
 
     def close(self) -> None:
         """End any background work; collective, called after the last step."""

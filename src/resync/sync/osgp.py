@@ -1,12 +1,16 @@
 """Overlap Stochastic Gradient Push."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from resync.formulas.arrivals import lateness
 from resync.sync.algorithm import Training
-from resync.sync.mixes import Average, InFlight
+from resync.sync.mixes import InFlight, Mix
 from resync.sync.options import osgp
 from resync.sync.sgp import SGP
 
@@ -14,96 +18,132 @@ from resync.sync.sgp import SGP
 class OSGP(SGP):
     """Push-sum gossip that overlaps communication with gradient computation (Assran et al. 2019, section 4).
 
-    In iteration k:
+    In iteration k, every worker r:
 
-        x_r, w_r += the messages sent in iteration k - 1 - tau, if there are any
-        send (x_r, w_r), scaled by the mixing weights, to the out-peers and keep the self weight's part
+        x_r, w_r += the messages that have arrived
+        if no message of r travels: send (x_r, w_r), scaled by the mixing weights, to the out-peers of r's next mixing
+            step, and keep the self weight's part
         x_r = optimizer(x_r, g_r(z_r)),   z_r = x_r / w_r
 
-    The full step is applied to the numerator x. At most one mixing step is in flight: with staleness bound tau > 0 the
-    next messages are sent when the last ones have been received, after 1 + tau iterations, and the iterations in
-    between do not mix. A message is always received when its bound is reached, never earlier, so that a run does not
-    depend on the speed of the network. `biased` ignores the weights and computes gradients at x, like the paper's
-    biased variant.
+    A message sent in iteration k arrives in iteration k + 1 + d. With `staleness` 0, which is tau = 1 of the paper (one
+    gradient step while a message travels), d is 0 and every iteration sends. Above 0, each d is drawn from 0..staleness
+    (resync.formulas.arrivals): as in the original code, a message is taken as soon as it is there, and the bound only
+    bounds; unlike there, when it is there does not depend on the network, so that a run can be repeated.
+
+    The order, receive then send then step, is that of the authors' later code, as is the full step on the numerator x.
+    In the paper's Algorithm 2 (from memory, unverified) a worker steps, sends, and then receives.
+
+    `biased` ignores the weights: gradients are computed at x, and the consensus is the mean of the x, both without what
+    travels. That this is the paper's biased variant is unverified.
     """
 
-    shared = ("sent_at", "mix_number", "travels")
+    shared = ("sent_at", "due", "numbers")
     per_worker = ("sent_rows", "sent_weights")
 
     def __init__(self, training: Training, options: osgp.OSGP) -> None:
         super().__init__(training, options)
         # The weight of messages in flight is missing at their senders, so the weights are never all 1.
         self.weights_change = not options.biased
-        self.sent_rows, self.sent_weights = torch.zeros_like(self.rows), torch.zeros_like(self.weights)
+        self.biased = options.biased
         self.staleness = options.staleness
-        self.sent_at, self.mix_number, self.travels = -1, 0, False
-        self.in_flight: InFlight | None = None
+        self.sent_rows, self.sent_weights = torch.zeros_like(self.rows), torch.zeros_like(self.weights)
+        # By worker: the steps at which its last message was sent and is due, and the number of its next mixing step.
+        size = self.transport.num_workers
+        self.sent_at, self.due, self.numbers = [0] * size, [0] * size, [0] * size
+        self.in_flight: list[InFlight] = []
 
     def before_forward(self) -> None:
         """Receive the messages that are due, send the next ones, and de-bias."""
-        first = self.mixes.phase(self.steps)[0]
-        if self.sent_at < first or self.steps > self.sent_at + self.staleness:
+        first, peers = self.mixes.phase(self.steps)
+        if self.steps == first:
             self._take()
-        if not self.travels:
-            self.mix_number = 0 if self.sent_at < first else self.mix_number + 1
+            self.numbers = [0] * len(self.numbers)
+        else:
+            self._take(until=self.steps)
+        if peers:
             self._send()
         super().before_forward()
 
-    def after_step(self, lr: float) -> bool:
+    def mix(self) -> None:
         """Average in a phase with 0 peers; messages to peers are handled in `before_forward`."""
-        mix = self.mixes.at(self.steps, self.mix_number)
-        for state in self.states if isinstance(mix, Average) else []:
-            mix.apply(state, self.transport)
-        mixed = isinstance(mix, Average) or self.sent_at == self.steps
-        self.steps += 1
-        self.rounds += mixed
-        return mixed
+        if self.mixes.phase(self.steps)[1] == 0:
+            super().mix()
 
     @torch.no_grad()
     def _send(self) -> None:
-        mix = self.mixes.at(self.steps, self.mix_number)
-        if isinstance(mix, Average):
-            return
-        for state, sent in zip(self.states, self._sent, strict=True):
-            sent.copy_(state)
-            state.mul_(mix.self_weight(state, self.transport))
-        self.in_flight, self.sent_at, self.travels = InFlight(mix, self._sent, self.transport), self.steps, True
+        local, late = self.transport.local, lateness(self.seed, self.steps, len(self.due), self.staleness)
+        free = [worker for worker, due in enumerate(self.due) if due <= self.steps]
+        for worker in free:
+            self.sent_at[worker], self.due[worker] = self.steps, self.steps + 1 + late[worker]
+            self.numbers[worker] += 1
+        for worker in free:
+            if local.start <= worker < local.stop:
+                for state, sent in zip(self.states, self._sent, strict=True):
+                    sent[worker - local.start].copy_(state[worker - local.start])
+        for due in sorted({self.due[worker] for worker in free}):
+            mix = self._post(self.steps, due)
+            for state in self.states:
+                state.mul_(mix.self_weight(state, self.transport))
+
+    def _post(self, sent_at: int, due: int) -> Mix:
+        """Start the messages that were sent and are due at these steps; returns their mixing step."""
+        found = enumerate(zip(self.sent_at, self.due, strict=True))
+        senders = [worker for worker, steps in found if steps == (sent_at, due)]
+        mix = self.mixes.sent_by(sent_at, {worker: self.numbers[worker] - 1 for worker in senders})
+        self.in_flight.append(InFlight(mix, self._sent, self.transport, due))
+        return mix
 
     @torch.no_grad()
-    def _take(self) -> None:
-        if self.in_flight:
-            self.in_flight.take(self.states)
-        self.in_flight, self.travels = None, False
+    def _take(self, until: float = inf) -> None:
+        """Add the messages that are due by a step, in the order in which they were sent."""
+        for messages in self.in_flight:
+            if messages.due <= until:
+                messages.take(self.states)
+        self.in_flight = [messages for messages in self.in_flight if messages.due > until]
+        if not self.in_flight:
+            self.due = [0] * len(self.due)
 
     @property
     def _sent(self) -> list[Tensor]:
         return [self.sent_rows, self.sent_weights][: len(self.states)]
 
+    @contextmanager
+    def own_models(self) -> Iterator[None]:
+        """Receive the messages in flight; then as in SGP."""
+        self._take()
+        with super().own_models():
+            yield
+
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of the numerators, including the messages in flight."""
+        """The mean of the numerators, including the messages in flight; if biased, without them."""
         if self.debiased:
             rows.mul_(self.weights.to(rows))
-        if self.in_flight:
-            rows.add_(self.in_flight.left(0))
+        for messages in [] if self.biased else self.in_flight:
+            rows.add_(messages.left(0))
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
         """Receive the messages in flight, then give every worker the consensus with weight 1."""
         self.after_backward()
+        if self.biased:
+            self._drop()
         self._take()
         super().synchronise()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; messages in flight are sent again, without being counted again."""
-        if self.in_flight:
-            self.in_flight.take(self.states)  # obsolete, but the messages must not arrive later
+        self._drop()
         super().load_state_dict(state)
-        self.in_flight = None
-        if self.travels:
-            mix = self.mixes.at(self.sent_at, self.mix_number)
-            assert not isinstance(mix, Average)
-            with self.transport.uncounted():
-                self.in_flight = InFlight(mix, self._sent, self.transport)
+        travelling = {each for each in zip(self.sent_at, self.due, strict=True) if each[1]}
+        with self.transport.uncounted():
+            for sent_at, due in sorted(travelling):
+                self._post(sent_at, due)
+
+    def _drop(self) -> None:
+        """Receive the messages in flight and add them to nothing, so that they do not arrive later."""
+        for messages in self.in_flight:
+            messages.take([torch.zeros_like(state) for state in self.states])
+        self.in_flight = []
 
 
 build = OSGP

@@ -1,6 +1,7 @@
 """Stochastic Gradient Push."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
@@ -57,16 +58,28 @@ class SGP(Algorithm):
             self.rows.mul_(self.weights.to(self.rows))
             self.debiased = False
 
-    @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Mix the numerators, the weights if they change, and the state that travels with those of the in-peers."""
+        """Mix the numerators, and the weights if they change, with those of this step's in-peers."""
+        self.mix()
+        return super().after_step(lr)
+
+    @torch.no_grad()
+    def mix(self) -> None:
+        """The communication after an optimizer step."""
         mix = self.mixes.at(self.steps)
         for state in self.states:
             mix.apply(state, self.transport)
         for name in self.average_state:
             with field(self.workers, self.optimizer, name) as values:
                 mix.apply(values, self.transport)
-        return super().after_step(lr)
+
+    @contextmanager
+    def own_models(self) -> Iterator[None]:
+        """`rows` are the de-biased z, whose numerators are restored with the weights of now."""
+        weights = self.weights.to(self.rows)
+        self.rows.div_(weights)
+        yield
+        self.rows.mul_(weights)
 
     @property
     def states(self) -> list[Tensor]:

@@ -22,12 +22,15 @@ class SlowMo(Rounds):
             u = beta * u + (x0 - x) / gamma
             x = x0 - alpha * gamma * u                           (nesterov: (x0 - x) / gamma + beta * u for u)
 
-    gamma is the learning rate of the round's first step, or 1 without `scale_by_lr`. SlowMo is (alpha 1, beta
-    0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW as inner optimizer); Lookahead is beta 0 with
-    one worker, or without `average` on all-reduce, which keeps the workers equal.
+    gamma is the learning rate of the round's last step, as in the authors' later implementation in fairscale (the paper
+    has one learning rate per round), or of the last one that was not 0. It is 1 without `scale_by_lr`, and with beta 0,
+    where it cancels. SlowMo is (alpha 1, beta 0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW as
+    inner optimizer); Lookahead is beta 0 with one worker, or without `average` on all-reduce, which keeps the workers
+    equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
-    Without `average`, every worker takes the outer step on its own parameters. `buffers` says what happens to the inner
-    optimizer's state before every round: set it to zero, keep it, or average it.
+    Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
+    `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average
+    it.
     """
 
     shared = ("gamma",)
@@ -36,6 +39,8 @@ class SlowMo(Rounds):
         super().__init__(training, options.rule)
         self.options = options
         self.base = build_base(options.inner, training) if options.inner else Algorithm(training)
+        # Without outer momentum, gamma cancels, and no learning rate is too small to divide by.
+        self.scaled = options.scale_by_lr and options.beta > 0
         self.gamma = 1.0
         # With averaging all workers have the same anchor and momentum: one copy per process.
         self.anchor = self._outer_rows().clone()
@@ -49,8 +54,8 @@ class SlowMo(Rounds):
 
     def after_step(self, lr: float) -> bool:
         """The base algorithm's communication, and the outer step at the end of the round."""
-        if self.local_steps == 0 and self.options.scale_by_lr:
-            self.gamma = lr
+        if self.scaled:
+            self.gamma = lr or (self.gamma if self.local_steps else 0.0)
         self.base.after_step(lr)
         return super().after_step(lr)
 
@@ -59,18 +64,23 @@ class SlowMo(Rounds):
         """Average over the workers, take the outer step, and treat the inner optimizer's state."""
         if self.options.average:
             self.base.synchronise()
-        # With a learning rate of 0 nothing has moved, so there is no outer step to take.
-        if self.gamma > 0:
-            step = (self.anchor - self._outer_rows()).div_(self.gamma)
-            self.momentum.mul_(self.options.beta).add_(step)
-            nesterov = self.options.nesterov
-            direction = step.add_(self.momentum, alpha=self.options.beta) if nesterov else self.momentum
-            self.anchor.sub_(direction, alpha=self.options.alpha * self.gamma)
-            self.rows.copy_(self.anchor.expand_as(self.rows))
+        with self.base.own_models():
+            self._outer_step()
         if self.options.buffers == "zero":
             reset_state(self.optimizer)
         elif self.options.buffers == "average":
             average_fields(self.workers, self.optimizer, self.transport, moments(self.optimizer))
+
+    def _outer_step(self) -> None:
+        if self.gamma == 0:  # no step of the round had a learning rate, so there is nothing to accelerate
+            self.anchor.copy_(self._outer_rows())
+            return
+        step = (self.anchor - self._outer_rows()).div_(self.gamma)
+        self.momentum.mul_(self.options.beta).add_(step)
+        nesterov = self.options.nesterov
+        direction = step.add_(self.momentum, alpha=self.options.beta) if nesterov else self.momentum
+        self.anchor.sub_(direction, alpha=self.options.alpha * self.gamma)
+        self.rows.copy_(self.anchor.expand_as(self.rows))
 
     def _outer_rows(self) -> Tensor:
         """The parameters of the outer optimizer: one row for all workers, or every worker's own."""

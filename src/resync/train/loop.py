@@ -88,11 +88,20 @@ def batches(session: Session) -> Iterator[tuple[Any, Any]]:
         yield inputs, targets
 
 
+def processes_meet(session: Session) -> bool:
+    """Whether all processes wait for each other at the end of this step anyway, to log it or to evaluate."""
+    if session.sync.runs_free:
+        return _evaluation_is_due(session)
+    return session.sync.steps % session.run.log.every_steps == 0
+
+
 def _evaluation_is_due(session: Session) -> bool:
     run, steps = session.run, session.sync.steps
     return steps % (run.evaluation.every_epochs * run.steps_per_epoch) == 0 or steps == run.total_steps
 
 
 def _checkpoint_is_due(session: Session, round_ended: bool) -> bool:
+    if session.sync.runs_free:
+        return _evaluation_is_due(session)
     at_round = round_ended and session.sync.rounds % session.run.checkpoint.every_rounds == 0
     return at_round or session.has_ended()

@@ -25,7 +25,8 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
     """Measure the block as one step with the learning rate `lr`, and log every `log.every_steps`-th step.
 
     The block must set `losses` and `ended_round`. Raises Diverged at a logged step, on all processes, if any loss so
-    far has been NaN or infinite.
+    far has been NaN or infinite. Where workers run free, the loss is that of this process's worker, and nothing is
+    checked before the next evaluation.
     """
     step, number = Step(), session.sync.steps + 1
     sampled = number % session.run.log.every_steps == 0
@@ -35,10 +36,13 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
     assert step.losses is not None
     session.losses.add(step.losses, number)
     if sampled:
-        session.losses.check(session.transport)
-        loss = session.transport.gather(step.losses).mean().item()
+        losses = step.losses
+        if not session.sync.runs_free:
+            session.losses.check(session.transport)
+            losses = session.transport.gather(losses)
         spent = {name: total - before[name] for name, total in totals(session).items()}
         if session.log:
+            loss = losses.mean().item()
             session.log.step({**position(session, lr), "step_loss": loss, **_step_columns(session, spent)})
     if session.log:
         session.log.progress(number)

@@ -27,7 +27,7 @@ from resync.train.checkpoint import parameters_sha256, save_model
 from resync.train.evaluate import consensus
 from resync.train.interrupt import Interrupted, Interruption
 from resync.train.log import EVALUATIONS
-from resync.train.loop import train_to_end
+from resync.train.loop import processes_meet, train_to_end
 from resync.train.losses import Diverged
 from resync.train.saving import resume, save
 from resync.train.session import Session
@@ -95,13 +95,12 @@ def _train_and_publish(
 
 
 def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> Diverged | None:
-    every, last = session.run.log.every_steps, session.run.total_steps
+    last = session.run.total_steps
 
     def after_step() -> None:
         steps = session.sync.steps
         watchdog.beat(steps)
-        # The processes synchronise in such a step anyway, to log it.
-        if steps % every == 0 and steps < last and interruption.agreed(session.transport):
+        if processes_meet(session) and steps < last and interruption.agreed(session.transport):
             save(session)
             name = interruption.received.name if interruption.received else "a signal to another process"
             raise Interrupted(f"{name}: stops after step {steps} of {last} with a checkpoint")

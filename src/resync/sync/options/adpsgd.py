@@ -27,8 +27,8 @@ class ADPSGD(SyncOptions):
     )
     compute_times: Literal["constant", "random", "straggler"] = Field(
         default="constant",
-        description="simulated time of a gradient: constant, 1 unit; random, uniform in [1, 2]; straggler, slowdown "
-        "units for worker 0 and 1 unit for the others",
+        description="simulated time of a gradient: constant, 1 unit, so that all end together, as in D-PSGD; random, "
+        "uniform in [1, 2]; straggler, slowdown units for worker 0 and 1 unit for the others",
     )
     slowdown: Annotated[float, Field(ge=1)] = Field(
         default=5.0, description="simulated time of a gradient of the straggler, in units"

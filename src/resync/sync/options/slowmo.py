@@ -62,8 +62,8 @@ class SlowMo(RoundsOptions):
     nesterov: bool = Field(default=False, description="Nesterov form of the outer momentum (DiLoCo)")
     scale_by_lr: bool = Field(
         default=True,
-        description="divide the change of a round by the learning rate of its first step before it enters the outer "
-        "momentum; DiLoCo does not",
+        description="divide the change of a round by the learning rate of its last step before it enters the outer "
+        "momentum, and multiply by it after; DiLoCo does not",
     )
     average: bool = Field(default=True, description="average over the workers before the outer step")
     buffers: Literal["zero", "keep", "average"] = Field(
@@ -78,6 +78,8 @@ class SlowMo(RoundsOptions):
         """Require an average or a base algorithm."""
         if self.inner is None and not self.average:
             yield ("average",), "found false without a base algorithm, allowed: true, or false with one"
+        if getattr(self.inner, "biased", False):
+            yield ("base", "biased"), "found true, allowed: false, because an average gathers all shares"
 
     @property
     def inner(self) -> SyncOptions | None:

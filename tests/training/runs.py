@@ -91,7 +91,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sync": {"name": "sgp", "topology": "directed_exponential", "peers": 2, "average_state": ["momentum_buffer"]},
     },
     "slowmo_sgp_double_averaging": {
-        **STEADY,
+        "schedule": {"name": "constant", "lr": 0.05},
         "sync": {
             "name": "slowmo",
             "period": {"rule": "constant", "h": 4},

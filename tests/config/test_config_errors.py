@@ -248,8 +248,8 @@ TOGETHER = [
          "gpus_per_worker: 2\n    processes: 8\n    engine: {name: deepspeed}",
          "29: scales.paper.engine.name: found deepspeed with 4 workers on 8 processes, allowed: auto, serial, or "
          "several processes with one worker each (at scale paper)",
-         *(f"29: scales.paper.engine.name: found deepspeed with sync {name}, allowed: with allreduce of gradients by the "
-           "default all-reduce (at scale paper)" for name in ("allreduce", "local"))),
+         *(f"29: scales.paper.engine.name: found deepspeed with sync {name}, allowed: with allreduce of gradients "
+           "by the default all-reduce (at scale paper)" for name in ("allreduce", "local"))),
     case("ddp without processes for members", VIT, "processes: 2",
          "gpus_per_worker: 2\n    processes: 4\n    engine: {name: ddp}",
          *(f"29: scales.paper.engine.name: found ddp with sync {name}, allowed: auto, serial, or an algorithm that "

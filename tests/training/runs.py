@@ -38,7 +38,7 @@ BASE: dict[str, Any] = {
 
 CNN_WITH_BATCH_NORM = {
     "model": {"name": "cnn", "norm": "batch"},
-    "evaluation": {"bn_batches": 3, "sharpness_batches": 3},
+    "evaluation": {"bn_batches": 3, "sharpness_batches": 3, "also": "workers"},
     "sync": {"name": "local", "period": {"rule": "constant", "h": 2}},
 }
 # Two buckets of sentence pairs a worker and step, in passes of their own. The bias of an attention's keys has no
@@ -56,6 +56,7 @@ TRANSLATION = {
     "schedule": {"name": "inverse_sqrt", "max_lr": 0.01, "warmup_steps": 4},
     "evaluation": {"every_epochs": 2},
 }  # fmt: skip
+OWN = {"also": "workers"}
 # The outer step divides by the learning rate and multiplies by a later one: a warm-up would multiply rounding by 100.
 STEADY = {"schedule": {"name": "constant", "lr": 0.05}}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -68,7 +69,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "allreduce_fp16": {"precision": "fp16", "loss_scale": {"initial": 1e9, "interval": 3}},
     "allreduce_adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.05}},
-    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}},
+    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}, "evaluation": {"at": "rounds"}},
     "local_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
         "sync": {"name": "local", "period": {"rule": "constant", "h": 4}},
@@ -79,17 +80,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sync": {"name": "sgp", "peers": 2},
         "sampling": "with_replacement",
     },
-    "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}},
+    "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}, "evaluation": OWN},
     "sgp_hybrid": {"sync": {"name": "sgp", "peers": [[0, 0], [0.5, 2], [1, 1]], "mixing_weights": None}},
     "sgp_own_mixing_weights": {"sync": {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]}},
-    "osgp": {"sync": {"name": "osgp"}},
+    "osgp": {"sync": {"name": "osgp"}, "evaluation": OWN},
     "osgp_stale_two_peers": {"sync": {"name": "osgp", "peers": [[0, 2], [1, 1]], "staleness": 2}},
     "osgp_biased_adamw": {
         "optimizer": {"name": "adamw"},
         "sync": {"name": "osgp", "topology": "symmetric_exponential", "biased": True},
     },
     "dpsgd": {"sync": {"name": "dpsgd"}},
-    "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}},
+    "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}, "evaluation": OWN},
     "adpsgd_straggler_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
         "sync": {"name": "adpsgd", "topology": "bipartite_linear", "compute_times": "straggler", "slowdown": 3.0},
@@ -105,7 +106,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **STEADY,
         "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "allreduce"},
     },
-    "slowmo_sgp": {**STEADY, "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"}},
+    "slowmo_sgp": {
+        **STEADY,
+        "evaluation": OWN,
+        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"},
+    },
     "slowmo_osgp_averaged_buffers": {
         **STEADY,
         "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "osgp", "buffers": "average"},
@@ -128,7 +133,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch_norm": CNN_WITH_BATCH_NORM,
     "translation": TRANSLATION,
     "translation_sgp": TRANSLATION
-    | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}}},
+    | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},
 }
 """Every algorithm that exists, as changes of BASE."""
 

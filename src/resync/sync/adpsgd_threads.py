@@ -147,6 +147,11 @@ class AsynchronousPairs(Algorithm):
         with self._lock:
             self.published.copy_(self.rows[0])
 
+    def own_rows(self) -> Tensor:
+        """The parameters as partners have left them."""
+        with self._lock:
+            return self.published.clone().unsqueeze(0)
+
     def to_consensus(self, rows: Tensor) -> None:
         """The mean of the parameters as partners have left them."""
         with self._lock:

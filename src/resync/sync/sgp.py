@@ -55,6 +55,10 @@ class SGP(Algorithm):
         """The tensors that are mixed."""
         return [self.rows, self.weights] if self.weights_change else [self.rows]
 
+    def own_rows(self) -> Tensor:
+        """z = x / w; messages in flight belong to nobody."""
+        return self.rows / self.weights.to(self.rows) if self.weights_change and not self.debiased else self.rows
+
     def to_consensus(self, rows: Tensor) -> None:
         """The mean of the numerators, because the weights sum to K."""
         if self.debiased:

@@ -79,6 +79,9 @@ class SlowMo(Rounds):
     def synchronise(self) -> None:
         self.base.synchronise()
 
+    def own_rows(self) -> Tensor:
+        return self.base.own_rows()
+
     def to_consensus(self, rows: Tensor) -> None:
         self.base.to_consensus(rows)
 

@@ -87,9 +87,9 @@ class Classification:
         for inputs, targets in data.validation(rank, world_size):
             for index, model in enumerate(models):
                 logits = self.logits(model, inputs)
-                found = _found(logits, targets)
-                loss = F.cross_entropy(logits, targets, reduction="sum").double()
-                total[index] += torch.stack([loss, found[:, 0].sum(), found.sum(), loss.new_tensor(len(targets))])
+                found = _found(logits, targets).sum(0, dtype=total.dtype)
+                loss = F.cross_entropy(logits, targets, reduction="sum").to(total)
+                total[index] += torch.stack([loss, found[0], found.sum(), total.new_tensor(len(targets))])
         return total
 
     def test_sums(self, model: nn.Module, data: Dataset, rank: int, world_size: int) -> Tensor:

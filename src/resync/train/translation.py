@@ -71,11 +71,11 @@ class Translation:
         """Sum of the losses (without smoothing) and number of tokens, [n, 2]."""
         sums = next(models[0].parameters()).new_zeros(len(models), 2, dtype=torch.float64)
         for inputs, targets in data.validation(rank, world_size):
-            tokens = (targets != PAD).sum()
+            tokens = (targets != PAD).sum().to(sums)
             for index, model in enumerate(models):
                 logits = self.logits(model, inputs).flatten(0, 1)
                 loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
-                sums[index] += torch.stack([loss.double(), tokens])
+                sums[index] += torch.stack([loss.to(sums), tokens])
         return sums
 
     def test_sums(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> Tensor:

@@ -69,7 +69,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "allreduce_fp16": {"precision": "fp16", "loss_scale": {"initial": 1e9, "interval": 3}},
     "allreduce_adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.05}},
-    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}, "evaluation": {"at": "rounds"}},
+    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}, "evaluation": {"every_rounds": 2}},
     "local_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
         "sync": {"name": "local", "period": {"rule": "constant", "h": 4}},

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import shutil
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from resync.audit import audit, write
 from resync.cli import main
-from resync.config import ConfigError, Run, Suite
+from resync.config import ConfigError, Run, Suite, load_suite
+from resync.config.metrics import EVALUATED
 from resync.importer import import_log
 from resync.importer.log import LogError
 from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy
@@ -36,8 +38,46 @@ training_seconds: {column: hours, unit: h}
 Import = Callable[..., RunResult]
 
 
+EXPERIMENTS = {
+    "asynchronous": """
+expect: nobody waits
+base: {optimizer: {name: sgd}}
+series:
+  adpsgd: {label: AD-PSGD, sync: {name: adpsgd}}
+scales: {smoke: {seeds: [0]}}
+""",
+    "translated": """
+expect: the text is translated
+base: {optimizer: {name: adamw}, evaluation: {also: workers}}
+series:
+  sgp: {label: SGP, sync: {name: sgp}}
+scales:
+  smoke:
+    data: {name: sentences, max_tokens: 64}
+    model: {name: transformer, dim: 8, ffn_dim: 16, heads: 2, encoder_layers: 1, decoder_layers: 1}
+    workers: 2
+    batch_size: 2
+    micro_batch_size: 1
+    epochs: 2
+    steps_per_epoch: 60
+    schedule: {warmup_epochs: 1}
+    seeds: [0]
+""",
+}
+
+
+@pytest.fixture(scope="session")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    """Paper `toy` with runs of the original code's other programs."""
+    configs = tmp_path_factory.mktemp("originals") / "configs"
+    shutil.copytree(Path(__file__).parent / "configs", configs)
+    for name, text in EXPERIMENTS.items():
+        (configs / f"toy/experiments/{name}.yaml").write_text(text)
+    return load_suite(configs)
+
+
 @pytest.fixture
-def imported(suite: Suite, tmp_path: Path) -> Import:
+def imported(originals: Suite, tmp_path: Path) -> Import:
     """The result of a run after an import of these sources."""
 
     def run(kind: str, sources: list[Path | str], name: str = SGP, columns: str | None = None, **options) -> RunResult:
@@ -45,7 +85,7 @@ def imported(suite: Suite, tmp_path: Path) -> Import:
             options["column_map"] = tmp_path / "columns.yaml"
             options["column_map"].write_text(columns)
         texts = [str(source) for source in sources]
-        return read_run(import_log(suite, name, "smoke", kind, texts, tmp_path / "results", **options))
+        return read_run(import_log(originals, name, "smoke", kind, texts, tmp_path / "results", **options))
 
     return run
 
@@ -60,7 +100,8 @@ def sgp_logs(folder: Path, epochs: int = 30, steps: int = 22, **changes: str) ->
             for itr in (0, 10, 20, 21):
                 loss, mean = f"{2 - epoch / 20:.4f}", f"{2.5 - epoch / 20 + rank / 100:.4f}"
                 cells = [epoch, itr, *[time] * 3, *["0.050"] * 3, f"0.0{rank + 1}0", "0.001", "0.001", loss, mean]
-                lines.append(",".join(map(str, [*cells, *["50.000"] * 4, -1])))
+                accuracies = ["50.000", f"{40 + epoch + rank:.3f}", "80.000", f"{70 + epoch:.3f}"]
+                lines.append(",".join(map(str, [*cells, *accuracies, -1])))
             lines.append(",".join(map(str, [epoch, -1, *[-1] * 15, f"{61 + epoch + rank:.3f}"])))
         text = "\n".join(lines) + "\n"
         for old, new in changes.items() if rank == 3 else ():
@@ -86,19 +127,172 @@ def test_logs_of_the_original_sgp_code_are_averaged_over_ranks(imported: Import,
     result = imported("sgp", files)
     assert list(result.metrics["step"]) == [22 * epoch for epoch in range(1, 31)]
     assert list(result.metrics["epoch"]) == list(range(1, 31))
-    assert result.metrics["val_top1"][0] == pytest.approx(61 + 3.5)
+    assert "val_top1" not in result.metrics  # every rank has validated its own model
+    assert [result.metrics[f"worker_val_top1_{each}"][0] for each in ("mean", "min", "max")] == [61 + 3.5, 61, 61 + 7]
     assert result.metrics["train_loss"][1] == pytest.approx(2.45 + 0.035)
+    assert result.metrics["train_top1"][1] == pytest.approx(41 + 3.5)
+    assert result.metrics["train_top5"][1] == pytest.approx(71)
     assert result.metrics["training_seconds"].iloc[-1] == pytest.approx(660 * 0.1035)
     assert result.metrics[["round", "h", "lr", "bytes_sent", "communication_seconds"]].isna().all(axis=None)
     assert list(result.steps["step"][:5]) == [1, 11, 21, 22, 23]
-    assert math.isnan(result.steps["step_data_seconds"][0])  # the first steps of an epoch are not timed
-    assert result.steps["step_data_seconds"][1] == pytest.approx(0.045)
-    assert result.final("best_val_top1") == result.final("val_top1") == pytest.approx(93.5)
+    assert list(result.steps["step_data_seconds"]) == pytest.approx([0.045] * len(result.steps))
+    assert result.final("best_worker_val_top1_mean") == result.final("worker_val_top1_mean") == pytest.approx(93.5)
     assert result.imported
     assert result.imported["format"] == "sgp"
     assert [source["name"] for source in result.imported["sources"]] == [file.name for file in files]
     assert result.imported["sources"][7]["sha256"] == hashlib.sha256(files[7].read_bytes()).hexdigest()
     assert Run.from_file(result.directory / "run.yaml").hash == result.summary["config_hash"]
+
+
+def test_the_later_version_of_the_sgp_code_leaves_the_first_steps_of_an_epoch_untimed(imported: Import, tmp_path: Path):
+    """Its first row then has a mean time of 0; later epochs begin with the times of the one before."""
+    files = sgp_logs(tmp_path)
+    for rank, file in enumerate(files):
+        time = f"{0.1 + rank / 1000:.3f}"
+        text = file.read_text().replace(f"\n0,0,{','.join([time] * 3)}", "\n0,0,0.000,0.000,0.000", 1)
+        file.write_text(text)
+    result = imported("sgp", files)
+    timed = result.steps["step_data_seconds"].notna()
+    assert list(result.steps["step"][timed][:6]) == [11, 21, 22, 33, 43, 44]
+    assert result.metrics["training_seconds"].iloc[-1] == pytest.approx(660 * 0.1035)
+
+
+ADPSGD = "toy/asynchronous/adpsgd/seed0"
+
+
+def adpsgd_logs(folder: Path, epochs: int = 30, steps: int = 22, slow: int = 3, **changes: str) -> list[Path]:
+    """Logs of 8 ranks in which rank 0 takes `slow` times as long per step, so that the others make more.
+
+    In a unit of time 7 ranks make a step, and in every `slow`-th one all 8. A rank logs every fifth step with the
+    global epoch and step, and the last step of each of its own epochs with its own.
+    """
+    ended = epochs * steps * 8
+    texts = {
+        rank: ["BEGIN-TRAINING", "World-Size,8", "Num-DLWorkers,2", "Batch-Size,8", SGP_HEADER] for rank in range(8)
+    }
+    own, everyone, time = dict.fromkeys(range(8), 0), 0, 0
+    while everyone < ended:
+        time += 1
+        for rank in range(8):
+            if rank == 0 and time % slow:
+                continue
+            epoch, itr = divmod(own[rank], steps)
+            own[rank] += 1
+            everyone += 1
+            seconds = f"{0.1 * (slow if rank == 0 else 1):.3f}"
+            cells = [*[seconds] * 3, *["0.050"] * 3, *["0.001"] * 3, "1.5", f"{2 + rank / 100:.4f}"]
+            accuracies = ["50.000", f"{40 + epoch:.3f}", "80.000", f"{70 + epoch:.3f}", -1]
+            if itr % 5 == 0:
+                position = [everyone // (steps * 8), 10_000 + everyone]
+                texts[rank].append(",".join(map(str, [*position, *cells, *accuracies])))
+            if itr == steps - 1:
+                texts[rank].append(",".join(map(str, [epoch, itr, *cells, *accuracies])))
+    files = []
+    for rank, lines in texts.items():
+        text = "\n".join(lines) + "\n"
+        for old, new in changes.items() if rank == 3 else ():
+            assert old in text
+            text = text.replace(old, new, 1)
+        files.append(folder / f"adpsgd_out_r{rank}_n8.csv")
+        files[-1].write_text(text)
+    return files
+
+
+def test_logs_of_adpsgd_follow_the_steps_of_all_ranks(imported: Import, tmp_path: Path):
+    """Seven ranks make 3 steps while one makes 1: the ends of global epochs lie between those of their own."""
+    result = imported("sgp", adpsgd_logs(tmp_path), ADPSGD)
+    assert list(result.metrics["step"]) == [22 * epoch for epoch in range(1, 31)]
+    assert not [name for name in result.metrics if name in EVALUATED]
+    # 30 * 22 * 8 steps in all at 7 + 1/3 a unit of 0.1 s.
+    assert result.metrics["training_seconds"].iloc[-1] == pytest.approx(30 * 22 * 8 / (7 + 1 / 3) * 0.1)
+    assert result.final("train_loss") == pytest.approx(2.035)
+    # 5280 steps in 720 units of time: the slow rank has finished 240 // 22 = 10 epochs, the others 720 // 22 = 32.
+    assert result.final("train_top1") == pytest.approx((40 + 9 + 7 * (40 + 31)) / 8)
+    assert result.final("train_top5") == pytest.approx((70 + 9 + 7 * (70 + 31)) / 8)
+    # After one global epoch, of 24 units, the slow rank has not finished any.
+    assert result.metrics["train_loss"][0] == pytest.approx(2.04)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0,21,0.100", "0,-1,0.100", "found a validation row, allowed in a log of AD-PSGD: training rows"),
+        ("World-Size,8", "World-Size,4", "World-Size: found 4, allowed: 8, as toy/asynchronous/adpsgd/seed0 declares"),
+    ],
+)
+def test_a_wrong_log_of_adpsgd_is_one_line(old: str, new: str, message: str, imported: Import, tmp_path: Path):
+    with pytest.raises(LogError, match=message):
+        imported("sgp", adpsgd_logs(tmp_path, **{old: new}), ADPSGD)
+
+
+def test_a_log_of_adpsgd_must_be_of_the_whole_training(imported: Import, tmp_path: Path):
+    with pytest.raises(LogError, match=r"r0_n8.csv: ends in epoch 19, allowed: 29, the last one of toy/asynchronous"):
+        imported("sgp", adpsgd_logs(tmp_path, epochs=20), ADPSGD)
+
+
+FAIRSEQ = """\
+{rank}: | model transformer_vaswani_wmt_en_de_big, criterion LabelSmoothedCrossEntropyCriterion
+{rank}: | epoch 001:     20 / 60 loss=9.500, nll_loss=9.1, num_updates=20, lr=0.0001, train_wall=5
+{rank}: | epoch 001 | loss 9.000 | nll_loss 8.500 | ppl 362.04 | num_updates 60 | lr 0.0002 | train_wall 3{rank}
+{rank}: | epoch 001 | valid on 'valid' subset | valid_loss 6.100 | valid_nll_loss 4.{rank} | num_updates 60
+{rank}: | epoch 002 | loss 7.000 | nll_loss 6.500 | num_updates 120 | lr 0.0001 | wall 99 | train_wall 6{rank}
+{rank}: | epoch 002 | valid on 'valid' subset | valid_loss 5.100 | valid_nll_loss 2.{rank} | num_updates 120
+"""
+
+
+def fairseq_log(folder: Path, **changes: str) -> Path:
+    """Lines of 2 ranks, mixed as a launcher prints them."""
+    lines = [text.split("\n") for text in (FAIRSEQ.format(rank=rank) for rank in range(2))]
+    text = "\n".join(line for pair in zip(*lines, strict=True) for line in pair)
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    file = folder / "transformer.out"
+    file.write_text(text)
+    return file
+
+
+TRANSFORMER = "toy/translated/sgp/seed0"
+
+
+def test_the_transformers_log_is_of_the_workers_own_models_in_bits(imported: Import, tmp_path: Path):
+    result = imported("fairseq", [fairseq_log(tmp_path)], TRANSFORMER)
+    assert list(result.metrics["step"]) == [60, 120]
+    assert list(result.metrics["epoch"]) == [1, 2]
+    assert list(result.metrics["worker_val_loss_mean"]) == pytest.approx([4.05 * math.log(2), 2.05 * math.log(2)])
+    assert "val_loss" not in result.metrics
+    assert list(result.metrics["train_loss"]) == pytest.approx([9 * math.log(2), 7 * math.log(2)])
+    assert list(result.metrics["training_seconds"]) == [30.5, 60.5]
+    assert list(result.metrics["lr"]) == [0.0002, 0.0001]
+    assert result.final("best_worker_val_loss_mean") == pytest.approx(2.05 * math.log(2))
+
+
+def test_a_transformers_log_without_ranks_is_of_one(imported: Import, tmp_path: Path):
+    file = fairseq_log(tmp_path)
+    lines = [line for line in file.read_text().splitlines() if line.startswith("1: ")]
+    file.write_text("\n".join(line.removeprefix("1: ") for line in lines))
+    result = imported("fairseq", [file], TRANSFORMER)
+    assert result.final("worker_val_loss_mean") == pytest.approx(2.1 * math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"valid_nll_loss": "nll"}, "transformer.out: no line with valid_nll_loss and num_updates, allowed: the log of "
+         "a validated training"),
+        ({"1: |": "7: |"}, "transformer.out: found rank 7, allowed: 0 to 1, the workers of toy/translated/sgp/seed0"),
+        ({"valid_nll_loss 2.1": "valid_nll_loss two"}, "transformer.out:12: column 'valid_nll_loss': found 'two', "
+         "allowed: a number"),
+        ({"2.1 | num_updates 120": "2.1 | num_updates 119"}, "transformer.out: rank 1: "
+         "validated at other steps than rank 0, allowed: the same"),
+        ({"num_updates 120": "num_updates 100"}, "transformer.out: the last evaluation is at step 100 (epoch 1.66667), "
+         "allowed: 120 (2), the end of toy/translated/sgp/seed0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_log_of_the_transformer_is_one_line(changes, message: str, imported: Import, tmp_path: Path):
+    with pytest.raises(LogError) as caught:
+        imported("fairseq", [fairseq_log(tmp_path, **changes)], TRANSFORMER)
+    assert str(caught.value).removeprefix(f"{tmp_path}/") == message
 
 
 def test_a_table_is_mapped_and_converted(imported: Import, tmp_path: Path):
@@ -178,20 +372,21 @@ def test_our_own_table_comes_back_value_by_value(imported: Import, suite: Suite,
 
 
 def test_everything_downstream_says_that_it_was_imported(imported: Import, suite: Suite, results: Path, tmp_path: Path):
-    logs = [str(file) for file in sgp_logs(tmp_path)]
+    logs, columns = [str(csv_log(tmp_path))], tmp_path / "columns.yaml"
+    columns.write_text(MAP)
     for run in suite.runs("toy", "smoke", "vit", "parallel"):
         for file in (results / run.directory).iterdir():
             file.unlink()
-        import_log(suite, run.id, "smoke", "sgp", logs, results)
+        import_log(suite, run.id, "smoke", "csv", logs, results, columns)
         assert state_of(run, results).status == "finished"
     result = audit(suite, "smoke", results)
     as_json, as_markdown, as_html = (path.read_text() for path in write(result, results / "smoke"))
     row = next(row for row in json.loads(as_json)["rows"] if row["id"] == "parallel_top1")
     assert row["ours"]["imported"] == 3
-    assert row["provenance"]["imported"][0]["format"] == "sgp"
-    assert "93.50 ± 0.00 (n=3) [smoke, 3 imported]" in as_markdown
+    assert row["provenance"]["imported"][0]["format"] == "csv"
+    assert "89.00 ± 0.00 (n=3) [smoke, 3 imported]" in as_markdown
     assert "3 seeds declared, 3 imported" in as_html
-    assert "tagout_r0_n8.csv (sha256 " in as_html
+    assert "table.csv (sha256 " in as_html
     rounds = next(row for row in result.rows if row.id == "vit_parallel_rounds")
     assert (rounds.verdict, rounds.difference) == ("inconclusive", None)
     assert rounds.reason == "3 of 3 runs are imported logs without a number of rounds"
@@ -201,9 +396,9 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
         for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6"), (accuracy_and_volume, "table1"))
     )
     assert period.metric[0].label == curves.by_time[0].label == "Parallel SGD (imported)"
-    assert curves.by_time[0].x[-1] == pytest.approx(660 * 0.1035)
-    assert table.rows[0][1:4] == ("93.50 ± 0.00 (n=3), imported", "\N{EN DASH}", "\N{EN DASH}")
-    assert "imported, sgp" in report(suite, "smoke", results, tmp_path / "figures").read_text()
+    assert curves.by_time[0].x[-1] == pytest.approx(18)  # minutes
+    assert table.rows[0][1:4] == ("89.00 ± 0.00 (n=3), imported", "\N{EN DASH}", "\N{EN DASH}")
+    assert "imported, csv" in report(suite, "smoke", results, tmp_path / "figures").read_text()
 
 
 def test_a_log_that_diverged_stays_diverged(imported: Import, suite: Suite, tmp_path: Path):
@@ -248,7 +443,7 @@ WRONG_TABLES = {
     "column twice": ("epoch,loss,loss,error,hours\n0,2,2,1,0\n", "table.csv:1: found the column 'loss' twice, allowed: "
                      "unique column names"),
     "no evaluation": ("epoch,loss,error,hours\n0,2,,0\n", "table.csv:1: no row has a validation metric, allowed: at "
-                      "least one of val_loss, val_top1, val_perplexity, test_bleu, sharpness in the map"),
+                      f"least one of {', '.join(EVALUATED)} in the map"),
     "steps back": ("epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n", "table.csv:3: found step 44 after 44, allowed: a "
                    "later one"),
     "too short": ("epoch,loss,error,hours\n1,2,9,0\n", "table.csv: the last evaluation is at step 44 (epoch 2), "
@@ -305,7 +500,7 @@ def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (MAP + "val_top5: {column: x}\n", "columns.yaml:5: val_top5: found 'val_top5', allowed: "),
+        (MAP + "val_top9: {column: x}\n", "columns.yaml:5: val_top9: found 'val_top9', allowed: "),
         (MAP.replace("error %", "percent"), "columns.yaml:2: val_top1.unit: found 'percent', allowed: %, fraction, "
          "error %, error fraction"),
         (MAP + "step: {column: x}\n", "columns.yaml:1: found epoch and step, allowed: step or epoch; the other one "

@@ -4,10 +4,13 @@ import re
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 
@@ -87,6 +90,52 @@ def test_a_band_can_be_the_standard_deviation(suite: Suite, finished: Path):
     line = mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve("val_top1"), "std")
     values = np.stack([result.metrics["val_top1"] for result in series.results("finished")])
     np.testing.assert_allclose(line.high - line.y, values.std(axis=0, ddof=1))
+
+
+def panels_with(suite: Suite, results: Path, **options: Any) -> accuracy_curves.Panels:
+    """Both panels of figure 6 with other options."""
+    data = load(suite, "toy", "fig6", "smoke", results)
+    chosen = options_of("render", "accuracy_curves")(**options)
+    return accuracy_curves.prepare(replace(data, item=data.item.model_copy(update={"options": chosen})))
+
+
+def test_the_band_over_workers_is_between_their_extremes(suite: Suite, results: Path):
+    for run in [*seeds(suite, "parallel"), *seeds(suite, "sgp")]:
+        file = results / run.directory / "metrics.csv"
+        table = pd.read_csv(file)
+        for column, distance in (("mean", 0.0), ("min", 1 + run.seed), ("max", -2.0)):
+            table[f"worker_val_top1_{column}"] = table["val_top1"] - distance
+        table.to_csv(file, index=False)
+    panels = panels_with(suite, results, metric="worker_val_top1_mean", band="workers")
+    for line in (*panels.by_progress, *panels.by_time):
+        np.testing.assert_allclose(line.y - line.low, np.mean([1, 2, 3]))
+        np.testing.assert_allclose(line.high - line.y, 2)
+    assert panels.metric_label == "Workers' mean validation top-1 accuracy (%)"
+    assert panels.setting.endswith("band: minimum to maximum over the workers · time without evaluation")
+
+
+def test_an_accuracy_is_drawn_as_an_error_and_a_loss_in_bits(suite: Suite, finished: Path):
+    accuracy = panels_with(suite, finished)
+    error = panels_with(suite, finished, unit="error %")
+    np.testing.assert_allclose(error.by_progress[0].y, 100 - accuracy.by_progress[0].y)
+    assert error.metric_label == "Validation top-1 error (%)"
+    nats, bits = (panels_with(suite, finished, metric="val_loss", unit=unit) for unit in (None, "bits"))
+    np.testing.assert_allclose(bits.by_progress[0].y, np.log2(np.exp(nats.by_progress[0].y)))
+    assert (nats.metric_label, bits.metric_label) == ("Validation loss (nats)", "Validation loss (bits)")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unit": "bits"}, "found 'bits', allowed for val_top1: error %, null"),
+        ({"metric": "val_loss", "unit": "error %"}, "found 'error %', allowed for val_loss: bits, null"),
+        ({"metric": "volume_percent", "unit": "error %"}, "found 'error %', allowed for volume_percent: null"),
+        ({"band": "workers"}, "found workers, allowed for val_top1: range, std"),
+    ],
+)
+def test_a_metric_has_its_own_units_and_bands(options: dict[str, str], message: str):
+    with pytest.raises(ValueError, match=message):
+        options_of("render", "accuracy_curves")(**options)
 
 
 def test_time_is_training_and_communication_without_evaluation(suite: Suite, finished: Path):

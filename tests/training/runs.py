@@ -38,7 +38,7 @@ BASE: dict[str, Any] = {
 
 CNN_WITH_BATCH_NORM = {
     "model": {"name": "cnn", "norm": "batch"},
-    "evaluation": {"bn_batches": 3, "sharpness_batches": 3},
+    "evaluation": {"bn_batches": 3, "sharpness_batches": 3, "also": "workers"},
     "sync": {"name": "local", "period": {"rule": "constant", "h": 2}},
 }
 # Two buckets of sentence pairs a worker and step, in passes of their own. The bias of an attention's keys has no
@@ -56,6 +56,7 @@ TRANSLATION = {
     "schedule": {"name": "inverse_sqrt", "max_lr": 0.01, "warmup_steps": 4},
     "evaluation": {"every_epochs": 2},
 }  # fmt: skip
+OWN = {"also": "workers"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce": {},
     "allreduce_clipped_micro_batches": {"clip_norm": 0.5, "micro_batch_size": 4},
@@ -71,7 +72,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
         "sync": {"name": "allreduce", "average": "parameters", "all_reduce": "recursive_doubling"},
     },
-    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}},
+    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}, "evaluation": {"every_rounds": 2}},
     "local_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
         "sync": {"name": "local", "period": {"rule": "constant", "h": 4}},
@@ -82,7 +83,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sync": {"name": "sgp", "peers": 2},
         "sampling": "with_replacement",
     },
-    "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}},
+    "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}, "evaluation": OWN},
     "sgp_hybrid": {"sync": {"name": "sgp", "peers": [[0, 0], [0.5, 2], [1, 1]], "mixing_weights": None}},
     "sgp_own_mixing_weights": {"sync": {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]}},
     "sgp_double_averaging": {
@@ -96,7 +97,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "base": {"name": "sgp", "topology": "random", "average_state": ["momentum_buffer"]},
         },
     },
-    "osgp": {"sync": {"name": "osgp"}},
+    "osgp": {"sync": {"name": "osgp"}, "evaluation": OWN},
     "osgp_stale_two_peers": {"sync": {"name": "osgp", "peers": [[0, 2], [1, 1]], "staleness": 2}},
     "osgp_biased_adamw": {
         "optimizer": {"name": "adamw"},
@@ -104,7 +105,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "dpsgd": {"sync": {"name": "dpsgd"}},
     "dpsgd_half_duplex": {"sync": {"name": "dpsgd", "half_duplex": True}},
-    "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}},
+    "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}, "evaluation": OWN},
     "adpsgd_straggler_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
         "sync": {"name": "adpsgd", "topology": "bipartite_linear", "compute_times": "straggler", "slowdown": 3.0},
@@ -117,7 +118,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "slowmo": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "buffers": "zero"}},
     "slowmo_allreduce": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "allreduce"}},
-    "slowmo_sgp": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"}},
+    "slowmo_sgp": {
+        "evaluation": OWN,
+        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"},
+    },
     "slowmo_osgp_averaged_buffers": {
         "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "osgp", "buffers": "average"},
     },
@@ -142,7 +146,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "translation": TRANSLATION,
     "translation_sgp": TRANSLATION
-    | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}}},
+    | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},
 }
 """Every algorithm that exists, as changes of BASE."""
 

@@ -45,17 +45,18 @@ def test_any_number_of_processes_ends_with_the_same_weights(trained_on, name: st
     tolerance = {"rtol": 0, "atol": 1e-5} if VARIANTS[name].get("precision") == "fp16" else TOLERANCE
     np.testing.assert_allclose(np.concatenate([part["rows"] for part in parts]), alone["rows"], **tolerance)
     assert {part["bytes_sent"] for part in parts} == {alone["bytes_sent"]}
-    expected = pytest.approx(_without_seconds(alone["log"]), rel=1e-5, abs=10 * tolerance["atol"], nan_ok=True)
-    assert _without_seconds(parts[0]["log"]) == expected
+    expected = pytest.approx(_comparable(alone["log"]), rel=1e-5, abs=10 * tolerance["atol"], nan_ok=True)
+    assert _comparable(parts[0]["log"]) == expected
 
 
-def _without_seconds(log: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
+def _comparable(log: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
+    """All numbers but seconds and loss scales: where a worker's own gradient overflows, DDP's average need not."""
     return {
         f"{table} {index} {name}": value
         for table, rows in log.items()
         for index, row in enumerate(rows)
         for name, value in row.items()
-        if "seconds" not in name
+        if "seconds" not in name and name != "loss_scale"
     }
 
 

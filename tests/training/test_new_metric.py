@@ -1,6 +1,6 @@
 """A new metric needs its entry in the registry and the code that computes it: nothing else.
 
-A copy of the package gets `val_top5` by the patch of docs/extend.md. The metric is then followed through a training,
+A copy of the package gets `val_brier` by the patch of docs/extend.md. The metric is then followed through a training,
 the collected table, a figure, a table and the audit.
 """
 
@@ -35,8 +35,8 @@ log: {wandb: disabled}
     "scales/mini.yaml": "seeds: [0]",
     "scales/paper.yaml": "seeds: [0]",
     "toy/experiments/digits.yaml": """
-expect: the right class is among the best five more often than it is the best
-base: {optimizer: {name: sgd}}
+expect: the probabilities come closer to the labels
+base: {optimizer: {name: sgd}, evaluation: {also: workers}}
 series:
   local: {label: Local SGD, sync: {name: local, period: {rule: constant, h: 2}}}
 scales: {smoke: {}}
@@ -46,12 +46,13 @@ title: A paper with a new metric
 authors: [Ada Lovelace]
 venue: Tests
 figures:
-  - {id: curves, kind: training_curves, title: Curves, series: [digits], options: {metrics: [val_top1, val_top5]}}
+  - {id: curves, kind: training_curves, title: Curves, series: [digits], options: {metrics: [val_top1, val_brier]}}
 tables:
-  - {id: table1, kind: metrics_table, title: Ends, series: [digits], options: {metrics: [val_top5, best_val_top5]}}
+  - {id: table1, kind: metrics_table, title: Ends, series: [digits],
+     options: {metrics: [val_brier, best_val_brier, worker_val_brier_max]}}
 """,
     "toy/published.yaml": """
-- {id: top5, item: table1, experiment: digits, series: local, metric: val_top5, value: 5.0, unit: "%",
+- {id: brier, item: table1, experiment: digits, series: local, metric: val_brier, value: 1.1, unit: "1",
    status: verified, source: made up, scale: smoke}
 """,
     "toy/claims.yaml": "[]",
@@ -92,22 +93,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_trained_and_collected(folder: Path):
     lines = (folder / "collected.csv").read_text().splitlines()
-    assert sum(",evaluation," in line and ",val_top5," in line for line in lines) == 2 * 3
-    assert sum(",summary," in line and ",best_val_top5," in line for line in lines) == 2
+    assert sum(",evaluation," in line and ",val_brier," in line for line in lines) == 2 * 3
+    assert sum(",summary," in line and ",best_val_brier," in line for line in lines) == 2
 
 
 def test_it_is_drawn_and_tabled(folder: Path):
     assert (folder / "figures/smoke/toy/curves.pdf").stat().st_size > 1000
     text = (folder / "figures/smoke/toy/table1.md").read_text()
-    assert "Validation top-5 accuracy (%)" in text
-    assert "Best validation top-5 accuracy (%)" in text
-    assert "5.0, verified" in text
+    assert "Validation Brier score" in text
+    assert "Best validation Brier score" in text
+    assert "Workers' largest validation Brier score" in text
+    assert "1.1, verified" in text
 
 
 def test_it_is_audited_by_its_direction_and_tolerance(folder: Path):
     content = json.loads((folder / "audit/audit.json").read_text())
-    [row] = [row for row in content["rows"] if row["id"] == "top5"]
-    assert row["tolerance"] == 0.2
+    [row] = [row for row in content["rows"] if row["id"] == "brier"]
+    assert row["tolerance"] == 0.01
     assert row["tolerance_basis"] == "the metric's default"
-    assert row["ours"]["mean"] > 20
+    assert 0.5 < row["ours"]["mean"] < 1
     assert row["verdict"] in ("better", "inconclusive")

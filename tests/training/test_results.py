@@ -140,8 +140,12 @@ def test_saved_model_is_the_average_with_its_own_statistics(finished: Path):
 def test_the_last_sharpness_is_among_the_final_values(finished: Path):
     result = read_run(finished)
     assert result.final("sharpness") == result.metrics["sharpness"].iloc[-1]
-    assert set(result.summary["final"]) == {"train_loss", "val_loss", "val_top1", "sharpness"}
-    assert set(result.summary["best"]) == {"train_loss", "val_loss", "val_top1"}
+    best = {"train_loss", "train_top1", "train_top5", "val_loss", "val_top1", "val_top5"}
+    own = {"worker_val_loss", "worker_val_top1", "worker_val_top5"}
+    best |= {f"{name}_mean" for name in own}
+    extremes = {f"{name}_{extreme}" for name in own for extreme in ("min", "max")}
+    assert set(result.summary["best"]) == best
+    assert set(result.summary["final"]) == best | extremes | {"sharpness", "consensus_distance"}
 
 
 def test_a_column_that_is_not_declared_is_refused_at_its_first_row(tmp_path: Path):

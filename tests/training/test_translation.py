@@ -214,8 +214,13 @@ def test_the_model_learns_to_copy():
 def test_bleu_adds_up_over_processes(text):
     model = models.build(options_of("models", "transformer")(**TINY), (32,), 256, seed=0).eval()
     objective = Translation(beam_search=BeamSearch(beam_size=2))
-    alone = objective.sums(model, text, 0, 1)
-    parts = [objective.sums(model, text, rank, 3) for rank in range(3)]
+
+    def sums(rank: int, world_size: int) -> torch.Tensor:
+        [validation] = objective.sums([model], text, rank, world_size)
+        return torch.cat([validation, objective.test_sums(model, text, rank, world_size)])
+
+    alone = sums(0, 1)
+    parts = [sums(rank, 3) for rank in range(3)]
     torch.testing.assert_close(sum(parts), alone)
     translations, references = [], []
     for sources, humans in text.test(0, 1):

@@ -78,11 +78,14 @@ def _audit(options: argparse.Namespace) -> int:
     flag(
         "--format",
         required=True,
-        choices=("sgp", "csv", "wandb-csv", "wandb-api"),
-        help="sgp: CSV logs of the original SGP code, one per rank; csv: a table; wandb-csv: charts exported from the "
-        "web page of Weights & Biases; wandb-api: a run on its server (WANDB_API_KEY)",
+        choices=("sgp", "fairseq", "csv", "wandb-csv", "wandb-api"),
+        help="sgp: CSV logs of the original SGP code, one per rank; fairseq: the log of its Transformer; csv: a table; "
+        "wandb-csv: charts exported from the web page of Weights & Biases; wandb-api: a run on its server "
+        "(WANDB_API_KEY)",
     ),
-    flag("--columns", type=Path, help="YAML file that maps our columns to those of the log, for all formats but sgp"),
+    flag(
+        "--columns", type=Path, help="YAML file that maps our columns to those of the log, except for sgp and fairseq"
+    ),
     flag("--wandb-run", help="name of the run, if the charts show several"),
     flag("--replace", action="store_true", help="delete the contents of the run's folder first"),
     flag("source", nargs="+", help="files of the log; for wandb-api entity/project/run"),

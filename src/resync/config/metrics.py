@@ -35,8 +35,9 @@ class Metric:
         tolerance: difference that still counts as reproduced if a published value declares no tolerance, in `unit`.
         depends_on: `training`; `hardware` if it depends as much on the machine; `configuration` if no run is needed
             to know it, so that it has no spread over seeds.
-        evaluated: whether evaluations compute it for the consensus model, if the task has it; other columns are
-            always present.
+        evaluated: whether it is of a model, as it is at an evaluation.
+        optional: whether a file may lack it, because not every run has it; so may every evaluated metric.
+        of_workers: whether it may also be of every worker's own model, as `worker_<name>_mean`, `_min` and `_max`.
         best: whether the best value of all evaluations is recorded too, as `best_<name>`.
         compared: whether published values and claims may refer to it.
         whole: whether its values are integers.
@@ -51,6 +52,8 @@ class Metric:
     tolerance: float | None = None
     depends_on: Literal["training", "hardware", "configuration"] = "training"
     evaluated: bool = False
+    optional: bool = False
+    of_workers: bool = False
     best: bool = False
     compared: bool = False
     whole: bool = False
@@ -86,13 +89,57 @@ _DECLARED = {
         best=True,
         compared=True,
     ),
+    "train_top1": Metric(
+        "Training top-1 accuracy",
+        "%",
+        "of the batches trained on since the row before, in training mode, against the labels trained on: with label "
+        "noise the noisy ones, with Mixup those with the larger share",
+        _EVALUATIONS,
+        span="interval",
+        better="higher",
+        tolerance=0.3,
+        optional=True,
+        best=True,
+        compared=True,
+    ),
+    "train_top5": Metric(
+        "Training top-5 accuracy",
+        "%",
+        "as train_top1, with the label among the five largest outputs",
+        _EVALUATIONS,
+        span="interval",
+        better="higher",
+        tolerance=0.3,
+        optional=True,
+        best=True,
+        compared=True,
+    ),
     "step_loss": Metric(
         "Training loss",
         "nats",
-        "mean over the workers; that of worker 0 if they run asynchronously",
+        "mean over the workers; that of worker 0 if they run asynchronously, as for all columns of a step",
         _STEPS,
         span="step",
         better="lower",
+    ),
+    "gradient_norm": Metric(
+        "Gradient norm",
+        "1",
+        "L2 norm of the gradient with which the optimizer steps, before clipping; mean over the workers; NaN if the "
+        "engine does not tell",
+        _STEPS,
+        span="step",
+        optional=True,
+    ),
+    "parameter_norm": Metric(
+        "Parameter norm", "1", "L2 norm of the parameters after the step; mean over the workers", _STEPS, optional=True
+    ),
+    "loss_scale": Metric(
+        "Loss scale",
+        "1",
+        "factor of the loss in fp16 after the step; the smallest of the workers",
+        _STEPS,
+        optional=True,
     ),
     "val_loss": Metric(
         "Validation loss",
@@ -101,6 +148,7 @@ _DECLARED = {
         _EVALUATIONS,
         better="lower",
         evaluated=True,
+        of_workers=True,
         best=True,
         compared=True,
     ),
@@ -112,6 +160,19 @@ _DECLARED = {
         better="higher",
         tolerance=0.3,  # seeds on ImageNet spread by 0.03 to 0.12
         evaluated=True,
+        of_workers=True,
+        best=True,
+        compared=True,
+    ),
+    "val_top5": Metric(
+        "Validation top-5 accuracy",
+        "%",
+        "of the consensus model",
+        _EVALUATIONS,
+        better="higher",
+        tolerance=0.2,
+        evaluated=True,
+        of_workers=True,
         best=True,
         compared=True,
     ),
@@ -122,6 +183,7 @@ _DECLARED = {
         _EVALUATIONS,
         better="lower",
         evaluated=True,
+        of_workers=True,
         best=True,
         compared=True,
     ),
@@ -139,6 +201,16 @@ _DECLARED = {
         "Sharpness",
         "nats",
         "trace of the Hessian of the training loss at the consensus model, estimated",
+        _EVALUATIONS,
+        better="lower",
+        evaluated=True,
+        compared=True,
+    ),
+    "consensus_distance": Metric(
+        "Consensus distance",
+        "1",
+        "root of the mean over the workers of the squared L2 distance of their own parameters from the average (Kong "
+        "et al. 2021)",
         _EVALUATIONS,
         better="lower",
         evaluated=True,
@@ -256,6 +328,36 @@ _DECLARED = {
 }
 
 
+Statistic = Literal["mean", "min", "max"]
+STATISTICS: tuple[Statistic, ...] = ("mean", "min", "max")
+_WORDS: dict[Statistic, str] = {"mean": "mean", "min": "smallest", "max": "largest"}
+
+
+def worker_metric(name: str, statistic: Statistic) -> str:
+    """The name of a statistic over the workers' own models."""
+    return f"worker_{name}_{statistic}"
+
+
+def _of_workers(name: str, metric: Metric, statistic: Statistic) -> Metric:
+    """The entry of a statistic over the workers' own models, of which the mean has a best value."""
+    word = _WORDS[statistic]
+    return replace(
+        metric,
+        title=f"Workers' {word} {metric.title[0].lower()}{metric.title[1:]}",
+        meaning=f"{word} {name} of the workers' own models, each with its own running BatchNorm statistics",
+        of_workers=False,
+        best=statistic == "mean",
+    )
+
+
+_MEASURED = _DECLARED | {
+    worker_metric(name, statistic): _of_workers(name, metric, statistic)
+    for name, metric in _DECLARED.items()
+    if metric.of_workers
+    for statistic in STATISTICS
+}
+
+
 def _best(metric: Metric) -> Metric:
     """The entry of a metric's best value."""
     title = f"Best {metric.title[0].lower()}{metric.title[1:]}"
@@ -263,8 +365,8 @@ def _best(metric: Metric) -> Metric:
     return replace(metric, title=title, meaning=f"{which} of all evaluations", files=_SUMMARY, span="total", best=False)
 
 
-METRICS: dict[str, Metric] = _DECLARED | {
-    f"best_{name}": _best(metric) for name, metric in _DECLARED.items() if metric.best
+METRICS: dict[str, Metric] = _MEASURED | {
+    f"best_{name}": _best(metric) for name, metric in _MEASURED.items() if metric.best
 }
 """Every metric by its name."""
 
@@ -281,7 +383,14 @@ def columns(file: File) -> tuple[str, ...]:
 
 def required_columns(file: File) -> tuple[str, ...]:
     """The columns that a file always has."""
-    return names_where(lambda metric: file in metric.files and not metric.evaluated)
+    return names_where(lambda metric: file in metric.files and not (metric.evaluated or metric.optional))
+
+
+def extremes_of_workers(name: str) -> tuple[str, str] | None:
+    """The smallest and largest beside a mean over the workers' own models; None for any other metric."""
+    stem = name.removesuffix("_mean")
+    extremes = f"{stem}_min", f"{stem}_max"
+    return extremes if name != stem and METRICS.keys() >= set(extremes) else None
 
 
 COMPARED = names_where(lambda metric: metric.compared)
@@ -294,7 +403,7 @@ BEST = names_where(lambda metric: metric.best)
 """Metrics whose best value is recorded."""
 
 EVALUATED = names_where(lambda metric: metric.evaluated and "metrics" in metric.files)
-"""Metrics that an evaluation computes for the consensus model."""
+"""Metrics of a model: a row that has one is an evaluation."""
 
 AXES = ("epoch", "step")
 """Columns of metrics.csv for the horizontal axis of curves."""

@@ -85,9 +85,23 @@ class BeamSearch(Settings):
 
 
 class Evaluation(Settings):
-    """When and how the consensus model is evaluated."""
+    """When and how the consensus model is evaluated, and what else."""
 
     every_epochs: PositiveInt = Field(default=1, description="epochs between two evaluations")
+    at: Literal["rounds"] | None = Field(
+        default=None,
+        description="rounds: not at the end of the epoch but of the last round that ends by then, so that only models "
+        "that the algorithm makes are evaluated; null: at the end of the epoch",
+    )
+    every_rounds: PositiveInt | None = Field(
+        default=None,
+        description="rounds (steps, for algorithms without them) between two evaluations; null: every_epochs decides",
+    )
+    also: Literal["workers"] | None = Field(
+        default=None,
+        description="workers: every worker's own model too, with its own BatchNorm statistics, on all validation "
+        "samples; their mean, smallest and largest metrics are columns of their own; null: the consensus alone",
+    )
     bn_batches: Count = Field(
         default=0,
         description="training batches from which the BatchNorm statistics are re-estimated before an evaluation",
@@ -104,6 +118,16 @@ class Evaluation(Settings):
     beam_search: BeamSearch | None = Field(
         default=None, description="how the test sentences are translated, for BLEU; null: they are not"
     )
+
+    def checks(self) -> Iterator[Check]:
+        """Require one interval."""
+        if self.every_rounds and self.every_epochs != 1:
+            yield (
+                ("every_epochs",),
+                f"found {self.every_epochs} beside every_rounds, allowed: 1, or without every_rounds",
+            )
+        if self.every_rounds and self.at:
+            yield ("at",), f"found {self.at} beside every_rounds, allowed: null, or without every_rounds"
 
 
 class Checkpoint(Settings):
@@ -310,6 +334,8 @@ class RunSettings(Execution, ResultSettings):
         if self.evaluation.sharpness_batches and self.precision in ("bf16", "fp16"):
             allowed = "null, or precision fp32 or tf32, which second derivatives need"
             yield ("evaluation", "sharpness_batches"), f"found with precision {self.precision}, allowed: {allowed}"
+        if self.evaluation.also and self.workers == 1:
+            yield ("evaluation", "also"), f"found {self.evaluation.also} with one worker, allowed: null"
         if self.loss_scale and self.precision != "fp16":
             yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
         if self.start_from and self.start_checkpoint:

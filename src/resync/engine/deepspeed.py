@@ -41,6 +41,10 @@ class DeepSpeed(Engine):
         self.module = _initialize(model, self.optimizer, zero_stage, self.clip_norm)
         self.forwards = [self.module]
 
+    def gradient_norms(self) -> Tensor:
+        """NaN: the gradients are in DeepSpeed's own, possibly sharded buffers."""
+        return torch.full_like(self.workers.rows[:, 0].detach(), torch.nan)
+
     def step(self, lr: float) -> None:
         """DeepSpeed's step, which clips the averaged gradient itself; the parameters are copied to `rows`."""
         for group in self.optimizer.param_groups:

@@ -17,8 +17,8 @@ from resync.engine.loss_scale import LossScales
 from resync.engine.members import Members
 from resync.engine.workers import Workers
 
-LossFunction = Callable[[nn.Module, Any, Any], Tensor]
-"""(model, inputs, targets) -> mean loss of one forward pass."""
+LossFunction = Callable[[nn.Module, Any, Any], Tensor | tuple[Tensor, Tensor]]
+"""(model, inputs, targets) -> mean loss of one forward pass, or that and m further means [m], which are only logged."""
 
 
 class Engine:
@@ -66,12 +66,17 @@ class Engine:
     def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
         """Fill `workers.grads` with the gradient of each worker's mean loss; returns the losses [k].
 
-        The inputs and targets of a worker, of which a process has the share of its members, are tensors [b, ...], which
-        go through the model in `micro_batches` equal parts, or lists with one entry per part. A loss is NaN if no loss
-        scale gave a finite gradient.
+        If the loss function gives m further means, they follow each loss: [k, 1 + m]. The inputs and targets of a
+        worker, of which a process has the share of its members, are tensors [b, ...], which go through the model in
+        `micro_batches` equal parts, or lists with one entry per part. A loss is NaN if no loss scale gave a finite
+        gradient.
         """
         batches = enumerate(zip(inputs, targets, strict=True))
         return self.members.mean_(torch.stack([self._gradient(index, *batch, step) for index, batch in batches]))
+
+    def gradient_norms(self) -> Tensor:
+        """The L2 norms of the local workers' gradients before clipping, [k]; NaN if unknown here."""
+        return torch.linalg.vector_norm(self.workers.grads, dim=1)
 
     def step(self, lr: float) -> None:
         """The optimizer step of all local workers with the learning rate `lr`."""
@@ -128,7 +133,10 @@ class Engine:
         return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)
 
     def _backward(self, index: int, inputs: Any, targets: Any, scale: float, step: int) -> Tensor:
-        """Add the gradient of `scale` times the mean loss of one worker to its row; returns the unscaled loss."""
+        """Add the gradient of `scale` times the mean loss of one worker to its row; returns the unscaled loss.
+
+        Further means of the loss function follow it.
+        """
         total = torch.zeros_like(self.workers.rows[0, 0])
         parts = zip(_parts(inputs, self.micro_batches), _parts(targets, self.micro_batches), strict=True)
         for number, (x, y) in enumerate(parts):
@@ -138,9 +146,12 @@ class Engine:
                 self.before_gradient(index, member, step)
             tracked = nullcontext() if member == 0 else untracked(self.workers.models[index])
             with tracked, nullcontext() if number + 1 == self.micro_batches else self.incomplete():
-                value = self.loss(self.forwards[index], x, y) / self.micro_batches
-                self.backpropagate(value * scale)
-            total += value.detach()
+                found = self.loss(self.forwards[index], x, y)
+                loss, *further = found if isinstance(found, tuple) else (found,)
+                loss = loss / self.micro_batches
+                self.backpropagate(loss * scale)
+            means = [mean / self.micro_batches for mean in further]
+            total = total + torch.cat([loss.detach().view(1), *means]) if means else total + loss.detach()
         return total
 
 

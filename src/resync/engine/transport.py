@@ -161,10 +161,10 @@ class Transport:
         self.bytes_of_all, self.wire_bytes = state["bytes_of_all"], state["wire_bytes"]
 
     def gather(self, values: Tensor) -> Tensor:
-        """One value per worker, [k] in this process, as [K] on every process; for logs and checks, never counted."""
+        """The workers' values, [k, ...] in this process, as [K, ...] everywhere; for logs and checks, never counted."""
         if self.world_size == self.members.processes:
             return values
-        gathered = values.new_empty(self.num_workers)
+        gathered = values.new_empty(self.num_workers, *values.shape[1:])
         dist.all_gather_into_tensor(gathered, values.contiguous(), group=self.members.across)
         return gathered
 

@@ -1,16 +1,25 @@
 """Import of a log: finds the declared run, reads the format and writes the run's files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from resync.config import Run, Suite
 from resync.config.columns import LogColumn, load_columns
 from resync.config.metrics import METRICS, columns
-from resync.importer import sgp, wandb_runs
+from resync.importer import adpsgd, fairseq, sgp, wandb_runs
 from resync.importer.log import ImportedLog, LogError, Origin, read_bytes
 from resync.importer.results import refuse_to_overwrite, write
 from resync.importer.table import read_csv, translate
 from resync.settings.errors import suggestion
+
+
+def _sgp(files: Sequence[Path], run: Run) -> ImportedLog:
+    """The CSV logs of either program of the original SGP code."""
+    return adpsgd.read(files, run) if run.sync.name == "adpsgd" else sgp.read(files, run)
+
+
+_ORIGINALS: dict[str, Callable[[Sequence[Path], Run], ImportedLog]] = {"sgp": _sgp, "fairseq": fairseq.read}
+"""The formats of original programs, whose columns are known."""
 
 
 def import_log(
@@ -26,9 +35,9 @@ def import_log(
 ) -> Path:
     """Write the log in `sources` as the results of the declared run with id `run`; return the run's folder.
 
-    `kind` is the format: sgp, csv, wandb-csv or wandb-api; `column_map` is the file of a column map, `wandb_run` the
-    name of one of several runs in an export. Raises LogError or ConfigError, before anything is written, if the log
-    cannot be imported, and also if the folder has results, unless `replace`.
+    `kind` is the format: sgp, fairseq, csv, wandb-csv or wandb-api; `column_map` is the file of a column map,
+    `wandb_run` the name of one of several runs in an export. Raises LogError or ConfigError, before anything is
+    written, if the log cannot be imported, and also if the folder has results, unless `replace`.
     """
     declared = _declared(suite, run, scale)
     directory = results / declared.directory
@@ -49,14 +58,14 @@ def _declared(suite: Suite, run: str, scale: str) -> Run:
 
 
 def _refuse_without_effect(kind: str, column_map: Path | None, wandb_run: str | None) -> None:
-    if kind == "sgp" and column_map is not None:
-        raise LogError("--columns: has no effect on format sgp, whose columns are known")
+    if kind in _ORIGINALS and column_map is not None:
+        raise LogError(f"--columns: has no effect on format {kind}, whose columns are known")
     if kind != "wandb-csv" and wandb_run is not None:
         raise LogError("--wandb-run: has no effect, allowed: with format wandb-csv")
 
 
 def _column_map(kind: str, column_map: Path | None) -> dict[str, LogColumn]:
-    if kind == "sgp":
+    if kind in _ORIGINALS:
         return {}
     if column_map is None:
         raise LogError(f"--columns: missing, format {kind} needs a file that maps its columns to ours")
@@ -74,8 +83,8 @@ def _read(
         return translate(table, mapped, run), [origin]
     files = [Path(source) for source in sources]
     origins = [Origin.of(file.name, read_bytes(file)) for file in files]
-    if kind == "sgp":
-        return sgp.read(files, run), origins
+    if kind in _ORIGINALS:
+        return _ORIGINALS[kind](files, run), origins
     if kind == "wandb-csv":
         return translate(wandb_runs.read_export(files, mapped, wandb_run), mapped, run), origins
     return translate(read_csv(files[0]), mapped, run), origins

@@ -1,11 +1,13 @@
-"""Validation accuracy or loss against epochs or steps, and against training time."""
+"""Accuracy, error or loss against epochs or steps, and against training time."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
-from resync.config.metrics import METRICS
+from resync.config.columns import CONVERSIONS
+from resync.config.metrics import METRICS, extremes_of_workers
 from resync.render.item import ItemData, require_results
 from resync.render.lines import (
     Coordinate,
@@ -39,22 +41,28 @@ class Panels:
 def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> Panels:
     """The metric at every evaluation; times are those of the training clock."""
     require_results(data)
-    metric, band = data.options.metric, data.options.band
+    metric, band, unit = data.options.metric, data.options.band, data.options.unit
     states = [state for series in data.series for state in series.states]
     ends = [float(_training_seconds(state.result)[-1]) for state in states if state.result]
     longest = max((end for end in ends if np.isfinite(end)), default=0.0)
-    seconds, unit = time_unit(longest)
+    seconds, time = time_unit(longest)
+
+    def drawn(name: str) -> Coordinate:
+        return lambda run: _in_unit(run.curve(name), METRICS[name].unit, unit)
+
+    names = extremes_of_workers(metric) if band == "workers" else None
+    extremes = (drawn(names[0]), drawn(names[1])) if names else None
 
     def lines(x: Coordinate) -> list[Line]:
-        return [mean_over_seeds(series, x, lambda run: run.curve(metric), band) for series in data.series]
+        return [mean_over_seeds(series, x, drawn(metric), band, extremes) for series in data.series]
 
     by_progress = lines(lambda run: run.metrics[data.options.by])
     return Panels(
         by_progress=by_progress,
         by_time=lines(lambda run: _training_seconds(run) / seconds),
-        time_unit=unit,
+        time_unit=time,
         progress_label=METRICS[data.options.by].title,
-        metric_label=axis_label(metric),
+        metric_label=axis_label(metric, unit),
         limits=limits(by_progress, data.options.cut),
         setting=f"{setting(data, data.options.band)} · time without evaluation",
     )
@@ -74,6 +82,12 @@ def draw(panels: Panels) -> Figure:
     legend(figure, left, columns=4)
     footnote(figure, panels.setting)
     return figure
+
+
+def _in_unit(values: ArrayLike, ours: str, unit: str | None) -> Floats:
+    """Values of our unit in the one that is drawn."""
+    factor, offset = CONVERSIONS[ours][unit] if unit else (1.0, 0.0)
+    return (np.asarray(values, dtype=float) - offset) / factor
 
 
 def _training_seconds(run: RunResult) -> Floats:

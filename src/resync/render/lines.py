@@ -18,7 +18,11 @@ Floats = NDArray[np.float64]
 Coordinate = Callable[[RunResult], ArrayLike]
 
 MARKERS_PER_LINE = 7
-BANDS = {"range": "band: minimum to maximum", "std": "band: ± 1 standard deviation"}
+BANDS = {
+    "range": "band: minimum to maximum",
+    "std": "band: ± 1 standard deviation",
+    "workers": "band: minimum to maximum over the workers",
+}
 
 
 @dataclass(frozen=True)
@@ -34,18 +38,22 @@ class Line:
     diverged: tuple[tuple[Floats, Floats], ...] = ()
 
 
-def mean_over_seeds(series: Series, x: Coordinate, y: Coordinate, band: str) -> Line:
+def mean_over_seeds(
+    series: Series, x: Coordinate, y: Coordinate, band: str, extremes: tuple[Coordinate, Coordinate] | None = None
+) -> Line:
     """The curve of a series: the pointwise mean over its finished seeds, with a band if there are at least two.
 
-    A NaN in one seed leaves a gap; if seeds stopped early, the curve ends with the first of them. Raises
-    ResultsError if seeds were evaluated at different steps.
+    With `extremes`, the band is between their means over the seeds. A NaN in one seed leaves a gap; if seeds stopped
+    early, the curve ends with the first of them. Raises ResultsError if seeds were evaluated at different steps.
     """
     finished = series.results("finished")
     common = min((len(result.metrics) for result in finished), default=0)
     if len({tuple(result.metrics["step"][:common]) for result in finished}) > 1:
         raise ResultsError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
     xs, ys = (_stack(coordinate(result) for result in finished) for coordinate in (x, y))
-    low, high = _band(ys, band)
+    low, high = (
+        (_stack(edge(result) for result in finished).mean(axis=0) for edge in extremes) if extremes else _band(ys, band)
+    )
     diverged = tuple(
         (np.asarray(x(result), dtype=float), np.asarray(y(result), dtype=float))
         for result in series.results("diverged")
@@ -82,7 +90,7 @@ def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
 def setting(data: ItemData, band: str) -> str:
     """The scale and setting of averaged lines, in words."""
     if data.seeds == "1 seed":
-        return f"{data.setting} · 1 seed"
+        return f"{data.setting} · 1 seed" + (f", {BANDS[band]}" if band == "workers" else "")
     return f"{data.setting} · mean of {data.seeds}, {BANDS[band]}"
 
 

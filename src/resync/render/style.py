@@ -153,10 +153,15 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return next((size, name) for least, size, name in _UNITS if seconds >= least)
 
 
-def axis_label(metric: str) -> str:
-    """Title and unit of a metric: `Validation top-1 accuracy (%)`, or `Learning rate`, which has no unit."""
-    column = METRICS[metric]
-    return column.title if column.unit == "1" else f"{column.title} ({column.unit})"
+def axis_label(metric: str, unit: str | None = None) -> str:
+    """Title and unit of a metric: `Validation top-1 accuracy (%)`, or `Learning rate`, which has no unit.
+
+    In the unit `error %`, an accuracy is named as an error.
+    """
+    title, shown = METRICS[metric].title, unit or METRICS[metric].unit
+    if shown.startswith("error "):
+        title, shown = title.replace("accuracy", "error"), shown.removeprefix("error ")
+    return title if shown == "1" else f"{title} ({shown})"
 
 
 def look() -> AbstractContextManager[None]:

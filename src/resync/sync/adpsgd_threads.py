@@ -96,6 +96,11 @@ class AsynchronousPairs(Algorithm):
         self._check()
         self.rows.copy_(self.published)
 
+    def own_rows(self) -> Tensor:
+        """The parameters as partners have left them."""
+        with self._changed:
+            return self.published.clone()
+
     def to_consensus(self, rows: Tensor) -> None:
         """The mean of the parameters as partners have left them."""
         with self._quiet():

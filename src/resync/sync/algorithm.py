@@ -87,7 +87,7 @@ class Algorithm:
         self.transport.mean_(self.rows)
 
     @contextmanager
-    def own_models(self) -> Iterator[None]:
+    def settled(self) -> Iterator[None]:
         """A context, between two steps, in which `rows` are the workers' own models, and what is written to them stays.
 
         An algorithm whose workers have messages in flight receives them first. Collective.
@@ -112,6 +112,37 @@ class Algorithm:
         finally:
             with torch.no_grad():
                 rows.copy_(saved)
+
+    @contextmanager
+    def own_models(self) -> Iterator[list[nn.Module]]:
+        """The k models of the local workers with their own parameters, for evaluation; restores the rows afterwards."""
+        rows = self.rows
+        saved = rows.clone()
+        with torch.no_grad():
+            rows.copy_(self.own_rows())
+        try:
+            yield self.workers.models
+        finally:
+            with torch.no_grad():
+                rows.copy_(saved)
+
+    def own_rows(self) -> Tensor:
+        """The parameters with which each local worker would be used by itself, [k, P], between two steps.
+
+        They may be the rows themselves, and must not be changed.
+        """
+        return self.rows
+
+    @torch.no_grad()
+    def squared_distances(self) -> Tensor:
+        """The squared L2 distance of each local worker's own parameters from the average over all workers, float64 [k].
+
+        The average is not counted as communication.
+        """
+        mean = self.rows.clone()
+        with self.transport.uncounted():
+            self.to_consensus(mean)
+        return torch.linalg.vector_norm(self.own_rows() - mean, dim=1, dtype=torch.float64).square()
 
     def to_consensus(self, rows: Tensor) -> None:
         """Overwrite `rows` with the average over all workers, and change nothing else."""

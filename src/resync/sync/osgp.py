@@ -108,10 +108,10 @@ class OSGP(SGP):
         return [self.sent_rows, self.sent_weights][: len(self.states)]
 
     @contextmanager
-    def own_models(self) -> Iterator[None]:
+    def settled(self) -> Iterator[None]:
         """Receive the messages in flight; then as in SGP."""
         self._take()
-        with super().own_models():
+        with super().settled():
             yield
 
     def to_consensus(self, rows: Tensor) -> None:

@@ -74,7 +74,7 @@ class SGP(Algorithm):
                 mix.apply(values, self.transport)
 
     @contextmanager
-    def own_models(self) -> Iterator[None]:
+    def settled(self) -> Iterator[None]:
         """`rows` are the de-biased z, whose numerators are restored with the weights of now."""
         weights = self.weights.to(self.rows)
         self.rows.div_(weights)
@@ -85,6 +85,10 @@ class SGP(Algorithm):
     def states(self) -> list[Tensor]:
         """The tensors that are mixed."""
         return [self.rows, self.weights] if self.weights_change else [self.rows]
+
+    def own_rows(self) -> Tensor:
+        """z = x / w; messages in flight belong to nobody."""
+        return self.rows / self.weights.to(self.rows) if self.weights_change and not self.debiased else self.rows
 
     def to_consensus(self, rows: Tensor) -> None:
         """The mean of the numerators, because the weights sum to K."""

@@ -64,7 +64,7 @@ class SlowMo(Rounds):
         """Average over the workers, take the outer step, and treat the inner optimizer's state."""
         if self.options.average:
             self.base.synchronise()
-        with self.base.own_models():
+        with self.base.settled():
             self._outer_step()
         if self.options.buffers == "zero":
             reset_state(self.optimizer)
@@ -88,6 +88,9 @@ class SlowMo(Rounds):
 
     def synchronise(self) -> None:
         self.base.synchronise()
+
+    def own_rows(self) -> Tensor:
+        return self.base.own_rows()
 
     def to_consensus(self, rows: Tensor) -> None:
         self.base.to_consensus(rows)

@@ -24,6 +24,7 @@ from resync.streams import stream_seed
 from resync.sync.algorithm import Training
 from resync.train.checkpoint import Checkpoints
 from resync.train.checkpoint_average import CheckpointAverage
+from resync.train.evaluate import evaluation_steps
 from resync.train.log import RunLog
 from resync.train.losses import Losses
 from resync.train.objective import Classification, Objective
@@ -79,7 +80,8 @@ def build(
         schedule=run.lr,
         watch=ValidationWatch(run.plateau, run.early_stopping),
         objective=objective,
-        losses=Losses(transport.num_local, device),
+        losses=Losses(transport.num_local, device, objective.training_metrics),
+        evaluation_steps=evaluation_steps(run),
         checkpoint_average=CheckpointAverage(run.evaluation.average_last or 1),
         checkpoints=Checkpoints(out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint.keep, transport),
         log=RunLog(out, run) if rank == 0 else None,
@@ -104,7 +106,7 @@ def _engine(
         transport,
         workers,
         optimizer,
-        objective.loss,
+        objective.training_loss,
         micro_batches=run.micro_batches // transport.members.processes,
         clip_norm=run.clip_norm,
         loss_scales=_loss_scales(run, transport.num_local),

@@ -1,12 +1,17 @@
-"""Evaluation of the consensus model."""
+"""Evaluation of the consensus model and of the workers' own: when, and of what."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from resync.config import Run
+from resync.config.metrics import STATISTICS, worker_metric
+from resync.formulas.periods import rounds
 from resync.train.session import Session
 from resync.train.sharpness import sharpness
 
@@ -41,16 +46,61 @@ def consensus(session: Session) -> Iterator[nn.Module]:
 @torch.no_grad()
 def score(session: Session, model: nn.Module) -> dict[str, float]:
     """Validation metrics of `model` over the samples of all processes, and its sharpness if it is measured."""
-    run, transport = session.run, session.transport
-    sums = session.objective.sums(model, session.data, transport.rank, transport.world_size)
-    metrics = session.objective.metrics(transport.sum_(sums))
+    run, transport, objective = session.run, session.transport, session.objective
+    place = session.data, transport.rank, transport.world_size
+    [validation] = objective.sums([model], *place)
+    sums = torch.cat([validation, objective.test_sums(model, *place).to(validation)])
+    metrics = objective.metrics(transport.sum_(sums))
     if batches := run.evaluation.sharpness_batches:
         with torch.enable_grad():
             metrics["sharpness"] = sharpness(
-                model, session.objective, session.data, transport, run.seed, session.sync.steps, batches,
+                model, objective, session.data, transport, run.seed, session.sync.steps, batches,
                 run.forward_batch_size,
             )  # fmt: skip
     return metrics
+
+
+def distance(session: Session) -> dict[str, float]:
+    """The distance of several workers from their average: Xi of Kong et al. 2021 (Consensus control)."""
+    if session.run.workers == 1:
+        return {}
+    squares = session.transport.gather(session.sync.squared_distances())
+    return {"consensus_distance": squares.mean().sqrt().item()}
+
+
+@torch.no_grad()
+def score_workers(session: Session) -> dict[str, float]:
+    """Mean, minimum and maximum over the workers of the validation metrics of their own models, if they are asked for.
+
+    Every process scores its own workers on all validation samples, each with its own running BatchNorm statistics, as
+    the original code of Assran et al. 2019 does.
+    """
+    if session.run.evaluation.also != "workers":
+        return {}
+    with session.sync.own_models() as models:
+        for model in models:
+            model.eval()
+        sums = session.objective.sums(models, session.data, rank=0, world_size=1)
+        for model in models:
+            model.train()
+    scores = [session.objective.metrics(row) for row in session.transport.gather(sums)]
+    found: dict[str, float] = {}
+    for name in scores[0]:
+        values = torch.tensor([score[name] for score in scores], dtype=torch.float64)
+        found |= {worker_metric(name, each): getattr(values, each)().item() for each in STATISTICS}
+    return found
+
+
+def evaluation_steps(run: Run) -> frozenset[int]:
+    """The steps after which a run is evaluated: a function of the configuration, always with the last step."""
+    settings, total = run.evaluation, run.total_steps
+    epochs = range(settings.every_epochs * run.steps_per_epoch, total, settings.every_epochs * run.steps_per_epoch)
+    if settings.at is None and settings.every_rounds is None:
+        return frozenset((*epochs, total))
+    ends = list(accumulate(rounds(run.period, run.lr, total, run.warmup_steps)))
+    if settings.every_rounds:
+        return frozenset((*ends[settings.every_rounds - 1 :: settings.every_rounds], total))
+    return frozenset((*(ends[bisect_right(ends, end) - 1] for end in epochs if end >= ends[0]), total))
 
 
 @torch.no_grad()

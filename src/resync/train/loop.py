@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from math import isfinite, nan
 from typing import Any
 
-from resync.train.evaluate import consensus, score
+from resync.train.evaluate import consensus, distance, score, score_workers
 from resync.train.losses import Diverged
 from resync.train.meter import metered_step, position, totals
 from resync.train.saving import save
@@ -23,7 +23,7 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
     while not session.has_ended():
         for inputs, targets in batches(session):
             round_ended = train_step(session, inputs, targets)
-            if _evaluation_is_due(session):
+            if sync.steps in session.evaluation_steps:
                 evaluate(session)
             if _checkpoint_is_due(session, round_ended):
                 session.losses.check(session.transport)
@@ -41,24 +41,32 @@ def train_step(session: Session, inputs: Any, targets: Any) -> bool:
         sync.before_forward()
         step.losses = engine.gradients(inputs, targets, sync.steps)
         sync.after_backward()
+        if step.sampled:
+            step.gradient_norms = engine.gradient_norms()
         engine.step(lr)
         step.ended_round = sync.after_step(lr)
     return step.ended_round
 
 
 def evaluate(session: Session) -> None:
-    """Evaluate the consensus model and log a row; raises Diverged if its loss is NaN or infinite."""
+    """Evaluate the consensus model, and the workers' own if the run says so, and log a row.
+
+    Raises Diverged if a metric of the consensus model is NaN or infinite.
+    """
     sync = session.sync
     session.losses.check(session.transport)
     session.engine.share_buffers()
-    train_loss = session.losses.take_mean(session.transport)
-    with session.clocks.measure("evaluation"), consensus(session) as model:
-        metrics = score(session, model)
+    training = session.losses.take_means(session.transport)
+    with session.clocks.measure("evaluation"):
+        of_workers = distance(session) | score_workers(session)
+        with consensus(session) as model:
+            metrics = score(session, model)
     spent = totals(session)
     row = {
         **position(session, session.lr(max(0, sync.steps - 1))),
-        "train_loss": train_loss,
+        **training,
         **metrics,
+        **of_workers,
         "bytes_sent": spent["bytes_sent"],
         "volume_percent": session.volume_percent,
         "training_seconds": spent["data"] + spent["step"],
@@ -91,17 +99,12 @@ def batches(session: Session) -> Iterator[tuple[Any, Any]]:
 def processes_meet(session: Session) -> bool:
     """Whether all processes wait for each other at the end of this step anyway, to log it or to evaluate."""
     if session.sync.runs_free:
-        return _evaluation_is_due(session)
+        return session.sync.steps in session.evaluation_steps
     return session.sync.steps % session.run.log.every_steps == 0
-
-
-def _evaluation_is_due(session: Session) -> bool:
-    run, steps = session.run, session.sync.steps
-    return steps % (run.evaluation.every_epochs * run.steps_per_epoch) == 0 or steps == run.total_steps
 
 
 def _checkpoint_is_due(session: Session, round_ended: bool) -> bool:
     if session.sync.runs_free:
-        return _evaluation_is_due(session)
+        return session.sync.steps in session.evaluation_steps
     at_round = round_ended and session.sync.rounds % session.run.checkpoint.every_rounds == 0
     return at_round or session.has_ended()

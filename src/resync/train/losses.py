@@ -1,5 +1,6 @@
 """Training losses of the workers between two evaluations, and the stop if one is NaN or infinite."""
 
+from math import nan
 from typing import Any
 
 import torch
@@ -23,18 +24,23 @@ class Diverged(Exception):
 
 
 class Losses:
-    """Sums the losses of k local workers on their device, so that adding never waits for it."""
+    """Sums the losses of k local workers on their device, so that adding never waits for it.
 
-    def __init__(self, num_local: int, device: torch.device) -> None:
-        self.sums = torch.zeros(num_local, dtype=torch.float64, device=device)
+    `further` metrics of the training batches are summed with them.
+    """
+
+    def __init__(self, num_local: int, device: torch.device, further: tuple[str, ...] = ()) -> None:
+        self.names = ("train_loss", *further)
+        self.sums = torch.zeros(num_local, len(self.names), dtype=torch.float64, device=device)
         self.count = 0
         self._first_bad = torch.zeros(num_local, dtype=torch.int64, device=device)
 
     def add(self, losses: Tensor, step: int) -> None:
-        """Add the losses [k] of `step`."""
-        self.sums += losses
+        """Add the losses [k] of `step`, or [k, 1 + m] with m further metrics."""
+        values = losses.view(self.sums.shape)
+        self.sums += values
         self.count += 1
-        self._first_bad.masked_fill_(~losses.isfinite() & (self._first_bad == 0), step)
+        self._first_bad.masked_fill_(~values[:, 0].isfinite() & (self._first_bad == 0), step)
 
     def check(self, transport: Transport) -> None:
         """Raise Diverged on every process if any worker has had a loss that is NaN or infinite."""
@@ -45,17 +51,17 @@ class Losses:
             raise Diverged(int(first_bad[worker]), worker)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums since the last evaluation, [k] under "workers", and the number of steps in them."""
+        """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them."""
         return {"count": self.count, "workers": {"sum": self.sums.clone()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.count = state["count"]
         self.sums.copy_(state["workers"]["sum"])
 
-    def take_mean(self, transport: Transport) -> float:
-        """The mean over all workers and steps since the last call, in nats; resets the sums."""
-        total = transport.gather(self.sums).sum().item()
-        mean = total / (self.count * transport.num_workers) if self.count else float("nan")
+    def take_means(self, transport: Transport) -> dict[str, float]:
+        """The means over all workers and steps since the last call, by metric; NaN without steps. Resets the sums."""
+        totals = transport.gather(self.sums).sum(0).tolist()
+        number = self.count * transport.num_workers
         self.sums.zero_()
         self.count = 0
-        return mean
+        return {name: total / number if number else nan for name, total in zip(self.names, totals, strict=True)}

@@ -1,10 +1,11 @@
-"""The numbers logged for a step or an evaluation: position, losses, seconds and bytes."""
+"""The numbers logged for a step or an evaluation: position, losses, norms, seconds and bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import nan
 
+import torch
 from torch import Tensor
 
 from resync.train.session import Session
@@ -14,9 +15,15 @@ Totals = dict[str, float]
 
 @dataclass
 class Step:
-    """The outcome of a step: the losses of the local workers [k], and whether it ended a round."""
+    """The outcome of a step, and whether it is sampled, that is logged.
 
+    The losses are those of the local workers, with any further metrics, [k] or [k, 1 + m]; the gradients' norms [k] are
+    needed in sampled steps only.
+    """
+
+    sampled: bool
     losses: Tensor | None = None
+    gradient_norms: Tensor | None = None
     ended_round: bool = False
 
 
@@ -24,26 +31,24 @@ class Step:
 def metered_step(session: Session, lr: float) -> Iterator[Step]:
     """Measure the block as one step with the learning rate `lr`, and log every `log.every_steps`-th step.
 
-    The block must set `losses` and `ended_round`. Raises Diverged at a logged step, on all processes, if any loss so
-    far has been NaN or infinite. Where workers run free, the loss is that of this process's worker, and nothing is
-    checked before the next evaluation.
+    The block must set the outcome. Raises Diverged at a logged step, on all processes, if any loss so far has been NaN
+    or infinite. Where workers run free, what is logged is of this process's worker, and nothing is checked before the
+    next evaluation.
     """
-    step, number = Step(), session.sync.steps + 1
-    sampled = number % session.run.log.every_steps == 0
-    before = totals(session) if sampled else {}
+    number = session.sync.steps + 1
+    step = Step(sampled=number % session.run.log.every_steps == 0)
+    before = totals(session) if step.sampled else {}
     with session.clocks.measure("step"):
         yield step
     assert step.losses is not None
     session.losses.add(step.losses, number)
-    if sampled:
-        losses = step.losses
+    if step.sampled:
         if not session.sync.runs_free:
             session.losses.check(session.transport)
-            losses = session.transport.gather(losses)
         spent = {name: total - before[name] for name, total in totals(session).items()}
+        row = {**position(session, lr), **_of_workers(session, step), **_step_columns(session, spent)}
         if session.log:
-            loss = losses.mean().item()
-            session.log.step({**position(session, lr), "step_loss": loss, **_step_columns(session, spent)})
+            session.log.step(row)
     if session.log:
         session.log.progress(number)
 
@@ -59,6 +64,25 @@ def totals(session: Session) -> Totals:
     """Seconds by clock, and bytes, since the start of the run."""
     seconds = {clock: session.clocks.seconds(clock) for clock in ("data", "step", "communication")}
     return seconds | {"bytes_sent": session.transport.bytes_sent}
+
+
+def _of_workers(session: Session, step: Step) -> Totals:
+    """Loss, norms and loss scale of a sampled step over all workers, by the columns of steps.csv.
+
+    Collective; where workers run free, they are of the local ones.
+    """
+    assert step.losses is not None
+    assert step.gradient_norms is not None
+    losses = step.losses.view(session.losses.sums.shape)[:, 0]
+    lengths = torch.linalg.vector_norm(session.sync.own_rows(), dim=1)
+    values = {"step_loss": losses, "gradient_norm": step.gradient_norms, "parameter_norm": lengths}
+    if scales := session.engine.loss_scales:
+        values["loss_scale"] = scales.scales.to(losses.device)
+    gathered = torch.stack([value.double() for value in values.values()], 1)
+    if not session.sync.runs_free:
+        gathered = session.transport.gather(gathered)
+    means = dict(zip(values, gathered.mean(0).tolist(), strict=True))
+    return means | ({"loss_scale": gathered[:, -1].min().item()} if scales else {})
 
 
 def _step_columns(session: Session, spent: Totals) -> Totals:

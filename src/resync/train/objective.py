@@ -1,5 +1,6 @@
 """Training losses and metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,22 +18,38 @@ class Objective(Protocol):
     def signatures(self) -> dict[str, str]:
         """The exact definitions of metrics that exist in several versions, by metric."""
 
+    @property
+    def training_metrics(self) -> tuple[str, ...]:
+        """The names of what `training_loss` returns beside the loss."""
+
     def loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor:
         """The training loss of a forward pass; a worker's loss is the mean over the forward passes of the step."""
+
+    def training_loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """The same loss, and the `training_metrics` of the forward pass if there are any."""
 
     def logits(self, model: nn.Module, inputs: Any) -> Tensor:
         """The model's output in float32."""
 
-    def sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Tensor:
-        """Sums over one process's validation samples, float64; metrics follow from their sum over all processes."""
+    def sums(self, models: Sequence[nn.Module], data: Any, rank: int, world_size: int) -> Tensor:
+        """Sums over one process's validation samples, a row for each of n models: float64 [n, s].
+
+        The samples are read once for all models. Metrics follow from the sum of a row over all processes.
+        """
+
+    def test_sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Tensor:
+        """Sums over one process's test samples, float64, which follow those of validation; empty without a test."""
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """The metrics from the sums over all processes, by their names in `resync.config.metrics`."""
+        """The metrics from the sums over all processes, by their names in `resync.config.metrics`.
+
+        Those of the test are absent if their sums are.
+        """
 
 
 @dataclass(frozen=True)
 class Classification:
-    """Cross entropy and top-1 accuracy; the forward pass is under autocast to `half`, if given."""
+    """Cross entropy, top-1 and top-5 accuracy; the forward pass is under autocast to `half`, if given."""
 
     label_smoothing: float = 0.0
     half: torch.dtype | None = None
@@ -42,26 +59,52 @@ class Classification:
         """Empty: these metrics have only one version."""
         return {}
 
+    @property
+    def training_metrics(self) -> tuple[str, ...]:
+        """The accuracies."""
+        return "train_top1", "train_top5"
+
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean training loss of a batch: inputs [b, ...], targets [b], or probabilities [b, classes]."""
-        return F.cross_entropy(self.logits(model, inputs), targets, label_smoothing=self.label_smoothing)
+        return self._cross_entropy(self.logits(model, inputs), targets)
+
+    def training_loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, and the percentages of samples with their most probable label first, and among the first five."""
+        logits = self.logits(model, inputs)
+        labels = targets.argmax(1) if targets.is_floating_point() else targets
+        # Few operations, because every training step makes them: labels among the first 1, 2, ... 5.
+        among = _found(logits.detach(), labels).sum(0, dtype=logits.dtype).cumsum(0)
+        return self._cross_entropy(logits, targets), among[:: len(among) - 1] * (100 / len(labels))
 
     def logits(self, model: nn.Module, inputs: Tensor) -> Tensor:
         """The model's output [b, classes] in float32."""
         with torch.autocast(inputs.device.type, self.half, enabled=self.half is not None):
             return model(inputs).float()
 
-    def sums(self, model: nn.Module, data: Dataset, rank: int, world_size: int) -> Tensor:
-        """Sum of the losses (without smoothing), number of correct predictions and number of samples, [3]."""
-        total = next(model.parameters()).new_zeros(3, dtype=torch.float64)
+    def sums(self, models: Sequence[nn.Module], data: Dataset, rank: int, world_size: int) -> Tensor:
+        """Sum of the losses (without smoothing), labels found first and among five, samples, [n, 4]."""
+        total = next(models[0].parameters()).new_zeros(len(models), 4, dtype=torch.float64)
         for inputs, targets in data.validation(rank, world_size):
-            logits = self.logits(model, inputs)
-            loss = F.cross_entropy(logits, targets, reduction="sum")
-            correct = (logits.argmax(1) == targets).sum()
-            total += torch.stack([loss.double(), correct.double(), loss.new_tensor(len(targets)).double()])
+            for index, model in enumerate(models):
+                logits = self.logits(model, inputs)
+                found = _found(logits, targets).sum(0, dtype=total.dtype)
+                loss = F.cross_entropy(logits, targets, reduction="sum").to(total)
+                total[index] += torch.stack([loss, found[0], found.sum(), total.new_tensor(len(targets))])
         return total
 
+    def test_sums(self, model: nn.Module, data: Dataset, rank: int, world_size: int) -> Tensor:
+        """Empty: there is no test apart from the validation."""
+        return torch.empty(0, dtype=torch.float64)
+
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """Validation loss (nats) and top-1 accuracy (percent)."""
-        loss, correct, samples = sums.tolist()
-        return {"val_loss": loss / samples, "val_top1": 100 * correct / samples}
+        """Validation loss (nats), top-1 and top-5 accuracy (percent)."""
+        loss, first, five, samples = sums.tolist()
+        return {"val_loss": loss / samples, "val_top1": 100 * first / samples, "val_top5": 100 * five / samples}
+
+    def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+
+
+def _found(logits: Tensor, targets: Tensor) -> Tensor:
+    """Whether each of the five largest logits (of all, if there are fewer) is the target's, largest first [b, 5]."""
+    return logits.topk(min(5, logits.shape[1])).indices == targets.unsqueeze(1)

@@ -41,6 +41,7 @@ class Session:
     watch: ValidationWatch
     objective: Objective
     losses: Losses
+    evaluation_steps: frozenset[int]
     checkpoint_average: CheckpointAverage
     checkpoints: Checkpoints
     log: RunLog | None

@@ -1,5 +1,6 @@
 """Training loss and metrics of translation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf
 from typing import Any
@@ -40,6 +41,11 @@ class Translation:
         """SacreBLEU's signature."""
         return {"test_bleu": str(_corpus_bleu([""], [""])[1])} if self.beam_search else {}
 
+    @property
+    def training_metrics(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
     def loss(self, model: nn.Module, inputs: Inputs, targets: Targets) -> Tensor:
         """The loss of a bucket; see the class for its denominator."""
         logits = self.logits(model, inputs)
@@ -52,22 +58,32 @@ class Translation:
         )
         return total / (targets.tokens_of_all if self.over_all_workers else targets.tokens)
 
+    def training_loss(self, model: nn.Module, inputs: Inputs, targets: Targets) -> Tensor:
+        """The loss alone."""
+        return self.loss(model, inputs, targets)
+
     def logits(self, model: nn.Module, inputs: Inputs) -> Tensor:
         """The model's output [n, T, vocabulary] in float32."""
         with torch.autocast(inputs[0].device.type, self.half, enabled=self.half is not None):
             return model(inputs).float()
 
-    def sums(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> Tensor:
-        """Sum of the losses (without smoothing) and number of tokens, and with `beam_search` the BLEU statistics."""
-        sums = next(model.parameters()).new_zeros(2, dtype=torch.float64)
+    def sums(self, models: Sequence[nn.Module], data: ParallelText, rank: int, world_size: int) -> Tensor:
+        """Sum of the losses (without smoothing) and number of tokens, [n, 2]."""
+        sums = next(models[0].parameters()).new_zeros(len(models), 2, dtype=torch.float64)
         for inputs, targets in data.validation(rank, world_size):
-            logits = self.logits(model, inputs).flatten(0, 1)
-            loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
-            sums += torch.stack([loss.double(), (targets != PAD).sum().double()])
-        return torch.cat([sums, sums.new_tensor(self._bleu_statistics(model, data, rank, world_size))])
+            tokens = (targets != PAD).sum().to(sums)
+            for index, model in enumerate(models):
+                logits = self.logits(model, inputs).flatten(0, 1)
+                loss = F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
+                sums[index] += torch.stack([loss.to(sums), tokens])
+        return sums
+
+    def test_sums(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> Tensor:
+        """The BLEU statistics with `beam_search`: matching and total n-grams for n = 1 to 4, tokens of both sides."""
+        return torch.tensor(self._bleu_statistics(model, data, rank, world_size), dtype=torch.float64)
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """Validation loss (nats per token), perplexity and BLEU (0 to 100)."""
+        """Validation loss (nats per token), perplexity, and BLEU (0 to 100) if its sums are given."""
         loss, tokens, *statistics = sums.tolist()
         mean = loss / tokens
         result = {"val_loss": mean, "val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf}

@@ -37,7 +37,11 @@ evaluation: {every_epochs: 1, bn_batches: 0}
 precision: fp32
 processes: 1
 engine: {name: auto, zero_stage: 0}
-checkpoint: {every_rounds: 100, keep: 2}
+checkpoint:
+  every_minutes: 20.0
+  keep: 2
+  keep_epochs: []
+  keep_at_decays: false
 log: {every_steps: 10, wandb: offline}
 device: cpu
 threads: 1

@@ -56,6 +56,7 @@ class Run(RunSettings, _Names):
     start_hash: str | None = Field(default=None, description="hash of the run that start_from names")
     _label: str = PrivateAttr("")
     _resources: Resources = PrivateAttr(default_factory=Resources)
+    _start: Run | None = PrivateAttr(default=None)
 
     @classmethod
     def from_file(cls, path: Path, package: Path = PACKAGE) -> Run:
@@ -93,13 +94,34 @@ class Run(RunSettings, _Names):
     @property
     def start_directory(self) -> Path | None:
         """The directory of the run that `start_from` names, below `results/`."""
-        return Path(self.scale, self.paper, self.start_from) if self.start_from else None
+        return Path(self.scale, self.paper, self._start_run) if self._start_run else None
 
-    def starting(self, start_hash: str) -> Run:
-        """The same run, starting from the run with this hash."""
-        run = self.model_copy(update={"start_hash": start_hash})
+    @property
+    def start_step(self) -> int | None:
+        """The step of the checkpoint that `start_from` names; None for the end of a run."""
+        _, at_step, step = (self.start_from or "").partition("@step")
+        return int(step) if at_step else None
+
+    def start_folder(self, out: Path) -> Path:
+        """The folder of the run that `start_from` names, beside the folder `out` of this run."""
+        assert self._start_run
+        return out.parents[2] / self._start_run
+
+    @property
+    def continued(self) -> Run | None:
+        """The run that this one continues from `start_step` on; None for a run read from its file."""
+        return self._start if self.start_state == "all" else None
+
+    def starting(self, start: Run) -> Run:
+        """The same run, starting from another one."""
+        run = self.model_copy(update={"start_hash": start.hash})
         run.__dict__.pop("hash", None)
+        run._start = start
         return run
+
+    @property
+    def _start_run(self) -> str | None:
+        return self.start_from and self.start_from.partition("@")[0]
 
     @cached_property
     def hash(self) -> str:

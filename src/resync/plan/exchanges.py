@@ -47,12 +47,22 @@ def exchanges(run: Run) -> list[ExchangeKind]:
     options = run.sync.in_steps(run.steps_per_epoch)
     if _traffic(run, options).every == "step":
         return list(_mixes(run, options))
-    lengths = rounds(run.period, run.lr, run.total_steps, run.warmup_steps)
+    lengths = round_lengths(run)
     averages = ExchangeKind(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
     if options.inner is None:
         return [averages]
     starts = list(accumulate(lengths[:-1])) if averages.vectors else []
     return [averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
+
+
+def round_lengths(run: Run) -> list[int]:
+    """H of every round of a run, with those of the run that it continues."""
+    before: list[int] = []
+    for h in round_lengths(run.continued) if run.continued else []:
+        if sum(before) >= (run.start_step or 0):
+            break
+        before.append(h)
+    return before + rounds(run.period, run.lr, run.total_steps, run.warmup_steps, first=sum(before))
 
 
 def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[ExchangeKind]:

@@ -72,14 +72,16 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
         objective=objective,
         losses=Losses(transport.num_local, device),
         checkpoint_average=CheckpointAverage(run.evaluation.average_last or 1),
-        checkpoints=Checkpoints(out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint.keep, transport),
+        checkpoints=Checkpoints(
+            out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint, run.kept_steps, transport
+        ),
         log=RunLog(out, run) if rank == 0 else None,
     )
 
 
 def _model(run: Run, out: Path) -> nn.Module:
     model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
-    if run.start_from:
+    if run.start_from and run.start_state != "all":
         load_start(model, run, out)
     if run.start_checkpoint:
         load_original(model, data_root(run.data.component) / run.start_checkpoint)

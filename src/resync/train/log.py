@@ -36,8 +36,7 @@ class RunLog:
     def evaluation(self, row: Row) -> None:
         """Add a row to metrics.csv and to Weights & Biases, and show it."""
         self._append(EVALUATIONS, row)
-        if self._wandb:
-            self._wandb.log(dict(row), step=int(row["step"]))
+        self._record(row)
         shown = [name for name in BEST if name in row]
         text = f"epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
         text += " ".join(f"{name} {row[name]:.4f}" for name in shown)
@@ -84,6 +83,12 @@ class RunLog:
         for name, rows in state.items():
             write_text(_partial(self.directory, name), _csv(rows))
 
+    def adopt(self, state: dict[str, list[Row]]) -> None:
+        """Begin with the rows of another run, which this one continues, in all records."""
+        self.load_state_dict(state)
+        for row in state[EVALUATIONS]:
+            self._record(row)
+
     def _end_wandb(self) -> None:
         if self._wandb:
             import wandb
@@ -91,6 +96,10 @@ class RunLog:
             self._wandb.finish()
             wandb.teardown()  # its service may still be writing, and a forked process does not wait for it at exit
             self._wandb = None
+
+    def _record(self, row: Row) -> None:
+        if self._wandb:
+            self._wandb.log(dict(row), step=int(row["step"]))
 
     def _append(self, name: str, row: Row) -> None:
         first = not self.rows[name]

@@ -95,8 +95,12 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
         steps = session.sync.steps
         watchdog.beat(steps)
         # The processes synchronise in such a step anyway, to log it.
-        if steps % every == 0 and steps < last and interruption.agreed(session.transport):
+        if steps % every or steps >= last:
+            return
+        asked, overdue = session.transport.any(interruption.received is not None, session.checkpoints.is_overdue)
+        if asked or overdue:
             save(session)
+        if asked:
             name = interruption.received.name if interruption.received else "a signal to another process"
             raise Interrupted(f"{name}: stops after step {steps} of {last} with a checkpoint")
 

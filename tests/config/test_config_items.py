@@ -152,7 +152,11 @@ def test_every_series_is_declared_and_no_other(suite, paper):
 @pytest.mark.parametrize("paper", ["sgp", "slowmo", "local_sgd", "qsr"])
 def test_every_series_of_a_table_or_figure_has_a_published_value_or_a_place_for_it(suite, paper):
     """But a training that no number is known of to exist, and the plots of H, which are computed."""
-    unpublished = {("slowmo", "cifar10_resnet18", "ar_slowmo"), ("local_sgd", "imagenet_phase1", "parallel")}
+    unpublished = {
+        ("slowmo", "cifar10_resnet18", "ar_slowmo"),
+        ("local_sgd", "imagenet_phase1", "parallel"),
+        ("qsr", "vit_b16_b4096_continued", "qsr_h4"),
+    }
     declared = {(paper, experiment, series) for experiment, names in SERIES[paper].items() for series in names}
     known = {(paper, value.experiment, value.series) for value in suite.papers[paper].published}
     assert declared - known == {entry for entry in unpublished if entry[0] == paper}

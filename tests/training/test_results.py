@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,11 +16,14 @@ import pandas as pd
 import pytest
 import torch
 import torch.distributed as dist
+from launched import code_of, forked
 from processes import run_processes
 from runs import VARIANTS, make_run, make_session
 
+from resync.cli import main
+from resync.config import Run
 from resync.plan import cost
-from resync.results.runs import read_run
+from resync.results.runs import read_run, state_of
 from resync.train import train
 from resync.train.log import RunLog
 from resync.train.loop import train_to_end
@@ -208,3 +212,54 @@ def test_an_asynchronous_run_ends_with_its_threads(tmp_path: Path):
     assert run_processes(2, _train_with_others, tmp_path, _free_port(), sync) == [0, 0]
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["status"], summary["steps"], summary["launch"]["world_size"]) == ("finished", 14, 2)
+
+
+def test_settings_from_the_command_line_make_a_trial_that_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    declared = make_run(tmp_path)
+    command = ["--config", str(tmp_path / "config.yaml"), "--set", "optimizer.weight_decay=0.5", "--set=epochs=1"]
+    out = tmp_path / "trial"
+    assert main(["train", *command, "--out", str(out)]) == 0
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["overrides"] == ["optimizer.weight_decay=0.5", "epochs=1"]
+    trial = Run.from_file(out / "run.yaml")
+    assert (trial.optimizer.weight_decay, trial.epochs, trial.hash) == (0.5, 1, summary["config_hash"])
+    assert state_of(declared, out.parent / "none").status == "not run"
+    assert trial.hash != declared.hash
+    below = tmp_path / "results" / declared.directory
+    for verb in ("train", "launch"):
+        assert main([verb, *command, "--out", str(below)]) == 2
+        assert "found the folder of the declared run test/small/one/seed3 for one with --set" in capfd.readouterr().err
+    shutil.copytree(out, below)  # by hand
+    assert state_of(declared, tmp_path / "results").status == "stale"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["optimizer.weight_decay=much"], "--set optimizer.weight_decay=much: optimizer.weight_decay: found 'much', "
+                                          "allowed: number >= 0"),
+        (["optimiser.weight_decay=1"], "--set optimiser.weight_decay=1: optimiser: unknown key, allowed: "),
+        (["optimizer.weight_decay"], "--set optimizer.weight_decay: allowed: KEY=VALUE, such as"),
+        (["epochs=1", "epochs=2"], "--set epochs: found more than once, allowed: once"),
+        (["workers=3"], "{folder}/config.yaml:1: batch_size: found 64, allowed: a multiple of workers = 3"),
+        (["model.hidden=[8"], "--set model.hidden=[8: YAML syntax error: did not find"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_from_the_command_line_is_one_line(overrides, expected, tmp_path: Path, capsys):
+    make_run(tmp_path)
+    flags = [f"--set={override}" for override in overrides]
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path / "out"), *flags]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("resync: error: " + expected.replace("{folder}", str(tmp_path)))
+
+
+def test_a_setting_from_the_command_line_reaches_every_process(tmp_path: Path):
+    """A choice of another name brings its own options."""
+    make_run(tmp_path, processes=2)
+    out = tmp_path / "out"
+    flags = ["--set", "sync={name: local, period: {rule: constant, h: 7}}", "--set", "model.hidden=[4]"]
+    command = ["launch", "--config", str(tmp_path / "config.yaml"), "--out", str(out), *flags]
+    with forked(main, command, log=tmp_path / "log") as process:
+        assert code_of(process) == 0, (tmp_path / "log").read_text()
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["rounds"], summary["parameters"]) == (2, 64 * 4 + 4 + 4 * 10 + 10)

@@ -36,7 +36,8 @@ def _data(options: argparse.Namespace) -> int:
 
 @verb("train one run in this process (or as one of torchrun's processes)", *TRAINING)
 def _train(options: argparse.Namespace) -> int:
-    run = Run.from_file(options.config)
+    run = Run.from_file(options.config, overrides=options.overrides)
+    run.refuse_declared_folder(options.out)
     from resync.train import train
 
     return os.EX_OK if train(run, options.out, options.timeout) else os.EX_TEMPFAIL
@@ -66,6 +67,7 @@ def _launch(options: argparse.Namespace) -> int:
 
     where = {"nodes": options.nodes, "cpus": options.cpus}
     how = {"launcher": options.launcher, "max_restarts": options.max_restarts, "timeout": options.timeout}
+    how["overrides"] = tuple(options.overrides)
     return launch(Request(options.config, options.out, **where, **how), options.on_node)
 
 

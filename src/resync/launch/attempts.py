@@ -24,7 +24,8 @@ def launch(request: Request, on_node: bool) -> int:
     requeue the job; 1 if a process failed, after a message that says why. Before anything is started, raises
     ConfigError for a wrong configuration, and ValueError for several nodes without Slurm.
     """
-    run = Run.from_file(request.config)
+    run = request.run
+    run.refuse_declared_folder(request.out)
     # One thread per process unless the run says otherwise: the parallelism is over workers.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     if on_node:

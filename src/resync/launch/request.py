@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from resync.config import Run
+
 
 @dataclass(frozen=True)
 class Request:
@@ -16,11 +18,18 @@ class Request:
     cpus: int
     launcher: Literal["torchrun", "deepspeed"]
     max_restarts: int
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Run:
+        """The run, read from its file. Raises ConfigError."""
+        return Run.from_file(self.config, overrides=self.overrides)
 
     @property
     def training(self) -> list[str]:
         """Arguments of `resync` for a process that another program starts."""
-        return ["train", "--config", str(self.config), "--out", str(self.out), "--timeout", str(self.timeout)]
+        changes = [f"--set={override}" for override in self.overrides]
+        return ["train", "--config", str(self.config), "--out", str(self.out), "--timeout", str(self.timeout), *changes]
 
     @property
     def on_node(self) -> list[str]:

@@ -136,6 +136,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "scale": run.scale,
         "seed": run.seed,
         "config_hash": run.hash,
+        "overrides": list(run.overrides or ()),
         "data": {"name": run.data.name, "variant": session.data.variant, "sha256": session.data.sha256},
         "steps": session.sync.steps,
         "stopped_early": session.watch.stop,

@@ -42,7 +42,13 @@ checkpoint:
   keep: 2
   keep_epochs: []
   keep_at_decays: false
-log: {every_steps: 10, wandb: offline}
+log:
+  every_steps: 10
+  wandb: offline
+  wandb_project: resync
+  wandb_tags: []
+  wandb_resume: true
+  tensorboard: false
 device: cpu
 threads: 1
 """

@@ -18,6 +18,7 @@ from resync.settings.base import (
     PositiveInt,
     PositiveNumber,
     Settings,
+    Text,
     checks_failed,
     reading_of,
 )
@@ -134,6 +135,14 @@ class Log(Settings):
 
     every_steps: PositiveInt = Field(default=10, description="steps between two rows of steps.csv")
     wandb: Literal["offline", "online", "disabled"] = Field(default="offline", description="Weights & Biases mode")
+    wandb_project: Text = Field(default="resync", description="project of Weights & Biases")
+    wandb_entity: Text | None = Field(default=None, description="its user or team; null: the default one of the key")
+    wandb_tags: Items[Text] = Field(default=(), description="tags of the run there")
+    wandb_resume: bool = Field(
+        default=True,
+        description="with mode online, continue the run that has the same configuration; false: a new one in every job",
+    )
+    tensorboard: bool = Field(default=False, description="also write event files for TensorBoard, in tensorboard/")
 
 
 class EngineSettings(Settings):

@@ -227,8 +227,6 @@ MATRICES = {"name": "sgd", "decay": "matrices"}
          "engine.name: found ddp with sync sgp, allowed: auto, serial, or an algorithm that averages gradients"),
         (DEEPSPEED | {"sync": SLOW_MOMENTUM, "processes": 8},
          "engine.name: found deepspeed with sync slowmo, allowed: with allreduce"),
-        (DEEPSPEED | {"processes": 8, "precision": "bf16"},
-         "precision: found bf16, allowed with engine deepspeed: fp32, tf32"),
         (DEEPSPEED | {"processes": 8, "optimizer": MATRICES | {"weight_decay": 0.1}},
          "optimizer.decay: found matrices, allowed with engine deepspeed: all"),
         ({"optimizer": MATRICES},

@@ -152,7 +152,7 @@ class EngineSettings(Settings):
         default="auto",
         description="serial: the workers of a process one after the other; ddp: torch's DistributedDataParallel, which "
         "averages gradients during the backward pass, with one worker per process; deepspeed: DeepSpeed's engine, for "
-        "allreduce with one worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
+        "allreduce with one worker per process; auto: ddp where it can overlap, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,
@@ -433,5 +433,3 @@ class RunSettings(Execution, ResultSettings):
                 ("evaluation", "average_last"),
                 f"found {self.evaluation.average_last}, allowed with engine deepspeed: null",
             )
-        if self.precision not in ("fp32", "tf32"):
-            yield ("precision",), f"found {self.precision}, allowed with engine deepspeed: fp32, tf32"

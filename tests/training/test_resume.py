@@ -172,6 +172,25 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
+def test_files_have_the_permissions_of_the_umask(mask: int, mode: int, tmp_path: Path):
+    before = os.umask(mask)
+    try:
+        files.write_text(tmp_path / "file", "content")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+def test_tables_do_not_follow_a_link(tmp_path: Path):
+    """A link of that name may lead to a file of somebody else."""
+    (tmp_path / "precious").write_text("precious")
+    for name in ("metrics.csv", "steps.csv"):
+        (tmp_path / f"{name}.partial").symlink_to(tmp_path / "precious")
+    trained(0, 1, tmp_path, {})
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

@@ -116,6 +116,7 @@ class RunLog:
         first = not self.rows[name]
         if first:
             _refuse_undeclared(name, row)
+            _partial(self.directory, name).unlink(missing_ok=True)  # not what a link of that name refers to
         self.rows[name].append(row)
         with _partial(self.directory, name).open("w" if first else "a", newline="") as file:
             file.write(_csv([row], header=first))

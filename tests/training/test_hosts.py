@@ -22,9 +22,9 @@ from resync.results import state
 
 CHANGES: dict[str, Any] = {
     "processes": 2,
-    "epochs": 40,
-    "evaluation": {"every_epochs": 20},
-    "checkpoint": {"every_rounds": 8},
+    "epochs": 24,
+    "evaluation": {"every_epochs": 12},
+    "checkpoint": {"every_rounds": 12},
     "log": {"every_steps": 4, "wandb": "disabled"},
     "sync": {"name": "sgp"},
 }

@@ -1,6 +1,6 @@
 """Synchronisation in any training loop: an algorithm attached to the steps of a torch optimizer.
 
-    sync = resync.QSR(model, optimizer, alpha=0.0175, h_base=4, total_steps=T)
+    sync = resync.QSR(model, optimizer, alpha=0.0175, h_base=4, total_steps=T, warmup_steps=W)
     for x, y in loader:
         loss(model(x), y).backward()
         optimizer.step(); scheduler.step(); optimizer.zero_grad()
@@ -28,7 +28,7 @@ from resync.config.parts import SyncOptions
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
-from resync.formulas.periods import PeriodRule, PowerRule
+from resync.formulas.periods import Period, PeriodRule, PowerRule, rule_of
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
@@ -67,6 +67,8 @@ class Synchronised:
         training = Training(workers, self.transport, optimizer, total_steps, warmup_steps, seed)
         self.algorithm = build(options, training)
         self.synced = False
+        self._total_steps, self._warmup_steps = total_steps, warmup_steps
+        self._unproven = options.rule if options.rule.follows_lr else None
         self._averages_gradients = options.averages_gradients
         self._clip_norm = clip_norm
         self._lr = 0.0
@@ -113,6 +115,7 @@ class Synchronised:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a `state_dict`, after the states of the model and the optimizer have been restored."""
+        self._unproven = None
         self.algorithm.load_state_dict(state)
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -126,8 +129,22 @@ class Synchronised:
             self.workers.unpack_gradients()
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        first, begins_round = self.algorithm.steps, self.synced or self.algorithm.steps == 0
         self.synced = self.algorithm.after_step(self._lr)
+        if self._unproven and begins_round and first >= self._warmup_steps:
+            self._prove(self._unproven, first)
         self.algorithm.before_forward()
+
+    def _prove(self, period: Period, first: int) -> None:
+        """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""
+        self._unproven = None
+        h = self.algorithm.h
+        if first + h >= self._total_steps and h > getattr(period, "h_base", 1):
+            raise ValueError(
+                f"the period of the first round after the warm-up, H = {h} at step {first} with learning rate "
+                f"{self._lr:g}, is all that is left of total_steps = {self._total_steps}: workers would be averaged "
+                f"only once, at the end; is warmup_steps = {self._warmup_steps} the whole warm-up of the learning rate?"
+            )
 
 
 class _Seeded(Settings):
@@ -138,7 +155,17 @@ class _Rounds(Settings):
     total_steps: PositiveInt | None = Field(
         default=None, description="number of steps of the training, whose end truncates the last round; None: unknown"
     )
-    warmup_steps: Count = Field(default=0, description="number of warm-up steps of the learning rate")
+    warmup_steps: Count | None = Field(
+        default=None,
+        description="number of warm-up steps of the learning rate; required where the period follows the learning rate",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require the warm-up for a rule that would take its small learning rates for those at the end."""
+        yield from super().checks()
+        period = getattr(self, "period", None)
+        if period is not None and rule_of(period).follows_lr and self.warmup_steps is None:
+            yield ("warmup_steps",), "missing, allowed: integer >= 0, because the period follows the learning rate"
 
 
 class _AllReduce(allreduce.AllReduce):
@@ -160,9 +187,14 @@ class _LocalSGD(_Rounds, local.Local):
 
 
 class _QSR(_Rounds, PowerRule):
-    """Local SGD / AdamW with H = max(h_base, floor((alpha / lr)^power)) (see resync.sync.local)."""
+    """Local SGD / AdamW with H = max(h_base, floor((alpha / lr)^power)) (see resync.sync.local).
+
+    H is large where the learning rate is small, as also in a warm-up: rounds that start within `warmup_steps` have
+    H = h_warmup. A first round after it that would last until the end raises ValueError.
+    """
 
     total_steps: PositiveInt = Field(description="number of steps of the training, whose end truncates the last round")
+    warmup_steps: Count = Field(description="number of warm-up steps of the learning rate; 0 without a warm-up")
     average_state: local.StateNames = ()
 
     def options(self) -> SyncOptions:

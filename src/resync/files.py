@@ -1,6 +1,7 @@
-"""Files that appear under their final name only once they are complete."""
+"""Files that appear under their final name only once they are complete, and folders that vanish as a whole."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +9,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 _SUFFIX = ".tmp"
+_DELETED = ".deleted"
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that replaces `path` at the end of the block, after fsync: readers see the old file or the new one."""
+    """A new file that replaces `path` at the end of the block, after fsync: readers see the old file or the new one.
+
+    It has the permissions that the umask gives to a new file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX)
     try:
@@ -20,17 +25,37 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in `folder` are on disk: after a power loss, a file without its name would be lost."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete `folder`, which loses its name first: a process killed meanwhile leaves no half of it under that name."""
+    aside = folder.with_name(folder.name + _DELETED)
+    shutil.rmtree(aside, ignore_errors=True)
+    folder.rename(aside)
+    shutil.rmtree(aside)
 
 
 def clear_leftovers(directory: Path) -> None:
-    """Delete the temporary files of processes killed within `replacing`; nobody may be writing to `directory`."""
+    """Delete what processes killed within `replacing` and `delete_folder` left; nobody may be writing there."""
     for leftover in directory.glob(f".*{_SUFFIX}"):
         leftover.unlink(missing_ok=True)
+    for leftover in directory.glob(f"*{_DELETED}"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -42,3 +67,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` in UTF-8, as `write_bytes` does."""
     write_bytes(path, text.encode())
+
+
+def _umask() -> int:
+    """This process's umask, which can be read only by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

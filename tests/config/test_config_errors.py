@@ -42,7 +42,7 @@ SMOKE = "configs/scales/smoke.yaml"
 
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
 SETTINGS = (
-    "data, model, start_from, start_checkpoint, workers, gpus_per_worker, batch_size, sampling, epochs, "
+    "data, model, start_from, start_state, start_checkpoint, workers, gpus_per_worker, batch_size, sampling, epochs, "
     "steps_per_epoch, micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, "
     "evaluation, precision, loss_scale, processes, engine, checkpoint, log, memory_format, compile, device, threads, "
     "seeds, resources"

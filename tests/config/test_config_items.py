@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from resync.config import load_suite
+from resync.formulas.periods import Constant
 from resync.plan import volume
+from resync.plan.exchanges import round_lengths
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
 
@@ -114,6 +116,7 @@ SERIES = {
         "vit_b16_b4096": ["parallel", "h4", "qsr_h4", "h8", "qsr_h8"],
         "vit_b16_b16384": ["parallel", "h4", "qsr_h4", "h8", "qsr_h8"],
         "vit_b16_b4096_linear": ["parallel", "h4", "qsr_h4"],
+        "vit_b16_b4096_continued": ["qsr_h4"],
         "vit_b16_b4096_rules": ["linear", "cubic", "post_local", "swap"],
     },
     "ddp_tricks": {
@@ -149,7 +152,11 @@ def test_every_series_is_declared_and_no_other(suite, paper):
 @pytest.mark.parametrize("paper", ["sgp", "slowmo", "local_sgd", "qsr"])
 def test_every_series_of_a_table_or_figure_has_a_published_value_or_a_place_for_it(suite, paper):
     """But a training that no number is known of to exist, and the plots of H, which are computed."""
-    unpublished = {("slowmo", "cifar10_resnet18", "ar_slowmo"), ("local_sgd", "imagenet_phase1", "parallel")}
+    unpublished = {
+        ("slowmo", "cifar10_resnet18", "ar_slowmo"),
+        ("local_sgd", "imagenet_phase1", "parallel"),
+        ("qsr", "vit_b16_b4096_continued", "qsr_h4"),
+    }
     declared = {(paper, experiment, series) for experiment, names in SERIES[paper].items() for series in names}
     known = {(paper, value.experiment, value.series) for value in suite.papers[paper].published}
     assert declared - known == {entry for entry in unpublished if entry[0] == paper}
@@ -266,3 +273,12 @@ def run_of(suite, name):
     """A run of `paper/experiment/series` at paper scale."""
     paper, experiment, series = name.split("/")
     return suite.runs(paper, "paper", experiment, series)[0]
+
+
+def test_the_authors_own_qsr_run_has_the_rounds_of_qsr_in_one_run(suite):
+    """Constant H = 4 up to step 12,480, and QSR from there, whose H leaves 4 at step 17,876 only."""
+    own, whole = (run_of(suite, f"qsr/{name}/qsr_h4") for name in ("vit_b16_b4096_continued", "vit_b16_b4096"))
+    assert (own.start_from, own.start_state) == ("vit_b16_b4096/h4/seed0@step12480", "all")
+    assert own.continued.sync.rule == Constant(h=4)
+    assert round_lengths(own) == round_lengths(whole)
+    assert len(round_lengths(own)) == 9_711

@@ -265,8 +265,6 @@ MATRICES = {"name": "sgd", "decay": "matrices"}
         (DEEPSPEED | {"sync": SLOW_MOMENTUM, "processes": 8},
          "engine.name: found deepspeed with sync slowmo, allowed: with allreduce of gradients by the default "
          "all-reduce"),
-        (DEEPSPEED | {"processes": 8, "precision": "bf16"},
-         "precision: found bf16, allowed with engine deepspeed: fp32, tf32"),
         (DEEPSPEED | {"processes": 8, "optimizer": MATRICES | {"weight_decay": 0.1}},
          "optimizer.decay: found matrices, allowed with engine deepspeed: all"),
         ({"workers": 4, "gpus_per_worker": 2, "processes": 8, "sync": {"name": "adpsgd", "asynchronous": True}},

@@ -2,6 +2,8 @@
 
 import pytest
 
+from resync.settings.errors import ConfigError
+
 VIT = "configs/qsr/experiments/vit.yaml"
 SERIES = "qsr: {sync: {period: {alpha: 0.1}}}"
 
@@ -29,6 +31,27 @@ def test_a_run_is_another_one_where_its_start_or_the_start_of_that_is_another(wo
     workspace.change(VIT, "label: Parallel", "label: Parallel\n    clip_norm: 1")
     after = runs(workspace)
     assert all(before[name].hash != after[name].hash for name in ("parallel/seed0", "h4/seed0", "qsr/seed0"))
+
+
+def test_a_run_starts_from_a_checkpoint_that_another_one_keeps(workspace):
+    workspace.change(VIT, "label: Parallel", "label: Parallel\n    checkpoint: {keep_epochs: [0, 2]}")
+    kept = runs(workspace)["parallel/seed1"].kept_steps
+    assert len(kept) == 2
+    workspace.change(VIT, SERIES, f"qsr: {{start_from: vit/parallel/seed1@step{kept[1]}}}")
+    run = runs(workspace)["qsr/seed0"]
+    assert run.start_step == kept[1]
+    assert str(run.start_directory) == "smoke/qsr/vit/parallel/seed1"
+    workspace.change(VIT, f"@step{kept[1]}", "@step1")
+    with pytest.raises(ConfigError, match=rf"found vit/parallel/seed1@step1, which that run does not keep, "
+                       rf"allowed: @step0, @step{kept[1]} \(its checkpoint\.keep_epochs\)"):  # fmt: skip
+        workspace.load()
+
+
+def test_a_run_continues_only_a_training_of_its_kind(workspace):
+    workspace.change(VIT, "label: Parallel", "label: Parallel\n    checkpoint: {keep_epochs: [0]}")
+    workspace.change(VIT, SERIES, "qsr: {start_from: vit/parallel/seed1@step0, start_state: all}")
+    with pytest.raises(ConfigError, match=r"@step0 with sync allreduce, allowed with start_state all: local$"):
+        workspace.load()
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,18 @@ evaluation: {every_epochs: 1, bn_batches: 0}
 precision: fp32
 processes: 1
 engine: {name: auto, zero_stage: 0}
-checkpoint: {every_rounds: 100, keep: 2}
-log: {every_steps: 10, wandb: offline}
+checkpoint:
+  every_minutes: 20.0
+  keep: 2
+  keep_epochs: []
+  keep_at_decays: false
+log:
+  every_steps: 10
+  wandb: offline
+  wandb_project: resync
+  wandb_tags: []
+  wandb_resume: true
+  tensorboard: false
 device: cpu
 threads: 1
 """

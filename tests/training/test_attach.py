@@ -3,6 +3,7 @@
 import threading
 import time
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,8 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
 
 import resync
-from resync.formulas.periods import Constant, PowerRule
+from resync.formulas.periods import Constant, PowerRule, rounds
+from resync.formulas.schedules import cosine
 from resync.sync.adpsgd_threads import AsynchronousPairs
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
@@ -35,7 +37,7 @@ METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "LocalSGD": ("local", {"period": 3}, {"period": Constant(h=3)}),
     "QSR": (
         "local",
-        {"alpha": 0.2, "h_base": 2, "total_steps": STEPS},
+        {"alpha": 0.2, "h_base": 2, "total_steps": STEPS, "warmup_steps": 0},
         {"period": PowerRule(alpha=0.2, power=2, h_base=2), "training": {"total_steps": STEPS}},
     ),
     "SGP": ("sgp", {"topology": "random", "peers": 2}, {"topology": "random", "peers": 2}),
@@ -217,6 +219,37 @@ def test_what_cannot_work_is_refused():
     mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     with pytest.raises(ValueError, match=r"share one dtype, found: torch\.float32, torch\.float64"):
         resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), period=2)
+
+
+def _qsr_rounds(total_steps: int, warmup_steps: int, told: int) -> list[int]:
+    """The rounds of the ViT-B recipe of Gu et al. 2024, in a loop whose model does not matter."""
+    lr = cosine(0.008, 1e-6, total_steps, warmup_steps)
+    model = Point([0.0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    sync = resync.QSR(model, optimizer, alpha=0.0175, h_base=4, total_steps=total_steps, warmup_steps=told)
+    ends = [0]
+    for step in range(total_steps):
+        optimizer.param_groups[0]["lr"] = lr(step)
+        optimizer.step()
+        if sync.synced:
+            ends.append(sync.steps)
+    return [end - start for start, end in pairwise(ends)]
+
+
+def test_qsr_in_a_loop_has_the_rounds_of_the_paper():
+    """A tenth of the 93,600 steps with a warm-up of 10,000."""
+    total, warmup = 9_360, 1_000
+    found = _qsr_rounds(total, warmup, told=warmup)
+    rule = PowerRule(alpha=0.0175, power=2, h_base=4)
+    assert found == rounds(rule, cosine(0.008, 1e-6, total, warmup), total, warmup)
+    assert len(found) > 900
+
+
+@pytest.mark.parametrize("told", [0, 32])
+def test_qsr_that_was_not_told_the_whole_warm_up_is_refused(told):
+    """At the 1e-6 at which the warm-up starts, H would be 306 million: one average, at the end of 93,600 steps."""
+    with pytest.raises(ValueError, match=rf"^the period of the first round .* H = {93_600 - told} at step {told} .*"):
+        _qsr_rounds(93_600, 10_000, told)
 
 
 def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, resync.Synchronised]:

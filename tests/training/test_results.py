@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,15 +13,20 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 import torch.distributed as dist
+from launched import code_of, forked
 from processes import run_processes
 from runs import VARIANTS, make_run, make_session
 
+from resync.cli import main
+from resync.config import Run
+from resync.engine.transport import Transport
 from resync.plan import cost
-from resync.results.runs import read_run
+from resync.results.runs import read_run, state_of
 from resync.train import train
 from resync.train.log import RunLog
 from resync.train.loop import batches, train_step, train_to_end
@@ -308,3 +314,105 @@ def test_a_checkpoint_of_an_asynchronous_run_has_every_average(tmp_path: Path):
         assert before[1] > 0
         assert before[1:] == after[1:]
         assert (before[0] == after[0]).all()
+
+
+def test_settings_from_the_command_line_make_a_trial_that_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    declared = make_run(tmp_path)
+    command = ["--config", str(tmp_path / "config.yaml"), "--set", "optimizer.weight_decay=0.5", "--set=epochs=1"]
+    out = tmp_path / "trial"
+    assert main(["train", *command, "--out", str(out)]) == 0
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["overrides"] == ["optimizer.weight_decay=0.5", "epochs=1"]
+    trial = Run.from_file(out / "run.yaml")
+    assert (trial.optimizer.weight_decay, trial.epochs, trial.hash) == (0.5, 1, summary["config_hash"])
+    assert state_of(declared, out.parent / "none").status == "not run"
+    assert trial.hash != declared.hash
+    below = tmp_path / "results" / declared.directory
+    for verb in ("train", "launch"):
+        assert main([verb, *command, "--out", str(below)]) == 2
+        assert "found the folder of the declared run test/small/one/seed3 for one with --set" in capfd.readouterr().err
+    shutil.copytree(out, below)  # by hand
+    assert state_of(declared, tmp_path / "results").status == "stale"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["optimizer.weight_decay=much"], "--set optimizer.weight_decay=much: optimizer.weight_decay: found 'much', "
+                                          "allowed: number >= 0"),
+        (["optimiser.weight_decay=1"], "--set optimiser.weight_decay=1: optimiser: unknown key, allowed: "),
+        (["optimizer.weight_decay"], "--set optimizer.weight_decay: allowed: KEY=VALUE, such as"),
+        (["epochs=1", "epochs=2"], "--set epochs: found more than once, allowed: once"),
+        (["workers=3"], "{folder}/config.yaml:1: batch_size: found 64, allowed: a multiple of workers = 3"),
+        (["model.hidden=[8"], "--set model.hidden=[8: YAML syntax error: did not find"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_from_the_command_line_is_one_line(overrides, expected, tmp_path: Path, capsys):
+    make_run(tmp_path)
+    flags = [f"--set={override}" for override in overrides]
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path / "out"), *flags]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("resync: error: " + expected.replace("{folder}", str(tmp_path)))
+
+
+def test_a_setting_from_the_command_line_reaches_every_process(tmp_path: Path):
+    """A choice of another name brings its own options."""
+    make_run(tmp_path, processes=2)
+    out = tmp_path / "out"
+    flags = ["--set", "sync={name: local, period: {rule: constant, h: 7}}", "--set", "model.hidden=[4]"]
+    command = ["launch", "--config", str(tmp_path / "config.yaml"), "--out", str(out), *flags]
+    with forked(main, command, log=tmp_path / "log") as process:
+        assert code_of(process) == 0, (tmp_path / "log").read_text()
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["rounds"], summary["parameters"]) == (2, 64 * 4 + 4 + 4 * 10 + 10)
+
+
+def test_tensorboard_shows_what_the_tables_have_also_of_an_interrupted_run(tmp_path: Path):
+    event_accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="TensorBoard is not installed: pip install tensorboard",
+    )
+    changes = {"log": {"every_steps": 1, "wandb": "disabled", "tensorboard": True}}
+    run = make_run(tmp_path, **changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transport, "any", lambda *given: [True, False])  # asked to stop after the first step
+        assert not train(run, tmp_path)
+    cut = tmp_path / "checkpoint" / "step0000000001"
+    assert cut.is_dir()
+    assert train(run, tmp_path)
+    shown = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    for group, file in (("evaluation", "metrics.csv"), ("step", "steps.csv")):
+        table = pd.read_csv(tmp_path / file)
+        for column in set(table) - {"step"}:
+            events = shown.Scalars(f"{group}/{column}")
+            assert [event.step for event in events] == table["step"].tolist()
+            np.testing.assert_allclose([event.value for event in events], table[column], rtol=1e-6)
+
+
+def test_tensorboard_that_is_not_installed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    make_run(tmp_path, log={"wandb": "disabled", "tensorboard": True})
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
+    expected = "resync: error: log.tensorboard: found true, but the package tensorboard is not installed: pip install"
+    assert capsys.readouterr().err.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"project": "resync", "entity": None, "tags": (), "resume": None, "named": True}),
+        (
+            {"wandb_project": "qsr", "wandb_entity": "us", "wandb_tags": ["a", "b"]},
+            {"project": "qsr", "entity": "us", "tags": ("a", "b"), "resume": None, "named": True},
+        ),
+        ({"wandb": "online"}, {"mode": "online", "resume": "allow", "named": True}),
+        ({"wandb": "online", "wandb_resume": False}, {"mode": "online", "resume": None, "named": False}),
+    ],
+)
+def test_weights_and_biases_gets_the_settings(settings, expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("wandb.init", given.update)
+    run = make_run(tmp_path, log={"wandb": "offline"} | settings)
+    RunLog(tmp_path, run)
+    assert given | {"named": given["id"] == run.hash} | expected == given | {"named": given["id"] == run.hash}
+    assert run.hash == make_run(tmp_path).hash

@@ -10,6 +10,7 @@ from mypy import api
 
 import resync
 from resync.attach import METHODS, Synchronised
+from resync.formulas.periods import PowerRule
 from resync.settings.options import options_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ resync.SlowMo(model, optimizer, period=Phases(phases=[(0, 1), (9, "end")]), nest
 resync.SGP(model, optimizer, peer=2)
 resync.SGP(model, optimizer, topology="rong")
 resync.LocalSGD(model, optimizer)
-resync.QSR(model, optimizer, alpha="0.1", total_steps=3)
+resync.QSR(model, optimizer, alpha="0.1", total_steps=3, warmup_steps=0)
 """
 
 
@@ -53,7 +54,7 @@ def test_right_calls_pass_and_wrong_ones_are_named(checked: dict[int, str]):
         "model, optimizer, peer=2)",
         'model, optimizer, topology="rong")',
         "model, optimizer)",
-        'model, optimizer, alpha="0.1", total_steps=3)',
+        'model, optimizer, alpha="0.1", total_steps=3, warmup_steps=0)',
     ]
     said = list(wrong.values())
     assert 'Unexpected keyword argument "peer"' in said[0]
@@ -103,7 +104,18 @@ def test_every_function_says_what_it_takes():
             lambda *loop: resync.LocalSGD(*loop, period=0),
             "^LocalSGD: period: found 0, allowed: integer >= 1 or a rule$",
         ),
-        (lambda *loop: resync.QSR(*loop, alpha=-1, total_steps=9), "^QSR: alpha: found -1, allowed: number > 0$"),
+        (
+            lambda *loop: resync.QSR(*loop, alpha=-1, total_steps=9, warmup_steps=0),
+            "^QSR: alpha: found -1, allowed: number > 0$",
+        ),
+        (
+            lambda *loop: resync.QSR(*loop, alpha=1.0, total_steps=9),
+            "^QSR: warmup_steps: missing, allowed: integer >= 0$",
+        ),
+        (
+            lambda *loop: resync.LocalSGD(*loop, period=PowerRule(alpha=1.0), total_steps=9),
+            "^LocalSGD: warmup_steps: missing, allowed: integer >= 0, because the period follows the learning rate$",
+        ),
         (
             lambda *loop: resync.SlowMo(*loop, period=2, base="local"),
             "^SlowMo: base: found 'local', allowed: none, all",

@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from launched import metrics
 from runs import make_run, make_session
 from torch.nn.utils import parameters_to_vector
 
 from resync import models
 from resync.config import Run
+from resync.plan.exchanges import round_lengths
+from resync.results.collect import compare_with_wandb
+from resync.results.runs import read_run
 from resync.settings.options import options_of
 from resync.train import train
+from resync.train.loop import train_to_end
+from resync.train.saving import resume
 
 FIRST = "first/sgd/seed0"
 
@@ -62,6 +68,88 @@ def test_a_start_that_does_not_fit_is_one_line(paper, summary, changes, expected
 def test_a_start_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"start_from first/sgd/seed0: .*first/sgd/seed0/summary\.json does not exist"):
         second(tmp_path, start_hash="0" * 16)
+
+
+CONSTANT = {
+    "sync": {"name": "local", "period": {"rule": "constant", "h": 2}},
+    "optimizer": {"name": "adamw", "weight_decay": 0.05},
+}
+AT_8 = "first/sgd/seed0@step8"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    """A finished run that has kept the checkpoint after step 8, within its second epoch."""
+    folder = tmp_path_factory.mktemp("kept")
+    changes = CONSTANT | {"checkpoint": {"keep": 1, "keep_epochs": [8 / 7]}}
+    run = make_run(folder / "config", **changes | {"log": {"every_steps": 5, "wandb": "disabled"}})
+    assert train(run, folder / FIRST)
+    return folder, run
+
+
+def test_a_run_starts_from_the_average_of_a_kept_checkpoint(kept):
+    folder, run = kept
+    session = make_session(folder / "small/one/seed3", start_from=AT_8, start_hash=run.hash)
+    states = torch.load(folder / FIRST / "checkpoint/step0000000008/workers00000.pt", weights_only=True)["states"]
+    mean = torch.stack([state["workers"]["rows"] for state in states]).mean(0)
+    torch.testing.assert_close(session.workers.rows.data, mean.expand(4, -1))
+    assert session.sync.steps == 0
+
+
+def test_a_run_that_continues_the_same_training_ends_like_it(kept, tmp_path: Path):
+    """The same settings from step 8 on: the same bits, counts and curves, in wandb too, and after an interruption."""
+    folder, run = kept
+    changes = CONSTANT | {"start_from": AT_8, "start_state": "all", "start_hash": run.hash}
+    out = folder / "small/again/seed3"
+    again = make_run(out, **changes | {"series": "again", "log": {"every_steps": 5, "wandb": "offline"}})
+    assert train(again, out)
+    ours, theirs = (json.loads((each / "summary.json").read_text()) for each in (out, folder / FIRST))
+    for name in ("parameters_sha256", "steps", "rounds", "bytes_sent", "volume_percent", "final"):
+        assert ours[name] == theirs[name], name
+    assert ours["resumed_from"] == []
+    assert metrics(out) == metrics(folder / FIRST)
+    compare_with_wandb(read_run(out))
+    (out / "summary.json").unlink()
+    assert train(again, out)
+    assert json.loads((out / "summary.json").read_text())["resumed_from"] == [14]
+
+
+def test_another_period_from_a_step_on_is_that_of_two_phases(kept):
+    """Constant H = 2 to step 8, then H = 3: as the rule of phases in one run."""
+    folder, run = kept
+    three = {"sync": {"name": "local", "period": {"rule": "constant", "h": 3}}}
+    start = {"start_from": AT_8, "start_state": "all", "start_hash": run.hash}
+    session = make_session(folder / "small/three/seed3", **CONSTANT | three | start)
+    resume(session)
+    train_to_end(session)
+    phases = {"sync": {"name": "local", "period": {"rule": "phases", "phases": [[0, 2], [8 / 7, 3]]}}}
+    whole = make_session(folder / "small/phases/seed3", **CONSTANT | phases)
+    train_to_end(whole)
+    assert torch.equal(session.workers.rows, whole.workers.rows)
+    assert session.sync.rounds == whole.sync.rounds == 6
+    declared = make_run(folder / "three", **CONSTANT | three | start).starting(run)
+    assert round_lengths(declared) == [2, 2, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"start_from": "first/sgd/seed0@step9"}, "step0000000009 does not exist"),
+        (
+            {"start_hash": "0" * 16},
+            r"step0000000008: found the configuration \(and data\) .*, allowed: 0000000000000000",
+        ),
+        ({"start_state": "all", "optimizer": {"name": "sgd"}, "start_hash": None}, "step0000000008: found the config"),
+        ({"start_state": "all", "model": {"name": "mlp", "hidden": [8]}}, ".*must match.*"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_one_line(kept, changes, expected):
+    folder, run = kept
+    chosen = CONSTANT | {"start_from": AT_8, "start_hash": run.hash} | changes
+    with pytest.raises(
+        ValueError, match=rf"^test/small/one/seed3: start_from {chosen['start_from']}: .*{expected}[^\n]*$"
+    ):
+        resume(make_session(folder / "small/other/seed3", **chosen))
 
 
 def test_all_workers_start_from_a_published_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

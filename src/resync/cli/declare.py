@@ -53,6 +53,15 @@ TRAINING = (
     flag("--config", type=Path, required=True, help="the run's run.yaml"),
     flag("--out", type=Path, required=True, help="folder for the run's results"),
     flag(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a setting for a trial, e.g. optimizer.weight_decay=0.05; may be given several times. Its results "
+        "say so, and no figure or audit shows them",
+    ),
+    flag(
         "--timeout",
         type=int,
         default=Resources().timeout_seconds,

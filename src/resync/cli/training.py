@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from pathlib import Path
 
 from resync.cli.declare import TRAINING, flag, verb
 from resync.config import Run
@@ -36,16 +37,27 @@ def _data(options: argparse.Namespace) -> int:
 
 @verb("train one run in this process (or as one of torchrun's processes)", *TRAINING)
 def _train(options: argparse.Namespace) -> int:
-    run = Run.from_file(options.config)
+    run = Run.from_file(options.config, overrides=options.overrides)
+    run.refuse_declared_folder(options.out)
     from resync.train import train
 
     return os.EX_OK if train(run, options.out, options.timeout) else os.EX_TEMPFAIL
 
 
 @verb(
-    "train one run with its processes, here or in a Slurm job",
+    "train one run with its processes: here, on the machines of a hostfile, or in a Slurm job",
     *TRAINING,
-    flag("--nodes", type=int, default=1, help="machines of the Slurm job (default: %(default)s)"),
+    flag("--nodes", type=int, help="number of machines (default: 1, or all of --hostfile)"),
+    flag(
+        "--hostfile",
+        type=Path,
+        help="machines to use outside a Slurm job, unless --nodes is 1: lines `host slots=n` as for DeepSpeed "
+        "(default: the environment variable RESYNC_HOSTFILE)",
+    ),
+    flag(
+        "--remote-shell",
+        help="command that takes a host and a command line (default: RESYNC_REMOTE_SHELL, or ssh without passwords)",
+    ),
     flag("--cpus", type=int, default=1, help="CPU cores on each machine (default: %(default)s)"),
     flag(
         "--launcher",
@@ -59,14 +71,21 @@ def _train(options: argparse.Namespace) -> int:
         default=0,
         help="number of times that all processes are restarted after a failure (default: %(default)s)",
     ),
+    flag("--place", metavar="JSON", help="only this machine's processes: what `launch` calls on each host"),
     flag("--on-node", action="store_true", help="only this machine's processes: a task of `launch` in a Slurm job"),
 )
 def _launch(options: argparse.Namespace) -> int:
-    from resync.launch import Request, launch
+    from resync.launch import Request, launch, run_part
+    from resync.launch.request import REMOTE_SHELL
 
     where = {"nodes": options.nodes, "cpus": options.cpus}
     how = {"launcher": options.launcher, "max_restarts": options.max_restarts, "timeout": options.timeout}
-    return launch(Request(options.config, options.out, **where, **how), options.on_node)
+    how["overrides"] = tuple(options.overrides)
+    hostfile = options.hostfile or os.environ.get("RESYNC_HOSTFILE")
+    how["hostfile"] = Path(hostfile) if hostfile else None
+    how["remote_shell"] = options.remote_shell or os.environ.get("RESYNC_REMOTE_SHELL") or REMOTE_SHELL
+    request = Request(options.config, options.out, **where, **how)
+    return run_part(request, options.place) if options.place else launch(request, options.on_node)
 
 
 @verb(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from resync.config.training import Execution, RunSettings
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
 from resync.settings.errors import raise_if_any
 from resync.settings.loader import dump, load
+from resync.settings.overrides import overridden
 from resync.settings.validation import validate
 
 SCALES = ("smoke", "mini", "paper")
@@ -54,16 +55,30 @@ class Run(RunSettings, _Names):
     """One training job: the content of `run.yaml`, names first."""
 
     start_hash: str | None = Field(default=None, description="hash of the run that start_from names")
+    overrides: Items[str] | None = Field(
+        default=None,
+        description="settings changed on the command line (--set) for a trial, which belongs to no declared series",
+    )
     _label: str = PrivateAttr("")
     _resources: Resources = PrivateAttr(default_factory=Resources)
+    _start: Run | None = PrivateAttr(default=None)
 
     @classmethod
-    def from_file(cls, path: Path, package: Path = PACKAGE) -> Run:
-        """Read and validate a `run.yaml`. Raises ConfigError."""
-        run, problems = validate(cls, load(path), package)
+    def from_file(cls, path: Path, package: Path = PACKAGE, overrides: Sequence[str] = ()) -> Run:
+        """Read and validate a `run.yaml` with overrides such as `optimizer.weight_decay=0.05`. Raises ConfigError."""
+        run, problems = validate(cls, overridden(load(path), overrides), package)
         raise_if_any(problems)
         assert run is not None
-        return run
+        return run.model_copy(update={"overrides": (*(run.overrides or ()), *overrides)}) if overrides else run
+
+    def refuse_declared_folder(self, out: Path) -> None:
+        """Raise ValueError if a trial would be written to the folder of a declared run."""
+        if self.overrides and out.resolve().parts[-len(self.directory.parts) :] == self.directory.parts:
+            changed = ", ".join(self.overrides)
+            raise ValueError(
+                f"--out {out}: found the folder of the declared run {self.id} for one with --set {changed}, allowed: "
+                "another folder, since a trial is no result of a paper"
+            )
 
     @property
     def label(self) -> str:
@@ -93,13 +108,34 @@ class Run(RunSettings, _Names):
     @property
     def start_directory(self) -> Path | None:
         """The directory of the run that `start_from` names, below `results/`."""
-        return Path(self.scale, self.paper, self.start_from) if self.start_from else None
+        return Path(self.scale, self.paper, self._start_run) if self._start_run else None
 
-    def starting(self, start_hash: str) -> Run:
-        """The same run, starting from the run with this hash."""
-        run = self.model_copy(update={"start_hash": start_hash})
+    @property
+    def start_step(self) -> int | None:
+        """The step of the checkpoint that `start_from` names; None for the end of a run."""
+        _, at_step, step = (self.start_from or "").partition("@step")
+        return int(step) if at_step else None
+
+    def start_folder(self, out: Path) -> Path:
+        """The folder of the run that `start_from` names, beside the folder `out` of this run."""
+        assert self._start_run
+        return out.parents[2] / self._start_run
+
+    @property
+    def continued(self) -> Run | None:
+        """The run that this one continues from `start_step` on; None for a run read from its file."""
+        return self._start if self.start_state == "all" else None
+
+    def starting(self, start: Run) -> Run:
+        """The same run, starting from another one."""
+        run = self.model_copy(update={"start_hash": start.hash})
         run.__dict__.pop("hash", None)
+        run._start = start
         return run
+
+    @property
+    def _start_run(self) -> str | None:
+        return self.start_from and self.start_from.partition("@")[0]
 
     @cached_property
     def hash(self) -> str:

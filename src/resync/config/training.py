@@ -13,10 +13,12 @@ from resync.formulas.schedules import Schedule
 from resync.settings.base import (
     Check,
     Count,
+    Items,
     NonNegativeNumber,
     PositiveInt,
     PositiveNumber,
     Settings,
+    Text,
     checks_failed,
     reading_of,
 )
@@ -131,13 +133,25 @@ class Evaluation(Settings):
 
 
 class Checkpoint(Settings):
-    """Checkpoints, from which an interrupted run continues."""
+    """Checkpoints, from which an interrupted run continues: whenever one of the four intervals has passed.
 
-    every_rounds: PositiveInt = Field(
-        default=100,
-        description="rounds between two checkpoints; asynchronous AD-PSGD saves one after every evaluation instead",
+    At the end of the training there is always one. Asynchronous AD-PSGD saves one after every evaluation instead.
+    """
+
+    every_rounds: PositiveInt | None = Field(default=None, description="rounds between two checkpoints")
+    every_steps: PositiveInt | None = Field(default=None, description="steps between two, also within a round")
+    every_epochs: PositiveInt | None = Field(default=None, description="epochs between two, also within a round")
+    every_minutes: PositiveNumber | None = Field(
+        default=20.0,
+        description="minutes between two, also within a round, on the clock of rank 0, looked at every log.every_steps",
     )
     keep: PositiveInt = Field(default=2, description="number of newest checkpoints to keep")
+    keep_epochs: Items[NonNegativeNumber] = Field(
+        default=(),
+        description="epochs after which a checkpoint is written and kept for good, with the averaged model, such as "
+        "[0, 150]; other runs can start from it (start_from: ...@step<n>)",
+    )
+    keep_at_decays: bool = Field(default=False, description="keep one at every decay of the schedule step too")
 
 
 class Log(Settings):
@@ -145,6 +159,14 @@ class Log(Settings):
 
     every_steps: PositiveInt = Field(default=10, description="steps between two rows of steps.csv")
     wandb: Literal["offline", "online", "disabled"] = Field(default="offline", description="Weights & Biases mode")
+    wandb_project: Text = Field(default="resync", description="project of Weights & Biases")
+    wandb_entity: Text | None = Field(default=None, description="its user or team; null: the default one of the key")
+    wandb_tags: Items[Text] = Field(default=(), description="tags of the run there")
+    wandb_resume: bool = Field(
+        default=True,
+        description="with mode online, continue the run that has the same configuration; false: a new one in every job",
+    )
+    tensorboard: bool = Field(default=False, description="also write event files for TensorBoard, in tensorboard/")
 
 
 class EngineSettings(Settings):
@@ -155,7 +177,7 @@ class EngineSettings(Settings):
         description="serial: the workers of a process one after the other, gradients averaged after the backward pass, "
         "so that the time of communication is measured; ddp: torch's DistributedDataParallel, which averages gradients "
         "during the backward pass, with one or more processes per worker; deepspeed: DeepSpeed's engine, for allreduce "
-        "with one worker per process in fp32 or tf32; auto: ddp where it can overlap, else serial",
+        "with one worker per process; auto: ddp where it can overlap, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,
@@ -198,9 +220,16 @@ class ResultSettings(Settings):
     model: ModelOptions = Field(description="model")
     start_from: str | None = Field(
         default=None,
-        pattern=r"^[a-z0-9][a-z0-9_]*/[a-z0-9][a-z0-9_]*/seed[0-9]+$",
+        pattern=r"^[a-z0-9][a-z0-9_]*/[a-z0-9][a-z0-9_]*/seed[0-9]+(@step[0-9]+)?$",
         description="run of the same paper and scale from whose averaged model the training starts, as "
-        "experiment/series/seed<k>; null: initial weights of the seed",
+        "experiment/series/seed<k>, or experiment/series/seed<k>@step<n> for a checkpoint that it keeps "
+        "(checkpoint.keep_epochs); null: initial weights of the seed",
+    )
+    start_state: Literal["model", "all"] | None = Field(
+        default=None,
+        description="what is taken from the checkpoint that start_from names: model, its averaged model, from which "
+        "the training starts with step 0; all, the weights, optimizer state and counts of every worker, with which the "
+        "training continues at that step; null: model",
     )
     start_checkpoint: str | None = Field(
         default=None,
@@ -328,6 +357,17 @@ class ResultSettings(Settings):
 class RunSettings(Execution, ResultSettings):
     """All settings of a run, except its name and seed."""
 
+    @property
+    def kept_steps(self) -> tuple[int, ...]:
+        """Steps after which a checkpoint is kept for good, in order."""
+        decays = self._decay_epochs if self.checkpoint.keep_at_decays else ()
+        epochs = (*self.checkpoint.keep_epochs, *decays)
+        return tuple(sorted({round(epoch * self.steps_per_epoch) for epoch in epochs}))
+
+    @property
+    def _decay_epochs(self) -> tuple[float, ...]:
+        return tuple(epoch for epoch, _ in getattr(self.schedule, "decays", ()))
+
     def checks(self) -> Iterator[Check]:
         """Require settings that fit together, each of them with an effect."""
         yield from self._division_checks()
@@ -340,6 +380,7 @@ class RunSettings(Execution, ResultSettings):
             yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
         if self.start_from and self.start_checkpoint:
             yield ("start_checkpoint",), f"found beside start_from {self.start_from}, allowed: one of the two"
+        yield from self._checkpoint_checks()
         if self.plateau and self.sync.rule.follows_lr:
             allowed = "null, because the period follows from a learning rate that is known before the training"
             yield ("plateau",), f"found with the period rule power, allowed: {allowed}"
@@ -368,6 +409,19 @@ class RunSettings(Execution, ResultSettings):
             share = f"{' / '.join(('batch_size', *parts))} = {self.local_batch_size // gpus}"
             allowed = f"a divisor of {whose} batch, {share}"
             yield ("micro_batch_size",), f"found {self.micro_batch_size}, allowed: {allowed}"
+
+    def _checkpoint_checks(self) -> Iterator[Check]:
+        """Require checkpoints that are reached, and a state to take from one only where one is named."""
+        for index, epoch in enumerate(self.checkpoint.keep_epochs):
+            if epoch > self.epochs:
+                message = f"found {epoch:g}, allowed: at most epochs = {self.epochs}"
+                yield ("checkpoint", "keep_epochs", index), message
+        if self.checkpoint.keep_at_decays and not self._decay_epochs:
+            message = f"found true with schedule {self.schedule.name}, which has no decays, allowed: false"
+            yield ("checkpoint", "keep_at_decays"), message
+        if self.start_state and "@" not in (self.start_from or ""):
+            found = f"{self.start_state} with start_from {show(self.start_from)}"
+            yield ("start_state",), f"found {found}, allowed: null, or start_from a checkpoint, ...@step<n>"
 
     def _task_checks(self) -> Iterator[Check]:
         """Require a model and settings for the task of the data set."""
@@ -436,5 +490,3 @@ class RunSettings(Execution, ResultSettings):
                 ("evaluation", "average_last"),
                 f"found {self.evaluation.average_last}, allowed with engine deepspeed: null",
             )
-        if self.precision not in ("fp32", "tf32"):
-            yield ("precision",), f"found {self.precision}, allowed with engine deepspeed: fp32, tf32"

@@ -16,7 +16,9 @@ class DeepSpeed(Engine):
     """For all-reduce with one worker per process (Rajbhandari et al. 2020).
 
     DeepSpeed owns the parameters; `rows` is updated with a copy after every step. Stage 1 shards the optimizer state
-    over the processes, stage 2 the gradients too.
+    over the processes, stage 2 the gradients too. Autocast is that of the other engines, so that the forward pass does
+    not go through DeepSpeed, which would end it. In fp16, a worker's gradient is unscaled before DeepSpeed gets it, and
+    averaged after the backward pass: an overflow repeats the worker's gradient, where DeepSpeed would skip the step.
 
     Raises ValueError for more or less than one process per worker, or if DeepSpeed is not installed.
     """
@@ -36,10 +38,11 @@ class DeepSpeed(Engine):
         self.state_format = f"DeepSpeed with ZeRO stage {zero_stage}"
         model = self.workers.models[0]
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for parameter in self.parameters:
+            parameter.grad = None  # DeepSpeed's gradients are its own, not the workers' buffer
         [group] = self.optimizer.param_groups
         group["params"] = self.parameters
         self.module = _initialize(model, self.optimizer, zero_stage, self.clip_norm)
-        self.forwards = [self.module]
 
     def gradient_norms(self) -> Tensor:
         """NaN: the gradients are in DeepSpeed's own, possibly sharded buffers."""
@@ -54,12 +57,19 @@ class DeepSpeed(Engine):
         self.transport.wire_bytes += self.workers.rows.nbytes
 
     def backpropagate(self, loss: Tensor) -> None:
-        """The backward pass, in which DeepSpeed reduces the gradients."""
-        self.module.backward(loss)
+        """The backward pass, in which DeepSpeed reduces the gradients; in fp16, that of this worker alone."""
+        if self.loss_scales is None:
+            self.module.backward(loss)
+            return
+        found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+        self.workers.grads[0].add_(_flat(list(found)))
 
     @contextmanager
     def incomplete(self) -> Iterator[None]:
         """A context without averaging: DeepSpeed averages at the boundary of gradient accumulation."""
+        if self.loss_scales is not None:
+            yield
+            return
         self.module.set_gradient_accumulation_boundary(False)
         yield
         self.module.set_gradient_accumulation_boundary(True)
@@ -72,12 +82,16 @@ class DeepSpeed(Engine):
                 own[name] = _flat(values).unsqueeze(0)
             else:
                 counters[name] = values[0].item()
-        return {"format": self.state_format, "counters": counters, "workers": own}
+        scales = self.loss_scales.state_dict() if self.loss_scales else {}
+        return {"format": self.state_format, "counters": counters, "workers": own | scales}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned, after the rows; with the same number of processes."""
         self._check_format(state)
-        fields = {name: values[0] for name, values in state["workers"].items()}
+        own = dict(state["workers"])
+        if self.loss_scales:
+            self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
+        fields = {name: values[0] for name, values in own.items()}
         _scatter(self.workers.rows.data[0], self.parameters)
         _scatter(fields.pop("shard"), self._shards)
         for name, values in fields.items():
@@ -88,6 +102,15 @@ class DeepSpeed(Engine):
         for name, count in state["counters"].items():
             for shard in self._shards:
                 self.optimizer.state[shard][name] = torch.tensor(count, dtype=torch.float32, device=shard.device)
+
+    def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
+        """The gradient of the worker; in fp16, DeepSpeed then gets it as that of a linear function."""
+        loss = super()._gradient(index, inputs, targets, step)
+        if self.loss_scales is not None:
+            parts = self.workers.grads[0].split([parameter.numel() for parameter in self.parameters])
+            products = [(each * part.view_as(each)).sum() for each, part in zip(self.parameters, parts, strict=True)]
+            self.module.backward(torch.stack(products).sum())
+        return loss
 
     @property
     def _shards(self) -> list[Tensor]:

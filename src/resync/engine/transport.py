@@ -174,6 +174,10 @@ class Transport:
             dist.all_reduce(values)
         return values
 
+    def any(self, *flags: bool) -> list[bool]:
+        """Whether any process has each of `flags`, the same answers on every process; never counted."""
+        return [bool(flag) for flag in self.sum_(torch.tensor(flags, dtype=torch.int64, device=self.clocks.device))]
+
     def broadcast(self, value: Number) -> Number:
         """Rank 0's `value` on every process; never counted."""
         if self.world_size == 1:

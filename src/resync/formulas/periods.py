@@ -222,10 +222,12 @@ def round_length(period: Period, lr_value: float, step: int, total_steps: float,
     return max(1, math.floor(length))
 
 
-def rounds(period: Period, lr: Callable[[int], float], total_steps: int, warmup_steps: int) -> list[int]:
-    """Return H of every round of a training, with sum `total_steps`; `lr` is only called for their first steps."""
+def rounds(
+    period: Period, lr: Callable[[int], float], total_steps: int, warmup_steps: int, first: int = 0
+) -> list[int]:
+    """Return H of every round from step `first` to `total_steps`; `lr` is only called for their first steps."""
     lengths: list[int] = []
-    step = 0
+    step = first
     while step < total_steps:
         lengths.append(round_length(period, lr(step), step, total_steps, warmup_steps))
         step += lengths[-1]

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 
 from resync.config import Run
-from resync.launch import machine, slurm
+from resync.launch import hosts, machine, slurm
 from resync.launch.request import Place, Request
 from resync.processes.lock import locked
 from resync.results import state
@@ -19,12 +19,14 @@ HERE = Place(hosts=("localhost",), index=0, address="127.0.0.1", port=0)
 def launch(request: Request, on_node: bool) -> int:
     """Train a run with its processes spread evenly over its nodes; further jobs for the same run wait.
 
-    In a Slurm job, srun starts `resync launch --on-node` on every node, which starts the processes of that node.
+    In a Slurm job, srun starts `resync launch --on-node` on every node, which starts the processes of that node;
+    outside, a remote shell does the same on the hosts of a hostfile.
     Returns the exit code: 75 if the run was asked to stop and has written a checkpoint, in which case Slurm is told to
     requeue the job; 1 if a process failed, after a message that says why. Before anything is started, raises
-    ConfigError for a wrong configuration, and ValueError for several nodes without Slurm.
+    ConfigError for a wrong configuration, and ValueError for several nodes without Slurm or a hostfile.
     """
-    run = Run.from_file(request.config)
+    run = request.run
+    run.refuse_declared_folder(request.out)
     # One thread per process unless the run says otherwise: the parallelism is over workers.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     if on_node:
@@ -32,8 +34,14 @@ def launch(request: Request, on_node: bool) -> int:
     with locked(request.out), state.failures_recorded(request.out, run):
         state.begin(request.out, run)
         if not slurm.inside():
-            if request.nodes > 1:
-                raise ValueError(f"found {request.nodes} nodes outside a Slurm job, allowed there: 1")
+            if request.hostfile and request.nodes != 1:
+                chosen = hosts.choose(run, request)
+                code = _restarted(run, request, lambda: hosts.run(run, request, chosen))
+                state.conclude(request.out, run, code)
+                return code
+            if (request.nodes or 1) > 1:
+                found = f"found {request.nodes} nodes outside a Slurm job"
+                raise ValueError(f"{found}, allowed there: 1, or a hostfile (--hostfile, RESYNC_HOSTFILE)")
             code = _restarted(run, request, lambda: machine.run(run, request, HERE))
             state.conclude(request.out, run, code)
             return code

@@ -81,7 +81,7 @@ def _process(request: Request) -> int:
     if stop_asked():
         return os.EX_TEMPFAIL
     # Read here because a run cannot be sent to a spawned process: its parts have classes made from declarations.
-    code = exit_code(lambda: _train(Run.from_file(request.config), request))
+    code = exit_code(lambda: _train(request.run, request))
     if code not in (os.EX_OK, os.EX_TEMPFAIL):
         sys.exit(code)
     return code

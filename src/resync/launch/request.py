@@ -4,29 +4,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from resync.config import Run
+
+REMOTE_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15"
+"""Asks for no password, and finds out when a machine or the network between has died."""
+
 
 @dataclass(frozen=True)
 class Request:
-    """A run's configuration file and output folder, and the part of its `resources` that its processes depend on."""
+    """A run's configuration file and output folder, and the part of its `resources` that its processes depend on.
+
+    Without `nodes`, it is on all hosts of the hostfile, or on this machine.
+    """
 
     config: Path
     out: Path
     timeout: int
-    nodes: int
+    nodes: int | None
     cpus: int
     launcher: Literal["torchrun", "deepspeed"]
     max_restarts: int
+    overrides: tuple[str, ...] = ()
+    hostfile: Path | None = None
+    remote_shell: str = REMOTE_SHELL
+
+    @property
+    def run(self) -> Run:
+        """The run, read from its file. Raises ConfigError."""
+        return Run.from_file(self.config, overrides=self.overrides)
 
     @property
     def training(self) -> list[str]:
         """Arguments of `resync` for a process that another program starts."""
-        return ["train", "--config", str(self.config), "--out", str(self.out), "--timeout", str(self.timeout)]
+        changes = [f"--set={override}" for override in self.overrides]
+        return ["train", "--config", str(self.config), "--out", str(self.out), "--timeout", str(self.timeout), *changes]
 
     @property
     def on_node(self) -> list[str]:
         """Arguments of `resync` for the task on each node; restarts are left to the job."""
-        start = ["--nodes", str(self.nodes), "--cpus", str(self.cpus), "--launcher", self.launcher]
+        start = ["--nodes", str(self.nodes or 1), "--cpus", str(self.cpus), "--launcher", self.launcher]
         return ["launch", *self.training[1:], *start, "--on-node"]
+
+    @property
+    def on_host(self) -> list[str]:
+        """Arguments of `resync` for the part of a host, without its place; restarts are left to this launcher."""
+        return ["launch", *self.training[1:], "--cpus", str(self.cpus), "--launcher", self.launcher]
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ def step(run: Run, request: Request) -> list[str]:
     """The command line for one task per node, with all of the job's CPUs, memory and GPUs on that node."""
     flags = [
         f"--job-name={run.id}",
-        f"--nodes={request.nodes}",
-        f"--ntasks={request.nodes}",
+        f"--nodes={request.nodes or 1}",
+        f"--ntasks={request.nodes or 1}",
         "--ntasks-per-node=1",
         f"--cpus-per-task={request.cpus}",
         "--mem=0",

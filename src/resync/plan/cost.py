@@ -107,14 +107,19 @@ def volume(run: Run) -> Volume:
 def cost(run: Run, num_parameters: int, flops_per_sample: int | None = None) -> Cost:
     """Return the cost of `run`, whose model has `num_parameters` parameters."""
     resources = run.resources
-    in_checkpoint = run.workers * (1 + run.optimizer.state_vectors)
     return Cost(
         **asdict(volume(run)),
         parameters=num_parameters,
         flops_per_sample=flops_per_sample,
         gpu_hours=resources.nodes * resources.gpus_per_node * resources.minutes / 60,
-        disk_bytes=(run.checkpoint.keep * in_checkpoint + 1) * num_parameters * FLOAT32_BYTES,
+        disk_bytes=_vectors_on_disk(run) * num_parameters * FLOAT32_BYTES,
     )
+
+
+def _vectors_on_disk(run: Run) -> int:
+    """The parameter vectors in a run's checkpoints and models: one model at the end and in each kept checkpoint."""
+    kept = len(run.kept_steps)
+    return (run.checkpoint.keep + kept) * run.workers * (1 + run.optimizer.state_vectors) + 1 + kept
 
 
 def totals(costs: Iterable[Cost], of: Literal["experiment", "paper"]) -> list[Total]:

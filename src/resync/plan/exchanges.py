@@ -56,7 +56,7 @@ def exchanges(run: Run) -> list[ExchangeKind]:
     options = run.sync.in_steps(run.steps_per_epoch)
     if _traffic(run, options).every == "step":
         return list(_mixes(run, options))
-    lengths = rounds(run.period, run.lr, run.total_steps, run.warmup_steps)
+    lengths = round_lengths(run)
     averages = ExchangeKind(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
     if options.inner is None:
         return [averages]
@@ -66,9 +66,17 @@ def exchanges(run: Run) -> list[ExchangeKind]:
 
 def number_of_rounds(run: Run) -> int:
     """The rounds of `run`: one per step for an algorithm that communicates in every step."""
-    if _traffic(run, run.sync).every == "step":
-        return run.total_steps
-    return len(rounds(run.period, run.lr, run.total_steps, run.warmup_steps))
+    return run.total_steps if _traffic(run, run.sync).every == "step" else len(round_lengths(run))
+
+
+def round_lengths(run: Run) -> list[int]:
+    """H of every round of a run, with those of the run that it continues."""
+    before: list[int] = []
+    for h in round_lengths(run.continued) if run.continued else []:
+        if sum(before) >= (run.start_step or 0):
+            break
+        before.append(h)
+    return before + rounds(run.period, run.lr, run.total_steps, run.warmup_steps, first=sum(before))
 
 
 def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[ExchangeKind]:

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
-from resync.formulas.periods import rounds
 from resync.plan import volume
+from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
 from resync.render.lines import Floats, Line, footnote, legend
 from resync.render.options import period_schedule
@@ -64,7 +64,7 @@ def _rate_line(series: Series) -> Line:
 
 def _period_line(series: Series) -> Line:
     run = _run(series)
-    lengths = np.array(rounds(run.period, run.lr, run.total_steps, run.warmup_steps), dtype=float)
+    lengths = np.array(round_lengths(run), dtype=float)
     starts = np.append(0.0, np.cumsum(lengths)) / run.steps_per_epoch
     label = f"{series.label}: {volume(run).volume_percent:.1f} %"
     return _line(series, label, starts, np.append(lengths, lengths[-1:]))  # the last round lasts until the end

@@ -25,7 +25,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One error, at a line (counted from 1) and a key path of a file."""
+    """One error, at a line (counted from 1; 0 on the command line) and a key path of a file."""
 
     file: str
     line: int
@@ -39,7 +39,7 @@ class Problem:
 
     def __str__(self) -> str:
         """`file:line: key.path: message`."""
-        place = f"{self.file}:{self.line}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
 
 

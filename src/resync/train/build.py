@@ -83,14 +83,16 @@ def build(
         losses=Losses(transport.num_local, device, objective.training_metrics),
         evaluation_steps=evaluation_steps(run),
         checkpoint_average=CheckpointAverage(run.evaluation.average_last or 1),
-        checkpoints=Checkpoints(out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint.keep, transport),
+        checkpoints=Checkpoints(
+            out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint, run.kept_steps, transport
+        ),
         log=RunLog(out, run) if rank == 0 else None,
     )
 
 
 def _model(run: Run, out: Path) -> nn.Module:
     model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
-    if run.start_from:
+    if run.start_from and run.start_state != "all":
         load_start(model, run, out)
     if run.start_checkpoint:
         load_original(model, data_root(run.data.component) / run.start_checkpoint)

@@ -4,17 +4,23 @@ import hashlib
 import io
 import json
 import logging
+import re
 import shutil
+import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from resync.config.training import Checkpoint
 from resync.engine.transport import Transport
-from resync.files import write_bytes, write_text
+from resync.files import clear_leftovers, delete_folder, sync_folder, write_bytes, write_text
 
 State = dict[str, Any]
+MODEL = "model.pt"
+"""The averaged model in a checkpoint that is kept."""
 log = logging.getLogger(__name__)
 
 
@@ -23,36 +29,56 @@ class Checkpoints:
 
     A checkpoint holds the shared state (`shared.pt`, written by rank 0) and one state per worker, in one file per
     process, or per worker of several processes; any number of processes can read it. The folder gets its final name
-    when all files are on disk. Every file has its SHA-256 beside it. `identity` identifies the configuration and the
-    data.
+    when all files are on disk. Every file has its SHA-256 beside it, and the file `identity` lists them all. `identity`
+    identifies the configuration and the data. Checkpoints after the steps `kept` stay; of the others, only the newest
+    `settings.keep` do.
     """
 
-    def __init__(self, directory: Path, identity: str, keep: int, transport: Transport) -> None:
+    def __init__(
+        self, directory: Path, identity: str, settings: Checkpoint, kept: Collection[int], transport: Transport
+    ) -> None:
         self.directory = directory
         self.identity = identity
-        self.keep = keep
+        self.settings = settings
+        self.kept = frozenset(kept)
         self.transport = transport
+        self.newest = -1
+        self._damaged: set[Path] = set()
+        self._saved_at = time.monotonic()
 
-    def save(self, step: int, workers: list[State], shared: State) -> None:
+    @property
+    def is_overdue(self) -> bool:
+        """Whether `every_minutes` have passed since the last one; only the clock of rank 0 counts."""
+        minutes = self.settings.every_minutes
+        passed = (time.monotonic() - self._saved_at) / 60
+        return self.transport.rank == 0 and minutes is not None and passed >= minutes
+
+    def save(self, step: int, workers: list[State], shared: State, model: nn.Module | None = None) -> None:
         """Write a checkpoint after `step` steps; `workers` are the states of this process's workers, in order.
 
-        Collective: every process calls it. All but the newest `keep` checkpoints are deleted.
+        `model` is saved too, if given. Collective: every process calls it.
         """
         final = self._folder(step)
         partial = final.with_suffix(".partial")
         first = self.transport.local.start
         if self.transport.members.index == 0:
-            _save(partial / f"workers{first:05d}.pt", {"first": first, "states": workers})
+            _save(partial / _workers_file(first), {"first": first, "states": workers})
         if self.transport.rank == 0:
+            files = [_workers_file(each) for each in range(0, self.transport.num_workers, self.transport.num_local)]
             _save(partial / "shared.pt", shared)
-            write_text(partial / "identity", self.identity)
+            if model is not None:
+                _save(partial / MODEL, _state_of(model))
+            content = {"identity": self.identity, "files": ["shared.pt", *files, *([MODEL] if model else [])]}
+            write_text(partial / "identity", json.dumps(content))
         self.transport.barrier()
         if self.transport.rank == 0:
-            shutil.rmtree(final, ignore_errors=True)
+            if final.exists():
+                delete_folder(final)
             partial.rename(final)
-            for old in self._complete()[: -self.keep]:
-                shutil.rmtree(old)
+            sync_folder(self.directory)
+            self._delete_old(final)
         self.transport.barrier()
+        self.newest, self._saved_at = step, time.monotonic()
 
     def load(self) -> tuple[list[State], State] | None:
         """The newest undamaged checkpoint with this identity, or None.
@@ -63,7 +89,16 @@ class Checkpoints:
         step = self.transport.broadcast(self._newest_sound() if self.transport.rank == 0 else 0)
         if step < 0:
             return None
+        self.newest = step
+        return self._read(self._folder(step))
+
+    def load_after(self, step: int) -> tuple[list[State], State]:
+        """The checkpoint after `step` steps. Raises ValueError if it is missing, damaged or has another identity."""
         folder = self._folder(step)
+        require_sound(folder, self.identity)
+        return self._read(folder)
+
+    def _read(self, folder: Path) -> tuple[list[State], State]:
         states: dict[int, State] = {}
         for file in sorted(folder.glob("workers*.pt")):
             part = _load(file)
@@ -75,27 +110,60 @@ class Checkpoints:
         """Step of the newest undamaged checkpoint with this identity, or -1; deletes those of another identity."""
         for leftover in self.directory.glob("*.partial"):
             shutil.rmtree(leftover)
+        clear_leftovers(self.directory)
         for folder in reversed(self._complete()):
-            if (folder / "identity").read_text() != self.identity:
+            if problem := _damage(folder):
+                log.warning("%s: damaged (%s), the previous one is used", folder, problem)
+                self._damaged.add(folder)
+            elif identity_of(folder) != self.identity:
                 log.warning("%s: belongs to another configuration or other data, deleted", folder)
-                shutil.rmtree(folder)
-            elif damaged := [file.name for file in folder.glob("*.pt") if not _is_sound(file)]:
-                log.warning("%s: damaged (%s), the previous one is used", folder, ", ".join(damaged))
+                delete_folder(folder)
             else:
-                return int(folder.name.removeprefix("step"))
+                return _step_of(folder)
+        if self._damaged:
+            log.warning("%s: no checkpoint is undamaged, the training starts anew", self.directory)
         return -1
+
+    def _delete_old(self, newest: Path) -> None:
+        """Delete what `keep` and `kept` do not keep, and the checkpoints that were found to be damaged."""
+        self._damaged.discard(newest)
+        passing = [folder for folder in self._complete() if _step_of(folder) not in self.kept]
+        sound = [folder for folder in passing if folder not in self._damaged]
+        for old in [*sound[: -self.settings.keep], *(each for each in self._damaged if each.exists())]:
+            delete_folder(old)
+        self._damaged.clear()
 
     def _complete(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
-        return sorted(folder for folder in self.directory.glob("step*") if folder.suffix != ".partial")
+        return sorted(each for each in self.directory.glob("step*") if re.fullmatch(r"step\d{10}", each.name))
 
     def _folder(self, step: int) -> Path:
-        return self.directory / f"step{step:010d}"
+        return checkpoint_folder(self.directory.parent, step)
+
+
+def checkpoint_folder(run_directory: Path, step: int) -> Path:
+    """The folder of a run's checkpoint after `step` steps."""
+    return run_directory / "checkpoint" / f"step{step:010d}"
+
+
+def identity_of(folder: Path) -> str:
+    """The identity of a checkpoint. Raises OSError, ValueError or KeyError for a damaged one."""
+    return str(_listed(folder)["identity"])
+
+
+def require_sound(folder: Path, identity: str) -> None:
+    """Raise ValueError if a checkpoint is missing or damaged, or if its identity does not start with `identity`."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder} does not exist")
+    if problem := _damage(folder):
+        raise ValueError(f"{folder}: damaged ({problem})")
+    if not (found := identity_of(folder)).startswith(identity):
+        raise ValueError(f"{folder}: found the configuration (and data) {found}, allowed: {identity}")
 
 
 def save_model(path: Path, model: nn.Module) -> None:
     """Write the model's state dict as a file that `torch.load(path, weights_only=True)` reads."""
-    write_bytes(path, _serialized({name: owned(value) for name, value in model.state_dict().items()}))
+    write_bytes(path, _serialized(_state_of(model)))
 
 
 def owned(view: torch.Tensor) -> torch.Tensor:
@@ -106,6 +174,10 @@ def owned(view: torch.Tensor) -> torch.Tensor:
 def parameters_sha256(row: torch.Tensor) -> str:
     """SHA-256 of the bytes of a parameter vector, for bitwise comparison of results."""
     return hashlib.sha256(row.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+
+
+def _state_of(model: nn.Module) -> State:
+    return {name: owned(value) for name, value in model.state_dict().items()}
 
 
 def _serialized(state: State) -> bytes:
@@ -124,13 +196,34 @@ def _load(path: Path) -> State:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
+def _damage(folder: Path) -> str:
+    """The files of a checkpoint that are missing or damaged; empty if there are none."""
+    try:
+        files = [str(name) for name in _listed(folder)["files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "identity"
+    return ", ".join(name for name in files if not _is_sound(folder / name))
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "identity").read_text(encoding="utf-8")))
+
+
 def _is_sound(path: Path) -> bool:
     try:
-        expected = json.loads(_checksum_file(path).read_text())["sha256"]
+        expected = json.loads(_checksum_file(path).read_text(encoding="utf-8"))["sha256"]
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == expected
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step"))
+
+
+def _workers_file(first: int) -> str:
+    return f"workers{first:05d}.pt"
 
 
 def _checksum_file(path: Path) -> Path:

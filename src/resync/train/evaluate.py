@@ -17,17 +17,18 @@ from resync.train.sharpness import sharpness
 
 
 @contextmanager
-def consensus(session: Session) -> Iterator[nn.Module]:
+def consensus(session: Session, of_checkpoints: bool = True) -> Iterator[nn.Module]:
     """The averaged model in evaluation mode, with re-estimated BatchNorm statistics; everything is restored afterwards.
 
-    It is the average of the workers; if the run averages checkpoints, also with the models evaluated before. The
-    workers' statistics belong to their own parameters and would cost the average several points of accuracy (Gu et al.
-    2023). The new ones are the mean over `evaluation.bn_batches` batches of training samples, which are divided among
-    the processes but do not depend on their number.
+    It is the average of the workers; if the run averages checkpoints, also with the models evaluated before, unless
+    `of_checkpoints` is False. The workers' statistics belong to their own parameters and would cost the average several
+    points of accuracy (Gu et al. 2023). The new ones are the mean over `evaluation.bn_batches` batches of training
+    samples, which are divided among the processes but do not depend on their number.
     """
     sync = session.sync
     with sync.consensus() as model:
-        session.checkpoint_average.average_(sync.rows[0], sync.steps)
+        if of_checkpoints:
+            session.checkpoint_average.average_(sync.rows[0], sync.steps)
         layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
         saved = [(layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()}) for layer in layers]
         try:

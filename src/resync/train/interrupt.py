@@ -5,9 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-import torch
-
-from resync.engine.transport import Transport
 from resync.processes.signals import handled
 
 
@@ -16,7 +13,7 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """Whether this process, or any process of the run, has been asked to stop."""
+    """Whether this process has been asked to stop."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -28,11 +25,6 @@ class Interruption:
         interruption = cls()
         with handled(interruption._remember):
             yield interruption
-
-    def agreed(self, transport: Transport) -> bool:
-        """Whether any process has received a signal; the answer is the same on every process. Collective."""
-        asked = torch.tensor(int(self.received is not None), device=transport.clocks.device)
-        return bool(transport.sum_(asked))
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)

@@ -1,4 +1,4 @@
-"""Logs of a run during training: CSV, Weights & Biases and the terminal. Only rank 0 has a log."""
+"""Logs of a run during training: CSV, Weights & Biases, TensorBoard, the terminal. Only rank 0 has a log."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ from resync.config.metrics import BEST, File, columns
 from resync.files import write_text
 from resync.results import wandb_log
 from resync.text_tables import csv_text
+from resync.train.tensorboard import TensorBoard
 
 Row = Mapping[str, float | int]
 
@@ -30,14 +31,14 @@ class RunLog:
         self.directory = directory
         self.name = run.id
         self.rows: dict[str, list[Row]] = {EVALUATIONS: [], STEPS: []}
+        self._tensorboard = TensorBoard(directory / "tensorboard") if run.log.tensorboard else None
         self._wandb = _start_wandb(directory, run)
         self._bar = _start_bar(run) if sys.stderr.isatty() else None
 
     def evaluation(self, row: Row) -> None:
-        """Add a row to metrics.csv and to Weights & Biases, and show it."""
+        """Add a row to metrics.csv and the other records, and show it."""
         self._append(EVALUATIONS, row)
-        if self._wandb:
-            self._wandb.log(dict(row), step=int(row["step"]))
+        self._record(row)
         shown = [name for name in BEST if name in row]
         text = f"epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
         text += " ".join(f"{name} {row[name]:.4f}" for name in shown)
@@ -47,8 +48,10 @@ class RunLog:
             self._bar.set_postfix_str(text)
 
     def step(self, row: Row) -> None:
-        """Add a row to steps.csv."""
+        """Add a row to steps.csv, and to TensorBoard."""
         self._append(STEPS, row)
+        if self._tensorboard:
+            self._tensorboard.add("step", row)
 
     def progress(self, steps: int) -> None:
         """Move the progress bar to `steps` completed steps."""
@@ -70,9 +73,11 @@ class RunLog:
             _partial(self.directory, name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End the progress bar and the Weights & Biases run, whether the run has finished or not."""
+        """End the progress bar and the other records, whether the run has finished or not."""
         if self._bar is not None:
             self._bar.close()
+        if self._tensorboard:
+            self._tensorboard.close()
         self._end_wandb()
 
     def state_dict(self) -> dict[str, list[Row]]:
@@ -84,6 +89,15 @@ class RunLog:
         for name, rows in state.items():
             write_text(_partial(self.directory, name), _csv(rows))
 
+    def adopt(self, state: dict[str, list[Row]]) -> None:
+        """Begin with the rows of another run, which this one continues, in all records."""
+        self.load_state_dict(state)
+        for row in state[EVALUATIONS]:
+            self._record(row)
+        if self._tensorboard:
+            for row in state[STEPS]:
+                self._tensorboard.add("step", row)
+
     def _end_wandb(self) -> None:
         if self._wandb:
             import wandb
@@ -92,10 +106,17 @@ class RunLog:
             wandb.teardown()  # its service may still be writing, and a forked process does not wait for it at exit
             self._wandb = None
 
+    def _record(self, row: Row) -> None:
+        if self._wandb:
+            self._wandb.log(dict(row), step=int(row["step"]))
+        if self._tensorboard:
+            self._tensorboard.add("evaluation", row)
+
     def _append(self, name: str, row: Row) -> None:
         first = not self.rows[name]
         if first:
             _refuse_undeclared(name, row)
+            _partial(self.directory, name).unlink(missing_ok=True)  # not what a link of that name refers to
         self.rows[name].append(row)
         with _partial(self.directory, name).open("w" if first else "a", newline="") as file:
             file.write(_csv([row], header=first))
@@ -131,11 +152,13 @@ def _start_wandb(directory: Path, run: Run) -> Any:
 
     online = run.log.wandb == "online"
     return wandb.init(
-        project="resync",
+        project=run.log.wandb_project,
+        entity=run.log.wandb_entity,
+        tags=run.log.wandb_tags,
         group=f"{run.scale}/{run.paper}/{run.experiment}/{run.series}",
         name=run.id,
-        id=run.hash,
-        resume="allow" if online else None,
+        id=run.hash if run.log.wandb_resume or not online else None,
+        resume="allow" if online and run.log.wandb_resume else None,
         config=run.model_dump(mode="json"),
         dir=directory,
         mode=run.log.wandb,

@@ -7,7 +7,7 @@ from typing import Any
 from resync.train.evaluate import consensus, distance, score, score_workers
 from resync.train.losses import Diverged
 from resync.train.meter import metered_step, position, totals
-from resync.train.saving import save
+from resync.train.saving import checkpoint_is_due, save
 from resync.train.session import Session
 
 
@@ -20,12 +20,14 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
     sync = session.sync
     if sync.steps == 0:
         evaluate(session)
+        if 0 in session.checkpoints.kept:
+            save(session)
     while not session.has_ended():
         for inputs, targets in batches(session):
             round_ended = train_step(session, inputs, targets)
             if sync.steps in session.evaluation_steps:
                 evaluate(session)
-            if _checkpoint_is_due(session, round_ended):
+            if checkpoint_is_due(session, round_ended):
                 session.losses.check(session.transport)
                 save(session)
             after_step()
@@ -101,10 +103,3 @@ def processes_meet(session: Session) -> bool:
     if session.sync.runs_free:
         return session.sync.steps in session.evaluation_steps
     return session.sync.steps % session.run.log.every_steps == 0
-
-
-def _checkpoint_is_due(session: Session, round_ended: bool) -> bool:
-    if session.sync.runs_free:
-        return session.sync.steps in session.evaluation_steps
-    at_round = round_ended and session.sync.rounds % session.run.checkpoint.every_rounds == 0
-    return at_round or session.has_ended()

@@ -100,8 +100,12 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
     def after_step() -> None:
         steps = session.sync.steps
         watchdog.beat(steps)
-        if processes_meet(session) and steps < last and interruption.agreed(session.transport):
+        if steps >= last or not processes_meet(session):
+            return
+        asked, overdue = session.transport.any(interruption.received is not None, session.checkpoints.is_overdue)
+        if asked or overdue:
             save(session)
+        if asked:
             name = interruption.received.name if interruption.received else "a signal to another process"
             raise Interrupted(f"{name}: stops after step {steps} of {last} with a checkpoint")
 
@@ -137,6 +141,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "scale": run.scale,
         "seed": run.seed,
         "config_hash": run.hash,
+        "overrides": list(run.overrides or ()),
         "data": {"name": run.data.name, "variant": session.data.variant, "sha256": session.data.sha256},
         "steps": session.sync.steps,
         "stopped_early": session.watch.stop,

@@ -1,13 +1,50 @@
 """Saving a session to a checkpoint and continuing from one."""
 
+from collections.abc import Iterable
+
 import torch
 
-from resync.train.checkpoint import State, owned
+from resync.train.checkpoint import Checkpoints, State, owned
+from resync.train.evaluate import consensus
 from resync.train.session import Session
 
 
 def save(session: Session) -> None:
-    """Write a checkpoint of the current state. Collective."""
+    """Write a checkpoint of the current state, with the averaged model if it is to be kept. Collective.
+
+    Does nothing if the newest checkpoint already has this state.
+    """
+    steps, checkpoints = session.sync.steps, session.checkpoints
+    if steps == checkpoints.newest:
+        return
+    workers, shared = _state(session)
+    if steps not in checkpoints.kept:
+        checkpoints.save(steps, workers, shared)
+        return
+    # Saving must not change what an average of checkpoints consists of.
+    with consensus(session, of_checkpoints=False) as model:
+        checkpoints.save(steps, workers, shared, model)
+
+
+def checkpoint_is_due(session: Session, round_ended: bool) -> bool:
+    """Whether the step just taken is one after which the settings ask for a checkpoint, by count.
+
+    Where workers run free, it is one after which they meet to evaluate.
+    """
+    settings, steps = session.run.checkpoint, session.sync.steps
+    every_epochs = settings.every_epochs and settings.every_epochs * session.run.steps_per_epoch
+    counts = [(steps, settings.every_steps), (steps, every_epochs)]
+    if round_ended:
+        counts.append((session.sync.rounds, settings.every_rounds))
+    if session.sync.runs_free:
+        by_count = steps in session.evaluation_steps
+    else:
+        by_count = any(every and count % every == 0 for count, every in counts)
+    return by_count or steps in session.checkpoints.kept or session.has_ended()
+
+
+def _state(session: Session) -> tuple[list[State], State]:
+    """The states of this process's workers, and the shared state."""
     shared: State = {"resumed_from": session.resumed_from}
     workers: list[State] = [{} for _ in range(session.workers.num_local)]
     for name, part in session.parts.items():
@@ -16,22 +53,45 @@ def save(session: Session) -> None:
         shared[name] = state
         for index, worker in enumerate(workers if own is not None else []):
             worker[name] = {key: owned(value[index]) for key, value in own.items()}
-    session.checkpoints.save(session.sync.steps, workers, shared)
+    return workers, shared
 
 
 def resume(session: Session) -> None:
-    """Continue from the run's own newest checkpoint, if there is one. Collective.
+    """Continue from the run's own newest checkpoint, or else from that of another run, if it names one.
 
-    Raises ValueError if the checkpoint was written by an engine with another state format.
+    Collective. Raises ValueError if the checkpoint was written by an engine with another state format.
     """
     found = session.checkpoints.load()
-    if found is None:
-        return
-    workers, shared = found
-    for name, part in session.parts.items():
+    if found is not None:
+        _restore(session, *found, session.parts)
+        session.resumed_from = [*found[1]["resumed_from"], session.sync.steps]
+    elif session.run.start_state == "all":
+        _continue_other(session)
+
+
+def _continue_other(session: Session) -> None:
+    """Continue from the checkpoint of another run of the same workers, model, optimizer and algorithm."""
+    run = session.run
+    identity = f"{run.start_hash} {session.data.sha256}"
+    folder = run.start_folder(session.checkpoints.directory.parent)
+    others = Checkpoints(folder / "checkpoint", identity, run.checkpoint, (), session.transport)
+    assert run.start_step is not None
+    try:
+        workers, shared = others.load_after(run.start_step)
+        # Averages of checkpoints and decisions from the validation loss are this run's own.
+        _restore(session, workers, shared, set(session.parts) - {"watch", "checkpoint_average", "log"})
+    except (ValueError, KeyError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{run.id}: start_from {run.start_from}: {reason}") from None
+    if session.log:
+        session.log.adopt(shared["log"])
+
+
+def _restore(session: Session, workers: list[State], shared: State, names: Iterable[str]) -> None:
+    """Restore the named parts, in their order."""
+    for name in [name for name in session.parts if name in names]:
         state = shared[name]
         if name in workers[0]:
-            names = workers[0][name]
-            state |= {"workers": {key: torch.stack([worker[name][key] for worker in workers]) for key in names}}
-        part.load_state_dict(state)
-    session.resumed_from = [*shared["resumed_from"], session.sync.steps]
+            fields = workers[0][name]
+            state |= {"workers": {key: torch.stack([worker[name][key] for worker in workers]) for key in fields}}
+        session.parts[name].load_state_dict(state)

@@ -1,4 +1,4 @@
-"""The start of a run from the final averaged model of another run."""
+"""The start of a run from the averaged model of another run, at its end or in a checkpoint that it has kept."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from resync.config import Run
+from resync.train.checkpoint import MODEL, checkpoint_folder, require_sound
 
 
 def load_start(model: nn.Module, run: Run, out: Path) -> None:
@@ -15,20 +16,32 @@ def load_start(model: nn.Module, run: Run, out: Path) -> None:
     Raises ValueError if that run is missing, did not finish or had another configuration, or if its model has other
     parameters.
     """
-    folder = out.parents[2] / str(run.start_from)
-    try:
-        summary = json.loads((folder / "summary.json").read_text())
-    except FileNotFoundError:
-        raise ValueError(f"{run.id}: start_from {run.start_from}: {folder / 'summary.json'} does not exist") from None
-    if summary["config_hash"] != run.start_hash:
-        found = f"found results of the configuration {summary['config_hash']}, allowed: {run.start_hash}"
-        raise ValueError(f"{run.id}: start_from {run.start_from}: {found}; train that run again")
-    if summary["status"] != "finished":
-        found = f"found a run that ended as {summary['status']}, allowed: finished"
-        raise ValueError(f"{run.id}: start_from {run.start_from}: {found}")
-    state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
+    file = _model_file(run, run.start_folder(out))
+    state = torch.load(file, map_location="cpu", weights_only=True)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{run.id}: start_from {run.start_from}: the model does not fit: {reason}") from None
+
+
+def _model_file(run: Run, folder: Path) -> Path:
+    """The file of the model, after checking that its run had the expected configuration."""
+    prefix = f"{run.id}: start_from {run.start_from}:"
+    if run.start_step is not None:
+        kept = checkpoint_folder(folder, run.start_step)
+        try:
+            require_sound(kept, str(run.start_hash))
+        except ValueError as error:
+            raise ValueError(f"{prefix} {error}; delete {folder} to train that run again") from None
+        return kept / MODEL
+    try:
+        summary = json.loads((folder / "summary.json").read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{prefix} {folder / 'summary.json'} does not exist") from None
+    if summary["config_hash"] != run.start_hash:
+        found = f"found results of the configuration {summary['config_hash']}, allowed: {run.start_hash}"
+        raise ValueError(f"{prefix} {found}; train that run again")
+    if summary["status"] != "finished":
+        raise ValueError(f"{prefix} found a run that ended as {summary['status']}, allowed: finished")
+    return folder / "model.pt"

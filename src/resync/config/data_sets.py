@@ -87,6 +87,11 @@ class DataOptions(Options):
         """The options by name, defaults included: the arguments of the reader or of the data set's own code."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
 
+    def checks(self) -> Iterator[Check]:
+        """Require options that fit together, according to the reader."""
+        if self.component.reader:
+            yield from self.component.reader.conflicts(self.options)
+
     if TYPE_CHECKING:
 
         def __getattr__(self, option: str) -> Any:

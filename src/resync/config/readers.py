@@ -1,6 +1,6 @@
 """The key `reader` of a data set: how training reads the prepared data, and the options of a run for it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,7 +18,25 @@ EXECUTION = frozenset({"decoders"})
 """Options of reading that do not affect the result: they are not in the hash of a run."""
 
 
-class _Images(Settings):
+class RandAugmentSettings(Settings):
+    """RandAugment with the operations and ranges of the library composer (Cubuk et al. 2020; Gu et al. 2024)."""
+
+    depth: PositiveInt = Field(default=2, description="operations on each image, each drawn from the same 13")
+    severity: float = Field(
+        default=10.0,
+        gt=0,
+        le=10,
+        description="largest strength of an operation, from 0 (no effect) to 10; each use draws its own",
+    )
+
+
+class _Reader(Settings):
+    def conflicts(self, options: Mapping[str, Any]) -> Iterator[Check]:
+        """Yield contradictions between the options of a run, each of which is valid on its own."""
+        return iter(())
+
+
+class _Images(_Reader):
     mean: Items[float] = Field(min_length=1, description="mean of every channel, of pixels from 0 to 1")
     std: Items[PositiveNumber] = Field(min_length=1, description="standard deviation of every channel")
 
@@ -65,8 +83,13 @@ class StreamReader(_Images):
                 Literal["standard", "strong"],
                 Field(
                     default="standard",
-                    description="strong adds RandAugment of depth 2 and severity 10 (Gu et al. 2024, ViT)",
+                    description="standard: a random crop, resized, and a random horizontal flip; strong: RandAugment "
+                    "after them (Gu et al. 2024, ViT)",
                 ),
+            ),
+            "rand_augment": (
+                RandAugmentSettings | None,
+                Field(default=None, description="RandAugment of the strong augmentation; null: its defaults"),
             ),
             "format": (
                 Literal["auto", "beton", "files"],
@@ -86,6 +109,11 @@ class StreamReader(_Images):
             ),
         }
 
+    def conflicts(self, options: Mapping[str, Any]) -> Iterator[Check]:
+        if options["rand_augment"] and options["augmentation"] != "strong":
+            found = f"found with augmentation {options['augmentation']}"
+            yield ("rand_augment",), f"{found}, allowed: null, or with augmentation strong"
+
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, Preparation) or not prepared.streaming:
@@ -93,7 +121,7 @@ class StreamReader(_Images):
         yield from super().problems(prepared, facts)
 
 
-class TextReader(Settings):
+class TextReader(_Reader):
     """Pairs of sentences in buckets of similar length."""
 
     kind: Literal["text"]

@@ -48,7 +48,9 @@ class LossScale(Settings):
     initial: PositiveNumber = Field(default=65536.0, description="the first scale")
     growth: float = Field(default=2.0, gt=1, description="factor after `interval` steps without overflow")
     backoff: float = Field(default=0.5, gt=0, lt=1, description="factor at an overflow; the gradient is computed again")
-    interval: PositiveInt = Field(default=100, description="steps without overflow after which the scale grows")
+    interval: PositiveInt = Field(
+        default=100, description="steps in a row without overflow after which the scale grows"
+    )
     retries: PositiveInt = Field(default=50, description="overflows in a row after which the run counts as diverged")
 
 

@@ -42,9 +42,10 @@ SMOKE = "configs/scales/smoke.yaml"
 
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
 SETTINGS = (
-    "data, model, start_from, start_checkpoint, workers, batch_size, sampling, epochs, steps_per_epoch, "
-    "micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, evaluation, precision, "
-    "loss_scale, processes, engine, checkpoint, log, memory_format, compile, device, threads, seeds, resources"
+    "data, model, start_from, start_checkpoint, workers, batch_size, sampling, heterogeneity, epochs, "
+    "steps_per_epoch, micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, "
+    "evaluation, precision, loss_scale, processes, engine, checkpoint, log, memory_format, compile, device, threads, "
+    "seeds, resources"
 )
 
 

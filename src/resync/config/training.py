@@ -54,6 +54,15 @@ class LossScale(Settings):
     retries: PositiveInt = Field(default=50, description="overflows in a row after which the run counts as diverged")
 
 
+class Heterogeneity(Settings):
+    """A partition of the training samples over the workers, in which their proportions of classes differ."""
+
+    alpha: PositiveNumber = Field(
+        description="parameter of the Dirichlet distribution of a worker's proportions of classes (with equally large "
+        "classes, the same for each); small: few classes per worker, large: all alike"
+    )
+
+
 class Plateau(Settings):
     """Learning-rate reductions when the validation loss stops falling (torch's ReduceLROnPlateau).
 
@@ -185,6 +194,11 @@ class ResultSettings(Settings):
     sampling: Literal["without_replacement", "with_replacement"] = Field(
         default="without_replacement", description="how a worker's data stream draws the samples of an epoch"
     )
+    heterogeneity: Heterogeneity | None = Field(
+        default=None,
+        description="division of the training samples by class into one fixed share per worker, of equal sizes, from "
+        "which alone it draws; null: all workers draw from all samples",
+    )
     epochs: PositiveInt = Field(description="length of the training")
     steps_per_epoch: PositiveInt = Field(
         default=None,  # type: ignore[assignment]  # replaced by _steps_from_data
@@ -306,6 +320,8 @@ class RunSettings(Execution, ResultSettings):
             yield ("evaluation", "sharpness_batches"), f"found with precision {self.precision}, allowed: {allowed}"
         if self.loss_scale and self.precision != "fp16":
             yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
+        if self.heterogeneity and self.workers == 1:
+            yield ("heterogeneity",), "found with 1 worker, allowed: null, or several workers"
         if self.start_from and self.start_checkpoint:
             yield ("start_checkpoint",), f"found beside start_from {self.start_from}, allowed: one of the two"
         if self.plateau and self.sync.rule.follows_lr:
@@ -329,6 +345,8 @@ class RunSettings(Execution, ResultSettings):
             yield ("loss", "label_noise"), f"found {self.loss.label_noise:g}, allowed for translation: null"
         if task == "translation" and self.loss.mixup:
             yield ("loss", "mixup"), f"found {self.loss.mixup:g}, allowed for translation: null"
+        if task == "translation" and self.heterogeneity:
+            yield ("heterogeneity",), f"found {self.heterogeneity.alpha:g} as alpha, allowed for translation: null"
         if task == "translation" and self.memory_format:
             yield ("memory_format",), f"found {self.memory_format}, allowed for translation: null"
         if task == "translation" and self.evaluation.sharpness_batches:

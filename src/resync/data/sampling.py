@@ -1,5 +1,6 @@
 """Assignment of samples to workers: pure functions of (seed, epoch), the same for any number of processes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ class Sampler:
     most once per epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). If a paper rounds up the steps of an
     epoch, its last batch is completed from the start of the permutation, as in torch's DistributedSampler. With
     replacement, each worker draws uniformly from its own stream (Algorithm 2).
+
+    With `shares`, the samples of every worker, a worker draws from its own share only, in an order of its own.
     """
 
     num_samples: int
@@ -24,6 +27,7 @@ class Sampler:
     steps: int
     seed: int
     replacement: bool
+    shares: Sequence[NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for an epoch with more steps than there are samples for."""
@@ -37,6 +41,8 @@ class Sampler:
 
     def epoch(self, epoch: int) -> NDArray[np.int64]:
         """Sample indices of an epoch, [steps, num_workers, local_batch]."""
+        if self.shares is not None:
+            return np.stack([self._of_share(worker, share, epoch) for worker, share in enumerate(self.shares)], axis=1)
         if self.replacement:
             columns = [
                 stream(self.seed, "order", worker=worker, epoch=epoch).integers(
@@ -47,6 +53,12 @@ class Sampler:
             return np.stack(columns, axis=1)
         order = stream(self.seed, "order", epoch=epoch).permutation(self.num_samples)
         return np.resize(order, (self.steps, self.num_workers, self.local_batch))
+
+    def _of_share(self, worker: int, share: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
+        generator, shape = stream(self.seed, "order", worker=worker, epoch=epoch), (self.steps, self.local_batch)
+        if self.replacement:
+            return share[generator.integers(len(share), size=shape)]
+        return np.resize(generator.permutation(share), shape)
 
     def draws(self, epoch: int, workers: slice, high: int) -> NDArray[np.int64]:
         """A random number below `high` for each sample of an epoch, [steps, k, b], which decides its augmentation.

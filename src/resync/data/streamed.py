@@ -42,6 +42,11 @@ class Streamed:
     def num_train(self) -> int:
         return len(self.splits["train"].labels)
 
+    @property
+    def train_labels(self) -> NDArray[np.int64]:
+        """The class of every training image."""
+        return self.splits["train"].labels
+
     def to(self, device: torch.device) -> "Streamed":
         """A copy that makes its batches on `device`."""
         return replace(self, pixels=self.pixels.to(device), device=device)

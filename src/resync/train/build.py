@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from resync import data, models, optim, sync
 from resync.config import Run
 from resync.config.training import LossScale
+from resync.data.heterogeneity import dirichlet_shares
 from resync.data.sampling import Sampler
 from resync.engine import choose
 from resync.engine.clocks import Clocks
@@ -61,6 +64,7 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
             steps=run.steps_per_epoch,
             seed=run.seed,
             replacement=run.sampling == "with_replacement",
+            shares=_shares(run, dataset),
         ),
         transforms=transforms_of(run),
         workers=workers,
@@ -75,6 +79,12 @@ def build(run: Run, out: Path, device: torch.device, rank: int, world_size: int)
         checkpoints=Checkpoints(out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint.keep, transport),
         log=RunLog(out, run) if rank == 0 else None,
     )
+
+
+def _shares(run: Run, dataset: data.Dataset) -> list[NDArray[np.int64]] | None:
+    if run.heterogeneity is None:
+        return None
+    return dirichlet_shares(dataset.train_labels, run.workers, run.heterogeneity.alpha, run.seed)
 
 
 def _model(run: Run, out: Path) -> nn.Module:

@@ -248,7 +248,8 @@ WRONG_TABLES = {
     "column twice": ("epoch,loss,loss,error,hours\n0,2,2,1,0\n", "table.csv:1: found the column 'loss' twice, allowed: "
                      "unique column names"),
     "no evaluation": ("epoch,loss,error,hours\n0,2,,0\n", "table.csv:1: no row has a validation metric, allowed: at "
-                      "least one of val_loss, val_top1, val_perplexity, test_bleu, sharpness in the map"),
+                      "least one of val_loss, val_top1, val_perplexity, test_bleu, test_bleu_tokenised, "
+                      "sharpness in the map"),
     "steps back": ("epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n", "table.csv:3: found step 44 after 44, allowed: a "
                    "later one"),
     "too short": ("epoch,loss,error,hours\n1,2,9,0\n", "table.csv: the last evaluation is at step 44 (epoch 2), "

@@ -138,13 +138,16 @@ def _data_set(name: str, package: Path) -> DataSet:
     declared, problems = validate(_DataSetFile, node, package)
     raise_if_any(problems)
     assert declared is not None
-    raise_if_any(_missing_counts(declared.facts, node))
+    raise_if_any(_missing_facts(declared.facts, node))
     parts = declared.facts, file, declared.prepare, declared.prepare_text, declared.reader
     return DataSet(name, declared.description, *parts)
 
 
-def _missing_counts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
-    """Every data set says how many samples it has: the length of an epoch follows from it."""
+def _missing_facts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
+    """What the length of an epoch and BLEU follow from: numbers of samples, and the language of translations."""
     for key in ("train_samples", "val_samples"):
         if type(facts.get(key)) is not int or facts[key] < 1:
             yield node.problem(f"found {show(facts.get(key))}, allowed: integer >= 1", "facts", key)
+    language = facts.get("target_language")
+    if facts.get("task") == "translation" and not (isinstance(language, str) and language):
+        yield node.problem(f"found {show(language)}, allowed: a language such as de", "facts", "target_language")

@@ -32,6 +32,7 @@ from resync.train.plateau import ValidationWatch
 from resync.train.session import Session
 from resync.train.start import load_start
 from resync.train.transforms import transforms_of
+from resync.train.translation import Translation
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The dtypes of autocast by precision."""
@@ -133,8 +134,6 @@ def _objective(run: Run) -> Objective:
     """The objective of the data set's task."""
     smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
     if run.facts.get("task") == "translation":
-        # sacreBLEU takes time to import, and nothing else needs it.
-        from resync.train.translation import Translation
-
-        return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search)
+        language = run.facts["target_language"]
+        return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search, language)
     return Classification(smoothing, half)

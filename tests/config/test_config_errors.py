@@ -422,6 +422,9 @@ COMPONENTS = [
                  id="default of a class"),
     case("data without samples", "package/data/toy.yaml", "train_samples: 64, ", "",
          "1: facts.train_samples: found null, allowed: integer >= 1"),
+    case("text without its language", "package/data/toy.yaml", "train_samples: 64, ",
+         "train_samples: 64, task: translation, ",
+         "1: facts.target_language: found null, allowed: a language such as de"),
 ]  # fmt: skip
 
 

@@ -87,10 +87,21 @@ class DataOptions(Options):
         """The options by name, defaults included: the arguments of the reader or of the data set's own code."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts about the data set with these options, which can keep samples from training."""
+        declared, held_out = self.component.facts, self.options.get("held_out")
+        if held_out is None:
+            return declared
+        return {**declared, "train_samples": declared["train_samples"] - held_out, "val_samples": held_out}
+
     def checks(self) -> Iterator[Check]:
-        """Require options that fit together, according to the reader."""
+        """Require options that fit together, according to the reader, and samples to train on."""
         if self.component.reader:
             yield from self.component.reader.conflicts(self.options)
+        if self.facts["train_samples"] < 1:
+            samples = self.component.facts["train_samples"]
+            yield ("held_out",), f"found {self.held_out}, allowed: null or less than the {samples} training samples"
 
     if TYPE_CHECKING:
 

@@ -58,11 +58,16 @@ class MemoryReader(_Images):
 
     def options(self) -> RunOptions:
         """The options of a run that reads this data set."""
-        if self.crop_padding is None:
-            return {}
-        crop_flip = f"a random crop after {self.crop_padding} pixels of padding, and a random horizontal flip"
-        text = f"crop_flip: {crop_flip} (Gu et al. 2023)"
-        return {"augmentation": (Literal["none", "crop_flip"], Field(default="crop_flip", description=text))}
+        text = (
+            "number of training images, the same ones in every run, that are kept from training and validated on in "
+            "place of the validation images; null: 0"
+        )
+        options: RunOptions = {"held_out": (PositiveInt | None, Field(default=None, description=text))}
+        if self.crop_padding is not None:
+            crop_flip = f"a random crop after {self.crop_padding} pixels of padding, and a random horizontal flip"
+            text = f"crop_flip: {crop_flip} (Gu et al. 2023)"
+            options["augmentation"] = (Literal["none", "crop_flip"], Field(default="crop_flip", description=text))
+        return options
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""

@@ -235,7 +235,7 @@ class ResultSettings(Settings):
         data = info.data.get("data")
         if reading_of(info).partial or data is None:
             return value
-        samples = data.component.facts["train_samples"]
+        samples = data.facts["train_samples"]
         if value > samples:
             allowed = f"at most {samples}, the training samples of {data.name}"
             raise checks_failed("batch_size", [((), f"found {value}, allowed: {allowed}")])
@@ -249,17 +249,17 @@ class ResultSettings(Settings):
             return value
         if not isinstance(data, DataOptions) or batch_size is None:
             return 1  # a placeholder: data or batch_size has an error that is reported separately
-        if data.component.facts.get("task") == "translation":
+        if data.facts.get("task") == "translation":
             if reading_of(info).partial:
                 return 1
             allowed = f"integer >= 1, because a sample of {data.name} is a bucket of sentence pairs"
             raise checks_failed("steps_per_epoch", [((), f"found null, allowed: {allowed}")])
-        return max(1, data.component.facts["train_samples"] // batch_size)
+        return max(1, data.facts["train_samples"] // batch_size)
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """Facts about the data set, such as train_samples and num_classes."""
-        return self.data.component.facts
+        return self.data.facts
 
     @property
     def inputs_per_sample(self) -> float:
@@ -335,7 +335,7 @@ class RunSettings(Execution, ResultSettings):
 
     def _task_checks(self) -> Iterator[Check]:
         """Require a model and settings for the task of the data set."""
-        task = self.data.component.facts.get("task", "classification")
+        task = self.data.facts.get("task", "classification")
         if self.model.task != task:
             yield ("model", "name"), f"found {self.model.name} for {self.model.task}, allowed: a model for {task}"
         if task == "translation" and self.forward_batch_size != 1:

@@ -108,12 +108,16 @@ def test_declared_dependencies_are_those_imported():
 
 
 def test_environment_yml_agrees_with_pyproject():
-    lines = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    conda = declared([line for line in lines if line != "pip"])
-    wanted = declared(PYPROJECT["project"]["dependencies"])
+    """It has what a cluster needs: DeepSpeed, FFCV, which is on PyPI only, and what FFCV is compiled with."""
+    *lines, by_pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    to_compile = {"pip", "cxx-compiler", "libjpeg-turbo", "opencv", "pkg-config"}
+    assert to_compile <= set(lines)
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    wanted = declared(PYPROJECT["project"]["dependencies"] + extras["cluster"])
     wanted["pytorch"] = wanted.pop("torch")
     wanted["python"] = PYPROJECT["project"]["requires-python"]
-    assert conda == wanted
+    assert declared([line for line in lines if line not in to_compile]) == wanted
+    assert declared(by_pip["pip"]) == declared(extras["ffcv"])
 
 
 def test_lock_pins_what_pyproject_names():

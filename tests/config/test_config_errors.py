@@ -42,7 +42,8 @@ SMOKE = "configs/scales/smoke.yaml"
 
 COSINE = "{name: cosine, max_lr: 0.8, min_lr: 1e-6, warmup_epochs: 1}"
 SETTINGS = (
-    "data, model, start_from, start_state, start_checkpoint, workers, gpus_per_worker, batch_size, sampling, epochs, "
+    "data, model, start_from, start_state, start_checkpoint, workers, gpus_per_worker, batch_size, sampling, "
+    "heterogeneity, epochs, "
     "steps_per_epoch, micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, "
     "evaluation, precision, loss_scale, processes, engine, checkpoint, log, memory_format, compile, device, threads, "
     "seeds, resources"
@@ -293,6 +294,13 @@ TOGETHER = [
              "9: base.schedule.warmup_start: found 0.1 without a warm-up, "
              "allowed: together with warmup_epochs "
              "or warmup_steps"),
+    schedule("stairs of no warm-up", "{name: linear, max_lr: 0.8, warmup_every: epoch}",
+             "9: base.schedule.warmup_every: found 'epoch' without a warm-up, "
+             "allowed: together with warmup_epochs "
+             "or warmup_steps"),
+    schedule("shorter than the training", "{name: linear, max_lr: 0.8, epochs: 1}",
+             "9: base.schedule.epochs: found 1, allowed: null or at least the training's 2 (at scale smoke)",
+             "9: base.schedule.epochs: found 1, allowed: null or at least the training's 5 (at scale paper)"),
     schedule("rising schedule", "{name: linear, max_lr: 0.8, min_lr: 1}",
              "9: base.schedule.min_lr: found 1, allowed: at most max_lr = 0.8"),
 ]  # fmt: skip
@@ -439,6 +447,9 @@ COMPONENTS = [
                  id="default of a class"),
     case("data without samples", "package/data/toy.yaml", "train_samples: 64, ", "",
          "1: facts.train_samples: found null, allowed: integer >= 1"),
+    case("text without its language", "package/data/toy.yaml", "train_samples: 64, ",
+         "train_samples: 64, task: translation, ",
+         "1: facts.target_language: found null, allowed: a language such as de"),
 ]  # fmt: skip
 
 

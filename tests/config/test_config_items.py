@@ -181,7 +181,7 @@ GOLDEN = {
     "qsr/resnet152_b16384/qsr_h4": (64, 64, 16384, 200, 15_600, 1.6, 1e-4, False),
     "qsr/vit_b16_b4096/parallel": (16, 16, 4096, 300, 93_600, 0.008, 0.1, False),
     "qsr/vit_b16_b16384/qsr_h8": (64, 64, 16384, 300, 23_400, 0.016, 0.05, False),
-    "ddp_tricks/mnist/all_tricks": (4, 4, 4096, 500, 500 * 14, 0.1, 0.0, False),
+    "ddp_tricks/mnist/all_tricks": (4, 4, 4096, 500, 500 * 15, 0.1, 0.0, False),
 }
 
 

@@ -121,6 +121,34 @@ def test_transformers_are_those_of_the_papers(suite, paper, experiment, series, 
         assert run.sync.period.h == (12 if series == "local_slowmo" else 48)
 
 
+@pytest.mark.parametrize("experiment", ["vit_b16_b4096", "vit_b16_b16384", "vit_b16_b4096_linear"])
+def test_vits_are_augmented_and_mixed_as_in_the_scripts_of_qsr(suite, experiment):
+    """Local AdamW draws Mixup for every 128 images of a worker's 256, parallel AdamW for all of them."""
+    runs = {series: run_of(suite, "qsr", experiment, series) for series in ("parallel", "qsr_h4")}
+    assert {series: (run.local_batch_size, run.forward_batch_size, run.clip_norm) for series, run in runs.items()} == {
+        "parallel": (256, 256, 1),
+        "qsr_h4": (256, 128, None),
+    }
+    assert {(run.data.augmentation, run.loss.mixup, run.loss.label_smoothing) for run in runs.values()} == {
+        ("strong", 0.2, 0)
+    }
+
+
+@pytest.mark.parametrize(
+    ("paper", "experiment", "series", "first_steps"),
+    [
+        ("local_sgd", "cifar10_phase1", "parallel", [0.1 + 3.1 * t / 600 for t in range(3)]),
+        ("local_sgd", "imagenet_phase1", "parallel", [0.5 + 15.5 * t / 780 for t in range(3)]),
+        ("sgp", "resnet50_ethernet", "sgp_32", 3 * [0.1 + 3.1 / 785]),
+        ("sgp", "resnet50_asynchronous", "adpsgd_32", [0.1 + 3.1 * (t + 1) / 785 for t in range(3)]),
+        ("qsr", "resnet152_b4096", "parallel", [1e-6 + (0.8 - 1e-6) * t / 1560 for t in range(3)]),
+    ],
+)
+def test_warm_ups_are_those_of_the_original_codes(suite, paper, experiment, series, first_steps):
+    lr = run_of(suite, paper, experiment, series).lr
+    assert [lr(step) for step in range(3)] == pytest.approx(first_steps, rel=1e-12)
+
+
 TRANSLATION = {"data": {"name": "sentences"}, "model": {"name": "transformer"}, "steps_per_epoch": 5, "batch_size": 8}
 
 
@@ -135,6 +163,10 @@ TRANSLATION = {"data": {"name": "sentences"}, "model": {"name": "transformer"}, 
         (TRANSLATION | {"batch_size": 16},
          "found null with 2 buckets per worker, allowed: 1, one bucket of sentence pairs per forward pass"),
         (TRANSLATION | {"loss": {"label_noise": 0.2}}, "loss.label_noise: found 0.2, allowed for translation: null"),
+        (TRANSLATION | {"heterogeneity": {"alpha": 0.1}},
+         "heterogeneity: found 0.1 as alpha, allowed for translation: null"),
+        ({"workers": 1, "processes": 1, "heterogeneity": {"alpha": 0.1}},
+         "heterogeneity: found with 1 worker, allowed: null, or several workers"),
         (TRANSLATION | {"batch_size": 8, "micro_batch_size": 1, "evaluation": {"sharpness_batches": 2}},
          "evaluation.sharpness_batches: has no effect in translation, allowed: null"),
         ({"evaluation": {"sharpness_batches": 2}, "precision": "bf16"},

@@ -70,14 +70,54 @@ def test_warm_up_starts_where_asked():
 
 
 @pytest.mark.parametrize(
+    "make",
+    [
+        lambda **warmup: schedules.constant(3.2, 20, 8, **warmup),
+        lambda **warmup: schedules.step(3.2, [(12, 0.1)], 20, 8, **warmup),
+        lambda **warmup: schedules.linear(3.2, 0, 20, 8, **warmup),
+        lambda **warmup: schedules.cosine(3.2, 0, 20, 8, **warmup),
+        lambda **warmup: schedules.cosine_step(3.2, 1e-6, 20, 8, **warmup),
+        lambda **warmup: schedules.inverse_sqrt(3.2, 20, 8, **warmup),
+    ],
+    ids=["constant", "step", "linear", "cosine", "cosine_step", "inverse_sqrt"],
+)
+def test_every_schedule_has_both_forms_of_warm_up(make):
+    """Local SGD's LinearLR and QSR's scheduler start at the start value itself, SGP's code is one step ahead."""
+    behind, ahead = (make(warmup_start=0.1, warmup_ahead=value) for value in (False, True))
+    assert [behind(t) for t in range(8)] == pytest.approx([0.1 + 3.1 * t / 8 for t in range(8)])
+    assert [ahead(t) for t in range(8)] == pytest.approx([0.1 + 3.1 * (t + 1) / 8 for t in range(8)])
+    assert [behind(t) for t in range(8, 20)] == [ahead(t) for t in range(8, 20)]
+
+
+def test_staircase_is_that_of_sgp():
+    """The original sets the learning rate in the iterations 0, 100, ... of each epoch of 157 iterations."""
+    smooth = schedules.step(3.2, [(30 * 157, 0.1)], 90 * 157, warmup_steps=5 * 157, warmup_start=0.1)
+    lr = schedules.staircase(smooth, 5 * 157, every=100, steps_per_epoch=157)
+    for epoch in range(7):
+        for i in range(157):
+            set_at = 100 * (i // 100)
+            expected = 0.1 + 3.1 * (157 * epoch + set_at + 1) / (5 * 157) if epoch < 5 else 3.2
+            assert lr(157 * epoch + i) == pytest.approx(expected, rel=1e-12)
+
+
+def test_staircase_of_whole_epochs_is_that_of_the_guide():
+    """A multiplier of e / W in epoch e, so that the first epoch has none."""
+    smooth = schedules.constant(0.1, 300, warmup_steps=10 * 15, warmup_ahead=False)
+    lr = schedules.staircase(smooth, 10 * 15, every=15, steps_per_epoch=15)
+    for epoch in range(15):
+        assert [lr(15 * epoch + i) for i in range(15)] == pytest.approx(15 * [0.1 * min(epoch / 10, 1)])
+
+
+@pytest.mark.parametrize(
     "lr",
     [
+        schedules.staircase(schedules.constant(1, 10, 4), 4, 2, 5),
         schedules.constant(1, 10, 2),
         schedules.step(1, [(5, 0.1)], 10, 2),
         schedules.linear(1, 0, 10, 2),
         schedules.cosine(1, 0, 10, 2),
     ],
-    ids=["constant", "step", "linear", "cosine"],
+    ids=["staircase", "constant", "step", "linear", "cosine"],
 )
 def test_schedules_give_python_floats_and_can_be_pickled(lr):
     copy = pickle.loads(pickle.dumps(lr))
@@ -98,6 +138,7 @@ def test_schedules_give_python_floats_and_can_be_pickled(lr):
         (lambda: schedules.linear(0.1, 0.0, 10, 2, warmup_start=-1), "warmup_start is -1"),
         (lambda: schedules.step(0.1, [(-1, 0.1)], 10), "expected a step >= 0"),
         (lambda: schedules.step(0.1, [(1, 0.0)], 10), "a factor > 0"),
+        (lambda: schedules.staircase(schedules.constant(0.1), 4, 0, 10), "every is 0 and steps_per_epoch is 10"),
     ],
 )
 def test_values_out_of_range_are_named(make, message):

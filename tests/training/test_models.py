@@ -149,3 +149,30 @@ def test_initial_weights_are_those_of_the_papers():
         wanted = 0.01 if name == "cifar_resnet" else (2 / 512) ** 0.5
         assert last.weight.std().item() == pytest.approx(wanted, rel=0.02)
         assert not last.bias.any()
+
+
+def test_vit_is_the_formula_with_the_norm_after_the_mean_of_the_tokens():
+    """SimpleViT of vit-pytorch 1.2.8, which the QSR paper's code pins, one image and one patch at a time."""
+    torch.manual_seed(0)
+    small = options_of("models", "vit")(patch=4, dim=16, depth=2, heads=2, mlp_dim=24)
+    model = models.build(small, (3, 8, 12), 5, seed=1)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    image = torch.randn(3, 8, 12)
+    tokens = []
+    for row in range(2):
+        for column in range(3):
+            patch = image[:, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].flatten()
+            angles = [torch.tensor([at * 10_000 ** (-i / 3) for i in range(4)]) for at in (column, row)]
+            positions = [wave for angle in angles for wave in (angle.sin(), angle.cos())]
+            tokens.append(model.embed(patch) + torch.cat(positions))
+    x = torch.stack(tokens)
+    for block in model.blocks:
+        query, key, value = block.qkv(block.norm(x)).chunk(3, dim=-1)
+        heads = [
+            (query[:, part] @ key[:, part].T / 8**0.5).softmax(-1) @ value[:, part] for part in (slice(8), slice(8, 16))
+        ]
+        x = x + block.out(torch.cat(heads, dim=-1))
+        x = x + block.mlp(x)
+    torch.testing.assert_close(model(image[None])[0], model.head(model.norm(x.mean(0))), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(model(image[None])[0], model.head(model.norm(x).mean(0)), rtol=1e-2)

@@ -111,7 +111,7 @@ def test_a_reader_fits_the_rest_of_its_declaration(changes: dict[str, Any], mess
     file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump({"description": "tiny", "facts": facts, "prepare": PREPARE} | changes))
     if not message:
-        assert data_set("tiny", tmp_path / "package").config.model_fields.keys() == {"name"}
+        assert data_set("tiny", tmp_path / "package").config.model_fields.keys() == {"name", "held_out"}
         return
     with pytest.raises(ConfigError) as error:
         data_set("tiny", tmp_path / "package")

@@ -35,10 +35,22 @@ def test_every_tensor_is_copied(checkpoint: Path):
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "shape"),
+    [("resnet", {"depth": 18}, (3, 224, 224)), ("vgg", {"depth": 11}, (3, 32, 32))],
+)
+def test_names_that_the_model_has_are_kept(name: str, options: dict, shape: tuple[int, ...], tmp_path: Path):
+    """Those of torchvision's ResNets, such as `layer1.0.bn1.weight`, and of the VGGs are the original's."""
+    model, source = (models.build(options_of("models", name)(**options), shape, 10, seed) for seed in (1, 2))
+    torch.save(source.state_dict(), tmp_path / "checkpoint.pt")
+    load_original(model, tmp_path / "checkpoint.pt")
+    assert all(torch.equal(value, source.state_dict()[key]) for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"depth": 14}, r"lacks layer1\.1\.conv1\.weight \(and 35 more\)"),
-        ({"norm": "group"}, r"has norm1\.running_mean, which the model lacks \(and 20 more\)"),
+        ({"norm": "group"}, r"has bn1\.running_mean, which the model lacks \(and 20 more\)"),
         ({"width": 8}, r"has conv1\.weight of shape \[16, 3, 3, 3\], the model's is \[8, 3, 3, 3\] \(and 35 more\)"),
     ],
 )

@@ -18,6 +18,7 @@ from resync import data, prepare
 from resync.cli import main
 from resync.config.data_sets import data_set, prepared_names
 from resync.config.preparation import ClassCounts
+from resync.data import prepared
 from resync.prepare.prepared_file import Images, Prepared, prepared_file, save
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
@@ -314,3 +315,22 @@ def test_real_data_are_prepared_and_checked(name: str, real_data: Path, tmp_path
             (tmp_path / source.name).symlink_to(source)
     prepare.prepare(of, tmp_path)
     assert all(each.holds for each in prepare.check(of, tmp_path))
+
+
+def test_training_images_can_take_the_place_of_the_validation_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    prepare.prepare(of, root)
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    chosen = of.config(name="tiny", held_out=2)
+    assert (chosen.facts["train_samples"], chosen.facts["val_samples"]) == (4, 2)
+    whole, found, again = prepared.read(of), *(prepared.read(of, **chosen.options) for _ in range(2))
+    assert (found.num_train, len(found.val_targets), found.variant) == (4, 2, "copy-q75, 2 training images held out")
+    both = torch.cat([found.train_inputs, found.val_inputs]).flatten(1).tolist()
+    assert sorted(both) == sorted(whole.train_inputs.flatten(1).tolist())
+    assert torch.equal(found.val_inputs, again.val_inputs)
+    for image, label in zip(found.val_inputs, found.val_targets, strict=True):
+        [place] = (whole.train_inputs == image).flatten(1).all(1).nonzero().tolist()
+        assert whole.train_targets[place] == label
+    with pytest.raises(ValueError, match="held_out: found 6, allowed: null or less than the 6 training samples"):
+        of.config(name="tiny", held_out=6)

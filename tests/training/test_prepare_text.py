@@ -22,7 +22,7 @@ PAIRS = [tuple(line.split("\t")) for line in FILE.read_text(encoding="utf-8").sp
 def declare(folder: Path, **changes):
     """A data set of the first sentences that are shipped, as a package of its own declares it."""
     files = {split: [{"source": f"{split}.en", "target": f"{split}.de"}] for split in COUNTS}
-    facts = {"task": "translation", "num_classes": 120, "input_shape": [60]}
+    facts = {"task": "translation", "target_language": "de", "num_classes": 120, "input_shape": [60]}
     declaration = {
         "description": "tiny",
         "reader": {"kind": "text", "max_tokens": 200},

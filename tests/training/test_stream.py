@@ -18,6 +18,7 @@ from torchvision.transforms.v2 import functional as F
 from resync import data, prepare
 from resync.config.data_sets import DataSet
 from resync.data import streamed
+from resync.data.rand_augment import RandAugment
 from resync.data.sampling import Share
 from resync.data.streamed import Streamed
 from resync.data.transforms import training_transform, validation_transform
@@ -197,12 +198,29 @@ def test_validation_images_are_shared_out_and_cropped_in_the_centre(small: Strea
 def test_a_training_transform_is_a_part_at_least_8_percent_of_it_and_half_are_mirrored():
     ramp = torch.arange(200, dtype=torch.uint8).expand(3, 100, 200)
     torch.manual_seed(0)
-    views = torch.stack([training_transform(8, strong=False)(ramp) for _ in range(300)]).float()
+    views = torch.stack([training_transform(8)(ramp) for _ in range(300)]).float()
     slopes = (views[..., -1] - views[..., 0]).mean(dim=(1, 2))
     assert 0.4 < (slopes < 0).float().mean() < 0.6
     # The narrowest part has 8 % of the area and is 4/3 as high as wide, the widest is as high as the image.
     narrowest, widest = (0.08 * 100 * 200 * 3 / 4) ** 0.5, 100 * 4 / 3
     assert 0.8 * narrowest < slopes.abs().min() < slopes.abs().max() < widest
+
+
+def test_settings_of_rand_augment_reach_the_images(photos: tuple[DataSet, Path], monkeypatch: pytest.MonkeyPatch):
+    of, root = photos
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+
+    def last_transform(**options: Any) -> object:
+        given = of.config(name="tiny", format="files", decoders=0, **options).options
+        return streamed.read(of, **given).transforms["train"].transforms[-1]
+
+    assert last_transform(augmentation="strong") == RandAugment(depth=2, severity=10)
+    assert last_transform(augmentation="strong", rand_augment={"depth": 1, "severity": 3.0}) == RandAugment(1, 3)
+    assert not isinstance(last_transform(), RandAugment)
+    with pytest.raises(
+        ValueError, match="rand_augment: found with augmentation standard, allowed: null, or with augme"
+    ):
+        of.config(name="tiny", rand_augment={})
 
 
 def test_mixup_mixes_pairs_of_a_micro_batch_by_one_share():

@@ -1,12 +1,15 @@
 """Translation: batches of sentence pairs, the model, beam search, the loss over tokens and BLEU."""
 
+from collections import Counter
 from itertools import chain, product
+from math import exp, prod
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from runs import TRANSLATION, make_session
+from sacrebleu.metrics.bleu import BLEU
 from torch.nn import functional as F
 
 from resync import data, models
@@ -18,9 +21,10 @@ from resync.engine.workers import Workers
 from resync.models.beam_search import translate
 from resync.prepare.vocabulary import BEGIN, END, PAD
 from resync.settings.options import options_of
+from resync.train.bleu import forms
 from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.loop import batches
-from resync.train.translation import Translation, _corpus_bleu
+from resync.train.translation import Translation
 
 TINY = {"dim": 16, "ffn_dim": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
 
@@ -227,12 +231,48 @@ def test_bleu_adds_up_over_processes(text):
         translations += [text.decode(ids) for ids in objective._translated(model, sources)]
         references += humans
     assert len(references) == 40
-    assert objective.metrics(alone)["test_bleu"] == pytest.approx(_corpus_bleu(translations, references)[0].score)
+    found = objective.metrics(alone)
+    assert found["test_bleu"] == pytest.approx(BLEU().corpus_score(translations, [references]).score)
+    assert set(found) == {"val_loss", "val_perplexity", "test_bleu", "test_bleu_tokenised"}
     assert objective.signatures["test_bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert objective.signatures["test_bleu_tokenised"].startswith("nrefs:1|case:mixed|eff:no|tok:moses-de, compounds ")
     perfect = alone.clone()
-    perfect[2:] = torch.tensor([9, 8, 7, 6, 9, 8, 7, 6, 9, 9])
-    assert objective.metrics(perfect)["test_bleu"] == pytest.approx(100)
-    assert set(objective.metrics(alone)) == {"val_loss", "val_perplexity", "test_bleu"}
+    perfect[2:] = torch.tensor(2 * [9, 8, 7, 6, 9, 8, 7, 6, 9, 9])
+    assert [objective.metrics(perfect)[name] for name in objective.signatures] == pytest.approx([100, 100])
+
+
+def plain_bleu(translations: list[str], references: list[str]) -> float:
+    """Papineni et al. 2002 of sentences whose tokens are separated by spaces, written out."""
+    matches, totals, lengths = [0] * 4, [0] * 4, [0, 0]
+    for ours, theirs in zip(
+        (each.split() for each in translations), (each.split() for each in references), strict=True
+    ):
+        lengths = [lengths[0] + len(ours), lengths[1] + len(theirs)]
+        for n in range(1, 5):
+            mine, wanted = (Counter(zip(*(side[i:] for i in range(n)), strict=False)) for side in (ours, theirs))
+            matches[n - 1] += (mine & wanted).total()
+            totals[n - 1] += mine.total()
+    precision = prod(match / total for match, total in zip(matches, totals, strict=True)) ** 0.25
+    return 100 * precision * min(1, exp(1 - lengths[1] / lengths[0]))
+
+
+def test_tokenised_bleu_splits_compounds_and_punctuation():
+    """Moses separates punctuation, not hyphens; the split makes three tokens of a compound, as in the scripts."""
+    translations = ["Die E-Mail-Adresse ist z. B. falsch, oder?", "Er sah den Nord-Süd-Zug."]
+    references = ["Die E-Mail-Adresse ist z. B. falsch!", "Sie sah den Nord-Ost-Zug ."]
+    tokens = [
+        "Die E ##AT##-##AT## Mail ##AT##-##AT## Adresse ist z. B. falsch , oder ?",
+        "Er sah den Nord ##AT##-##AT## Süd ##AT##-##AT## Zug .",
+    ]
+    wanted = [
+        "Die E ##AT##-##AT## Mail ##AT##-##AT## Adresse ist z. B. falsch !",
+        "Sie sah den Nord ##AT##-##AT## Ost ##AT##-##AT## Zug .",
+    ]
+    form = forms("de")["test_bleu_tokenised"]
+    assert [form.prepared(each) for each in [*translations, *references]] == [*tokens, *wanted]
+    found = form.score(form.statistics(translations, references))
+    assert found == pytest.approx(plain_bleu(tokens, wanted))
+    assert found > form.score(form.statistics([each.replace("-", "") for each in translations], references))
 
 
 def test_dropout_is_a_function_of_seed_worker_and_step(tmp_path: Path):

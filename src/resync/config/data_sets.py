@@ -87,6 +87,22 @@ class DataOptions(Options):
         """The options by name, defaults included: the arguments of the reader or of the data set's own code."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
 
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts about the data set with these options, which can keep samples from training."""
+        declared, held_out = self.component.facts, self.options.get("held_out")
+        if held_out is None:
+            return declared
+        return {**declared, "train_samples": declared["train_samples"] - held_out, "val_samples": held_out}
+
+    def checks(self) -> Iterator[Check]:
+        """Require options that fit together, according to the reader, and samples to train on."""
+        if self.component.reader:
+            yield from self.component.reader.conflicts(self.options)
+        if self.facts["train_samples"] < 1:
+            samples = self.component.facts["train_samples"]
+            yield ("held_out",), f"found {self.held_out}, allowed: null or less than the {samples} training samples"
+
     if TYPE_CHECKING:
 
         def __getattr__(self, option: str) -> Any:
@@ -133,13 +149,16 @@ def _data_set(name: str, package: Path) -> DataSet:
     declared, problems = validate(_DataSetFile, node, package)
     raise_if_any(problems)
     assert declared is not None
-    raise_if_any(_missing_counts(declared.facts, node))
+    raise_if_any(_missing_facts(declared.facts, node))
     parts = declared.facts, file, declared.prepare, declared.prepare_text, declared.reader
     return DataSet(name, declared.description, *parts)
 
 
-def _missing_counts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
-    """Every data set says how many samples it has: the length of an epoch follows from it."""
+def _missing_facts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
+    """What the length of an epoch and BLEU follow from: numbers of samples, and the language of translations."""
     for key in ("train_samples", "val_samples"):
         if type(facts.get(key)) is not int or facts[key] < 1:
             yield node.problem(f"found {show(facts.get(key))}, allowed: integer >= 1", "facts", key)
+    language = facts.get("target_language")
+    if facts.get("task") == "translation" and not (isinstance(language, str) and language):
+        yield node.problem(f"found {show(language)}, allowed: a language such as de", "facts", "target_language")

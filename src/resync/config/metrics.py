@@ -190,7 +190,17 @@ _DECLARED = {
     "test_bleu": Metric(
         "Test score",
         "BLEU",
-        "0 to 100, of the consensus model's translations",
+        "0 to 100, of the consensus model's translations, by sacreBLEU",
+        _EVALUATIONS,
+        better="higher",
+        evaluated=True,
+        best=True,
+        compared=True,
+    ),
+    "test_bleu_tokenised": Metric(
+        "Tokenised test score",
+        "BLEU",
+        "0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports",
         _EVALUATIONS,
         better="higher",
         evaluated=True,

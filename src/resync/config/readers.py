@@ -1,6 +1,6 @@
 """The key `reader` of a data set: how training reads the prepared data, and the options of a run for it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,7 +18,25 @@ EXECUTION = frozenset({"decoders"})
 """Options of reading that do not affect the result: they are not in the hash of a run."""
 
 
-class _Images(Settings):
+class RandAugmentSettings(Settings):
+    """RandAugment with the operations and ranges of the library composer (Cubuk et al. 2020; Gu et al. 2024)."""
+
+    depth: PositiveInt = Field(default=2, description="operations on each image, each drawn from the same 13")
+    severity: float = Field(
+        default=10.0,
+        gt=0,
+        le=10,
+        description="largest strength of an operation, from 0 (no effect) to 10; each use draws its own",
+    )
+
+
+class _Reader(Settings):
+    def conflicts(self, options: Mapping[str, Any]) -> Iterator[Check]:
+        """Yield contradictions between the options of a run, each of which is valid on its own."""
+        return iter(())
+
+
+class _Images(_Reader):
     mean: Items[float] = Field(min_length=1, description="mean of every channel, of pixels from 0 to 1")
     std: Items[PositiveNumber] = Field(min_length=1, description="standard deviation of every channel")
 
@@ -40,11 +58,16 @@ class MemoryReader(_Images):
 
     def options(self) -> RunOptions:
         """The options of a run that reads this data set."""
-        if self.crop_padding is None:
-            return {}
-        crop_flip = f"a random crop after {self.crop_padding} pixels of padding, and a random horizontal flip"
-        text = f"crop_flip: {crop_flip} (Gu et al. 2023)"
-        return {"augmentation": (Literal["none", "crop_flip"], Field(default="crop_flip", description=text))}
+        text = (
+            "number of training images, the same ones in every run, that are kept from training and validated on in "
+            "place of the validation images; null: 0"
+        )
+        options: RunOptions = {"held_out": (PositiveInt | None, Field(default=None, description=text))}
+        if self.crop_padding is not None:
+            crop_flip = f"a random crop after {self.crop_padding} pixels of padding, and a random horizontal flip"
+            text = f"crop_flip: {crop_flip} (Gu et al. 2023)"
+            options["augmentation"] = (Literal["none", "crop_flip"], Field(default="crop_flip", description=text))
+        return options
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""
@@ -65,8 +88,13 @@ class StreamReader(_Images):
                 Literal["standard", "strong"],
                 Field(
                     default="standard",
-                    description="strong adds RandAugment of depth 2 and severity 10 (Gu et al. 2024, ViT)",
+                    description="standard: a random crop, resized, and a random horizontal flip; strong: RandAugment "
+                    "after them (Gu et al. 2024, ViT)",
                 ),
+            ),
+            "rand_augment": (
+                RandAugmentSettings | None,
+                Field(default=None, description="RandAugment of the strong augmentation; null: its defaults"),
             ),
             "format": (
                 Literal["auto", "beton", "files"],
@@ -86,6 +114,11 @@ class StreamReader(_Images):
             ),
         }
 
+    def conflicts(self, options: Mapping[str, Any]) -> Iterator[Check]:
+        if options["rand_augment"] and options["augmentation"] != "strong":
+            found = f"found with augmentation {options['augmentation']}"
+            yield ("rand_augment",), f"{found}, allowed: null, or with augmentation strong"
+
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, Preparation) or not prepared.streaming:
@@ -93,7 +126,7 @@ class StreamReader(_Images):
         yield from super().problems(prepared, facts)
 
 
-class TextReader(Settings):
+class TextReader(_Reader):
     """Pairs of sentences in buckets of similar length."""
 
     kind: Literal["text"]

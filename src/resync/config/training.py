@@ -50,8 +50,19 @@ class LossScale(Settings):
     initial: PositiveNumber = Field(default=65536.0, description="the first scale")
     growth: float = Field(default=2.0, gt=1, description="factor after `interval` steps without overflow")
     backoff: float = Field(default=0.5, gt=0, lt=1, description="factor at an overflow; the gradient is computed again")
-    interval: PositiveInt = Field(default=100, description="steps without overflow after which the scale grows")
+    interval: PositiveInt = Field(
+        default=100, description="steps in a row without overflow after which the scale grows"
+    )
     retries: PositiveInt = Field(default=50, description="overflows in a row after which the run counts as diverged")
+
+
+class Heterogeneity(Settings):
+    """A partition of the training samples over the workers, in which their proportions of classes differ."""
+
+    alpha: PositiveNumber = Field(
+        description="parameter of the Dirichlet distribution of a worker's proportions of classes (with equally large "
+        "classes, the same for each); small: few classes per worker, large: all alike"
+    )
 
 
 class Plateau(Settings):
@@ -250,6 +261,11 @@ class ResultSettings(Settings):
     sampling: Literal["without_replacement", "with_replacement"] = Field(
         default="without_replacement", description="how a worker's data stream draws the samples of an epoch"
     )
+    heterogeneity: Heterogeneity | None = Field(
+        default=None,
+        description="division of the training samples by class into one fixed share per worker, of equal sizes, from "
+        "which alone it draws; null: all workers draw from all samples",
+    )
     epochs: PositiveInt = Field(description="length of the training")
     steps_per_epoch: PositiveInt = Field(
         default=None,  # type: ignore[assignment]  # replaced by _steps_from_data
@@ -286,7 +302,7 @@ class ResultSettings(Settings):
         data = info.data.get("data")
         if reading_of(info).partial or data is None:
             return value
-        samples = data.component.facts["train_samples"]
+        samples = data.facts["train_samples"]
         if value > samples:
             allowed = f"at most {samples}, the training samples of {data.name}"
             raise checks_failed("batch_size", [((), f"found {value}, allowed: {allowed}")])
@@ -300,17 +316,17 @@ class ResultSettings(Settings):
             return value
         if not isinstance(data, DataOptions) or batch_size is None:
             return 1  # a placeholder: data or batch_size has an error that is reported separately
-        if data.component.facts.get("task") == "translation":
+        if data.facts.get("task") == "translation":
             if reading_of(info).partial:
                 return 1
             allowed = f"integer >= 1, because a sample of {data.name} is a bucket of sentence pairs"
             raise checks_failed("steps_per_epoch", [((), f"found null, allowed: {allowed}")])
-        return max(1, data.component.facts["train_samples"] // batch_size)
+        return max(1, data.facts["train_samples"] // batch_size)
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """Facts about the data set, such as train_samples and num_classes."""
-        return self.data.component.facts
+        return self.data.facts
 
     @property
     def inputs_per_sample(self) -> float:
@@ -378,6 +394,8 @@ class RunSettings(Execution, ResultSettings):
             yield ("evaluation", "also"), f"found {self.evaluation.also} with one worker, allowed: null"
         if self.loss_scale and self.precision != "fp16":
             yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
+        if self.heterogeneity and self.workers == 1:
+            yield ("heterogeneity",), "found with 1 worker, allowed: null, or several workers"
         if self.start_from and self.start_checkpoint:
             yield ("start_checkpoint",), f"found beside start_from {self.start_from}, allowed: one of the two"
         yield from self._checkpoint_checks()
@@ -425,7 +443,7 @@ class RunSettings(Execution, ResultSettings):
 
     def _task_checks(self) -> Iterator[Check]:
         """Require a model and settings for the task of the data set."""
-        task = self.data.component.facts.get("task", "classification")
+        task = self.data.facts.get("task", "classification")
         if self.model.task != task:
             yield ("model", "name"), f"found {self.model.name} for {self.model.task}, allowed: a model for {task}"
         if task == "translation" and self.forward_batch_size != 1:
@@ -435,6 +453,8 @@ class RunSettings(Execution, ResultSettings):
             yield ("loss", "label_noise"), f"found {self.loss.label_noise:g}, allowed for translation: null"
         if task == "translation" and self.loss.mixup:
             yield ("loss", "mixup"), f"found {self.loss.mixup:g}, allowed for translation: null"
+        if task == "translation" and self.heterogeneity:
+            yield ("heterogeneity",), f"found {self.heterogeneity.alpha:g} as alpha, allowed for translation: null"
         if task == "translation" and self.memory_format:
             yield ("memory_format",), f"found {self.memory_format}, allowed for translation: null"
         if task == "translation" and self.evaluation.sharpness_batches:

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from resync.data.sampling import Sampler
 
@@ -22,6 +24,10 @@ class Dataset(Protocol):
     @property
     def num_train(self) -> int:
         """Number of training samples to draw from."""
+
+    @property
+    def train_labels(self) -> NDArray[np.int64]:
+        """The class of every training sample, [num_train]; only of a classification."""
 
     def to(self, device: torch.device) -> "Dataset":
         """A copy that makes its batches on `device`."""

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from resync.data.pixels import Pixels
@@ -29,6 +31,11 @@ class InMemory:
     @property
     def num_train(self) -> int:
         return len(self.train_targets)
+
+    @property
+    def train_labels(self) -> NDArray[np.int64]:
+        """The class of every training sample."""
+        return self.train_targets.cpu().numpy()
 
     def to(self, device: torch.device) -> "InMemory":
         """A copy with every tensor on `device`."""

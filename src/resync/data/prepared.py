@@ -1,5 +1,7 @@
 """Data sets in memory from their prepared files."""
 
+from dataclasses import replace
+
 import torch
 
 from resync.config.data_sets import DataSet
@@ -7,19 +9,21 @@ from resync.config.readers import MemoryReader
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.prepare import data_root, load, load_packed
+from resync.streams import stream
 
 
-def read(of: DataSet, augmentation: str = "none") -> InMemory:
+def read(of: DataSet, augmentation: str = "none", held_out: int | None = None) -> InMemory:
     """The data set `of`: images stay 8-bit in memory and are converted to inputs batch by batch (see `Pixels.of`).
 
-    Raises ValueError if it has not been prepared.
+    With `held_out`, so many training images take the place of the validation images, and the variant says so. Raises
+    ValueError if the data set has not been prepared.
     """
     assert of.preparation
     assert isinstance(of.reader, MemoryReader)
     prepared = (load_packed if of.preparation.packed else load)(of, data_root(of))
     images = prepared.images
     padding = of.reader.crop_padding if augmentation == "crop_flip" else None
-    return InMemory(
+    found = InMemory(
         train_inputs=torch.from_numpy(images.train_images),
         train_targets=torch.from_numpy(images.train_labels).long(),
         val_inputs=torch.from_numpy(images.val_images),
@@ -27,4 +31,19 @@ def read(of: DataSet, augmentation: str = "none") -> InMemory:
         variant=prepared.record["variant"],
         sha256=prepared.record["sha256"],
         pixels=Pixels.of(of.reader.mean, of.reader.std, of.facts["input_shape"], padding),
+    )
+    return found if held_out is None else _held_out(found, held_out)
+
+
+def _held_out(images: InMemory, number: int) -> InMemory:
+    """The split is a function of the numbers of images, so that all runs validate on the same ones."""
+    order = torch.from_numpy(stream(0, "held-out").permutation(images.num_train))
+    val, train = order[:number], order[number:].sort().values
+    return replace(
+        images,
+        train_inputs=images.train_inputs[train],
+        train_targets=images.train_targets[train],
+        val_inputs=images.train_inputs[val],
+        val_targets=images.train_targets[val],
+        variant=f"{images.variant}, {number} training images held out",
     )

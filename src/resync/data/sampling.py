@@ -1,5 +1,6 @@
 """Assignment of samples to workers: pure functions of (seed, epoch), the same for any number of processes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,8 @@ class Sampler:
     most once per epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). If a paper rounds up the steps of an
     epoch, its last batch is completed from the start of the permutation, as in torch's DistributedSampler. With
     replacement, each worker draws uniformly from its own stream (Algorithm 2).
+
+    With `of_workers`, the samples of every worker, a worker draws from its own only, in an order of its own.
     """
 
     num_samples: int
@@ -43,6 +46,7 @@ class Sampler:
     seed: int
     replacement: bool
     share: Share = WHOLE
+    of_workers: Sequence[NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for an epoch with more steps than there are samples for."""
@@ -60,6 +64,8 @@ class Sampler:
 
     def whole_epoch(self, epoch: int) -> NDArray[np.int64]:
         """Sample indices of an epoch for all processes of a worker, [steps, num_workers, local_batch]."""
+        if self.of_workers is not None:
+            return np.stack([self._from(own, worker, epoch) for worker, own in enumerate(self.of_workers)], axis=1)
         if self.replacement:
             columns = [
                 stream(self.seed, "order", worker=worker, epoch=epoch).integers(
@@ -70,6 +76,12 @@ class Sampler:
             return np.stack(columns, axis=1)
         order = stream(self.seed, "order", epoch=epoch).permutation(self.num_samples)
         return np.resize(order, (self.steps, self.num_workers, self.local_batch))
+
+    def _from(self, own: NDArray[np.int64], worker: int, epoch: int) -> NDArray[np.int64]:
+        generator, shape = stream(self.seed, "order", worker=worker, epoch=epoch), (self.steps, self.local_batch)
+        if self.replacement:
+            return own[generator.integers(len(own), size=shape)]
+        return np.resize(generator.permutation(own), shape)
 
     def draws(self, epoch: int, workers: slice, high: int) -> NDArray[np.int64]:
         """A random number below `high` for each sample of `epoch`, [steps, k, b], which decides its augmentation.

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from resync.config.data_sets import DataSet
-from resync.config.readers import StreamReader
+from resync.config.readers import RandAugmentSettings, StreamReader
 from resync.data.pixels import Pixels
+from resync.data.rand_augment import RandAugment
 from resync.data.sampling import Sampler, statistics_draws
 from resync.data.transforms import Transform, training_transform, validation_transform
 from resync.prepare import Split, data_root, load_stream
@@ -40,6 +41,11 @@ class Streamed:
     @property
     def num_train(self) -> int:
         return len(self.splits["train"].labels)
+
+    @property
+    def train_labels(self) -> NDArray[np.int64]:
+        """The class of every training image."""
+        return self.splits["train"].labels
 
     def to(self, device: torch.device) -> "Streamed":
         """A copy that makes its batches on `device`."""
@@ -99,18 +105,23 @@ class _Transformed(torch.utils.data.Dataset[tuple[Tensor, int]]):
             return self.transform(image), int(self.images.labels[index])
 
 
-def read(of: DataSet, augmentation: str, format: str, decoders: int | None) -> Streamed:
+def read(
+    of: DataSet, augmentation: str, format: str, decoders: int | None, rand_augment: RandAugmentSettings | None = None
+) -> Streamed:
     """The data set `of` on disk in this format (see `load_stream`), decoded by `decoders` processes.
 
-    None stands for `own_cores`. Raises ValueError if the data set has not been prepared in this format.
+    None stands for `own_cores`, and for the default RandAugment of a strong augmentation. Raises ValueError if the data
+    set has not been prepared in this format.
     """
     assert isinstance(of.reader, StreamReader)
+    settings = rand_augment or RandAugmentSettings()
+    strong = RandAugment(settings.depth, settings.severity) if augmentation == "strong" else None
     prepared = load_stream(of, data_root(of), format)
     shape = of.facts["input_shape"]
     return Streamed(
         splits=prepared.splits,
         transforms={
-            "train": training_transform(shape[-1], augmentation == "strong"),
+            "train": training_transform(shape[-1], strong),
             "val": validation_transform(shape[-1]),
         },
         pixels=Pixels.of(of.reader.mean, of.reader.std, shape, padding=None),

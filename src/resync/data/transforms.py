@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
@@ -14,14 +13,13 @@ RATIO = 224 / 256
 """Ratio of the side of the validation crop to the shorter side of the image."""
 
 
-def training_transform(side: int, strong: bool) -> Transform:
-    """A random resized crop, flipped horizontally with probability 1/2 (Szegedy et al. 2015).
+def training_transform(side: int, then: Transform | None = None) -> Transform:
+    """A random resized crop, flipped horizontally with probability 1/2 (Szegedy et al. 2015), and `then` if given.
 
-    The crop has 8 to 100 % of the area and an aspect ratio of 3/4 to 4/3. `strong` adds RandAugment with two
-    operations of magnitude 10 of 30 (Cubuk et al. 2020; Gu et al. 2024 for ViT).
+    The crop has 8 to 100 % of the area and an aspect ratio of 3/4 to 4/3.
     """
-    steps: list[torch.nn.Module] = [v2.RandomResizedCrop(side, antialias=True), v2.RandomHorizontalFlip()]
-    return v2.Compose([*steps, v2.RandAugment(num_ops=2, magnitude=10)] if strong else steps)
+    steps: list[Transform] = [v2.RandomResizedCrop(side, antialias=True), v2.RandomHorizontalFlip()]
+    return v2.Compose([*steps, then] if then else steps)
 
 
 def validation_transform(side: int) -> Transform:

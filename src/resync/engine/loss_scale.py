@@ -13,7 +13,8 @@ class LossScales:
 
     A gradient that overflows is recomputed on the same batch with a smaller scale, where torch's GradScaler would skip
     the optimizer step: if only one worker skipped a step, its rounds would no longer match those of the others
-    (Gu et al. 2024, original trainer). So every worker takes every step, and workers need not agree on a scale.
+    (Gu et al. 2024, original trainer). So every worker takes every step, and workers need not agree on a scale. A scale
+    grows after `interval` steps in a row without overflow; in the original, every `interval` steps whatever happened.
     """
 
     def __init__(self, settings: LossScale, num_local: int) -> None:

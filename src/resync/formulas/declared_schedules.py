@@ -2,13 +2,23 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from resync.formulas.periods import in_time_checks, pairs_in_steps
-from resync.formulas.schedules import Schedule, constant, cosine, cosine_step, inverse_sqrt, linear, step
-from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings, ascending
+from resync.formulas.schedules import Schedule, constant, cosine, cosine_step, inverse_sqrt, linear, staircase, step
+from resync.settings.base import (
+    Check,
+    Count,
+    Items,
+    NonNegativeNumber,
+    PositiveInt,
+    PositiveNumber,
+    Settings,
+    ascending,
+)
+from resync.settings.errors import show
 from resync.settings.options import Course, Part
 
 Decay = Annotated[tuple[PositiveNumber, PositiveNumber], Field(strict=False)]
@@ -24,15 +34,27 @@ class LearningRate(Part):
     warmup_start: NonNegativeNumber | None = Field(
         default=None, description="learning rate at the start of the warm-up; null: min_lr, or 0 if there is none"
     )
+    warmup_ahead: bool | None = Field(
+        default=None,
+        description="whether step t = 0, 1, ... of a warm-up of W steps is at (t + 1) / W of the way (SGP's code) and "
+        "not at t / W (code of Local SGD and QSR); null: true for constant and step, false for the others",
+    )
+    warmup_every: PositiveInt | Literal["epoch"] | None = Field(
+        default=None,
+        description="steps for which the learning rate of the warm-up is held, counted from the start of each epoch "
+        "(100 in SGP's code); epoch: for the whole epoch; null: it rises in every step",
+    )
 
     def checks(self) -> Iterator[Check]:
-        """Require a warm-up in one unit only, and its start only together with it."""
+        """Require a warm-up in one unit only, and its other options only together with it."""
         if self.warmup_epochs is not None and self.warmup_steps is not None:
             beside = f"beside warmup_epochs = {self.warmup_epochs:g}"
             yield ("warmup_steps",), f"found {self.warmup_steps} {beside}, allowed: one of the two"
-        if self.warmup_start is not None and not (self.warmup_epochs or self.warmup_steps):
-            allowed = "together with warmup_epochs or warmup_steps"
-            yield ("warmup_start",), f"found {self.warmup_start:g} without a warm-up, allowed: {allowed}"
+        for key in ("warmup_start", "warmup_ahead", "warmup_every"):
+            value = getattr(self, key)
+            if value is not None and not (self.warmup_epochs or self.warmup_steps):
+                allowed = "together with warmup_epochs or warmup_steps"
+                yield (key,), f"found {show(value)} without a warm-up, allowed: {allowed}"
 
     def warmup_length(self, steps_per_epoch: int) -> int:
         """Steps of the warm-up, rounded to the nearest integer."""
@@ -47,9 +69,22 @@ class LearningRate(Part):
             limit = f"less than the training's {course.epochs} epochs = {course.total_steps} steps"
             yield (key,), f"found {getattr(self, key):g}, allowed: {limit}"
 
-    @abstractmethod
     def of(self, course: Course) -> Schedule:
         """The learning rate as a function of the step."""
+        smooth = self.smooth(course)
+        if self.warmup_every is None:
+            return smooth
+        every = course.steps_per_epoch if self.warmup_every == "epoch" else self.warmup_every
+        return staircase(smooth, course.warmup_steps, every, course.steps_per_epoch)
+
+    @abstractmethod
+    def smooth(self, course: Course) -> Schedule:
+        """The learning rate without the stairs of `warmup_every`."""
+
+    def _warmup(self, course: Course) -> dict[str, Any]:
+        """The arguments of the warm-up for the functions in `schedules`, without those left at their defaults."""
+        given = {"warmup_start": self.warmup_start, "warmup_ahead": self.warmup_ahead}
+        return {"warmup_steps": course.warmup_steps} | {key: val for key, val in given.items() if val is not None}
 
 
 class _Constant(Settings):
@@ -62,8 +97,8 @@ class ConstantSchedule(LearningRate, _Constant):
 
     name: Literal["constant"]
 
-    def of(self, course: Course) -> Schedule:
-        return constant(self.lr, course.total_steps, course.warmup_steps, self.warmup_start or 0.0)
+    def smooth(self, course: Course) -> Schedule:
+        return constant(self.lr, course.total_steps, **self._warmup(course))
 
 
 class _Maximum(Settings):
@@ -91,14 +126,18 @@ class StepSchedule(_Peak):
         yield from super().checks_in(course)
         yield from in_time_checks(("decays",), self.decays, course)
 
-    def of(self, course: Course) -> Schedule:
+    def smooth(self, course: Course) -> Schedule:
         """The function `step`, with the epochs of decays converted to whole steps."""
         decays = pairs_in_steps(self.decays, course.steps_per_epoch)
-        return step(self.max_lr, decays, course.total_steps, course.warmup_steps, self.warmup_start or 0.0)
+        return step(self.max_lr, decays, course.total_steps, **self._warmup(course))
 
 
 class _FallingSchedule(_Peak):
-    min_lr: NonNegativeNumber = Field(default=0.0, description="learning rate at the end of training")
+    min_lr: NonNegativeNumber = Field(default=0.0, description="learning rate at the end of the schedule")
+    epochs: PositiveInt | None = Field(
+        default=None,
+        description="length of the schedule, if the training takes only its beginning; null: that of the training",
+    )
 
     def checks(self) -> Iterator[Check]:
         """Require a decreasing schedule."""
@@ -106,15 +145,24 @@ class _FallingSchedule(_Peak):
         if self.min_lr > self.max_lr:
             yield ("min_lr",), f"found {self.min_lr:g}, allowed: at most max_lr = {self.max_lr:g}"
 
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """Require a schedule that is at least as long as the training."""
+        yield from super().checks_in(course)
+        if self.epochs is not None and self.epochs < course.epochs:
+            yield ("epochs",), f"found {self.epochs}, allowed: null or at least the training's {course.epochs}"
+
+    def _span(self, course: Course) -> tuple[float, float, int]:
+        """The peak, the lowest learning rate, and the step at which it is reached."""
+        return self.max_lr, self.min_lr, (self.epochs or course.epochs) * course.steps_per_epoch
+
 
 class LinearSchedule(_FallingSchedule):
     """Linear decay from max_lr to min_lr."""
 
     name: Literal["linear"]
 
-    def of(self, course: Course) -> Schedule:
-        span = self.max_lr, self.min_lr, course.total_steps, course.warmup_steps, self.warmup_start
-        return linear(*span)
+    def smooth(self, course: Course) -> Schedule:
+        return linear(*self._span(course), **self._warmup(course))
 
 
 class CosineSchedule(_FallingSchedule):
@@ -122,21 +170,19 @@ class CosineSchedule(_FallingSchedule):
 
     name: Literal["cosine"]
 
-    def of(self, course: Course) -> Schedule:
-        span = self.max_lr, self.min_lr, course.total_steps, course.warmup_steps, self.warmup_start
-        return cosine(*span)
+    def smooth(self, course: Course) -> Schedule:
+        return cosine(*self._span(course), **self._warmup(course))
 
 
 class CosineStepSchedule(_FallingSchedule):
     """Cosine decay, rounded to the nearest power of `base` after the warm-up (Gu et al. 2024)."""
 
     name: Literal["cosine_step"]
-    min_lr: PositiveNumber = Field(description="learning rate of the cosine at the end of training")
+    min_lr: PositiveNumber = Field(description="learning rate of the cosine at the end of the schedule")
     base: float = Field(default=2.0, gt=1, description="the learning rate is a power of this number")
 
-    def of(self, course: Course) -> Schedule:
-        span = self.max_lr, self.min_lr, course.total_steps, course.warmup_steps, self.warmup_start
-        return cosine_step(*span, self.base)
+    def smooth(self, course: Course) -> Schedule:
+        return cosine_step(*self._span(course), base=self.base, **self._warmup(course))
 
 
 class InverseSqrtSchedule(_Peak):
@@ -150,8 +196,8 @@ class InverseSqrtSchedule(_Peak):
         if not (self.warmup_steps or self.warmup_epochs):
             yield ("warmup_steps",), "found no warm-up, allowed: warmup_steps or warmup_epochs > 0"
 
-    def of(self, course: Course) -> Schedule:
-        return inverse_sqrt(self.max_lr, course.total_steps, course.warmup_steps, self.warmup_start or 0.0)
+    def smooth(self, course: Course) -> Schedule:
+        return inverse_sqrt(self.max_lr, course.total_steps, **self._warmup(course))
 
 
 AnySchedule = Annotated[

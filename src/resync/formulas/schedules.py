@@ -4,14 +4,15 @@ Each function here returns a schedule: a picklable callable from the step about 
 learning rate, always a Python float, because numpy scalars would end up in checkpoints and break their
 weights-only loading. After `total_steps` a schedule stays at its last value, but `inverse_sqrt` keeps falling.
 
-The papers use two forms of linear warm-up, both of which are reproduced exactly:
+The papers use two forms of linear warm-up, which `warmup_ahead` chooses in every schedule:
 
-* `linear`, `cosine` (original code of Gu et al. 2024) and `inverse_sqrt` (Ott et al. 2018):
-  start + t * (max - start) / warmup_steps. Step 0 uses the start value itself, and the peak is first used by step
-  `warmup_steps`.
-* `step` and `constant` (original code of Assran et al. 2019, without its staircase of 100 iterations):
-  start + (max - start) * (t + 1) / warmup_steps. No step uses the start value, and the last step of the
-  warm-up already uses the peak.
+* False: start + (max - start) * t / warmup_steps. Step 0 uses the start value itself, and the peak is first used by
+  step `warmup_steps` (original code of Gu et al. 2023 and 2024; Ott et al. 2018). The default of `linear`, `cosine`,
+  `cosine_step` and `inverse_sqrt`.
+* True: start + (max - start) * (t + 1) / warmup_steps. No step uses the start value, and the last step of the warm-up
+  already uses the peak (original code of Assran et al. 2019). The default of `step` and `constant`.
+
+Some originals hold the learning rate for many steps of the warm-up; `staircase` makes that of any schedule.
 """
 
 import math
@@ -21,9 +22,11 @@ from functools import partial
 Schedule = Callable[[int], float]
 
 
-def constant(lr: float, total_steps: int = 1, warmup_steps: int = 0, warmup_start: float = 0.0) -> Schedule:
+def constant(
+    lr: float, total_steps: int = 1, warmup_steps: int = 0, warmup_start: float = 0.0, warmup_ahead: bool = True
+) -> Schedule:
     """`lr` in every step after an optional warm-up like that of `step`; `total_steps` only bounds the warm-up."""
-    return step(lr, [], total_steps, warmup_steps, warmup_start)
+    return step(lr, [], total_steps, warmup_steps, warmup_start, warmup_ahead)
 
 
 def step(
@@ -32,6 +35,7 @@ def step(
     total_steps: int,
     warmup_steps: int = 0,
     warmup_start: float = 0.0,
+    warmup_ahead: bool = True,
 ) -> Schedule:
     """`max_lr` times the product of the factors whose step has been reached (Assran et al. 2019).
 
@@ -43,6 +47,7 @@ def step(
         warmup_steps: steps of the linear warm-up, fewer than T; decays within it take effect at its end.
         warmup_start: initial value of the warm-up, for SGP the learning rate for 256 samples (0.1); unless it is
             below `max_lr` there is no warm-up, as in the original.
+        warmup_ahead: whether step t of the warm-up is at (t + 1) / W of the way and not at t / W.
 
     Raises:
         ValueError: if a value is out of range.
@@ -51,24 +56,30 @@ def step(
     for at, factor in decays:
         if at < 0 or not 0 < factor < math.inf:
             raise ValueError(f"decay ({at}, {factor}): expected a step >= 0 and a factor > 0")
-    return partial(
-        _step_lr,
-        max_lr=float(max_lr),
-        decays=tuple((at, float(factor)) for at, factor in decays),
-        warmup_steps=warmup_steps if warmup_start < max_lr else 0,
-        warmup_start=float(warmup_start),
-    )
+    after = partial(_step_lr, max_lr=float(max_lr), decays=tuple((at, float(factor)) for at, factor in decays))
+    rising = warmup_steps if warmup_start < max_lr else 0
+    return _warmed_up(after, max_lr, rising, warmup_start, warmup_ahead)
 
 
 def linear(
-    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None
+    max_lr: float,
+    min_lr: float,
+    total_steps: int,
+    warmup_steps: int = 0,
+    warmup_start: float | None = None,
+    warmup_ahead: bool = False,
 ) -> Schedule:
     """Like `cosine`, with a straight line in place of the half cosine; same arguments."""
-    return _decay(_straight, max_lr, min_lr, total_steps, warmup_steps, warmup_start)
+    return _decay(_straight, max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
 
 
 def cosine(
-    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None
+    max_lr: float,
+    min_lr: float,
+    total_steps: int,
+    warmup_steps: int = 0,
+    warmup_start: float | None = None,
+    warmup_ahead: bool = False,
 ) -> Schedule:
     """Half a cosine from `max_lr` at the end of the warm-up down to `min_lr` at `total_steps` (Gu et al. 2024).
 
@@ -77,12 +88,13 @@ def cosine(
         min_lr: value that step `total_steps` would use.
         total_steps: steps of the whole training, T.
         warmup_steps: steps of the linear warm-up, fewer than T.
-        warmup_start: learning rate of step 0 if there is a warm-up; `min_lr` if omitted.
+        warmup_start: learning rate from which the warm-up rises; `min_lr` if omitted.
+        warmup_ahead: whether step t of the warm-up is at (t + 1) / W of the way and not at t / W.
 
     Raises:
         ValueError: a value is out of range.
     """
-    return _decay(_half_cosine, max_lr, min_lr, total_steps, warmup_steps, warmup_start)
+    return _decay(_half_cosine, max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
 
 
 def cosine_step(
@@ -92,6 +104,7 @@ def cosine_step(
     warmup_steps: int = 0,
     warmup_start: float | None = None,
     base: float = 2.0,
+    warmup_ahead: bool = False,
 ) -> Schedule:
     """`cosine`, rounded to the nearest power of `base` after the warm-up (Gu et al. 2024, `cosine_step`).
 
@@ -103,18 +116,21 @@ def cosine_step(
     """
     if not min_lr > 0 or not base > 1:
         raise ValueError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
-    smooth = cosine(max_lr, min_lr, total_steps, warmup_steps, warmup_start)
+    smooth = cosine(max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
     return partial(_rounded_lr, smooth=smooth, warmup_steps=warmup_steps, base=float(base))
 
 
-def inverse_sqrt(max_lr: float, total_steps: int, warmup_steps: int, warmup_start: float = 0.0) -> Schedule:
+def inverse_sqrt(
+    max_lr: float, total_steps: int, warmup_steps: int, warmup_start: float = 0.0, warmup_ahead: bool = False
+) -> Schedule:
     """`max_lr` * sqrt(`warmup_steps` / step) after the warm-up (Vaswani et al. 2017, section 5.3; Ott et al. 2018).
 
     Args:
         max_lr: peak, first used by step `warmup_steps`.
         total_steps: steps of the whole training, an upper bound of the warm-up.
         warmup_steps: steps of the linear warm-up, at least 1.
-        warmup_start: learning rate of step 0.
+        warmup_start: learning rate from which the warm-up rises.
+        warmup_ahead: whether step t of the warm-up is at (t + 1) / W of the way and not at t / W.
 
     Raises:
         ValueError: a value is out of range.
@@ -122,12 +138,51 @@ def inverse_sqrt(max_lr: float, total_steps: int, warmup_steps: int, warmup_star
     _check_range(max_lr, total_steps, warmup_steps, warmup_start)
     if not warmup_steps:
         raise ValueError("warmup_steps is 0, expected at least 1: the decay is measured in units of it")
-    return partial(_inverse_sqrt_lr, max_lr=float(max_lr), warmup_steps=warmup_steps, warmup_start=float(warmup_start))
+    after = partial(_inverse_sqrt_lr, max_lr=float(max_lr), warmup_steps=warmup_steps)
+    return _warmed_up(after, max_lr, warmup_steps, warmup_start, warmup_ahead)
 
 
-def _inverse_sqrt_lr(step: int, *, max_lr: float, warmup_steps: int, warmup_start: float) -> float:
-    if step < warmup_steps:
-        return float(warmup_start + step * (max_lr - warmup_start) / warmup_steps)
+def staircase(schedule: Schedule, warmup_steps: int, every: int, steps_per_epoch: int) -> Schedule:
+    """`schedule`, whose learning rate changes in the warm-up only after `every` steps, counted from the epoch's start.
+
+    The original code of Assran et al. 2019 sets it in the iterations 0, 100, 200, ... of an epoch; with
+    `every` = `steps_per_epoch` it is set once per epoch.
+
+    Raises:
+        ValueError: if `every` or `steps_per_epoch` is less than 1.
+    """
+    if every < 1 or steps_per_epoch < 1:
+        raise ValueError(f"every is {every} and steps_per_epoch is {steps_per_epoch}, expected >= 1")
+    return partial(
+        _staircase_lr, smooth=schedule, warmup_steps=warmup_steps, every=every, steps_per_epoch=steps_per_epoch
+    )
+
+
+def _staircase_lr(step: int, *, smooth: Schedule, warmup_steps: int, every: int, steps_per_epoch: int) -> float:
+    return smooth(step - step % steps_per_epoch % every if step < warmup_steps else step)
+
+
+def _warmed_up(after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool) -> Schedule:
+    """The linear rise to `max_lr` in the first steps, then `after`."""
+    return partial(
+        _warmed_up_lr,
+        after=after,
+        max_lr=float(max_lr),
+        warmup_steps=warmup_steps,
+        warmup_start=float(warmup_start),
+        warmup_ahead=warmup_ahead,
+    )
+
+
+def _warmed_up_lr(
+    step: int, *, after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool
+) -> float:
+    if step >= warmup_steps:
+        return after(step)
+    return float(warmup_start + (max_lr - warmup_start) * (step + warmup_ahead) / warmup_steps)
+
+
+def _inverse_sqrt_lr(step: int, *, max_lr: float, warmup_steps: int) -> float:
     return max_lr * math.sqrt(warmup_steps / step)
 
 
@@ -136,11 +191,7 @@ def _rounded_lr(step: int, *, smooth: Schedule, warmup_steps: int, base: float) 
     return lr if step < warmup_steps else float(base ** round(math.log(lr, base)))
 
 
-def _step_lr(
-    step: int, *, max_lr: float, decays: tuple[tuple[int, float], ...], warmup_steps: int, warmup_start: float
-) -> float:
-    if step < warmup_steps:
-        return float(warmup_start + (max_lr - warmup_start) * (step + 1) / warmup_steps)
+def _step_lr(step: int, *, max_lr: float, decays: tuple[tuple[int, float], ...]) -> float:
     return max_lr * math.prod(factor for at, factor in decays if step >= at)
 
 
@@ -151,35 +202,27 @@ def _decay(
     total_steps: int,
     warmup_steps: int,
     warmup_start: float | None,
+    warmup_ahead: bool,
 ) -> Schedule:
     start = min_lr if warmup_start is None else warmup_start
     _check_range(max_lr, total_steps, warmup_steps, start)
     if not 0 <= min_lr <= max_lr:
         raise ValueError(f"min_lr is {min_lr}, expected between 0 and max_lr = {max_lr}")
-    return partial(
+    after = partial(
         _decay_lr,
         shape=shape,
         max_lr=float(max_lr),
         min_lr=float(min_lr),
-        total_steps=total_steps,
-        warmup_steps=warmup_steps,
-        warmup_start=float(start),
+        first=warmup_steps,
+        last=total_steps,
     )
+    return _warmed_up(after, max_lr, warmup_steps, start, warmup_ahead)
 
 
 def _decay_lr(
-    step: int,
-    *,
-    shape: Callable[[float], float],
-    max_lr: float,
-    min_lr: float,
-    total_steps: int,
-    warmup_steps: int,
-    warmup_start: float,
+    step: int, *, shape: Callable[[float], float], max_lr: float, min_lr: float, first: int, last: int
 ) -> float:
-    if step < warmup_steps:
-        return float(warmup_start + step * (max_lr - warmup_start) / warmup_steps)
-    progress = min((step - warmup_steps) / (total_steps - warmup_steps), 1.0)
+    progress = min((step - first) / (last - first), 1.0)
     return float(min_lr + (max_lr - min_lr) * shape(progress))
 
 

@@ -1,6 +1,7 @@
 """Checkpoints of the original Local SGD repository (Gu et al. 2023), from which its experiments start."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from pickle import UnpicklingError
 from zipfile import is_zipfile
@@ -10,17 +11,16 @@ from torch import Tensor, nn
 
 
 def load_original(model: nn.Module, file: Path) -> None:
-    """Copy the parameters and buffers of a checkpoint of the original repository into a `cifar_resnet`.
+    """Copy the parameters and buffers of a checkpoint of the original repository into the model that it is of.
 
-    `phase1_common.pt` and `diffusion_common.pt` are ResNet-56 with BatchNorm and ReLU, `resnet_common_start.pt` is
-    ResNet-56 with GroupNorm of 8 groups and SiLU. A file does not reveal groups and activation, which the caller must
+    docs/data.md lists the files and their models. A file does not reveal groups and activation, which the caller must
     choose correctly.
 
     Raises ValueError if the file does not exist or is not such a checkpoint, and for a tensor that the model or the
     file lacks or that has a different shape; the model is then unchanged.
     """
-    state = {_renamed(name): value for name, value in _read(file).items()}
     wanted = model.state_dict()
+    state = {_name_in(wanted, name): value for name, value in _read(file).items()}
     problems = [
         *(f"lacks {name}" for name in wanted if name not in state),
         *(f"has {name}, which the model lacks" for name in state if name not in wanted),
@@ -51,6 +51,11 @@ def _read(file: Path) -> dict[str, Tensor]:
     return content
 
 
-def _renamed(name: str) -> str:
-    """The name of a tensor here: the original calls every normalisation `bn`, even GroupNorm; others are the same."""
-    return re.sub(r"\bbn(?=\d)", "norm", name)
+def _name_in(wanted: Collection[str], name: str) -> str:
+    """The name of a tensor in a model that has the names `wanted`.
+
+    The original's CIFAR networks call every normalisation `bn`, even GroupNorm, and those here `norm`. All other names
+    are the same, also those of torchvision's ResNets, which have `bn` here too.
+    """
+    renamed = re.sub(r"\bbn(?=\d)", "norm", name)
+    return renamed if renamed in wanted and name not in wanted else name

@@ -1,6 +1,8 @@
 """SimpleViT: a plain vision transformer without class token, dropout or learned positions.
 
-Beyer, Zhai, Kolesnikov 2022, "Better plain ViT baselines for ImageNet-1k"; the QSR paper's ViT-B/16.
+After Beyer, Zhai, Kolesnikov 2022, "Better plain ViT baselines for ImageNet-1k", in the form that the QSR paper trains
+as ViT-B/16 (vit-pytorch 1.2.8): the tokens are averaged first, and their mean is normalised. Beyer et al., and
+vit-pytorch from August 2023 on, normalise the tokens before the mean.
 """
 
 import torch
@@ -51,7 +53,7 @@ class SimpleViT(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         patches = F.unfold(images, self.patch, stride=self.patch).transpose(1, 2)
         tokens = self.blocks(self.embed(patches) + self.positions)
-        return self.head(self.norm(tokens).mean(dim=1))
+        return self.head(self.norm(tokens.mean(dim=1)))
 
 
 def sincos_positions(rows: int, columns: int, dim: int, temperature: float = 10_000.0) -> Tensor:

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from resync import data, models, optim, sync
 from resync.config import Run
 from resync.config.training import LossScale
+from resync.data.heterogeneity import dirichlet_shares
 from resync.data.sampling import Sampler
 from resync.engine import choose
 from resync.engine.clocks import Clocks
@@ -32,6 +35,7 @@ from resync.train.plateau import ValidationWatch
 from resync.train.session import Session
 from resync.train.start import load_start
 from resync.train.transforms import transforms_of
+from resync.train.translation import Translation
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The dtypes of autocast by precision."""
@@ -71,6 +75,7 @@ def build(
             seed=run.seed,
             replacement=run.sampling == "with_replacement",
             share=members.share,
+            of_workers=_samples_of_workers(run, dataset),
         ),
         transforms=transforms_of(run, members.share),
         workers=workers,
@@ -88,6 +93,12 @@ def build(
         ),
         log=RunLog(out, run) if rank == 0 else None,
     )
+
+
+def _samples_of_workers(run: Run, dataset: data.Dataset) -> list[NDArray[np.int64]] | None:
+    if run.heterogeneity is None:
+        return None
+    return dirichlet_shares(dataset.train_labels, run.workers, run.heterogeneity.alpha, run.seed)
 
 
 def _model(run: Run, out: Path) -> nn.Module:
@@ -139,8 +150,6 @@ def _objective(run: Run) -> Objective:
     """The objective of the data set's task."""
     smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
     if run.facts.get("task") == "translation":
-        # sacreBLEU takes time to import, and nothing else needs it.
-        from resync.train.translation import Translation
-
-        return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search)
+        language = run.facts["target_language"]
+        return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search, language)
     return Classification(smoothing, half)

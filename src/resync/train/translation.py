@@ -1,9 +1,12 @@
 """Training loss and metrics of translation."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, inf
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +18,9 @@ from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
 from resync.prepare.vocabulary import PAD
 
+if TYPE_CHECKING:
+    from resync.train.bleu import Bleu
+
 LONGER = 50
 """Number of tokens by which a translation may be longer than its source (Vaswani et al. 2017, section 6.1)."""
 
@@ -24,7 +30,7 @@ LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True)
 class Translation:
-    """Cross entropy per token, and BLEU of the test sentences if `beam_search` is given.
+    """Cross entropy per token, and BLEU of the test sentences in `language` if `beam_search` is given.
 
     A worker's loss is the sum over its tokens in the step, divided by their number; with `over_all_workers`, it is
     divided by the mean number over the workers, so that the mean of the workers' gradients is the gradient of the mean
@@ -35,11 +41,12 @@ class Translation:
     half: torch.dtype | None = None
     over_all_workers: bool = False
     beam_search: BeamSearch | None = None
+    language: str = "de"
 
     @property
     def signatures(self) -> dict[str, str]:
-        """SacreBLEU's signature."""
-        return {"test_bleu": str(_corpus_bleu([""], [""])[1])} if self.beam_search else {}
+        """Signatures of the forms of BLEU."""
+        return {name: form.signature for name, form in self._bleu.items()}
 
     @property
     def training_metrics(self) -> tuple[str, ...]:
@@ -83,20 +90,26 @@ class Translation:
         return torch.tensor(self._bleu_statistics(model, data, rank, world_size), dtype=torch.float64)
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """Validation loss (nats per token), perplexity, and BLEU (0 to 100) if its sums are given."""
-        loss, tokens, *statistics = sums.tolist()
+        """Validation loss (nats per token), perplexity, and the forms of BLEU (0 to 100) if their sums are given."""
+        loss, tokens = sums[:2].tolist()
         mean = loss / tokens
         result = {"val_loss": mean, "val_perplexity": exp(mean) if mean < LARGEST_EXPONENT else inf}
-        if statistics:
-            from sacrebleu.metrics.bleu import BLEU
-
-            *counts, ours, theirs = (int(count) for count in statistics)
-            bleu = BLEU.compute_bleu(counts[:4], counts[4:], ours, theirs, smooth_method="exp")
-            result["test_bleu"] = bleu.score
+        if len(sums) > 2:
+            statistics = sums[2:].long().view(len(self._bleu), -1).tolist()
+            result |= {name: form.score(row) for (name, form), row in zip(self._bleu.items(), statistics, strict=True)}
         return result
 
+    @cached_property
+    def _bleu(self) -> dict[str, Bleu]:
+        if not self.beam_search:
+            return {}
+        # The packages that it needs take time to import, and nothing else needs them.
+        from resync.train.bleu import forms
+
+        return forms(self.language)
+
     def _bleu_statistics(self, model: nn.Module, data: ParallelText, rank: int, world_size: int) -> list[int]:
-        """This process's matching and total n-grams for n = 1 to 4, and the numbers of tokens of both sides, [10]."""
+        """The statistics of this process's test sentences for each form of BLEU, one after the other."""
         if not self.beam_search:
             return []
         translations: list[str] = []
@@ -104,10 +117,7 @@ class Translation:
         for sources, humans in data.test(rank, world_size):
             translations += [data.decode(ids) for ids in self._translated(model, sources)]
             references += humans
-        if not references:
-            return [0] * 10
-        found, _ = _corpus_bleu(translations, references)
-        return [*found.counts, *found.totals, found.sys_len, found.ref_len]
+        return [count for form in self._bleu.values() for count in form.statistics(translations, references)]
 
     def _translated(self, model: nn.Module, sources: Tensor) -> list[list[int]]:
         assert self.beam_search
@@ -115,12 +125,3 @@ class Translation:
         limits = ((sources != PAD).sum(1) + LONGER).clamp(max=len(model.positions))
         with torch.autocast(sources.device.type, self.half, enabled=self.half is not None):
             return translate(model, sources, self.beam_search.beam_size, self.beam_search.length_penalty, limits)
-
-
-def _corpus_bleu(translations: list[str], references: list[str]) -> tuple[Any, str]:
-    """BLEU with sacreBLEU's defaults (Post 2018), which tokenise like WMT, and its signature."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU()
-    score = metric.corpus_score(translations, [references])
-    return score, str(metric.get_signature())

@@ -11,7 +11,7 @@ from resync.settings.base import PositiveInt
 class ViT(ModelOptions):
     """SimpleViT, a vision transformer with fixed 2-d sine-cosine positions and average pooling (Beyer et al. 2022).
 
-    The defaults give the QSR paper's ViT-B/16.
+    The mean of the tokens is normalised, not each token. The defaults give the QSR paper's ViT-B/16.
     """
 
     batch_norm = False

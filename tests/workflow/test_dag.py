@@ -203,7 +203,7 @@ def test_a_run_on_several_nodes_asks_slurm_for_them(workflow):
     ("arguments", "message"),
     [
         (["--config", "scales=mini"], r"--config takes scale=smoke\|mini\|paper"),
-        (["figures/smoke/qsr/table1a.pdf"], "qsr table1a has no runs at scale smoke"),
+        (["figures/mini/qsr/table2a.pdf"], "qsr table2a has no runs at scale mini"),
         (["figures/smoke/qsr/fig55.pdf"], "fig55"),
     ],
 )

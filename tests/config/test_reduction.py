@@ -1,11 +1,7 @@
 """Published experiments reduced to a small scale."""
 
-import re
 
 import pytest
-
-from resync.formulas import periods, schedules
-from resync.settings.options import option_names, options_of
 
 VIT = "configs/qsr/experiments/vit.yaml"
 SMOKE = """\

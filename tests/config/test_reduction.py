@@ -1,8 +1,14 @@
 """Published experiments reduced to a small scale."""
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from resync.config.reduction import conversions
+
+SCHEMA = Path(__file__).parents[2] / "workflow/schemas/run.schema.json"
 VIT = "configs/qsr/experiments/vit.yaml"
 SMOKE = """\
 seeds: [0]
@@ -109,3 +115,28 @@ def test_an_error_in_the_published_form_is_reported_once(workspace, lines_of):
     workspace.write(VIT, PUBLISHED.replace("workers: 8", "workers: eight"))
     workspace.change("configs/qsr/paper.yaml", "[vit/qsr, vit/parallel]", "[vit/qsr, vit/long]")
     assert len([line for line in lines_of(workspace.load) if "workers" in line]) == 1
+
+
+def options(schema):
+    """The names and descriptions of all settings in a schema, at any depth."""
+    if isinstance(schema, dict):
+        for name, part in schema.get("properties", {}).items():
+            yield name, part.get("description", "")
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list) else []:
+        yield from options(part)
+
+
+def test_every_setting_that_is_a_time_or_a_learning_rate_is_converted():
+    """So that a new schedule or rule keeps its shape in a short training."""
+    length = SimpleNamespace(epochs=90, steps_per_epoch=100, total_steps=9000, lr=lambda step: 0.1)
+    limits = SimpleNamespace(epochs=4, steps_per_epoch=5, peak_lr=0.4)
+    kept = {"every_epochs", "every_steps"}
+    found = {
+        name
+        for name, text in options(json.loads(SCHEMA.read_text()))
+        if "[epoch" in text or "[first epoch" in text or name == "lr" or name.endswith(("_epochs", "_steps", "_lr"))
+        if not text.startswith("divide") and name not in kept
+    }
+    assert {"decays", "peers", "phases", "max_lr", "warmup_epochs"} <= found
+    assert found <= set(conversions(length, limits))

@@ -75,7 +75,7 @@ def reduced(node: Node, published: SeriesLayer, scale: ScaleLayer) -> Node:
     assert scale.reduction
     assert scale.node
     kept = without(node, *Execution.model_fields, "resources", "seeds", "start_checkpoint", "loss_scale")
-    with_times = _converted(kept, _conversions(published, scale.reduction))
+    with_times = _converted(kept, conversions(published, scale.reduction))
     small = _overlay(published, scale.reduction, scale.node)
     return merge(merge(with_times, scale.settings), small)
 
@@ -119,7 +119,7 @@ def _steps_per_epoch(published: SeriesLayer, by: Reduction) -> int:
     return min(published.steps_per_epoch, by.steps_per_epoch)
 
 
-def _conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[[Any], Any]]:
+def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[[Any], Any]]:
     """How the values of settings that are times, local steps or learning rates change, by the names of the settings."""
     epochs, steps_per_epoch = _epochs(published, by), _steps_per_epoch(published, by)
     steps = epochs * steps_per_epoch
@@ -157,16 +157,16 @@ def _conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable
     }
 
 
-def _converted(node: Node, conversions: Mapping[str, Callable[[Any], Any]]) -> Node:
+def _converted(node: Node, by_name: Mapping[str, Callable[[Any], Any]]) -> Node:
     """The node with every setting converted; the conversion of `period.alpha` is only for an `alpha` below `period`."""
     if not isinstance(node.value, dict):
         return node
     entries = {}
     for key, child in node.entries.items():
-        convert = conversions.get(key) or conversions.get(f"{node.path[-1] if node.path else ''}.{key}")
+        convert = by_name.get(key) or by_name.get(f"{node.path[-1] if node.path else ''}.{key}")
         plain = child.plain()
         if convert is None or plain is None:
-            entries[key] = _converted(child, conversions)
+            entries[key] = _converted(child, by_name)
         else:
             entries[key] = _node(convert(plain), child)
     return replace(node, value=entries)

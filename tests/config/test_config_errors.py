@@ -67,7 +67,7 @@ KEYS = [
          "19: series.qsr.sync.period.alfa: unknown key, allowed: rule, alpha, power, h_base, h_warmup, h_max; "
          "did you mean 'alpha'?"),
     case("misspelt in a scale", SMOKE, "device: cpu", "devise: cpu",
-         f"2: devise: unknown key, allowed: {SETTINGS}; did you mean 'device'?"),
+         f"2: devise: unknown key, allowed: {SETTINGS}, reduced; did you mean 'device'?"),
     case("misspelt series_only", VIT, "series_only", "serie_only",
          f"22: scales.smoke.serie_only: unknown key, allowed: {SETTINGS}, series_only, series; "
          "did you mean 'series_only'?"),

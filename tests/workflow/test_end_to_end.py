@@ -11,7 +11,7 @@ EXPERIMENT = "paper_configs/qsr/experiments/vit_b16_b4096.yaml"
 
 @pytest.mark.slow
 def test_one_figure_from_nothing(workflow):
-    workflow.edit("paper_configs/scales/smoke.yaml", r"seeds: .*", "seeds: [0]")
+    workflow.edit(EXPERIMENT, r"seeds: \[0, 1, 2\]", "seeds: [0]")
     workflow.edit(EXPERIMENT, r"epochs: 30", "epochs: 2")
     workflow.edit(EXPERIMENT, r"warmup_epochs: 3\b", "warmup_epochs: 0.5")
     workflow.snakemake(ITEM, RUN)

@@ -73,7 +73,7 @@ def test_a_paper_names_its_results_and_items(smoke: Targets, suite: Suite):
     assert {"results/smoke/qsr/audit.json", "results/smoke/qsr/collected.parquet"} <= set(files)
     assert {"figures/smoke/qsr/fig5.png", "figures/smoke/qsr/table1b.tex"} <= set(files)
     assert "figures/smoke/qsr/fig5.tex" not in files
-    assert not any("table1a" in file for file in files)
+    assert not any("table2a" in file for file in Targets(suite, "mini").paper_files("qsr"))
 
 
 def test_a_paper_without_runs_at_a_scale_makes_nothing(suite: Suite):
@@ -89,8 +89,8 @@ def test_an_item_reads_what_training_wrote_unless_its_kind_needs_none(smoke: Tar
     ]
     assert len(smoke.item_results("qsr", "fig5")) == 3 * len(shown)
     assert smoke.item_results("qsr", "h_vit") == []
-    with pytest.raises(ConfigError, match="qsr table1a has no runs at scale smoke"):
-        smoke.item_results("qsr", "table1a")
+    with pytest.raises(ConfigError, match="qsr table2a has no runs at scale mini"):
+        Targets(suite, "mini").item_results("qsr", "table2a")
 
 
 def test_an_item_is_drawn_by_its_kind_and_what_kinds_share(smoke: Targets):

@@ -44,8 +44,6 @@ rule train:
         expand("{run}/{file}", run=RUN, file=RUN_FILES, allow_missing=True),
     log:
         f"{RUN}/train.log",
-    benchmark:
-        f"{RUN}/benchmark.tsv"
     retries: 2
     conda:
         "../../environment.yml"

@@ -7,29 +7,40 @@ from dataclasses import replace
 from functools import reduce
 
 from resync.config.paper import Experiment, ExperimentFile
+from resync.config.reduction import ScaleLayer, reduced
 from resync.config.run import SCALES, Run, SeriesLayer
 from resync.settings.base import is_id
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
 from resync.settings.tree import Node, merge, without
 
+PUBLISHED = "paper"
+"""The scale of the published settings."""
+
 _Found = dict[Problem, list[tuple[str, str]]]
 """The (series, scale) pairs that have a problem."""
 
 
 def expand(
-    paper: str, name: str, node: Node, scale_layers: dict[str, Node], collector: Collector
+    paper: str, name: str, node: Node, scale_layers: dict[str, ScaleLayer], collector: Collector
 ) -> tuple[Experiment, list[Run]]:
     """The experiment in `node` and its runs at all of its scales; problems go to `collector`."""
     collector.validate_layer(ExperimentFile, node)
     collector.note(_dangling_series(node))
-    scales = {scale: _series_at(node, scale) for scale in SCALES if scale in _entries(node, "scales")}
+    scales = _scales(node, scale_layers)
     noted = {problem.place for problem in collector.problems}
     found: _Found = defaultdict(list)
     labels: dict[str, str] = {}
     runs: list[Run] = []
-    for scale, series in ((scale, series) for scale, existing in scales.items() for series in existing):
-        merged = _merged(node, scale_layers.get(scale), scale, series)
+    published: dict[str, tuple[Node, SeriesLayer]] = {}
+    # The published scale is the last one, and what is reduced comes from it.
+    for scale, series in ((scale, series) for scale, existing in reversed(scales.items()) for series in existing):
+        if scale in _entries(node, "scales"):
+            merged = _merged(node, scale_layers.get(scale), scale, series)
+        elif series in published:
+            merged = reduced(*published[series], scale_layers[scale])
+        else:
+            continue  # the published form has problems, which say enough
         layer, problems = collector.validated(SeriesLayer, merged)
         for problem in problems:
             if problem.place not in noted:
@@ -37,6 +48,8 @@ def expand(
         if layer is not None:
             labels[series] = layer.label
             runs += layer.runs(paper, name, series, scale)
+            if scale == PUBLISHED:
+                published[series] = merged, layer
     collector.note(_reported(found, node, scales))
     if not collector.found_any:
         collector.note(_unreachable_series(node, scales))
@@ -50,6 +63,18 @@ def _entries(node: Node, key: str) -> dict[str, Node]:
     return child.entries if child else {}
 
 
+def _scales(node: Node, scale_layers: dict[str, ScaleLayer]) -> dict[str, tuple[str, ...]]:
+    """The series at each scale that the experiment declares, or to which its published form is reduced."""
+    declared = _entries(node, "scales")
+    scales = {}
+    for scale in SCALES:
+        if scale in declared:
+            scales[scale] = _series_at(node, scale)
+        elif PUBLISHED in declared and scale in scale_layers and scale_layers[scale].reduction:
+            scales[scale] = _series_at(node, PUBLISHED)
+    return scales
+
+
 def _series_at(node: Node, scale: str) -> tuple[str, ...]:
     """The series that exist at a scale, in the order of the experiment."""
     layers = _entries(node, "series").items()
@@ -59,13 +84,14 @@ def _series_at(node: Node, scale: str) -> tuple[str, ...]:
     return tuple(name for name in series if not isinstance(only, list) or name in only)
 
 
-def _merged(node: Node, scale_layer: Node | None, scale: str, series: str) -> Node:
+def _merged(node: Node, scale_layer: ScaleLayer | None, scale: str, series: str) -> Node:
     """All layers of a series at a scale, merged. A key that no layer gives is reported as missing in base."""
     base = node.child("base") or Node({}, node.file, node.line, ("base",))
     at_scale = _entries(node, "scales")[scale]
     of_series = _entries(node, "series")[series]
     own = _entries(at_scale, "series").get(series)
-    layers = [base, scale_layer, without(at_scale, "series", "series_only"), of_series, own]
+    shared = scale_layer.settings if scale_layer else None
+    layers = [base, shared, without(at_scale, "series", "series_only"), of_series, own]
     present = [layer for layer in layers if layer is not None and isinstance(layer.value, dict)]
     return replace(base, value=reduce(merge, present).value)
 

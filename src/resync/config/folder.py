@@ -5,26 +5,29 @@ from pathlib import Path
 
 from resync.config.expand import expand
 from resync.config.paper import Experiment, Paper, PaperFile
+from resync.config.reduction import Reduction, ScaleFile, ScaleLayer
 from resync.config.references import Known, read_claims, read_published
-from resync.config.run import SCALES, Layer, Run
+from resync.config.run import SCALES, Run
 from resync.config.starts import with_starts
 from resync.settings.base import is_id
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
-from resync.settings.tree import Node
+from resync.settings.tree import Node, without
 
 _Experiments = dict[str, Experiment | None]
 """Experiments by name; None for an unreadable file, so that references to it are not reported as well."""
 
 
-def read_scales(folder: Path, collector: Collector) -> dict[str, Node]:
+def read_scales(folder: Path, collector: Collector) -> dict[str, ScaleLayer]:
     """The layers that all experiments share, by scale."""
     layers = {}
     for scale in SCALES:
         node = collector.load(folder / f"{scale}.yaml")
         if node is not None:
-            collector.validate_layer(Layer, node)
-            layers[scale] = node
+            collector.validate_layer(ScaleFile, node)
+            reduced = node.child("reduced")
+            reduction = collector.validate(Reduction, reduced) if reduced and reduced.value is not None else None
+            layers[scale] = ScaleLayer(without(node, "reduced"), reduction, reduced)
     _refuse_other_files(folder, [f"{scale}.yaml" for scale in SCALES], collector)
     return layers
 
@@ -37,7 +40,7 @@ def paper_folders(configs: Path, collector: Collector) -> list[Path]:
 
 
 def read_paper(
-    folder: Path, scale_layers: dict[str, Node], collector: Collector
+    folder: Path, scale_layers: dict[str, ScaleLayer], collector: Collector
 ) -> tuple[Paper | None, tuple[Run, ...]]:
     """A paper and its runs at all scales; None if the paper cannot be read, with its problems noted."""
     _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml"], collector)
@@ -71,7 +74,7 @@ def read_paper(
 
 
 def _read_experiments(
-    folder: Path, scale_layers: dict[str, Node], collector: Collector
+    folder: Path, scale_layers: dict[str, ScaleLayer], collector: Collector
 ) -> tuple[_Experiments, list[Run]]:
     experiments: _Experiments = {}
     runs: list[Run] = []

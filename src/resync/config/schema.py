@@ -13,7 +13,8 @@ from resync.config.columns import ColumnMap
 from resync.config.data_sets import data_set, data_set_names
 from resync.config.paper import ExperimentFile, PaperFile
 from resync.config.published import PublishedFile
-from resync.config.run import Layer, Run
+from resync.config.reduction import ScaleFile
+from resync.config.run import Run
 from resync.files import write_text
 from resync.settings.base import PACKAGE
 from resync.settings.describe import Schema, schema_of
@@ -34,7 +35,7 @@ def schemas(package: Path = PACKAGE) -> dict[str, Schema]:
         "published.schema.json": _exported(PublishedFile, package),
         "claims.schema.json": _exported(ClaimsFile, package),
         "columns.schema.json": _exported(ColumnMap, package),
-        "scale.schema.json": _partial(_exported(Layer, package)),
+        "scale.schema.json": _partial(_exported(ScaleFile, package)),
         "run.schema.json": _exported(Run, package),
     }
 

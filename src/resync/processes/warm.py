@@ -32,13 +32,22 @@ _TRAINING = (
     "torch._dynamo",  # torch's optimizers import it on first use
     "torch.distributed.launcher.api",
     "resync.train",
+    "resync.launch.attempts",
+    "torch.utils.serialization",  # torch.save does
     "wandb.sdk.launch.inputs.internal",  # wandb.init does
 )
 IMPORTS = {
     "launch": _TRAINING,
     "train": _TRAINING,
     "collect": ("resync.results.collect",),
-    "render": ("resync.render", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
+    "render": (
+        "resync.render.table",
+        "resync.render.lines",
+        "matplotlib.pyplot",
+        "matplotlib.backends.backend_pdf",
+        "PIL.PngImagePlugin",
+        "pyarrow.pandas_compat",
+    ),
     "audit": ("resync.audit",),
     "report": ("resync.report",),
 }

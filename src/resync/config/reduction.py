@@ -1,0 +1,186 @@
+"""The small form of a published training, by one rule for all experiments.
+
+A scale with a `reduced` section has every experiment: one that does not say what it is at that scale is its published
+form with a small model, little data and few steps. Algorithm, optimizer, loss and the shapes of schedules and phases
+stay, so that each series trains with the code that it is published with.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import Field
+
+from resync.config.data_sets import DataOptions
+from resync.config.parts import ModelOptions
+from resync.config.run import Layer, SeriesLayer
+from resync.config.training import Execution
+from resync.settings.base import PositiveInt, PositiveNumber, Settings
+from resync.settings.tree import Node, merge, without
+
+
+class ReducedTask(Settings):
+    """What stands in for all data sets of a task."""
+
+    data: DataOptions = Field(description="data set of the reduced runs")
+    local_batch_size: PositiveInt = Field(description="largest number of samples per worker and step")
+
+
+class Reduction(Settings):
+    """How published settings become those of an experiment that does not declare the scale.
+
+    Epochs and steps at which something changes keep their place in the training. A number of local steps is kept up to
+    a quarter of the training, or up to its published share of the training if that is more.
+    """
+
+    workers: PositiveInt = Field(description="largest number of workers")
+    processes: PositiveInt = Field(
+        description="number of workers, each in a process of its own, of algorithms that are asynchronous in real time"
+    )
+    epochs: PositiveInt = Field(description="largest number of epochs")
+    steps_per_epoch: PositiveInt = Field(description="largest number of steps per epoch")
+    peak_lr: PositiveNumber = Field(
+        description="largest learning rate; all learning rates, and the alpha of a period rule, shrink in proportion"
+    )
+    least_warmup_start: PositiveNumber = Field(
+        description="smallest first learning rate of a warm-up, as a share of its peak: slow momentum divides by it"
+    )
+    evaluation: dict[str, PositiveInt] = Field(description="largest values of settings of the evaluation")
+    tasks: dict[str, ReducedTask] = Field(description="data by task")
+    models: dict[str, ModelOptions] = Field(
+        description="what changes in models, by their names; a model that is not listed stays as it is"
+    )
+
+
+class ScaleFile(Layer):
+    """A file of `scales/`: the settings that all experiments share at a scale, and how others are reduced to it."""
+
+    reduced: Reduction | None = Field(
+        default=None,
+        description="how an experiment that declares scale paper and not this one is reduced to it; null: not at all",
+    )
+
+
+@dataclass(frozen=True)
+class ScaleLayer:
+    """What a file of `scales/` holds: the layer of settings, and the reduction with its node, if there is one."""
+
+    settings: Node
+    reduction: Reduction | None
+    node: Node | None
+
+
+def reduced(node: Node, published: SeriesLayer, scale: ScaleLayer) -> Node:
+    """The merged layers `node` of a published series, which are valid as `published`, at a reduced scale."""
+    assert scale.reduction
+    assert scale.node
+    kept = without(node, *Execution.model_fields, "resources", "seeds", "start_checkpoint", "loss_scale")
+    with_times = _converted(kept, conversions(published, scale.reduction))
+    small = _overlay(published, scale.reduction, scale.node)
+    return merge(merge(with_times, scale.settings), small)
+
+
+def _overlay(published: SeriesLayer, by: Reduction, node: Node) -> Node:
+    """The settings that the reduction sets itself."""
+    task = published.facts.get("task", "classification")
+    asynchronous = getattr(published.sync, "asynchronous", False)
+    workers = min(published.workers, by.processes if asynchronous else by.workers)
+    batch = min(published.local_batch_size, by.tasks[task].local_batch_size) if task in by.tasks else 1
+    gpus = 2 if published.gpus_per_worker > 1 and batch % 2 == 0 else 1
+    numbers: dict[str, Any] = {
+        "workers": workers,
+        "batch_size": workers * batch,
+        "epochs": _epochs(published, by),
+        "steps_per_epoch": _steps_per_epoch(published, by),
+        "evaluation": {
+            name: min(getattr(published.evaluation, name), most)
+            for name, most in by.evaluation.items()
+            if getattr(published.evaluation, name, None)
+        },
+    }
+    if asynchronous:
+        numbers |= {"processes": workers, "resources": {"cpus": workers}}
+    if published.gpus_per_worker > 1:
+        numbers["gpus_per_worker"] = gpus
+    if published.micro_batch_size:
+        numbers["micro_batch_size"] = batch // max(gpus, min(published.micro_batches, 2 if batch % 2 == 0 else 1))
+    if published.precision == "fp16":  # CPUs have no fast fp16
+        numbers["precision"] = "bf16"
+    entries = {name: _node(value, node) for name, value in numbers.items()}
+    for key, choice in (("tasks", task), ("models", published.model.name)):
+        found = node.entries[key].child(choice)
+        if found is not None:
+            entries |= {"data": found.entries["data"]} if key == "tasks" else {"model": found}
+    return replace(node, value=entries, path=())
+
+
+def _epochs(published: SeriesLayer, by: Reduction) -> int:
+    return min(published.epochs, by.epochs)
+
+
+def _steps_per_epoch(published: SeriesLayer, by: Reduction) -> int:
+    return min(published.steps_per_epoch, by.steps_per_epoch)
+
+
+def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[[Any], Any]]:
+    """How the values of settings that are times, local steps or learning rates change, by the names of the settings."""
+    epochs, steps_per_epoch = _epochs(published, by), _steps_per_epoch(published, by)
+    steps = epochs * steps_per_epoch
+    peak = max(map(published.lr, range(0, published.total_steps, max(1, published.total_steps // 1000))))
+    shrunk = min(1.0, by.peak_lr / peak)
+
+    def epoch(value: float) -> float:
+        return round(value * epochs / published.epochs, 4)
+
+    def step(value: int) -> int:
+        return value and max(1, round(value * steps / published.total_steps))
+
+    def local(value: int) -> int:
+        return max(min(value, max(1, steps // 4)), step(value))
+
+    def rate(value: float) -> float:
+        return float(f"{value * shrunk:.4g}")
+
+    return {
+        "warmup_epochs": lambda value: value and max(epoch(value), round(1 / steps_per_epoch, 4)),
+        "decays": lambda pairs: [[epoch(at), factor] for at, factor in pairs],
+        "peers": lambda peers: peers if isinstance(peers, int) else [[epoch(at), number] for at, number in peers],
+        "phases": lambda pairs: [[epoch(at), h if h == "end" else local(h)] for at, h in pairs],
+        "patience": lambda evaluations: max(1, round(epoch(evaluations))),
+        "warmup_steps": step,
+        "warmup_every": lambda value: value if value == "epoch" else step(value),
+        "schedule.epochs": lambda value: max(epochs, round(epoch(value))),
+        "h": local,
+        "h_base": local,
+        "h_warmup": local,
+        "h_max": local,
+        "lr": rate,
+        "max_lr": rate,
+        "min_lr": rate,
+        "warmup_start": lambda value: max(rate(value), by.least_warmup_start * rate(peak)),
+        "period.alpha": rate,
+    }
+
+
+def _converted(node: Node, by_name: Mapping[str, Callable[[Any], Any]]) -> Node:
+    """The node with every setting converted; the conversion of `period.alpha` is only for an `alpha` below `period`."""
+    if not isinstance(node.value, dict):
+        return node
+    entries = {}
+    for key, child in node.entries.items():
+        convert = by_name.get(key) or by_name.get(f"{node.path[-1] if node.path else ''}.{key}")
+        plain = child.plain()
+        if convert is None or plain is None:
+            entries[key] = _converted(child, by_name)
+        else:
+            entries[key] = _node(convert(plain), child)
+    return replace(node, value=entries)
+
+
+def _node(value: Any, place: Node) -> Node:
+    """Plain data as if it were written at `place`."""
+    if isinstance(value, dict):
+        value = {key: _node(item, place) for key, item in value.items()}
+    elif isinstance(value, (list, tuple)):
+        value = [_node(item, place) for item in value]
+    return replace(place, value=value)

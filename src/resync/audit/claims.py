@@ -81,11 +81,13 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
     if verdict is None:
         found = tuple(_effect(claim, series[better], series[than]) for better, than in claim.pairs)
         verdict = _by_schedule(claim, found, labels) if claim.test == "exact" else _by_test(claim, found, labels)
+        if claim.hardware and verdict.word == "fails":
+            verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
     return ClaimRow(
         paper=paper.id, id=claim.id, statement=claim.statement, experiment=claim.experiment, metric=claim.metric,
         unit=claim.unit, direction=claim.direction, at_least=claim.at_least, test=claim.test,
         confidence=None if claim.test == "exact" else claim.confidence, scale=scale, scales=claim.scales,
-        at_epoch=claim.at_epoch, status=claim.status, source=claim.source,
+        at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),
         effects=found, verdict=verdict.word, reason=verdict.reason,
         provenance=provenance([state for one in series.values() for state in one.states]),

@@ -82,6 +82,7 @@ class ClaimRow:
     verdict: str
     reason: str
     at_epoch: float | None = None
+    hardware: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
 
 

@@ -53,6 +53,11 @@ class Claim(Settings):
         description="how certain it is that the paper says so, with the same words as for published values"
     )
     source: Text = Field(description="where the paper says so")
+    hardware: Text | None = Field(
+        default=None,
+        description="for times: the machines and network that the claim is about, which results do not record; on "
+        "others it may fail, so that it is then inconclusive",
+    )
     undecidable: Text | None = Field(
         default=None, description="why no verdict is possible as the claim is declared; null: one is"
     )
@@ -90,6 +95,8 @@ class Claim(Settings):
             yield ("test",), f"found {self.test!r}, allowed: {allowed} for {self.metric}"
         elif self.test == "exact" and "confidence" in self.model_fields_set:
             yield ("confidence",), "has no effect in an exact test, allowed: test welch or paired"
+        if self.hardware is not None and METRICS[self.metric].depends_on != "hardware":
+            yield ("hardware",), f"has no effect on {self.metric}, allowed: for times"
         if self.at_epoch is not None and self.metric not in EVALUATED:
             yield ("at_epoch",), f"found for {self.metric}, allowed: for {', '.join(EVALUATED)}"
 

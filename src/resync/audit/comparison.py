@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from resync.audit.verdicts import Target, Tolerance, Verdict, compare
-from resync.config.metrics import METRICS, RATIO_TOLERANCE
+from resync.config.metrics import METRICS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
 from resync.config.published import PublishedValue
 from resync.results.evidence import Evidence, number
 
@@ -39,8 +39,13 @@ class Comparison:
             bound=value.bound,
         )
         if of_ratio:
-            allowed = math.log1p(RATIO_TOLERANCE if value.tolerance is None else value.tolerance)
-            target = replace(target, value=math.log(published), std=None, n=None, declared=allowed)
+            target = replace(
+                target,
+                value=math.log(published),
+                declared=None if value.tolerance is None else math.log1p(value.tolerance),
+                default=math.log1p(RATIO_TOLERANCE),
+                reason=value.tolerance_reason or RATIO_TOLERANCE_REASON,
+            )
         return cls(target, published, of_ratio)
 
     @property
@@ -49,7 +54,7 @@ class Comparison:
         found = None if self.target.bound else self.target.tolerance
         if found is None or not self.of_ratio:
             return found
-        return Tolerance(math.expm1(found.value), "relative, of a ratio")
+        return Tolerance(math.expm1(found.value), f"relative, of a ratio, {found.basis}")
 
     def ours(self, evidence: Sequence[Evidence]) -> float:
         """Our mean, difference or ratio; NaN without finite results."""

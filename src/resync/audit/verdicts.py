@@ -126,11 +126,8 @@ def compare(ours: Evidence, target: Target, than: Evidence | None = None) -> Ver
     interval = f"difference {signed(difference)} ± {number(half, 2)} (95 %{_assumed(samples, target)})"
     if word == "inconclusive":
         return Verdict(word, f"{interval} against {_allowed(target)}; {_seeds_to_decide(samples, difference, target)}")
-    if target.bound:
-        return Verdict(
-            word, f"{interval} on the {'right' if word == 'reproduced' else 'wrong'} side of {_allowed(target)}"
-        )
-    place = "within" if word == "reproduced" else "outside"
+    places = ("on the right side of", "on the wrong side of") if target.bound else ("within", "outside")
+    place = places[word != "reproduced"]
     return Verdict(word, f"{interval} {place} {_allowed(target)}")
 
 
@@ -216,10 +213,10 @@ def _assumed(samples: Sequence[Evidence], target: Target) -> str:
 def _allowed(target: Target) -> str:
     assert target.tolerance is not None
     if target.bound:
-        return f"the {target.bound} bound {target.value:g}"
+        return f"the {target.bound} bound {target.value:.4g}"
     if target.has_spread:
         return f"the published spread, to be resolved to {target.tolerance.value:g}"
-    return f"± {target.tolerance.value:g} ({target.tolerance.basis})"
+    return f"± {target.tolerance.value:.4g} ({target.tolerance.basis})"
 
 
 def welch_error(*means: tuple[float, float]) -> tuple[float, float]:

@@ -61,9 +61,9 @@ class Targets:
         return [run.label for run in self._runs(paper)]
 
     def audited(self, paper: str) -> list[str]:
-        """The published values and claims of a paper, as configured."""
+        """The published values, claims and missing items of a paper, as configured."""
         declared = self.suite.papers[paper]
-        return [each.model_dump_json() for each in (*declared.published, *declared.claims)]
+        return [each.model_dump_json() for each in (*declared.published, *declared.claims, *declared.missing)]
 
     def item_results(self, paper: str, item: str) -> list[str]:
         """The files of its runs that an item reads: all that training writes, or none for a kind without training."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from resync.config import ConfigError, load_suite
-from resync.config.metrics import COMPARED
+from resync.config.metrics import COMPARED, EVALUATED
 from resync.settings import problems
 from resync.settings.loader import load, parse
 
@@ -207,6 +207,10 @@ CLAIMED = [
          "20: [1].test: found 'paired', allowed: exact for volume_percent"),
     case("confidence in a schedule", CLAIMS, "test: exact", "test: exact\n  confidence: 0.9",
          "21: [1].confidence: has no effect in an exact test, allowed: test welch or paired"),
+    case("hardware of an accuracy", CLAIMS, "metric: val_top1", "metric: val_top1\n  hardware: one GPU",
+         "7: [0].hardware: has no effect on val_top1, allowed: for times"),
+    case("epoch of a schedule", CLAIMS, "test: exact", "test: exact\n  at_epoch: 2",
+         "21: [1].at_epoch: found for volume_percent, allowed: for " + ", ".join(EVALUATED)),
     case("certainty of a claim", CLAIMS, "test: welch", "test: welch\n  confidence: 95",
          "10: [0].confidence: found 95, allowed: number > 0.5 and < 1"),
     case("better without than", CLAIMS, "  than: parallel\n", "",
@@ -274,6 +278,35 @@ TOGETHER = [
          "6: [0].value: found 80.98, allowed: null, because of status missing"),
     case("value without a number", PUBLISHED, "value: 80.98", "value: null",
          "6: [0].value: found null, allowed: a number, because of status verified"),
+    case("tolerance without a reason", PUBLISHED, '"%"', '"%"\n  tolerance: 0.1',
+         "1: [0].tolerance_reason: found null, allowed: tolerance and tolerance_reason together, or neither"),
+    case("comparison of one series", PUBLISHED, "metric: val_top1", "metric: val_top1\n  comparison: difference",
+         "6: [0].comparison: has no effect without than, allowed: with than"),
+    case("gain over itself", PUBLISHED, "  std: 0.05\n  n: 3\n", "  than: qsr\n",
+         "7: [0].than: found qsr again, allowed: another series"),
+    case("gain over nothing", PUBLISHED, "  std: 0.05\n  n: 3\n", "  than: qrs\n",
+         "7: [0].than: found 'qrs', allowed: parallel, h4, qsr; did you mean 'qsr'?"),
+    case("spread of a gain", PUBLISHED, "metric: val_top1", "metric: val_top1\n  than: h4",
+         "8: [0].std: has no effect on a bound or beside another series, allowed: null"),
+    case("spread of a bound", PUBLISHED, "metric: val_top1", "metric: val_top1\n  bound: lower",
+         "8: [0].std: has no effect on a bound or beside another series, allowed: null"),
+    case("ratio with a unit", PUBLISHED, "  std: 0.05\n  n: 3\n", "  than: h4\n  comparison: ratio\n",
+         "9: [0].unit: found '%', allowed: '1', the unit of a ratio"),
+    case("ratio of nothing", PUBLISHED, "80.98\n  std: 0.05\n  n: 3\n  unit: \"%\"",
+         "0\n  than: h4\n  comparison: ratio\n  unit: \"1\"",
+         "6: [0].value: found 0, allowed: a number > 0, because it enters a ratio"),
+    case("accuracy relative to another", PUBLISHED, "  std: 0.05\n  n: 3\n", "  relative_to: h4\n",
+         "7: [0].relative_to: found for val_top1, allowed: for a time of one series, without than"),
+    case("difference of times", PUBLISHED, "val_top1\n  value: 80.98\n  std: 0.05\n  n: 3\n  unit: \"%\"",
+         "training_hours\n  value: 1\n  than: h4\n  unit: h",
+         "1: [0].comparison: found a difference of training_hours, allowed: ratio, which machines have in common"),
+    case("time relative to an unknown one", PUBLISHED, "val_top1\n  value: 80.98\n  std: 0.05\n  n: 3\n  unit: \"%\"",
+         "training_hours\n  value: 1\n  relative_to: h4\n  unit: h",
+         "7: [0].relative_to: found h4, for which no training_hours is published, allowed: a series with a published "
+         "value"),
+    case("bound of a volume", PUBLISHED, "val_top1\n  value: 80.98\n  std: 0.05\n  n: 3\n",
+         "volume_percent\n  value: 25\n  bound: upper\n",
+         "7: [0].bound: found for volume_percent, allowed: for what runs measure"),
     case("unit and metric", PUBLISHED, '"%"', "h",
          "9: [0].unit: found 'h', allowed: '%', the unit of val_top1"),
     schedule("empty decays", "{name: step, max_lr: 0.8, decays: []}",

@@ -137,13 +137,12 @@ def test_the_published_hours_of_qsr(suite):
 
 
 def test_the_published_hours_of_sgp(suite):
-    """AR-SGD on 4 and 32 nodes (5.1 h) calibrates; the rest is predicted, with the verified 1.6 h of SGP.
+    """AR-SGD on 4 and 32 nodes calibrates, not its verified bound; the rest is predicted, with SGP's verified 1.6 h.
 
-    The all-reduce is that of the series, by recursive doubling. The abstract's "over 5 h" is a bound.
+    The all-reduce is that of the series, by recursive doubling.
     """
-    published = [value for value in suite.papers["sgp"].published if value.id != "ar_32_hours_abstract"]
-    runs = [(run, RESNET50) for run in suite.runs("sgp", "paper", "resnet50_ethernet")]
-    forecasts, _ = forecast(runs, published, lambda _: ETHERNET)
+    runs = [(run, RESNET50) for run in suite.runs("sgp", "paper", "resnet50_ethernet") if run.seed == 1]
+    forecasts, _ = forecast(runs, suite.papers["sgp"].published, lambda _: ETHERNET)
     found = {item.clock.run.split("/")[2]: item for item in forecasts}
     errors = {name: round(100 * item.error, 1) for name, item in found.items() if item.basis == "predicted"}
     assert errors == pytest.approx(
@@ -152,6 +151,7 @@ def test_the_published_hours_of_sgp(suite):
         abs=0.1,
     )
     assert found["sgp_32"].published.status == "verified"
+    assert (found["ar_32"].published.value, found["ar_32"].fit.statuses) == (5.1, ("secondary", "unverified"))
 
 
 IMAGENET = {  # series: (sync, milliseconds as published, error of the model in percent)

@@ -17,6 +17,7 @@ from resync.config import Run, Suite
 from resync.config.claim import Claim
 from resync.config.metrics import BEST, COMPARED, EVALUATED, EXACT
 from resync.results.runs import RunResult, RunState, read_run
+from resync.results.runs import state_of as state_of_run
 
 Top1 = dict[str, list[float]]
 FAR = {"qsr": [97.4, 97.5, 97.6], "h4": [96.4, 96.5, 96.6], "parallel": [97.1, 97.2, 97.3]}
@@ -144,6 +145,29 @@ def test_one_seed_has_no_spread(judge, name: str, reason: str):
     assert (row.verdict, row.reason) == ("inconclusive", reason)
 
 
+def test_a_claim_can_be_of_an_earlier_epoch(suite: Suite, finished: Path):
+    """The made-up curves are in the order of their ends at every epoch but the first."""
+    claim = claim_of(suite, "qsr_beats_h4", at_epoch=6.0)
+    groups = {("vit", name): [state_of_run(run, finished) for run in suite.runs("toy", "smoke", "vit", name)]
+              for name in ("qsr", "h4")}  # fmt: skip
+    row = claim_row(suite.papers["toy"], claim, groups, "smoke")
+    expected = [
+        next(each["val_top1"] for each in synthetic.tables(run)[0] if each["epoch"] == 6)
+        for run in suite.runs("toy", "smoke", "vit", "qsr")
+    ]
+    assert row.sides[0].ours.values == pytest.approx(expected)
+    assert row.at_epoch == 6
+    row = claim_row(suite.papers["toy"], claim.model_copy(update={"at_epoch": 6.5}), groups, "smoke")
+    assert row.verdict == "not comparable"
+    assert row.reason.endswith("metrics.csv: has no evaluation at epoch 6.5")
+
+
+def test_a_claim_that_cannot_be_decided_says_why(suite: Suite, judge):
+    row = judge(claim_of(suite, "qsr_beats_h4", undecidable="the paper does not say on which data"), FAR)
+    assert row.verdict == "not comparable"
+    assert row.reason == "cannot be decided as declared: the paper does not say on which data"
+
+
 def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
     times = claim_of(suite, "sgp_time", scales=("smoke",))
     top1 = FAR | {"sgp": FAR["qsr"]}
@@ -153,6 +177,15 @@ def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
     assert row.reason == "times of different or unknown hardware: NVIDIA H100 in 8 processes, cpu in 1 processes"
     row = judge(times, top1, sgp={seed: {"launch": None} for seed in range(3)})
     assert row.reason == "times of different or unknown hardware: cpu in 1 processes, unknown (imported)"
+
+
+def test_a_claim_for_other_hardware_does_not_fail(suite: Suite, judge):
+    claim = claim_of(suite, "sgp_time", scales=("smoke",), at_least=1.0)
+    top1 = FAR | {"sgp": FAR["qsr"]}
+    assert judge(claim, top1).verdict == "fails"
+    row = judge(claim.model_copy(update={"hardware": "10 Gbit/s Ethernet"}), top1)
+    assert (row.verdict, row.hardware) == ("inconclusive", "10 Gbit/s Ethernet")
+    assert row.reason.endswith("; but claimed for 10 Gbit/s Ethernet")
 
 
 def test_every_metric_that_is_compared_is_one_of_results_or_of_the_configuration(finished: Path, runs: list[Run]):

@@ -14,10 +14,11 @@ import pandas as pd
 import pytest
 import synthetic
 
-from resync.config import Run, Suite
+from resync.config import Run, Suite, load_suite
 from resync.render import (
     accuracy_and_volume,
     accuracy_curves,
+    metric_against_option,
     metrics_table,
     period_and_accuracy,
     period_schedule,
@@ -266,6 +267,42 @@ def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
     assert styles[0] == style
     assert len({(one.marker, one.dash) for one in styles}) == 6
     assert {one.color for one in styles} == {style.color}
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> tuple[Suite, Path]:
+    """Results of the sweep over tau in figure 3 of the SlowMo paper at paper scale; that over 24 has not run."""
+    suite = load_suite(Path(__file__).parents[2] / "paper_configs", papers=["slowmo"])
+    for run in suite.item_runs("slowmo", "fig3_imagenet", "paper"):
+        if not run.series.endswith("tau24"):
+            tau = getattr(run.sync, "period", None)
+            synthetic.write_short_run(run, tmp_path, 75.0 + (tau.h if tau else 0) / 100 + run.seed / 10)
+    return suite, tmp_path
+
+
+def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, Path]):
+    panels = metric_against_option.prepare(load(sweep[0], "slowmo", "fig3_imagenet", "paper", sweep[1]))
+    accuracy, time = panels.panels
+    assert [value for value, _ in accuracy.swept] == [12, 24, 48, 96]
+    assert [point.mean for _, point in accuracy.swept] == pytest.approx([75.17, None, 75.53, 76.01])
+    assert accuracy.swept[0][1].std == pytest.approx(0.1 / 2**0.5)
+    assert [point.published for _, point in accuracy.swept] == [None, None, 75.73, None]
+    assert accuracy.swept[1][1].label == "SGP + SlowMo (tau=24) (not run)"
+    [fixed] = accuracy.fixed
+    assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), 75.15)
+    assert (accuracy.label, time.label) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
+    assert panels.axis == "tau (steps)"
+    assert panels.setting.endswith("32 workers · ± 1 standard deviation of 2 seeds · open or dotted: published")
+    figure = metric_against_option.draw(panels)
+    assert figure.axes[0].get_xscale() == "log"
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["12", "24", "48", "96"]
+
+
+def test_an_option_that_no_series_has_is_one_line(sweep: tuple[Suite, Path]):
+    data = load(sweep[0], "slowmo", "fig3_imagenet", "paper", sweep[1])
+    item = data.item.model_copy(update={"options": data.options.model_copy(update={"option": "sync.tau"})})
+    with pytest.raises(ValueError, match=r"fig3_imagenet: option: found sync.tau, allowed: a setting of the runs with"):
+        metric_against_option.prepare(replace(data, item=item))
 
 
 def test_every_kind_is_declared_beside_its_code():

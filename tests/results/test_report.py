@@ -30,6 +30,7 @@ def test_the_page_holds_everything_and_needs_nothing(page: tuple[Path, str]):
     assert 'src="../../figures/smoke/toy/fig5.png"' in text
     assert 'src="../../figures/smoke/toy/table1.png"' in text
     assert "Not drawn yet." in text
+    assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in text
     assert 'src="http' not in text
     assert "<link" not in text
 

@@ -31,13 +31,23 @@ DEFAULT = Target(80.0, better=1, default=0.3)
         ([79.0, 80.0, 81.0], SPREAD, "inconclusive"),  # noise is no agreement
         ([80.0], SPREAD, "reproduced"),  # borrows the published deviation
         ([80.0], Target(80.0, std=0.05, n=3, declared=0.3), "reproduced"),
-        ([80.0], EXACT, "inconclusive"),
+        ([80.0], EXACT, "reproduced"),  # assumes a deviation of a quarter of the tolerance
+        ([80.09], EXACT, "reproduced"),
+        ([80.1], EXACT, "inconclusive"),  # 0.1 + 2.78 * 0.075 > 0.3
+        ([80.6], EXACT, "better"),
         ([80.0, 80.0, 80.0], EXACT, "reproduced"),
         ([80.0, 80.0], Target(80.0, std=0.0, n=3, default=0.3), "reproduced"),
         ([80.0, math.nan, 80.0], EXACT, "diverged"),
         ([], EXACT, "diverged"),
         ([80.0, 80.0], Target(80.0), "not comparable"),
-        ([80.0, 80.1], Target(80.0, std=0.05, n=None, default=0.3), "inconclusive"),
+        ([80.0, 80.1], Target(80.0, std=0.05, n=None, default=0.3), "reproduced"),
+        ([79.6, 80.4], Target(80.0, default=0.3), "inconclusive"),  # the two seeds contradict the assumed deviation
+        ([5.2, 5.3], Target(5.0, default=0.1, bound="lower"), "reproduced"),
+        ([9.0, 9.0], Target(5.0, default=0.1, bound="lower"), "reproduced"),
+        ([4.7, 4.8], Target(5.0, default=0.1, bound="lower"), "not reproduced"),
+        ([5.0, 5.01], Target(5.0, default=0.1, bound="lower"), "inconclusive"),
+        ([1.0], Target(1.2, default=0.1, bound="upper"), "reproduced"),
+        ([1.5], Target(1.2, default=0.1, bound="upper"), "not reproduced"),
     ],
 )
 def test_verdicts_of_seeds(values: list[float], target: Target, word: str):
@@ -66,10 +76,15 @@ def test_reasons_say_which_tolerance_and_how_many_seeds():
     assert "± 0.3 (the metric's default)" in compare(Evidence.of([80.0, 80.01]), DEFAULT).reason
     assert "published spread" in compare(Evidence.of([80.0, 80.01]), SPREAD).reason
     assert "half a unit of the last printed decimal" in planned(10.375, Target(10.4)).reason
-    assert "about 5 seeds would decide" in compare(Evidence.of([79.8, 79.9, 80.0, 80.3]), EXACT).reason
+    assert "about 6 seeds would decide" in compare(Evidence.of([79.5, 79.9, 80.1, 80.5]), EXACT).reason
     edge = Evidence.of([80.25, 80.35])  # the mean is on the edge: more seeds cannot help
     assert "not even 1000 seeds would decide" in compare(edge, EXACT).reason
-    assert "at least 2 are needed" in compare(Evidence.of([80.0]), EXACT).reason
+    assert "(95 %, one seed with an assumed deviation)" in compare(Evidence.of([80.0]), EXACT).reason
+    assert "(95 %, one seed with the published deviation)" in compare(Evidence.of([80.0]), SPREAD).reason
+    because = Target(80.0, declared=0.3, reason="another BLEU")
+    assert "± 0.3 (declared: another BLEU)" in compare(Evidence.of([80.0, 80.01]), because).reason
+    bound = Target(5.0, default=0.1, bound="lower")
+    assert "on the right side of the lower bound 5" in compare(Evidence.of([6.0, 6.1]), bound).reason
 
 
 def test_the_list_is_closed():
@@ -138,7 +153,30 @@ def test_direction_only_chooses_between_better_and_not_reproduced(ours: list[flo
 def test_the_intervals_are_those_of_scipy(ours: list[float], std: float, n: int):
     evidence = Evidence.of(ours)
     welch = stats.ttest_ind_from_stats(evidence.mean, evidence.std, evidence.n, 80.0, std, n, equal_var=False)
+    sample = (evidence.std, evidence.n)
     student = stats.t.interval(0.95, evidence.n - 1, evidence.mean, evidence.std / math.sqrt(evidence.n))
-    assert half_width(evidence.std, evidence.n, EXACT) == pytest.approx((student[1] - student[0]) / 2)
-    spread = half_width(evidence.std, evidence.n, Target(80.0, std=std, n=n, default=0.3))
+    assert half_width([sample], Target(80.0)) == pytest.approx((student[1] - student[0]) / 2)
+    spread = half_width([sample], Target(80.0, std=std, n=n, default=0.3))
     assert (abs(evidence.mean - 80.0) > spread) == (welch.pvalue < 0.05) or abs(welch.pvalue - 0.05) < 1e-6
+    two = half_width([sample, (std, n)], Target(0.0))
+    interval = stats.ttest_ind_from_stats(evidence.mean, evidence.std, evidence.n, 80.0, std, n, equal_var=False)
+    assert (abs(evidence.mean - 80.0) > two) == (interval.pvalue < 0.05) or abs(interval.pvalue - 0.05) < 1e-6
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_the_variance_is_moderated_by_an_assumed_one(n: int):
+    """Degrees of freedom and sums of squares add up: 4 of a quarter of the tolerance, n - 1 of the seeds."""
+    std = 0.2 if n > 1 else math.nan
+    variance = (4 * 0.075**2 + (n - 1) * (0.2**2 if n > 1 else 0)) / (4 + n - 1)
+    expected = stats.t.ppf(0.975, 4 + n - 1) * math.sqrt(variance / n)
+    assert half_width([(std, n)], EXACT) == pytest.approx(expected)
+
+
+def test_two_series_are_compared_by_the_difference_of_their_means():
+    gain = Target(1.16, better=1, default=0.3)
+    ours, than = Evidence.of([80.95, 81.0, 81.05]), Evidence.of([79.8, 79.85, 79.9])
+    verdict = compare(ours, gain, than)
+    assert verdict.word == "reproduced"
+    assert verdict.reason.startswith("difference -0.01 ± 0.12 (95 %) within ± 0.3")
+    assert compare(than, gain, ours).word == "not reproduced"
+    assert compare(ours, gain, Evidence.of([])).word == "diverged"

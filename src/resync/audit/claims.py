@@ -12,15 +12,22 @@ from functools import cached_property
 from resync.audit import effects
 from resync.audit.effects import Effect
 from resync.audit.rows import ClaimRow, Ours, Side, ours_of, provenance
-from resync.audit.values import BEFOREHAND, known_beforehand, measured, unfinished
+from resync.audit.values import (
+    BEFOREHAND,
+    different_hardware,
+    hardware_of,
+    known_beforehand,
+    measured,
+    measured_at,
+    unfinished,
+)
 from resync.audit.verdicts import Verdict
-from resync.config.claim import Claim
+from resync.config.claim import LEAST_SEEDS, Claim
 from resync.config.metrics import METRICS
 from resync.config.paper import Paper
 from resync.results.evidence import Evidence, number, signed
 from resync.results.runs import RunState
 
-LEAST_SEEDS = 2
 _TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
 
 
@@ -47,6 +54,8 @@ class _Series:
     def _found(self) -> tuple[Evidence, str]:
         if self.claim.test == "exact":
             return known_beforehand((state.run for state in self.states), self.claim.metric)
+        if self.claim.at_epoch is not None:
+            return measured_at(self.states, self.claim.metric, self.claim.at_epoch)
         return measured(self.states, self.claim.metric)
 
     @property
@@ -54,12 +63,6 @@ class _Series:
         """The values of the finished runs by seed."""
         seeds = [state.run.seed for state in self.states if state.status == "finished"]
         return dict(zip(seeds, self.evidence.values, strict=True))
-
-    @property
-    def hardware(self) -> set[str]:
-        """Devices and numbers of processes with which the finished seeds were trained; unknown for imported logs."""
-        launches = [state.result.summary.get("launch") for state in self.states if state.result]
-        return {f"{at['device']} in {at['world_size']} processes" if at else "unknown (imported)" for at in launches}
 
     def ours(self, scale: str) -> Ours:
         """The evidence in the form that rows show."""
@@ -78,11 +81,13 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
     if verdict is None:
         found = tuple(_effect(claim, series[better], series[than]) for better, than in claim.pairs)
         verdict = _by_schedule(claim, found, labels) if claim.test == "exact" else _by_test(claim, found, labels)
+        if claim.hardware and verdict.word == "fails":
+            verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
     return ClaimRow(
         paper=paper.id, id=claim.id, statement=claim.statement, experiment=claim.experiment, metric=claim.metric,
         unit=claim.unit, direction=claim.direction, at_least=claim.at_least, test=claim.test,
         confidence=None if claim.test == "exact" else claim.confidence, scale=scale, scales=claim.scales,
-        status=claim.status, source=claim.source,
+        at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),
         effects=found, verdict=verdict.word, reason=verdict.reason,
         provenance=provenance([state for one in series.values() for state in one.states]),
@@ -98,6 +103,8 @@ def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verd
     if scale not in claim.scales:
         allowed = ", ".join(claim.scales)
         yield Verdict("not comparable", f"meaningful at {allowed} scale, these runs are of {scale} scale")
+    if claim.undecidable:
+        yield Verdict("not comparable", f"cannot be decided as declared: {claim.undecidable}")
     if claim.test == "exact":
         yield from (Verdict("not comparable", one.problem) for one in series if one.problem)
         return
@@ -108,9 +115,9 @@ def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verd
         bad = [seed for seed, value in one.by_seed.items() if not Evidence.of([value]).finite]
         if bad:
             yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is NaN or infinite")
-    hardware = set().union(*(one.hardware for one in series))
-    if METRICS[claim.metric].depends_on == "hardware" and (len(hardware) > 1 or "unknown (imported)" in hardware):
-        yield Verdict("not comparable", f"times of different or unknown hardware: {', '.join(sorted(hardware))}")
+    other = different_hardware(hardware_of(state for one in series for state in one.states))
+    if METRICS[claim.metric].depends_on == "hardware" and other:
+        yield Verdict("not comparable", other)
     yield from _too_few(claim, series)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from resync.audit.rows import Audit, ClaimRow, ValueRow
+from resync.audit.rows import Audit, ClaimRow, ValueRow, missing_items
 from resync.config import Suite
 
 _ROWS = TypeAdapter(tuple[ValueRow, ...])
@@ -29,4 +29,4 @@ def gather(suite: Suite, scale: str, results: Path) -> Audit:
         except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
             raise ValueError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
     titles = {name: paper.title for name, paper in suite.papers.items()}
-    return Audit(scale, results, titles, tuple(rows), tuple(claims))
+    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, suite.papers))

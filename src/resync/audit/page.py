@@ -39,6 +39,7 @@ def to_json(audit: Audit, directory: Path) -> str:
         "rows": [asdict(row) for row in audit.rows],
         "claim_counts": counts(audit.claims),
         "claims": [asdict(claim) for claim in audit.claims],
+        "missing_items": {paper: [item.model_dump() for item in items] for paper, items in audit.missing.items()},
     }
     return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -54,6 +55,8 @@ def to_markdown(audit: Audit, directory: Path) -> str:
         if part.claims:
             headings = ["claim", "metric", "ours, from best to worst", "verdict", "reason"]
             lines += ["### Claims", "", *markdown(headings, map(_markdown_claim, part.claims), "lllll"), ""]
+        if missing := part.missing[paper]:
+            lines += ["### Not regenerated", "", *(f"* {item.title}: {item.reason}" for item in missing), ""]
     lines += [f"{sign} {word}: {meaning}  " for word, (sign, meaning) in VERDICTS.items()]
     return "\n".join(lines) + "\n"
 
@@ -88,6 +91,7 @@ def to_html(audit: Audit, directory: Path) -> str:
         papers=papers,
         rows=[_html_row(line, base) for line in shown if isinstance(line, ValueRow)],
         claims=[_html_claim(line, base) for line in shown if isinstance(line, ClaimRow)],
+        missing=[item for items in audit.missing.values() for item in items],
     )
 
 
@@ -129,7 +133,8 @@ def _markdown_claim(claim: ClaimRow) -> list[str]:
     sign = VERDICTS[claim.verdict][0]
     what = f"{claim.statement} ({claim.status}: {claim.source})"
     sides = "; ".join(f"{side.label}: {_ours(side.ours)}" for side in claim.sides)
-    return [what, claim.metric, sides, f"{sign} {claim.verdict}", claim.reason]
+    metric = claim.metric if claim.at_epoch is None else f"{claim.metric} at epoch {claim.at_epoch:g}"
+    return [what, metric, sides, f"{sign} {claim.verdict}", claim.reason]
 
 
 def _ours(ours: Ours) -> str:

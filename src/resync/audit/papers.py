@@ -1,13 +1,14 @@
 """The audit: published values and claims beside the results on disk, and whether runs did the planned rounds."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from resync.audit import verdicts
 from resync.audit.claims import claim_row
+from resync.audit.comparison import Comparison
 from resync.audit.rows import (
     PUBLISHED,
     ROUNDS,
@@ -16,16 +17,24 @@ from resync.audit.rows import (
     Ours,
     Reference,
     ValueRow,
+    missing_items,
     ours_of,
     provenance,
     reference_of,
     verdict_fields,
 )
-from resync.audit.values import BEFOREHAND, known_beforehand, measured, unfinished
+from resync.audit.values import (
+    BEFOREHAND,
+    different_hardware,
+    hardware_of,
+    known_beforehand,
+    measured,
+    unfinished,
+)
 from resync.audit.verdicts import Target, Verdict
 from resync.config import Suite
-from resync.config.metrics import EXACT, METRICS, Metric
-from resync.config.published import PublishedValue
+from resync.config.metrics import EXACT, METRICS
+from resync.config.published import PublishedValue, reference_time
 from resync.plan import volume
 from resync.results.evidence import Evidence, number
 from resync.results.runs import RunState, state_of
@@ -43,46 +52,94 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         states = [state_of(run, results) for run in suite.runs(paper, scale)]
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
         for value in suite.papers[paper].published:
-            series = groups.get((value.experiment, value.series), [])
             if value.metric in EXACT:
                 rows.append(_planned_row(suite, paper, value))
             else:
-                rows.append(_measured_row(suite, paper, value, series, scale))
+                rows.append(_measured_row(suite, paper, value, groups, scale))
         # A run that may stop early has no planned number of rounds.
         rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
         declared = suite.papers[paper]
         claims += [claim_row(declared, claim, groups, scale) for claim in declared.claims]
-    return Audit(scale, results, {name: suite.papers[name].title for name in names}, tuple(rows), tuple(claims))
+    titles = {name: suite.papers[name].title for name in names}
+    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, names))
 
 
-def _measured_row(suite: Suite, paper: str, value: PublishedValue, states: list[RunState], scale: str) -> ValueRow:
+def _measured_row(
+    suite: Suite, paper: str, value: PublishedValue, groups: Mapping[tuple[str, str], list[RunState]], scale: str
+) -> ValueRow:
     """A value measured in training: it is compared only at its own scale, and only if all seeds have finished."""
-    metric = METRICS[value.metric]
-    evidence, problem = _evidence(states, value.metric)
-    target = _target(value, metric)
-    hardware_bound = metric.depends_on == "hardware"
-    comparable = value.scale == scale and not hardware_bound
-    if value.value is None:
-        verdict = Verdict("unverified source", "no published value is known: to be filled")
-    elif value.scale != scale:
-        verdict = Verdict("not comparable", f"published at {value.scale} scale, these runs are of {scale} scale")
-    elif hardware_bound:
-        verdict = Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
-    elif incomplete := problem or _verdict_of_states(states):
-        verdict = incomplete
-    elif other := _other_images(states):
-        verdict = Verdict("not comparable", other)
-    elif value.status == "unverified":
-        verdict = Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
-    else:
-        verdict = verdicts.compare(evidence, target)
+    states = groups.get((value.experiment, value.series), [])
+    beside = groups.get((value.experiment, value.series_beside), []) if value.series_beside else None
+    sides = [states] if beside is None else [states, beside]
+    found = [_evidence(side, value.metric) for side in sides]
+    comparison = Comparison.of(value, reference_time(value, suite.papers[paper].published))
+    obstacle = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
+    evidence = [one for one, _ in found]
+    shown = comparison if value.scale == scale and not _is_bare_time(value) else None
     return ValueRow(
         **_names(suite, paper, value),
-        ours=ours_of(evidence, scale, states),
-        difference=_difference(evidence.mean, value.value) if comparable else None,
-        **verdict_fields(verdict, target.tolerance if comparable else None),
-        provenance=provenance(states),
+        ours=_ours(value, comparison, evidence, sides, scale),
+        # Of times on two machines, only the ratios can be compared, which the reason states.
+        difference=_difference(shown.ours(evidence), shown.published) if shown and not value.relative_to else None,
+        **verdict_fields(obstacle or _compared(value, comparison, evidence), shown.tolerance if shown else None),
+        than=value.than,
+        provenance=provenance([state for side in sides for state in side]),
     )
+
+
+def _is_bare_time(value: PublishedValue) -> bool:
+    """Whether it is a time that is compared with no other one, and so with nothing on another machine."""
+    return METRICS[value.metric].depends_on == "hardware" and value.series_beside is None
+
+
+def _obstacles(
+    value: PublishedValue, sides: list[list[RunState]], problems: list[Verdict | None], scale: str
+) -> Iterator[Verdict]:
+    """Reasons why a value is not compared, the most serious one first."""
+    if value.value is None:
+        yield Verdict("unverified source", f"no published value is known: {value.source}")
+    if value.scale != scale:
+        yield Verdict("not comparable", f"published at {value.scale} scale, these runs are of {scale} scale")
+    if _is_bare_time(value):
+        yield Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
+    for side, problem in zip(sides, problems, strict=True):
+        yield from filter(None, [problem, _verdict_of_states(side)])
+    for side in sides:
+        if other := _other_images(side):
+            yield Verdict("not comparable", other)
+    other = different_hardware(hardware_of(state for side in sides for state in side))
+    if METRICS[value.metric].depends_on == "hardware" and other:
+        yield Verdict("not comparable", other)
+    if value.status == "unverified":
+        yield Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
+
+
+def _compared(value: PublishedValue, comparison: Comparison | None, evidence: list[Evidence]) -> Verdict:
+    """The verdict of a comparison that nothing stands in the way of.
+
+    Times on another machine than the published one may have another ratio, which is no failure.
+    """
+    assert comparison is not None
+    verdict = comparison.verdict(evidence)
+    if METRICS[value.metric].depends_on == "hardware" and verdict.word in ("better", "not reproduced"):
+        return Verdict("inconclusive", f"{verdict.reason}; another machine or network than the paper's may explain it")
+    return verdict
+
+
+def _ours(
+    value: PublishedValue,
+    comparison: Comparison | None,
+    evidence: list[Evidence],
+    sides: list[list[RunState]],
+    scale: str,
+) -> Ours:
+    """Our side of the row: the seeds of the series, or the number that follows from those of two."""
+    if value.than is None or comparison is None:
+        return ours_of(evidence[0], scale, sides[0])
+    mean = comparison.ours(evidence)
+    counts = " and ".join(str(one.n) for one in evidence)
+    text = f"{number(mean)} (n={counts})" if math.isfinite(mean) else "none"
+    return Ours(text, scale, mean=mean, declared=min(map(len, sides)))
 
 
 def _other_images(states: list[RunState]) -> str:
@@ -99,14 +156,14 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> ValueRow:
     """A value that follows from the configuration: computed for the published scale, regardless of what was run."""
     runs = suite.runs(paper, value.scale, value.experiment, value.series)
     evidence, problem = known_beforehand(runs, value.metric)
-    target = Target(value.value or 0.0, declared=value.tolerance)
+    target = Target(value.value or 0.0, declared=value.tolerance, reason=value.tolerance_reason or "")
     tolerance = verdicts.planned_tolerance(target)
     if not runs:
         verdict = Verdict("not comparable", f"the series is not declared at {value.scale} scale")
     elif problem:
         verdict = Verdict("not comparable", problem)
     elif value.value is None:
-        verdict = Verdict("unverified source", "no published value is known: to be filled")
+        verdict = Verdict("unverified source", f"no published value is known: {value.source}")
     else:
         verdict = verdicts.planned(evidence.mean, target)
         if value.status == "unverified":
@@ -162,19 +219,17 @@ def _evidence(states: list[RunState], metric: str) -> tuple[Evidence, Verdict | 
     return evidence, Verdict("not run", problem) if problem else None
 
 
-def _target(value: PublishedValue, metric: Metric) -> Target:
-    published = math.nan if value.value is None else value.value
-    return Target(published, value.std, value.n, metric.sign, value.tolerance, metric.tolerance)
-
-
 def _difference(ours: float, published: float | None) -> float | None:
     return None if published is None or not math.isfinite(ours) else ours - published
 
 
 def _names(suite: Suite, paper: str, value: PublishedValue) -> dict[str, Any]:
     labels = suite.papers[paper].experiments[value.experiment].labels
+    label = labels[value.series]
+    if value.than:
+        label = f"{label}, {'divided by' if value.is_ratio else 'minus'} {labels[value.than]}"
     return {
         "paper": paper, "kind": PUBLISHED, "id": value.id, "item": value.item, "experiment": value.experiment,
-        "series": value.series, "label": labels[value.series], "metric": value.metric, "unit": value.unit,
+        "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
         "reference": reference_of(value),
     }  # fmt: skip

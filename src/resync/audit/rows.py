@@ -11,6 +11,8 @@ from pydantic import BeforeValidator
 
 from resync.audit.effects import Effect
 from resync.audit.verdicts import FAILURES, VERDICTS, Tolerance, Verdict
+from resync.config import Suite
+from resync.config.paper import MissingItem
 from resync.config.published import PublishedValue
 from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunState
@@ -79,12 +81,14 @@ class ClaimRow:
     effects: tuple[Effect, ...]
     verdict: str
     reason: str
+    at_epoch: float | None = None
+    hardware: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ValueRow:
-    """One line of the audit: a published number or the rounds of a series."""
+    """One line of the audit: a published number or the rounds of a series; with `than`, a number of two series."""
 
     paper: str
     kind: str
@@ -102,18 +106,24 @@ class ValueRow:
     tolerance_basis: str | None
     verdict: str
     reason: str
+    than: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Rows and claims of an audit at one scale; `results` is the folder of the runs, `papers` maps ids to titles."""
+    """Rows and claims of an audit at one scale.
+
+    `results` is the folder of the runs, `papers` maps ids to titles, `missing` maps them to the figures and tables that
+    are not regenerated.
+    """
 
     scale: str
     results: Path
     papers: dict[str, str]
     rows: tuple[ValueRow, ...]
     claims: tuple[ClaimRow, ...]
+    missing: dict[str, tuple[MissingItem, ...]] = field(default_factory=dict)
 
     @property
     def lines(self) -> list[ValueRow | ClaimRow]:
@@ -132,7 +142,13 @@ class Audit:
         """The part of the audit that concerns one paper."""
         rows = tuple(row for row in self.rows if row.paper == paper)
         claims = tuple(claim for claim in self.claims if claim.paper == paper)
-        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims)
+        missing = {paper: self.missing.get(paper, ())}
+        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims, missing)
+
+
+def missing_items(suite: Suite, papers: Iterable[str]) -> dict[str, tuple[MissingItem, ...]]:
+    """The figures and tables of the papers that are not regenerated, with the reason."""
+    return {name: suite.papers[name].missing for name in papers}
 
 
 def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict[str, Any]:
@@ -145,10 +161,13 @@ def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict
     }
 
 
+_SIGNS = {None: "", "lower": "> ", "upper": "< "}
+
+
 def reference_of(published: PublishedValue) -> Reference:
     """A published value as the reference of a row; an unknown value reads `to be filled`."""
     value, std, n = published.value, published.std, published.n
-    text = "to be filled" if value is None else as_published(value, std, n)
+    text = "to be filled" if value is None else _SIGNS[published.bound] + as_published(value, std, n)
     return Reference(text, value, published.status, published.source, published.scale, std, n)
 
 

@@ -11,6 +11,7 @@ from resync.results.tables import ResultsError
 
 BEFOREHAND = "from the configuration"
 """Origin of a value that needs no run."""
+UNKNOWN_HARDWARE = "unknown (imported)"
 
 
 def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
@@ -20,6 +21,28 @@ def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
         return Evidence.of(result.final(metric) for result in results), ""
     except ResultsError as error:
         return Evidence(()), str(error)
+
+
+def measured_at(states: Iterable[RunState], metric: str, epoch: float) -> tuple[Evidence, str]:
+    """The values of the finished runs at the evaluation of an epoch; none and a reason if a run has none there."""
+    results = [state.result for state in states if state.status == "finished" and state.result]
+    try:
+        return Evidence.of(result.at_epoch(metric, epoch) for result in results), ""
+    except ResultsError as error:
+        return Evidence(()), str(error)
+
+
+def hardware_of(states: Iterable[RunState]) -> set[str]:
+    """Devices and numbers of processes with which the finished runs were trained; unknown for imported logs."""
+    launches = [state.result.summary.get("launch") for state in states if state.result]
+    return {f"{at['device']} in {at['world_size']} processes" if at else UNKNOWN_HARDWARE for at in launches}
+
+
+def different_hardware(found: set[str]) -> str:
+    """Why times of this hardware cannot be compared; empty if they can."""
+    if len(found) > 1 or UNKNOWN_HARDWARE in found:
+        return f"times of different or unknown hardware: {', '.join(sorted(found))}"
+    return ""
 
 
 def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[Evidence, str]:

@@ -6,11 +6,20 @@ A difference is always ours minus published. Its 95 % confidence interval decide
 * with a published standard deviation and number of seeds: Welch's interval of the difference of two means.
   `reproduced` if it contains 0 and is no wider than the metric's default tolerance on each side, `inconclusive`
   if it is wider (noise is not agreement), `better` or `not reproduced` if it does not contain 0;
+* a published bound: `reproduced` if the interval lies on the bound's right side, `not reproduced` on the other one;
+* a published difference or ratio of two series: the same for the difference of our two means, for a ratio of their
+  logarithms;
 * a planned number has no spread: it agrees within its tolerance, or it does not.
+
+One or two seeds say little or nothing about the spread over seeds. So the variance is moderated (Smyth 2004): it is the
+mean, weighted by degrees of freedom, of that of our seeds and of one that is assumed beforehand, for a deviation of a
+quarter of the tolerance with 4 degrees of freedom. A single seed has the interval of the assumed deviation alone.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from scipy.special import stdtrit
 
@@ -19,7 +28,7 @@ from resync.results.evidence import Evidence, decimals_of, number, signed
 VERDICTS = {
     "reproduced": ("✓", "agrees with the published value within its tolerance"),
     "better": ("✚", "outside the tolerance on the good side; needs an explanation"),
-    "inconclusive": ("≈", "the available seeds cannot decide"),
+    "inconclusive": ("≈", "the available seeds, or another machine than the published one, cannot decide"),
     "not reproduced": ("✗", "outside the tolerance on the bad side"),
     "diverged": ("⚠", "at least one seed ended without a finite result"),
     "partial": ("◔", "fewer seeds than declared"),
@@ -35,6 +44,10 @@ VERDICTS = {
 FAILURES = ("not reproduced", "diverged", "fails")
 CONFIDENCE = 0.95
 MOST_SEEDS = 1000
+ASSUMED_SHARE = 0.25
+"""The standard deviation over seeds that is assumed beforehand, as a share of the tolerance."""
+ASSUMED_DEGREES = 4
+"""The weight of that assumption against our own seeds, in degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,8 @@ class Tolerance:
 class Target:
     """A published value to compare with. `better` is 1 if larger is better, -1 if smaller is better, otherwise 0.
 
-    `declared` is the tolerance declared for this value and `default` that of its metric; None if there is none.
+    `declared` is the tolerance declared for this value and `default` that of its metric, None if there is none, and
+    `reason` the reason for it. `bound` says that the value is a `lower` or `upper` bound of what was measured.
     """
 
     value: float
@@ -70,6 +84,8 @@ class Target:
     better: int = 0
     declared: float | None = None
     default: float | None = None
+    reason: str = ""
+    bound: Literal["lower", "upper"] | None = None
 
     @property
     def has_spread(self) -> bool:
@@ -80,46 +96,70 @@ class Target:
     def tolerance(self) -> Tolerance | None:
         """The tolerance that applies; None if neither the value nor its metric has one."""
         if self.declared is not None:
-            return Tolerance(self.declared, "declared")
+            return Tolerance(self.declared, self._because("declared"))
         if self.default is None:
             return None
-        basis = "Welch's interval, resolved to the metric's default" if self.has_spread else "the metric's default"
-        return Tolerance(self.default, basis)
+        if self.has_spread:
+            return Tolerance(self.default, "Welch's interval, resolved to the metric's default")
+        return Tolerance(self.default, self._because("the metric's default"))
+
+    @property
+    def assumed_std(self) -> float:
+        """The standard deviation over seeds that is assumed beforehand."""
+        return ASSUMED_SHARE * self.tolerance.value if self.tolerance else 0.0
+
+    def _because(self, basis: str) -> str:
+        return f"{basis}: {self.reason}" if self.reason else basis
 
 
-def compare(ours: Evidence, target: Target) -> Verdict:
-    """The verdict on the mean of our seeds."""
-    if not math.isfinite(ours.mean):
-        return Verdict("diverged", f"no finite mean of {ours.n} seeds")
+def compare(ours: Evidence, target: Target, than: Evidence | None = None) -> Verdict:
+    """The verdict on the mean of our seeds; with `than`, on the difference of the means of two series."""
+    samples = [ours] if than is None else [ours, than]
+    for sample in samples:
+        if not math.isfinite(sample.mean):
+            return Verdict("diverged", f"no finite mean of {sample.n} seeds")
     if target.tolerance is None:
         return Verdict("not comparable", "neither the value nor its metric has a tolerance: declare one")
-    half = half_width(ours.std, ours.n, target)
-    if math.isnan(half):
-        return Verdict("inconclusive", "one seed has no interval; at least 2 are needed")
-    difference, tolerance = ours.mean - target.value, target.tolerance.value
-    word = _word(difference, half, tolerance, target)
-    interval = f"difference {signed(difference)} ± {number(half, 2)} (95 %)"
+    half = half_width([(sample.std, sample.n) for sample in samples], target)
+    difference = difference_of(ours, than) - target.value
+    word = _word(difference, half, target)
+    interval = f"difference {signed(difference)} ± {number(half, 2)} (95 %{_assumed(samples, target)})"
     if word == "inconclusive":
-        return Verdict(word, f"{interval} against {_allowed(target)}; {_seeds_to_decide(ours, target)}")
-    place = "within" if word == "reproduced" else "outside"
+        return Verdict(word, f"{interval} against {_allowed(target)}; {_seeds_to_decide(samples, difference, target)}")
+    places = ("on the right side of", "on the wrong side of") if target.bound else ("within", "outside")
+    place = places[word != "reproduced"]
     return Verdict(word, f"{interval} {place} {_allowed(target)}")
 
 
-def half_width(std: float, n: int, target: Target) -> float:
-    """Half the width of the 95 % interval of the difference for `n` seeds with deviation `std`; NaN if undefined.
+def difference_of(ours: Evidence, than: Evidence | None) -> float:
+    """Our mean, or the difference of our two means."""
+    return ours.mean if than is None else ours.mean - than.mean
 
-    For a single seed the published deviation is used; without one there is no interval.
+
+def half_width(samples: Sequence[tuple[float, int]], target: Target) -> float:
+    """Half the width of the 95 % interval of the difference.
+
+    `samples` has the standard deviation and the number of seeds of one series, or of the two whose difference is
+    compared. With a published deviation it is Welch's interval, in which a single seed borrows that deviation.
     """
-    if n < 2:
-        if target.std is None or target.n is None or target.n < 2:
-            return math.nan
-        return _quantile(target.n - 1) * target.std * math.sqrt(1 + target.has_spread / target.n)
-    if not target.has_spread:
-        return _quantile(n - 1) * std / math.sqrt(n)
-    assert target.std is not None
-    assert target.n is not None
-    error, degrees = welch_error(std, n, target.std, target.n)
+    if target.has_spread:
+        [(std, n)] = samples
+        assert target.std is not None
+        assert target.n is not None
+        if n < 2:
+            return _quantile(target.n - 1) * target.std * math.sqrt(1 + 1 / target.n)
+        error, degrees = welch_error((std**2 / n, n - 1), (target.std**2 / target.n, target.n - 1))
+        return _quantile(degrees) * error
+    error, degrees = welch_error(*(_moderated(std, n, target.assumed_std) for std, n in samples))
     return _quantile(degrees) * error
+
+
+def _moderated(std: float, n: int, assumed: float) -> tuple[float, float]:
+    """The variance of a mean of n seeds, and its degrees of freedom; without an assumed deviation, Student's."""
+    own = (n - 1) * std**2 if n > 1 else 0.0
+    weight = ASSUMED_DEGREES if assumed else 0
+    degrees = n - 1 + weight
+    return (own + weight * assumed**2) / max(degrees, 1) / n, max(degrees, 1)
 
 
 def planned(computed: float, target: Target) -> Verdict:
@@ -134,13 +174,18 @@ def planned(computed: float, target: Target) -> Verdict:
 
 def planned_tolerance(target: Target) -> Tolerance:
     """The declared tolerance, otherwise half a unit of the last printed decimal."""
-    if target.declared is not None:
-        return Tolerance(target.declared, "declared")
+    if target.tolerance is not None:
+        return target.tolerance
     return Tolerance(0.5 * 10.0 ** -decimals_of(target.value), "half a unit of the last printed decimal")
 
 
-def _word(difference: float, half: float, tolerance: float, target: Target) -> str:
+def _word(difference: float, half: float, target: Target) -> str:
     low, high = difference - half, difference + half
+    if target.bound:
+        inside, outside = (low >= 0, high < 0) if target.bound == "lower" else (high <= 0, low > 0)
+        return "reproduced" if inside else "not reproduced" if outside else "inconclusive"
+    assert target.tolerance is not None
+    tolerance = target.tolerance.value
     edge = 0.0 if target.has_spread else tolerance
     if low > edge or high < -edge:
         return "better" if target.better * difference > 0 else "not reproduced"
@@ -148,35 +193,43 @@ def _word(difference: float, half: float, tolerance: float, target: Target) -> s
     return "reproduced" if agrees else "inconclusive"
 
 
-def _seeds_to_decide(ours: Evidence, target: Target) -> str:
-    """The number of seeds with the same mean and deviation that would suffice for a verdict."""
-    assert target.tolerance is not None
-    difference, std = ours.mean - target.value, ours.std
-    if math.isnan(std):
-        std = target.std or 0.0
-    for n in range(ours.n + 1, MOST_SEEDS + 1):
-        if _word(difference, half_width(std, n, target), target.tolerance.value, target) != "inconclusive":
+def _seeds_to_decide(samples: Sequence[Evidence], difference: float, target: Target) -> str:
+    """The number of seeds of each series with the same means and deviations that would suffice for a verdict."""
+    borrowed = target.std if target.has_spread and target.std is not None else target.assumed_std
+    deviations = [borrowed if math.isnan(sample.std) else sample.std for sample in samples]
+    for n in range(min(sample.n for sample in samples) + 1, MOST_SEEDS + 1):
+        if _word(difference, half_width([(std, n) for std in deviations], target), target) != "inconclusive":
             return f"about {n} seeds would decide"
     return f"not even {MOST_SEEDS} seeds would decide"
 
 
+def _assumed(samples: Sequence[Evidence], target: Target) -> str:
+    """The words that say so where the interval rests on an assumed or borrowed deviation alone."""
+    if all(sample.n > 1 for sample in samples):
+        return ""
+    return ", one seed with the published deviation" if target.has_spread else ", one seed with an assumed deviation"
+
+
 def _allowed(target: Target) -> str:
     assert target.tolerance is not None
+    if target.bound:
+        return f"the {target.bound} bound {target.value:.4g}"
     if target.has_spread:
         return f"the published spread, to be resolved to {target.tolerance.value:g}"
-    return f"± {target.tolerance.value:g} ({target.tolerance.basis})"
+    return f"± {target.tolerance.value:.4g} ({target.tolerance.basis})"
 
 
-def welch_error(std: float, n: int, other_std: float, other_n: int) -> tuple[float, float]:
-    """The standard error of the difference of two means, and its degrees of freedom (Welch-Satterthwaite).
+def welch_error(*means: tuple[float, float]) -> tuple[float, float]:
+    """The standard error of a sum or difference of means, and its degrees of freedom (Welch-Satterthwaite).
 
-    From means and deviations, scipy.stats computes tests but no confidence intervals.
+    Each mean is given by its variance and degrees of freedom. From means and deviations, scipy.stats computes tests but
+    no confidence intervals.
     """
-    own, other = std**2 / n, other_std**2 / other_n
-    if own + other == 0:
+    total = math.fsum(variance for variance, _ in means)
+    if total == 0:
         return 0.0, 1.0
-    share = own / (own + other)  # as fractions of the sum, because squares of tiny variances would underflow
-    return math.sqrt(own + other), 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (other_n - 1))
+    # As fractions of the sum, because squares of tiny variances would underflow.
+    return math.sqrt(total), 1 / math.fsum((variance / total) ** 2 / degrees for variance, degrees in means)
 
 
 def _quantile(degrees: float) -> float:

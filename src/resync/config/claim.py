@@ -6,9 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from resync.config.metrics import EXACT, METRICS, ComparedMetric
+from resync.config.metrics import EVALUATED, EXACT, METRICS, ComparedMetric
 from resync.config.run import Scale
-from resync.settings.base import Check, Id, Items, Settings, Text
+from resync.settings.base import Check, Id, Items, PositiveNumber, Settings, Text
+
+LEAST_SEEDS = 2
+"""Seeds of each series that a test over seeds needs: a standard deviation needs two values."""
 
 SeriesName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*(/[a-z0-9][a-z0-9_]*)?$")]
 
@@ -28,7 +31,10 @@ class Claim(Settings):
         min_length=3,
         description="instead of better and than: series from the best to the worst, each better than the next",
     )
-    metric: ComparedMetric = Field(description="what is compared: the value at the end of a run")
+    metric: ComparedMetric = Field(description="what is compared: the value at the end of a run, or at `at_epoch`")
+    at_epoch: PositiveNumber | None = Field(
+        default=None, description="epoch whose evaluation is compared; null: the end of the run"
+    )
     direction: Literal["higher", "lower"] = Field(description="which values of the metric are better")
     at_least: float = Field(
         description="smallest effect that supports the claim, in the metric's unit: by how much the better series "
@@ -47,6 +53,14 @@ class Claim(Settings):
         description="how certain it is that the paper says so, with the same words as for published values"
     )
     source: Text = Field(description="where the paper says so")
+    hardware: Text | None = Field(
+        default=None,
+        description="for times: the machines and network that the claim is about, which results do not record; on "
+        "others it may fail, so that it is then inconclusive",
+    )
+    undecidable: Text | None = Field(
+        default=None, description="why no verdict is possible as the claim is declared; null: one is"
+    )
 
     @property
     def unit(self) -> str:
@@ -81,6 +95,10 @@ class Claim(Settings):
             yield ("test",), f"found {self.test!r}, allowed: {allowed} for {self.metric}"
         elif self.test == "exact" and "confidence" in self.model_fields_set:
             yield ("confidence",), "has no effect in an exact test, allowed: test welch or paired"
+        if self.hardware is not None and METRICS[self.metric].depends_on != "hardware":
+            yield ("hardware",), f"has no effect on {self.metric}, allowed: for times"
+        if self.at_epoch is not None and self.metric not in EVALUATED:
+            yield ("at_epoch",), f"found for {self.metric}, allowed: for {', '.join(EVALUATED)}"
 
 
 class ClaimsFile(RootModel[Items[Claim]]):

@@ -67,6 +67,7 @@ def read_paper(
         {item.id: item for item in file.tables},
         published,
         claims,
+        file.missing,
     )
     if not collector.found_any:
         collector.note(_unreachable_items(node, paper))

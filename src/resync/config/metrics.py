@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 SECONDS_PER_HOUR = 3600
 
+RATIO_TOLERANCE = 0.1
+"""Relative difference between two ratios of times that still counts as reproduced."""
+RATIO_TOLERANCE_REASON = "repeats on one cluster differ by 4 % (SlowMo's table 2), and clusters differ by more"
+
 File = Literal["metrics", "steps", "summary"]
 """metrics.csv has one row per evaluation, steps.csv one per sampled step, summary.json the numbers at the end."""
 
@@ -33,6 +37,7 @@ class Metric:
             step 0, or the `step` alone.
         better: which of two values is better; None where neither is.
         tolerance: difference that still counts as reproduced if a published value declares no tolerance, in `unit`.
+        tolerance_reason: why differences of this size are to be expected of two faithful programs.
         depends_on: `training`; `hardware` if it depends as much on the machine; `configuration` if no run is needed
             to know it, so that it has no spread over seeds.
         evaluated: whether it is of a model, as it is at an evaluation.
@@ -50,6 +55,7 @@ class Metric:
     span: Literal["moment", "interval", "total", "step"] = "moment"
     better: Literal["higher", "lower"] | None = None
     tolerance: float | None = None
+    tolerance_reason: str = ""
     depends_on: Literal["training", "hardware", "configuration"] = "training"
     evaluated: bool = False
     optional: bool = False
@@ -86,6 +92,8 @@ _DECLARED = {
         _EVALUATIONS,
         span="interval",
         better="lower",
+        tolerance=0.03,
+        tolerance_reason="programs average it over different steps, and augment differently",
         best=True,
         compared=True,
     ),
@@ -147,6 +155,8 @@ _DECLARED = {
         "of the consensus model, per token for text",
         _EVALUATIONS,
         better="lower",
+        tolerance=0.03,
+        tolerance_reason="about 2 % of the losses that the papers print",
         evaluated=True,
         of_workers=True,
         best=True,
@@ -158,7 +168,8 @@ _DECLARED = {
         "of the consensus model",
         _EVALUATIONS,
         better="higher",
-        tolerance=0.3,  # seeds on ImageNet spread by 0.03 to 0.12
+        tolerance=0.3,
+        tolerance_reason="a few standard deviations over seeds, for differences between programs",
         evaluated=True,
         of_workers=True,
         best=True,
@@ -182,6 +193,8 @@ _DECLARED = {
         "exp(val_loss) per token",
         _EVALUATIONS,
         better="lower",
+        tolerance=0.15,
+        tolerance_reason="that of the validation loss, at a perplexity of about 5",
         evaluated=True,
         of_workers=True,
         best=True,
@@ -203,6 +216,8 @@ _DECLARED = {
         "0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports",
         _EVALUATIONS,
         better="higher",
+        tolerance=0.5,
+        tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
         evaluated=True,
         best=True,
         compared=True,

@@ -74,6 +74,13 @@ class Item(Settings):
         return chosen.model_validate(value, context=info.context)
 
 
+class MissingItem(Settings):
+    """A figure or table of the paper that is not regenerated."""
+
+    title: Text = Field(description="the figure or table, and what is known of its content")
+    reason: Text = Field(description="what is not known or not possible here")
+
+
 class PaperFile(Settings):
     """`paper.yaml`: where the paper appeared and what it shows."""
 
@@ -83,6 +90,9 @@ class PaperFile(Settings):
     arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$", description="arXiv number, quoted")
     figures: Items[Item] = Field(default=(), description="figures that are redrawn")
     tables: Items[Item] = Field(default=(), description="tables that are regenerated")
+    missing: Items[MissingItem] = Field(
+        default=(), description="figures and tables of the paper that are not regenerated, which the audit shows"
+    )
 
     def checks(self) -> Iterator[Check]:
         """Require unique names of items: they share a folder."""
@@ -150,6 +160,7 @@ class Paper:
     tables: dict[str, Item]
     published: tuple[PublishedValue, ...]
     claims: tuple[Claim, ...]
+    missing: tuple[MissingItem, ...] = ()
 
     @property
     def items(self) -> dict[str, Item]:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
-from resync.config.metrics import METRICS, ComparedMetric
+from resync.config.metrics import EXACT, METRICS, ComparedMetric
 from resync.config.run import Scale
 from resync.settings.base import Check, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
 from resync.settings.errors import show
@@ -15,21 +15,41 @@ CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
 
 
 class PublishedValue(Settings):
-    """One number of the paper, with its status: how certain it is."""
+    """One number of the paper, with its status: how certain it is.
+
+    It is of one series, or compares two of them (`than`).
+    """
 
     id: Id = Field(description="name of the value within its paper")
     item: Id | None = Field(default=None, description="figure or table that shows it; null: stated elsewhere")
     experiment: Id = Field(description="experiment that reproduces it")
     series: Id = Field(description="series that reproduces it")
+    than: Id | None = Field(
+        default=None,
+        description="series of the same experiment with which the value compares: the value is a difference or ratio",
+    )
+    comparison: Literal["difference", "ratio"] | None = Field(
+        default=None, description="with than: whether the value is series - than (the default) or series / than"
+    )
+    relative_to: Id | None = Field(
+        default=None,
+        description="for times: series of the same experiment beside which it is compared, since only ratios of times "
+        "can be compared between machines; the paper must have a published value of the same metric for it",
+    )
     metric: ComparedMetric = Field(description="what was measured")
     value: float | None = Field(description="the number as published; null if it could not be found")
+    bound: Literal["lower", "upper"] | None = Field(
+        default=None,
+        description="the value is only a bound: `over 5 h` is lower, `within 1.2 points` is upper; null: it is exact",
+    )
     std: NonNegativeNumber | None = Field(default=None, description="standard deviation over the paper's seeds")
     n: PositiveInt | None = Field(default=None, description="number of the paper's seeds")
-    unit: str = Field(description="unit of value, std and tolerance")
+    unit: str = Field(description="unit of value, std and tolerance; 1 for a ratio")
     tolerance: NonNegativeNumber | None = Field(
         default=None,
         description="difference that still counts as reproduced; null: from std and n, or that of the metric",
     )
+    tolerance_reason: Text | None = Field(default=None, description="why the value has a tolerance of its own")
     status: Literal["verified", "secondary", "derived", "unverified", "missing"] = Field(
         description="verified: read in the paper itself; secondary: quoted by others; "
         "derived: computed from verified facts; unverified: recalled or inferred; missing: unknown"
@@ -37,24 +57,75 @@ class PublishedValue(Settings):
     source: Text = Field(description="where the number comes from")
     scale: Scale = Field(default="paper", description="scale at which it was measured")
 
+    @property
+    def is_ratio(self) -> bool:
+        """Whether the value is a ratio of two series."""
+        return self.comparison == "ratio"
+
+    @property
+    def is_of_one_series(self) -> bool:
+        """Whether the number is what one series measured: not a bound, not a comparison of two series."""
+        return self.than is None and self.bound is None
+
+    @property
+    def series_beside(self) -> str | None:
+        """The second series that a comparison with our results needs."""
+        return self.than or self.relative_to
+
     def checks(self) -> Iterator[Check]:
-        """Require a number unless the value is missing, and the unit of its metric."""
+        """Require a number unless the value is missing, the unit of its metric, and keys that go together."""
         if (self.value is None) != (self.status == "missing"):
             allowed = "null" if self.status == "missing" else "a number"
             yield ("value",), f"found {show(self.value)}, allowed: {allowed}, because of status {self.status}"
-        unit = METRICS[self.metric].unit
+        unit = "1" if self.is_ratio else METRICS[self.metric].unit
         if self.unit != unit:
-            yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {self.metric}"
+            of = "a ratio" if self.is_ratio else self.metric
+            yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {of}"
+        if (self.tolerance is None) != (self.tolerance_reason is None):
+            key = "tolerance" if self.tolerance is None else "tolerance_reason"
+            yield (key,), "found null, allowed: tolerance and tolerance_reason together, or neither"
+        yield from self._comparison_checks()
+
+    def _comparison_checks(self) -> Iterator[Check]:
+        """What a bound and the comparison of two series exclude."""
+        hardware = METRICS[self.metric].depends_on == "hardware"
+        if self.metric in EXACT and not self.is_of_one_series:
+            yield ("than" if self.than else "bound",), f"found for {self.metric}, allowed: for what runs measure"
+        if self.comparison and self.than is None:
+            yield ("comparison",), "has no effect without than, allowed: with than"
+        if self.series_beside == self.series:
+            yield ("than" if self.than else "relative_to",), f"found {self.series} again, allowed: another series"
+        if self.relative_to and (self.than or not hardware):
+            yield ("relative_to",), f"found for {self.metric}, allowed: for a time of one series, without than"
+        if hardware and self.than and not self.is_ratio:
+            yield ("comparison",), f"found a difference of {self.metric}, allowed: ratio, which machines have in common"
+        if (self.is_ratio or self.relative_to) and self.value is not None and self.value <= 0:
+            yield ("value",), f"found {self.value:g}, allowed: a number > 0, because it enters a ratio"
+        if self.std is not None and (self.bound or self.series_beside):
+            yield ("std",), "has no effect on a bound or beside another series, allowed: null"
 
 
 def most_certain(
     values: Iterable[PublishedValue], experiment: str, series: str, metric: str, item: str | None = None
 ) -> PublishedValue | None:
-    """The most certain published value of a series and metric; of equally certain ones, that which `item` shows."""
+    """The most certain published value of a series and metric; of equally certain ones, that which `item` shows.
+
+    Bounds and comparisons of two series are no values of a series.
+    """
+    wanted = (experiment, series, metric)
     found = [
-        value for value in values if (value.experiment, value.series, value.metric) == (experiment, series, metric)
+        value for value in values if value.is_of_one_series and (value.experiment, value.series, value.metric) == wanted
     ]
     return min(found, key=lambda value: (CERTAINTY.index(value.status), value.item != item), default=None)
+
+
+def reference_time(value: PublishedValue, values: Iterable[PublishedValue]) -> float | None:
+    """The published time of the series to which a time is relative; None if there is none."""
+    if value.relative_to is None:
+        return None
+    known = [other for other in values if other.value is not None and other.scale == value.scale]
+    found = most_certain(known, value.experiment, value.relative_to, value.metric)
+    return found.value if found else None
 
 
 class PublishedFile(RootModel[Items[PublishedValue]]):

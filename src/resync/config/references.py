@@ -9,7 +9,7 @@ from pydantic import RootModel
 
 from resync.config.claim import Claim, ClaimsFile
 from resync.config.paper import Experiment
-from resync.config.published import PublishedFile, PublishedValue
+from resync.config.published import PublishedFile, PublishedValue, reference_time
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
 from resync.settings.tree import Node
@@ -36,9 +36,21 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
     for value, node in entries:
         if value.item is not None and known.items is not None and value.item not in known.items:
             collector.note([node.entries["item"].problem(not_among(value.item, known.items))])
-        named, place = {value.series: node.entries["series"]}, node.entries["experiment"]
+        named = {
+            getattr(value, key): node.entries[key] for key in ("series", "than", "relative_to") if getattr(value, key)
+        }
+        place = node.entries["experiment"]
         collector.note(_dangling(value.experiment, place, named, [value.scale], node, known))
-    return tuple(value for value, _ in entries)
+    values = tuple(value for value, _ in entries)
+    collector.note(problem for value, node in entries for problem in _without_reference(value, node, values))
+    return values
+
+
+def _without_reference(value: PublishedValue, node: Node, values: tuple[PublishedValue, ...]) -> Iterator[Problem]:
+    """A time relative to a series for which the same metric was not published."""
+    if value.relative_to and (reference_time(value, values) is None):
+        found = f"found {value.relative_to}, for which no {value.metric} is published"
+        yield node.entries["relative_to"].problem(f"{found}, allowed: a series with a published value")
 
 
 def read_claims(file: Path, known: Known, collector: Collector) -> tuple[Claim, ...]:

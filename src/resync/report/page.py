@@ -52,6 +52,7 @@ def _paper(suite: Suite, paper: Paper, place: _Place) -> dict[str, Any]:
         "venue": paper.venue,
         "arxiv": paper.arxiv,
         "experiments": [experiment for name, experiment in paper.experiments.items() if name in shown],
+        "missing": paper.missing,
         "items": [_item(item, place.figures / place.scale / paper.id / item.id, place) for item in items],
         "runs": [_run(run, place) for run in runs],
         "data": place.link(place.results / place.scale / paper.id / "collected.csv"),

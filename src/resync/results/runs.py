@@ -35,6 +35,7 @@ Status = Literal["not run", "running", "stopped", "failed", "finished", "diverge
 - `damaged`: it has results that cannot be read.
 """
 
+EPOCH_ROUNDING = 1e-6
 TOTALS = ("steps", "rounds", "volume_percent", "bytes_sent")
 _SUMMARY_KEYS = ("status", "run", "config_hash", *TOTALS, "final", "seconds")
 
@@ -87,6 +88,13 @@ class RunResult:
         if metric not in self.metrics:
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no column {metric}")
         return self.metrics[metric]
+
+    def at_epoch(self, metric: str, epoch: float) -> float:
+        """A column of metrics.csv at the evaluation of an epoch. Raises ResultsError if there was none."""
+        rows = self.metrics["epoch"].sub(epoch).abs() < EPOCH_ROUNDING
+        if not rows.any():
+            raise ResultsError(f"{self.directory / 'metrics.csv'}: has no evaluation at epoch {epoch:g}")
+        return float(self.curve(metric)[rows].iloc[0])
 
     @property
     def imported(self) -> dict[str, Any] | None:

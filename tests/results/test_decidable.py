@@ -1,0 +1,113 @@
+"""Every verified number and every claim of the papers can get a verdict from the runs that are declared for it."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from resync.audit import Audit, audit, papers
+from resync.config import Run, Suite, load_suite
+from resync.config.metrics import COMPARED, EXACT, METRICS
+from resync.config.published import most_certain
+from resync.results.runs import RunResult, RunState
+
+# Numbers of ours for which no published value of one series exists, or only a bound or a rounded one.
+OURS = {
+    ("qsr/vit_b16_b4096/parallel", "val_top1"): 79.84,  # between the two versions of the gain of QSR
+    ("qsr/vit_b16_b16384/parallel", "val_top1"): 78.52,
+    ("qsr/vit_b16_b16384/qsr_h4", "val_top1"): 79.36,
+    ("sgp/resnet50_ethernet/sgp_32", "val_top1"): 75.4,
+    ("sgp/resnet50_ethernet/sgp_4", "seconds_per_step"): 0.3612,
+    ("sgp/resnet50_ethernet/sgp_32", "seconds_per_step"): 0.4076,  # 1.6 h
+    ("sgp/resnet50_ethernet/ar_32", "seconds_per_step"): 1.35,  # 5.3 h
+}
+NO_VALUE = 50.0
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite(Path(__file__).parents[2] / "paper_configs")
+
+
+def finished(suite: Suite, run: Run) -> RunState:
+    """A finished run with the published numbers of its series, and the same number where none is known."""
+    series = f"{run.paper}/{run.experiment}/{run.series}"
+    known: dict[str, float] = {}
+    for metric in COMPARED:
+        value = most_certain(suite.papers[run.paper].published, run.experiment, run.series, metric)
+        published = value.value if value and value.value is not None else NO_VALUE
+        known[metric] = OURS.get((series, metric), published)
+    training = known["seconds_per_step"] * run.total_steps
+    if known["seconds_per_step"] == NO_VALUE:
+        training = 3600 * known["training_hours"]
+    summary: dict[str, Any] = {
+        "status": "finished", "steps": run.total_steps, "config_hash": run.hash,
+        "final": known, "best": {name.removeprefix("best_"): value for name, value in known.items()},
+        "seconds": {"training": training, "communication": training / 2, "evaluation": 1.0, "wall": training},
+        "launch": {"device": "V100", "world_size": 8, "host": "node"},
+    }  # fmt: skip
+    for name in ("best", "final"):
+        summary[name] = {key: value for key, value in summary[name].items() if "seconds" not in key}
+    summary["best"] |= {name.removeprefix("best_"): known[name] for name in known if name.startswith("best_")}
+    epochs = range(0, run.epochs + 1, run.evaluation.every_epochs)
+    rows = {"step": [epoch * run.steps_per_epoch for epoch in epochs], "epoch": [float(epoch) for epoch in epochs]}
+    evaluations = pa.table(rows | {"val_top1": [known["val_top1"]] * len(epochs)})
+    return RunState(run, "finished", "", RunResult(run.directory, evaluations, pa.table({}), summary))
+
+
+@pytest.fixture(scope="module")
+def ideal(suite: Suite) -> Audit:
+    """The audit of runs that reproduce every published number on one kind of machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(papers, "state_of", lambda run, _: finished(suite, run))
+        return audit(suite, "paper", Path("results"))
+
+
+def test_every_verified_number_can_be_reproduced(ideal: Audit):
+    rows = [row for row in ideal.rows if row.reference.status == "verified"]
+    assert len(rows) > 60
+    wrong = {row.id: f"{row.verdict}: {row.reason}" for row in rows if row.verdict != "reproduced"}
+    assert wrong == {}
+
+
+def test_every_other_known_number_but_a_time_gets_a_verdict_of_its_own(ideal: Audit):
+    certain = [row for row in ideal.rows if row.reference.status in ("secondary", "derived")]
+    found = {row.verdict for row in certain if METRICS[row.metric].depends_on != "hardware"}
+    assert found == {"reproduced"}
+
+
+def test_every_claim_is_decided_by_the_declared_seeds_or_says_why_not(suite: Suite, ideal: Audit):
+    undecidable = {
+        (name, claim.id) for name, paper in suite.papers.items() for claim in paper.claims if claim.undecidable
+    }
+    rows = {(row.paper, row.id): row for row in ideal.claims if "paper" in row.scales}
+    assert len(rows) > 45
+    undecided = {key for key, row in rows.items() if row.verdict not in ("holds", "fails") and not row.effects}
+    assert undecided == undecidable, [rows[key].reason for key in undecided - undecidable]
+
+
+def test_claims_on_what_is_published_hold(suite: Suite, ideal: Audit):
+    """Of those whose series all have a published number, none contradicts these numbers."""
+    known = {
+        (paper.id, value.experiment, value.series, value.metric)
+        for paper in suite.papers.values()
+        for value in paper.published
+        if value.value is not None and value.is_of_one_series
+    }
+    failed = {
+        (name, claim.id)
+        for name, paper in suite.papers.items()
+        for claim in paper.claims
+        if all((name, *claim.where(series), claim.metric) in known for series in claim.series)
+        and next(row for row in ideal.claims if (row.paper, row.id) == (name, claim.id)).verdict == "fails"
+    }
+    assert failed == set()
+
+
+def test_tolerances_that_decide_have_a_reason(suite: Suite):
+    values = [value for paper in suite.papers.values() for value in paper.published if value.status == "verified"]
+    for value in values:
+        metric = METRICS[value.metric]
+        if value.metric not in EXACT and metric.depends_on == "training":
+            assert value.tolerance_reason or metric.tolerance_reason, value.id

@@ -84,7 +84,8 @@ def test_any_spread_of_the_members_ends_with_the_same_weights(trained_on, name: 
     assert {part["bytes_sent"] for part in parts} == {alone["bytes_sent"]}
     for key in ("metrics.csv", "steps.csv"):
         for ours, reference in zip(parts[0]["log"][key], alone["log"][key], strict=True):
-            for metric in (metric for metric in reference if "seconds" not in metric):
+            # A process divides its loss by its own forward passes, so that fewer of them overflow at a smaller scale.
+            for metric in (each for each in reference if "seconds" not in each and each != "loss_scale"):
                 expected = pytest.approx(reference[metric], rel=1e-5, abs=10 * tolerance(name)["atol"], nan_ok=True)
                 assert ours[metric] == expected, metric
 
@@ -137,7 +138,7 @@ def _one_worker(changes: dict[str, Any], folder: Path, rank: int = 0, world_size
 
 def test_a_worker_of_two_gpus_is_torchs_ddp(tmp_path: Path):
     """Weights and running statistics, against DistributedDataParallel on halves of the same batches."""
-    changes = {**CNN_WITH_BATCH_NORM, "sync": {"name": "allreduce"}}
+    changes = {**CNN_WITH_BATCH_NORM, "sync": {"name": "allreduce"}, "evaluation": {"bn_batches": 3}}
     weights, statistics = run_processes(2, _ddp_with_buffers, tmp_path / "theirs", changes)[0]
     session = _one_worker(changes, tmp_path / "ours")
     train_to_end(session)

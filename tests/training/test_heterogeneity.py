@@ -63,7 +63,7 @@ def test_shares_follow_from_the_seed():
 @pytest.mark.parametrize("replacement", [False, True])
 def test_workers_draw_from_their_own_share(replacement: bool):
     shares = dirichlet_shares(LABELS[:400], 4, 0.1, seed=5)
-    sampler = Sampler(400, 4, local_batch=10, steps=10, seed=5, replacement=replacement, shares=shares)
+    sampler = Sampler(400, 4, local_batch=10, steps=10, seed=5, replacement=replacement, of_workers=shares)
     first, second = sampler.epoch(0), sampler.epoch(1)
     assert first.shape == (10, 4, 10)
     for worker, share in enumerate(shares):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
@@ -108,8 +109,12 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend of the lines of `axes` above all panels, see `legend_of`."""
+    legend_of(figure, *axes.get_legend_handles_labels(), columns=columns)
+
+
+def legend_of(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int) -> None:
     """One legend above all panels, in at most `columns` columns and no more than fit into the figure."""
-    handles, labels = axes.get_legend_handles_labels()
     for count in range(min(columns, len(labels)), 0, -1):
         drawn = figure.legend(handles, labels, loc="outside upper center", ncols=count)
         if count == 1 or drawn.get_window_extent().width <= figure.bbox.width:

@@ -22,7 +22,7 @@ from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData
-from resync.render.lines import footnote
+from resync.render.lines import footnote, legend_of
 from resync.render.options import time_per_iteration
 from resync.render.style import DOUBLE_COLUMN, GREY, Style, new_figure, style_of_algorithm
 
@@ -247,7 +247,7 @@ def _legend(figure: Figure, panels: Panels) -> None:
     for status in dict.fromkeys(_shown_as(point.status) for point in points):
         handles.append(Line2D([], [], **_marker(grey, status)))
         labels.append(status if status == "measured" else f"published, {status}")
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    legend_of(figure, handles, labels, columns=len(labels))
 
 
 def _shown_as(status: str) -> str:

@@ -1,7 +1,6 @@
 """From the original images in every layout to the file that training reads, and what is refused on the way."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -290,15 +289,15 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_read(
     of, root = declare(tmp_path, [FILES], **({"packed": packed} if packed is not None else {})), tmp_path / "root"
     root.mkdir()
     monkeypatch.setattr("resync.prepare.convert.require_packer", lambda _: None)
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != root)
+    (root / "prepared").touch()
     message = (
-        rf"^data tiny: {root}/prepared: prepared data cannot be written here, allowed: a folder that RESYNC_PREPARED"
+        r"prepared data cannot be written here \(Not a directory\), allowed: another folder, named by RESYNC"
     )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=rf"^data tiny: {root}/prepared: {message}"):
         prepare.prepare(of, root)
     (tmp_path / "file").touch()
     monkeypatch.setenv("RESYNC_PREPARED", str(tmp_path / "file/folder"))
-    with pytest.raises(ValueError, match=rf"^data tiny: {tmp_path}/file/folder: prepared data cannot be written here"):
+    with pytest.raises(ValueError, match=rf"^data tiny: {tmp_path}/file/folder: {message}"):
         prepare.prepare(of, root)
 
 

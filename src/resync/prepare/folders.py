@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from resync.config.data_sets import DataSet
 
@@ -31,9 +32,14 @@ def require_writable(of: DataSet, root: Path) -> None:
     """Raise ValueError if nothing can be written where prepared data are: to convert first takes up to hours."""
     folder = _prepared_folder(root)
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        allowed = f"allowed: a folder that {PREPARED_FOLDER} names (docs/data.md)"
-        raise ValueError(f"data {of.name}: {folder}: prepared data cannot be written here, {allowed}")
+    try:
+        # The rights of a folder do not tell: a file system may be read-only, or a server refuse.
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        found = f"prepared data cannot be written here ({error.strerror})"
+        allowed = f"allowed: another folder, named by {PREPARED_FOLDER} (docs/data.md)"
+        raise ValueError(f"data {of.name}: {folder}: {found}, {allowed}") from error
 
 
 def _prepared_folder(root: Path) -> Path:

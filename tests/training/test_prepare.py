@@ -290,9 +290,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_read(
     root.mkdir()
     monkeypatch.setattr("resync.prepare.convert.require_packer", lambda _: None)
     (root / "prepared").touch()
-    message = (
-        r"prepared data cannot be written here \(Not a directory\), allowed: another folder, named by RESYNC"
-    )
+    message = r"prepared data cannot be written here \(Not a directory\), allowed: another folder, named by RESYNC"
     with pytest.raises(ValueError, match=rf"^data tiny: {root}/prepared: {message}"):
         prepare.prepare(of, root)
     (tmp_path / "file").touch()

@@ -16,7 +16,7 @@ from ffcv.transforms import RandomHorizontalFlip, ToTensor, ToTorchImage
 from resync import data
 from resync.config.data_sets import data_set
 from resync.prepare import data_root
-from resync.prepare.prepared_file import prepared_file
+from resync.prepare.folders import prepared_file
 
 TURNS, BATCH = 5, 64
 

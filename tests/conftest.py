@@ -12,6 +12,7 @@ NO_DATA = "RESYNC_DATA names no folder of real data (docs/data.md)"
 EXCUSED = (NO_DATA, "needs a CUDA device")
 """Reasons of a skip that no installation can remove."""
 
+os.environ.pop("RESYNC_PREPARED", None)  # tests prepare data in folders of their own
 # Before torch is imported anywhere: several processes share few cores, and nothing may leave the machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["WANDB_MODE"] = "offline"

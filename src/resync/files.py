@@ -1,8 +1,8 @@
 """Files that appear under their final name only once they are complete, and folders that vanish as a whole."""
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,16 +19,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     It has the permissions that the umask gives to a new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
+    # Not tempfile's, which nobody else may read whatever the umask is.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -67,10 +68,3 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` in UTF-8, as `write_bytes` does."""
     write_bytes(path, text.encode())
-
-
-def _umask() -> int:
-    """This process's umask, which can be read only by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resync.settings.errors import ConfigError
 from resync.settings.loader import dump, load, parse
 from resync.settings.tree import Node, merge
 
@@ -107,3 +108,25 @@ def test_merged_values_remember_their_file():
     merged = merge(node({"a": {"b": 1, "c": 1}}, "base"), node({"a": {"c": 2}}, "scale"))
     assert merged.entries["a"].entries["b"].file == "base"
     assert merged.entries["a"].entries["c"].file == "scale"
+
+
+NESTED = {
+    "lists": "a: " + "[" * 300_000,  # libyaml recurses: so many ended the process
+    "mappings in braces": "{a: " * 5_000,
+    "mappings": "\n".join(f"{' ' * depth}a:" for depth in range(5_000)),
+    "lists on one line": "- " * 20_000 + "x",
+    "keys": "? " * 20_000 + "x",
+}
+
+
+@pytest.mark.parametrize("text", NESTED.values(), ids=NESTED)
+def test_what_is_nested_too_deep_is_one_line(text):
+    with pytest.raises(ConfigError) as error:
+        parse(text, "file")
+    place = "file:101" if "\n" in text else "file:1"
+    assert str(error.value) == f"{place}: found lists or mappings nested more than 100 deep, allowed: at most 100"
+
+
+def test_what_is_nested_as_deep_as_allowed_is_read_and_written():
+    text = "a: " + "[" * 99 + "]" * 99 + "\n"
+    assert parse(dump(parse(text, "file").plain()), "file").plain() == parse(text, "file").plain()

@@ -1,6 +1,8 @@
 """Images packed by FFCV: the same batches as from the files, and what is wrong with a file is one line."""
 
+import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -167,19 +169,79 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_truncated_file_is_refused_and_a_changed_one_found_by_check(packed: tuple[DataSet, Path], tmp_path: Path):
+@pytest.fixture
+def changing(packed: tuple[DataSet, Path], tmp_path: Path) -> tuple[DataSet, Path]:
+    """A copy of the prepared files, for tests that change them."""
     of, root = declared(tmp_path, streaming=RAW), tmp_path / "root"
     (root / "prepared/tiny.beton").mkdir(parents=True)
     for path in (packed[1] / "prepared").rglob("*.*"):
         if path.is_file():
             (root / path.relative_to(packed[1])).write_bytes(path.read_bytes())
-    file = root / "prepared/tiny.beton/train-001.beton"
+    return of, root
+
+
+def flip(file: Path, place: int) -> None:
+    """Change one bit of the byte at `place`."""
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[place] ^= 1
     file.write_bytes(content)
-    [wrong] = [str(each) for each in prepare.check(of, root, "beton") if not each.holds]
-    assert wrong.startswith("train-001.beton sha256: found ")
-    file.write_bytes(content[:-100])
-    again = r"delete it and \S+tiny\.beton\.json, then: resync data prepare"
-    with pytest.raises(ValueError, match=rf"train-001.beton: damaged \(found \d+ bytes, allowed: \d+\); {again}"):
+
+
+AGAIN = r"delete it and \S+tiny\.beton\.json, then: resync data prepare"
+
+
+def test_a_truncated_file_is_refused(changing: tuple[DataSet, Path]):
+    of, root = changing
+    file = root / "prepared/tiny.beton/train-001.beton"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=rf"train-001.beton: damaged \(found \d+ bytes, allowed: \d+\); {AGAIN}"):
+        prepare.load_stream(of, root, "beton")
+
+
+def test_a_change_is_found_at_the_start_in_parts_and_by_check_or_in_memory_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in (("END_BYTES", 1000), ("BLOCKS", 2), ("BLOCK_BYTES", 10)):
+        monkeypatch.setattr(beton, name, value)
+    of, root = declare(tmp_path, [{"folder": "copy", "variant": "copy"}], packed=RAW), tmp_path / "root"
+    write_files(root / "copy", images())
+    record = prepare.prepare(of, root)
+    file = root / "prepared/tiny.beton/train-000.beton"
+    size = file.stat().st_size
+    for place in (400, size - 10, (size - 10) // 2):  # a class, the place of an image, the block in the middle
+        flip(file, place)
+        with pytest.raises(ValueError, match=rf"train-000.beton: damaged \(SHA-256 of its ends and some .*{AGAIN}"):
+            beton.load(of, root, record)
+        flip(file, place)
+    flip(file, (size - 10) // 2 + 20)
+    assert beton.load(of, root, record)
+    [wrong] = [str(each) for each in prepare.check(of, root) if not each.holds]
+    assert wrong.startswith("train-000.beton sha256: found ")
+    with pytest.raises(ValueError, match=rf"train-000.beton: damaged \(SHA-256: found \w+, allowed: \w+\); {AGAIN}"):
+        prepare.load_packed(of, root)
+
+
+RECORDS = {
+    "a name of a file": (("files",), {"../x.beton": {}}, "files: found ../x.beton: {}, allowed: train-000.beton, ..."),
+    "no length": (
+        ("files", "val-000.beton", "bytes"),
+        None,
+        "files.val-000.beton.bytes: found null, allowed: a whole ",
+    ),
+    "another sum": (("files", "val-000.beton", "sha256"), "0", "sha256: found "),
+}
+
+
+@pytest.mark.parametrize(("keys", "value", "message"), RECORDS.values(), ids=RECORDS)
+def test_a_changed_record_is_refused(keys: tuple[str, ...], value: Any, message: str, changing: tuple[DataSet, Path]):
+    of, root = changing
+    file = beton.record_file(of, root)
+    record = json.loads(file.read_text())
+    *outer, last = keys
+    within = record
+    for key in outer:
+        within = within[key]
+    within[last] = value
+    file.write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=re.escape(f"{file}: damaged ({message}")):
         prepare.load_stream(of, root, "beton")

@@ -150,5 +150,12 @@ def test_a_missing_remote_shell_or_hostfile_is_one_line(folder: Path, capsys, mo
 
 
 def test_no_secret_is_on_a_command_line_that_everybody_can_read():
-    passed = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "RESYNC_DATA", "RESYNC_LOCKED", "OMP_NUM_THREADS"]
+    passed = [
+        "NCCL_SOCKET_IFNAME",
+        "GLOO_SOCKET_IFNAME",
+        "RESYNC_DATA",
+        "RESYNC_PREPARED",
+        "RESYNC_LOCKED",
+        "OMP_NUM_THREADS",
+    ]
     assert [name for name in [*passed, "WANDB_API_KEY", "HOME", "PATH"] if hosts.FORWARDED.fullmatch(name)] == passed

@@ -1,12 +1,14 @@
 """From the original images in every layout to the file that training reads, and what is refused on the way."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +21,12 @@ from resync.cli import main
 from resync.config.data_sets import data_set, prepared_names
 from resync.config.preparation import ClassCounts
 from resync.data import prepared
-from resync.prepare.prepared_file import Images, Prepared, prepared_file, save
+from resync.prepare.folders import prepared_file
+from resync.prepare.prepared_file import Images, Prepared, save
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
 FILES = {"folder": "copy", "variant": "copy-q75"}
+ORIGIN = {"variant": "copy-q75", "source": "copy"}
 
 
 def left_in(root: Path) -> list[str]:
@@ -220,16 +224,86 @@ def test_what_cannot_be_trained_on_says_what_to_do(tmp_path: Path):
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"tiny\.npz: damaged \(.*\); delete it, then: resync data prepare tiny$"):
         prepare.load(of, root)
-    save(of, root, images((3, 8, 8)), {"variant": "copy-q75"})
+    save(of, root, images((3, 8, 8)), ORIGIN)
     with pytest.raises(ValueError, match=r"found train images \[6, 3, 8, 8\], allowed: \[6, 3, 32, 32\]; delete it"):
         prepare.load(of, root)
+
+
+def test_labels_that_were_changed_are_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also where the file is a sound one: its record names the images that were prepared."""
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    record = prepare.prepare(of, root)
+    found = prepared.read(of)
+    assert (found.sha256, found.verified) == (record["sha256"], "all")
+    other = images()
+    other.train_labels[:] = 2
+    np.savez(prepared_file(of, root), **vars(other))
+    with pytest.raises(
+        ValueError, match=rf"tiny\.npz: damaged \(SHA-256: found \w+, allowed: {record['sha256']}, that of"
+    ):
+        prepared.read(of)
+
+
+RECORDS = {
+    b"": "not JSON: Expecting value: line 1 column 1 (char 0)",
+    b"\xff\xfe": "not JSON: 'utf-8' codec can't decode",
+    b"[]": "found [], allowed: a mapping",
+    b"{}": "variant: found null, allowed: text",
+    b'{"variant": "copy-q75", "source": "copy", "sha256": 7}': "sha256: found 7, allowed: text",
+    b"[" * 100_000: "not JSON: maximum recursion depth exceeded",
+}
+
+
+@pytest.mark.parametrize(("content", "message"), RECORDS.items(), ids=range(len(RECORDS)))
+def test_a_damaged_record_is_one_line_with_its_name(content: bytes, message: str, tmp_path: Path):
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
+    write_files(root / "copy", images())
+    prepare.prepare(of, root)
+    record = prepared_file(of, root).with_suffix(".json")
+    record.write_bytes(content)
+    for act in (prepare.load, prepare.check, prepare.prepare):
+        with pytest.raises(ValueError, match=re.escape(f"data tiny: {record}: damaged ({message}")) as error:
+            act(of, root)
+        assert str(error.value).endswith("; delete it, then: resync data prepare tiny")
+
+
+def test_prepared_data_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In folders of any name, while that of the original images stays as it is."""
+    of, root, elsewhere = declare(tmp_path, [FILES]), tmp_path / 'it\'s "da\tta"', tmp_path / "подготовлено $HOME"
+    write_files(root / "copy", images())
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    monkeypatch.setenv("RESYNC_PREPARED", str(elsewhere))
+    record = prepare.prepare(of, root)
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["tiny.json", "tiny.npz"]
+    assert sorted(path.name for path in root.iterdir()) == ["copy"]
+    assert prepared.read(of).sha256 == record["sha256"]
+    assert all(each.holds for each in prepare.check(of, root))
+
+
+@pytest.mark.parametrize("packed", [None, {}])
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_read(
+    packed: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    of, root = declare(tmp_path, [FILES], **({"packed": packed} if packed is not None else {})), tmp_path / "root"
+    root.mkdir()
+    monkeypatch.setattr("resync.prepare.convert.require_packer", lambda _: None)
+    (root / "prepared").touch()
+    message = r"prepared data cannot be written here \(Not a directory\), allowed: another folder, named by RESYNC"
+    with pytest.raises(ValueError, match=rf"^data tiny: {root}/prepared: {message}"):
+        prepare.prepare(of, root)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RESYNC_PREPARED", str(tmp_path / "file/folder"))
+    with pytest.raises(ValueError, match=rf"^data tiny: {tmp_path}/file/folder: {message}"):
+        prepare.prepare(of, root)
 
 
 def test_check_names_every_property_that_does_not_hold(tmp_path: Path):
     of, root, wrong = declare(tmp_path, [FILES]), tmp_path / "root", images()
     wrong.train_labels[:] = [0, 1, 1, 2, 2, 1]
     wrong.val_labels[:] = [0, 0, 2]
-    save(of, root, wrong, {"variant": "another"})
+    save(of, root, wrong, ORIGIN | {"variant": "another"})
     file = prepared_file(of, root).with_suffix(".json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {"sha256": "0"}))
     *lines, sha256 = [str(each) for each in prepare.check(of, root) if not each.holds]
@@ -264,7 +338,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert json.loads(capsys.readouterr().out) == prepare.load(of, root).record
     assert main(["data", "check", "tiny"]) == 0
     assert "tiny: train images per class: 1 2 3\n" in capsys.readouterr().out
-    save(of, root, images(), {"variant": "another"})
+    save(of, root, images(), ORIGIN | {"variant": "another"})
     assert main(["data", "check", "tiny"]) == 1
 
 
@@ -287,7 +361,7 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
         monkeypatch.setattr(f"resync.data.prepared.{load}", lambda *_: Prepared(small, record))
     monkeypatch.setattr("resync.data.streamed.data_root", lambda _: Path())
     split = SimpleNamespace(labels=small.val_labels, pixels=lambda number: small.val_images[number].transpose(1, 2, 0))
-    stream = prepare.Stream({"train": split, "val": split}, record)
+    stream = prepare.Stream({"train": split, "val": split}, record, "list")
     monkeypatch.setattr("resync.data.streamed.load_stream", lambda *_: stream)
     monkeypatch.setattr("resync.data.streamed.own_cores", lambda: 0)
     built = data.build(name, of.config().options)

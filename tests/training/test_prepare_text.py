@@ -13,7 +13,7 @@ import yaml
 from resync import data, prepare
 from resync.config.data_sets import data_set
 from resync.data.sentences import FILE
-from resync.prepare.prepared_file import prepared_file
+from resync.prepare.folders import prepared_file
 
 COUNTS = {"train": 120, "val": 10, "test": 10}
 PAIRS = [tuple(line.split("\t")) for line in FILE.read_text(encoding="utf-8").splitlines()]

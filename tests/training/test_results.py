@@ -80,7 +80,7 @@ def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Pat
     planned = cost(run, summary["parameters"])
     assert summary["status"] == "finished"
     assert summary["config_hash"] == run.hash
-    assert (summary["data"]["name"], summary["data"]["variant"]) == ("digits", "digits")
+    assert [summary["data"][key] for key in ("name", "variant", "verified")] == ["digits", "digits", "all"]
     assert len(summary["data"]["sha256"]) == 64
     assert summary["rounds"] == planned.rounds < summary["steps"] == 14
     assert summary["bytes_sent"] == planned.bytes_per_worker

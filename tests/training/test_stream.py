@@ -22,6 +22,8 @@ from resync.data.rand_augment import RandAugment
 from resync.data.sampling import Share
 from resync.data.streamed import Streamed
 from resync.data.transforms import training_transform, validation_transform
+from resync.prepare import listing
+from resync.prepare.folders import prepared_file
 from resync.train.mixup import Mixup
 
 
@@ -113,18 +115,44 @@ def test_what_is_missing_is_one_line(photos: tuple[DataSet, Path], tmp_path: Pat
 
 
 def test_a_file_that_changed_is_found_by_check_and_a_damaged_one_when_it_is_read(
-    photos: tuple[DataSet, Path], tmp_path: Path
+    photos: tuple[DataSet, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     of, root = declared(tmp_path), tmp_path / "root"
     shutil.copytree(photos[1] / "photos", root / "photos")
     prepare.prepare(of, root, "files")
     (root / "photos/train/n1/0.JPEG").unlink()
     file = root / "photos/train/n0/0.JPEG"
+    length = file.stat().st_size
     file.write_bytes(file.read_bytes()[:100])
     wrong = [str(each) for each in prepare.check(of, root, "files") if not each.holds]
     assert wrong == ["train files missing or changed: found 2, allowed: 0"]
+    changed = r"n0/0.JPEG: found 100 bytes, allowed: \d+, its length when the images were listed"
+    with pytest.raises(ValueError, match=rf"^data tiny: \S+{changed}"):
+        prepare.load_stream(of, root, "files")
+    monkeypatch.setattr(listing, "LOOKED_AT", 1)
+    file.write_bytes(length * b"-")
+    images = prepare.load_stream(of, root, "files").splits["train"]
     with pytest.raises(ValueError, match=r"n0/0.JPEG: not an image, or a damaged one"):
-        prepare.load_stream(of, root, "files").splits["train"].pixels(0)
+        images.pixels(0)
+    file.write_bytes(100 * b"-")
+    with pytest.raises(ValueError, match=changed):
+        images.pixels(0)
+
+
+def test_a_list_of_files_that_is_not_that_of_its_record_is_refused(photos: tuple[DataSet, Path], tmp_path: Path):
+    of, root = declared(tmp_path), tmp_path / "root"
+    shutil.copytree(photos[1], root)
+    file = prepared_file(of, root)
+    with np.load(file) as arrays:
+        changed = dict(arrays)
+    changed["train_labels"] = changed["train_labels"][::-1]
+    np.savez(file, **changed)
+    with pytest.raises(
+        ValueError, match=r"^data tiny: \S+tiny.npz: damaged \(SHA-256: found \w+, allowed: \w+, that of"
+    ):
+        prepare.load_stream(of, root, "files")
+    [wrong] = [str(each) for each in prepare.check(of, root, "files") if not each.holds]
+    assert wrong.startswith("sha256: found ")
 
 
 def test_processes_beside_the_training_one_load_the_same(small: Streamed):

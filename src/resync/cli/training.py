@@ -19,7 +19,11 @@ from resync.config import Run
         help="format of images that are read from disk (default: that of the data set)",
     ),
     flag("action", choices=("prepare", "check"), help="prepare prints the record of the converted file as JSON"),
-    flag("dataset", help="name of the data set; its source files are below the folder RESYNC_DATA"),
+    flag(
+        "dataset",
+        help="name of the data set; its source files are below the folder RESYNC_DATA, the converted ones in "
+        "RESYNC_PREPARED (default: prepared, in RESYNC_DATA)",
+    ),
 )
 def _data(options: argparse.Namespace) -> int:
     from resync.prepare import check, data_root, declared, prepare

@@ -22,6 +22,13 @@ class Dataset(Protocol):
         """The checksum of the file that holds the samples."""
 
     @property
+    def verified(self) -> str:
+        """What of the samples was compared with `sha256` when they were opened.
+
+        `all` of them; a `sample` of files too large for that; or the `list` of their files, with the length of each.
+        """
+
+    @property
     def num_train(self) -> int:
         """Number of training samples to draw from."""
 

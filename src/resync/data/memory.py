@@ -27,6 +27,7 @@ class InMemory:
     variant: str
     sha256: str
     pixels: Pixels | None = None
+    verified: str = "all"
 
     @property
     def num_train(self) -> int:

@@ -35,6 +35,7 @@ class Streamed:
     pixels: Pixels
     variant: str
     sha256: str
+    verified: str
     decoders: int
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
@@ -127,6 +128,7 @@ def read(
         pixels=Pixels.of(of.reader.mean, of.reader.std, shape, padding=None),
         variant=prepared.record["variant"],
         sha256=prepared.record["sha256"],
+        verified=prepared.verified,
         decoders=own_cores() if decoders is None else decoders,
     )
 

@@ -54,6 +54,7 @@ class ParallelText:
     variant: str
     sha256: str
     device: torch.device | str = "cpu"
+    verified: str = "all"
 
     def __post_init__(self) -> None:
         """Refuse a pair that does not fit into a bucket."""

@@ -30,7 +30,9 @@ from resync.processes.lock import HELD
 from resync.processes.signals import end_with_parent
 
 STOP = "stop\n"
-FORWARDED = re.compile(rf"(NCCL|GLOO|UCX|FI)_\w+|RESYNC_DATA|{HELD}|OMP_NUM_THREADS|PYTHONPATH|LD_LIBRARY_PATH")
+FORWARDED = re.compile(
+    rf"(NCCL|GLOO|UCX|FI)_\w+|RESYNC_(DATA|PREPARED)|{HELD}|OMP_NUM_THREADS|PYTHONPATH|LD_LIBRARY_PATH"
+)
 """The variables that the processes on other machines get: no secrets, since everybody can read a command line."""
 
 _POLL_SECONDS = 0.1

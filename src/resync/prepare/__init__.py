@@ -1,8 +1,9 @@
 """One-time conversion of data sets from the original images or texts to a form for training."""
 
 from resync.prepare.convert import check, declared, prepare
+from resync.prepare.folders import data_root
 from resync.prepare.packed import load_packed
-from resync.prepare.prepared_file import Prepared, Split, data_root, load, read
+from resync.prepare.prepared_file import Prepared, Split, load, read
 from resync.prepare.stream import Stream, load_stream
 from resync.prepare.text import ParallelCorpus
 

@@ -1,8 +1,10 @@
 """Image sets packed by FFCV (Leclerc et al. 2023): .beton files of downscaled images, partly JPEG, partly raw."""
 
+import hashlib
 import json
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -21,9 +23,12 @@ from numpy.typing import NDArray
 from resync.config.data_sets import DataSet
 from resync.config.preparation import Packing
 from resync.files import write_text
-from resync.prepare.prepared_file import Pixels, Split, counts, damaged, file_sha256, prepared_file, sums_sha256
+from resync.prepare.folders import prepared_file, require_writable
+from resync.prepare.prepared_file import RECORD, Pixels, Split, counts, file_sha256, sums_sha256
 from resync.prepare.properties import Property
+from resync.prepare.record import damaged, read_record, require
 from resync.processes.signals import end_with_parent
+from resync.settings.errors import show
 
 IMAGES_IN_A_FILE = 50_000
 """Images per file; an interrupted conversion continues with the first incomplete file."""
@@ -33,6 +38,15 @@ IMAGES_OF_A_PROCESS = 500
 
 SILENT_SECONDS, POLL_SECONDS = 120, 0.1
 """Time without progress after which the writer counts as failed, and the interval between checks."""
+
+END_BYTES = 2 << 20
+"""Bytes at each end of a file that are verified when it is opened: FFCV keeps classes and places of images there."""
+
+BLOCKS, BLOCK_BYTES = 16, 4096
+"""Evenly spaced blocks of a file that are verified when it is opened, and the length of one."""
+
+FILE = {"bytes": int, "sha256": str, "sample_sha256": str}
+"""What is known of each file: its length, its SHA-256, and the SHA-256 of the parts verified when it is opened."""
 
 RAW = 1
 """FFCV's code for images that are stored as raw pixels; 0 stands for JPEG."""
@@ -62,10 +76,11 @@ def prepare(
 ) -> Record:
     """Pack the images of the splits `train` and `val`; complete files of an earlier attempt are kept.
 
-    `content` holds the SHA-256 of the images' origin. Returns the record: `origin`, `content`, the `settings`, the
-    length and SHA-256 of every file, and `sha256`, the SHA-256 of the output of `sha256sum` for the files. Raises
+    `content` holds the SHA-256 of the images' origin. Returns the record: `origin`, `content`, the `settings`, what is
+    known of every file (see FILE), and `sha256`, the SHA-256 of the output of `sha256sum` for the files. Raises
     ValueError for a damaged image.
     """
+    require_writable(of, root)
     made_from = {**content, "settings": _packing(of).model_dump(mode="json")}
     files = {}
     for split, images in splits.items():
@@ -77,7 +92,7 @@ def prepare(
         "name": of.name,
         **{name: origin[name] for name in ("variant", "source")},
         **made_from,
-        "sha256": sums_sha256((found["sha256"], name) for name, found in files.items()),
+        "sha256": _sha256(files),
         **counts(of),
         "versions": origin["versions"] | {"ffcv": version("ffcv")},
         "files": files,
@@ -87,23 +102,40 @@ def prepare(
 
 
 def load_record(of: DataSet, root: Path, content: Mapping[str, str] = MappingProxyType({})) -> Record | None:
-    """The record of the files made from this content (see `prepare`) with the declared settings, or None."""
+    """The record of the files made from this content (see `prepare`) with the declared settings, or None.
+
+    Raises ValueError for a damaged record.
+    """
     file = record_file(of, root)
     if not file.is_file():
         return None
-    record: Record = json.loads(file.read_text())
-    wanted = {**content, "settings": _packing(of).model_dump(mode="json")}
-    return record if wanted.items() <= record.items() else None
+    record = read_record(of, file, RECORD | {"settings": dict, "files": dict})
+    for name, known in record["files"].items():
+        if not (re.fullmatch(r"(train|val)-\d{3,}\.beton", name) and isinstance(known, dict)):
+            raise damaged(of, file, f"files: found {name}: {show(known)}, allowed: train-000.beton, ... with mappings")
+        require(of, file, known, FILE, f"files.{name}.")
+    if record["sha256"] != (wanted := _sha256(record["files"])):
+        raise damaged(of, file, f"sha256: found {record['sha256']}, allowed: {wanted}, that of its files")
+    made_from = {**content, "settings": _packing(of).model_dump(mode="json")}
+    return record if made_from.items() <= record.items() else None
 
 
-def load(of: DataSet, root: Path, record: Mapping[str, Any]) -> dict[str, "Packed"]:
-    """The splits `train` and `val`. Raises ValueError if a file is missing or truncated."""
+def load(of: DataSet, root: Path, record: Mapping[str, Any], whole: bool = False) -> dict[str, "Packed"]:
+    """The splits `train` and `val`, after a look at the index and some blocks of every file, or at the `whole` files.
+
+    Raises ValueError if a file is missing, or truncated, or not the one of the record as far as has been looked.
+    """
     files: dict[str, list[Path]] = {"train": [], "val": []}
     for name, known in record["files"].items():
         file = _folder(of, root) / name
-        found = file.stat().st_size if file.is_file() else 0
-        if found != known["bytes"]:
-            raise damaged(of, file, f"found {found} bytes, allowed: {known['bytes']}", f" and {record_file(of, root)}")
+        size = file.stat().st_size if file.is_file() else 0
+        if size != known["bytes"]:
+            raise damaged(of, file, f"found {size} bytes, allowed: {known['bytes']}", f" and {record_file(of, root)}")
+        found, wanted = (file_sha256(file), known["sha256"]) if whole else (_sample(file), known["sample_sha256"])
+        if found != wanted:
+            parts = "" if whole else " of its ends and some blocks"
+            reason = f"SHA-256{parts}: found {found}, allowed: {wanted}"
+            raise damaged(of, file, reason, f" and {record_file(of, root)}")
         files[name.split("-")[0]].append(file)
     return {split: Packed(found) for split, found in files.items()}
 
@@ -121,6 +153,22 @@ def properties(of: DataSet, root: Path, record: Mapping[str, Any]) -> list[Prope
     ]
 
 
+def _sha256(files: Mapping[str, Mapping[str, Any]]) -> str:
+    return sums_sha256((known["sha256"], name) for name, known in files.items())
+
+
+def _sample(file: Path) -> str:
+    """SHA-256 of both ends of a file and of evenly spaced blocks, which takes milliseconds for any length."""
+    size, digest = file.stat().st_size, hashlib.sha256()
+    starts = [(size - BLOCK_BYTES) * number // BLOCKS for number in range(1, BLOCKS)]
+    parts = [(0, END_BYTES), *((start, BLOCK_BYTES) for start in starts), (size - END_BYTES, END_BYTES)]
+    with file.open("rb") as stream:
+        for start, length in parts:
+            stream.seek(max(0, start))
+            digest.update(stream.read(length))
+    return digest.hexdigest()
+
+
 def _folder(of: DataSet, root: Path) -> Path:
     return prepared_file(of, root).with_suffix(".beton")
 
@@ -136,7 +184,7 @@ def _packed(of: DataSet, images: Split, indices: range, file: Path, made_from: M
     beside = file.with_suffix(".json")
     made_from = {**made_from, "images": [indices.start, indices.stop]}
     if file.is_file() and beside.is_file():
-        known = json.loads(beside.read_text())
+        known = read_record(of, beside, FILE | {"made_from": dict})
         if known.pop("made_from") == made_from:
             return known
     beside.unlink(missing_ok=True)
@@ -147,7 +195,7 @@ def _packed(of: DataSet, images: Split, indices: range, file: Path, made_from: M
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)
-    found = {"bytes": file.stat().st_size, "sha256": file_sha256(file)}
+    found = {"bytes": file.stat().st_size, "sha256": file_sha256(file), "sample_sha256": _sample(file)}
     write_text(beside, json.dumps(found | {"made_from": made_from}) + "\n")
     return found
 

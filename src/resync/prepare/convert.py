@@ -9,6 +9,7 @@ import numpy as np
 
 from resync.config.data_sets import DataSet, data_set, prepared_names
 from resync.prepare import beton
+from resync.prepare.folders import require_writable
 from resync.prepare.packed import check_packed, require_packer, save_packed
 from resync.prepare.prepared_file import Images, Pixels, load_record, save, write
 from resync.prepare.properties import Property, check_images, check_text, pairs, properties
@@ -67,6 +68,7 @@ def _refuse(of: DataSet, format: str | None) -> None:
 
 def _prepare_images(of: DataSet, root: Path, save: Save) -> dict[str, Any]:
     assert of.preparation
+    require_writable(of, root)
     original = find(of, root)
     images = _averaged(original.read(), of.preparation.average)
     for each in properties(of, images):
@@ -83,6 +85,7 @@ def _prepare_images(of: DataSet, root: Path, save: Save) -> dict[str, Any]:
 
 def _prepare_text(of: DataSet, root: Path) -> dict[str, Any]:
     assert of.text
+    require_writable(of, root)
     raw = RawText(of, root)
     lines = raw.lines()
     for each in pairs(of, {split: len(source) for split, (source, _) in lines.items()}):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from resync.config.data_sets import DataSet
-from resync.prepare.prepared_file import Pixels, read_arrays
+from resync.prepare.prepared_file import Pixels, read
 from resync.prepare.properties import Property, split_properties
-from resync.prepare.sources import Original, places
+from resync.prepare.sources import DAMAGED, Original, places
 
 FIELDS = "paths", "labels", "bytes", "heights", "widths"
+
+LOOKED_AT = 100
+"""Files of each split whose lengths are compared when training starts; those of all are, as they are read."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,25 @@ class ImageFiles:
     widths: NDArray[np.int64]
 
     def pixels(self, index: int) -> Pixels:
-        """The pixels of an image, uint8 [height, width, 3]. Raises ValueError for a damaged one."""
-        file = self.folder / os.fsdecode(self.paths[index])
+        """The pixels of an image, uint8 [height, width, 3]. Raises ValueError for a changed or damaged one."""
+        file = self.file(index)
         try:
-            with Image.open(file) as image:
+            content = file.read_bytes()
+            self.require_length(index, len(content))
+            with Image.open(BytesIO(content)) as image:
                 return np.array(image.convert("RGB"))
-        except (OSError, SyntaxError) as error:
+        except DAMAGED as error:
             raise ValueError(f"{file}: not an image, or a damaged one ({error})") from error
+
+    def file(self, index: int) -> Path:
+        """The path of an image."""
+        return self.folder / os.fsdecode(self.paths[index])
+
+    def require_length(self, index: int, found: int) -> None:
+        """Raise ValueError if the file of an image is not as long as when it was listed."""
+        if found != self.bytes[index]:
+            allowed = f"{self.bytes[index]}, its length when the images were listed"
+            raise ValueError(f"{self.file(index)}: found {found} bytes, allowed: {allowed} (docs/data.md)")
 
 
 Listing = Mapping[str, ImageFiles]
@@ -63,11 +78,24 @@ def arrays_of(listing: Listing) -> dict[str, NDArray[Any]]:
     return {f"{split}_{field}": getattr(files, field) for split, files in listing.items() for field in FIELDS}
 
 
-def load_listing(of: DataSet, file: Path, folder: Path) -> Listing:
-    """The listing that was saved to `file`, of images in `folder`. Raises ValueError if the file is damaged."""
-    names = {split: [f"{split}_{field}" for field in FIELDS] for split in ("train", "val")}
-    arrays = read_arrays(of, file, chain.from_iterable(names.values()))
-    return {split: ImageFiles(folder, *(arrays[name] for name in names[split])) for split in names}
+def load_listing(of: DataSet, root: Path, verified: bool = True) -> tuple[Listing, dict[str, Any]]:
+    """The prepared list of image files, and its record (see `prepared_file.read`)."""
+
+    def made_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, list[NDArray[Any]]]:
+        return {split: [arrays[f"{split}_{field}"] for field in FIELDS] for split in ("train", "val")}
+
+    fields, record = read(of, root, made_of, verified)
+    return {split: ImageFiles(root / record["source"], *arrays) for split, arrays in fields.items()}, record
+
+
+def refuse_changed(of: DataSet, listing: Listing) -> None:
+    """Raise ValueError if one of a few evenly spaced files is missing or has another length."""
+    for files in listing.values():
+        for index in range(0, len(files.paths), -(-len(files.paths) // LOOKED_AT)):
+            try:
+                files.require_length(index, files.file(index).stat().st_size)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"data {of.name}: {error}") from error
 
 
 def unchanged(listing: Listing) -> list[Property]:
@@ -102,7 +130,7 @@ def _described(original: Original, split: str, paths: Sequence[str], labels: Seq
         try:
             with Image.open(file) as image:
                 return file.stat().st_size, image.height, image.width
-        except (OSError, SyntaxError) as error:
+        except DAMAGED as error:
             raise original.error(f"{path}: not an image, or a damaged one") from error
 
     with ThreadPoolExecutor() as pool:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
 from resync.prepare import beton
-from resync.prepare.prepared_file import Images, Pixels, Prepared, missing
+from resync.prepare.prepared_file import Images, Pixels, Prepared
 from resync.prepare.properties import Property, properties, variant
+from resync.prepare.record import missing
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,17 @@ def save_packed(of: DataSet, root: Path, images: Images, origin: Mapping[str, An
     return beton.prepare(of, root, origin, {"source_sha256": origin["source_sha256"]}, splits)
 
 
-def load_packed(of: DataSet, root: Path) -> Prepared:
-    """The images of the .beton files. Raises ValueError if one is missing or truncated, or FFCV is not installed."""
+def load_packed(of: DataSet, root: Path, whole: bool = True) -> Prepared:
+    """The images of the .beton files, which are verified as a whole, or in part (see `beton.load`).
+
+    Raises ValueError if one is missing or damaged, or FFCV is not installed.
+    """
     require_packer(of)
     record = beton.load_record(of, root)
     if record is None:
         raise missing(of, beton.record_file(of, root))
     arrays: dict[str, Pixels] = {}
-    for split, images in beton.load(of, root, record).items():
+    for split, images in beton.load(of, root, record, whole).items():
         decoded = np.stack([images.pixels(index) for index in range(len(images.labels))])
         arrays[f"{split}_images"] = np.ascontiguousarray(decoded.transpose(0, 3, 1, 2))
         arrays[f"{split}_labels"] = images.labels.astype(np.uint8)
@@ -50,7 +54,7 @@ def load_packed(of: DataSet, root: Path) -> Prepared:
 
 def check_packed(of: DataSet, root: Path) -> list[Property]:
     """The properties of the images and of their files. Raises ValueError as `load_packed` does."""
-    prepared = load_packed(of, root)
+    prepared = load_packed(of, root, whole=False)
     return [
         variant(of, prepared.record),
         *properties(of, prepared.images),

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from zipfile import BadZipFile
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
 from resync.files import replacing, write_text
+from resync.prepare.folders import prepared_file
+from resync.prepare.record import damaged, missing, read_record
 
-DATA_ROOT = "RESYNC_DATA"
-"""The environment variable that names the folder of all data."""
+RECORD = {"variant": str, "source": str, "sha256": str}
+"""What reading a prepared data set takes from its record."""
 
 Pixels = NDArray[np.uint8]
 Content = TypeVar("Content")
@@ -55,21 +57,6 @@ class Prepared:
     record: Mapping[str, Any]
 
 
-def data_root(of: DataSet) -> Path:
-    """The folder that RESYNC_DATA names. Raises ValueError if it names none."""
-    folder = os.environ.get(DATA_ROOT)
-    if not folder:
-        raise ValueError(f"data {of.name}: {DATA_ROOT} is not set, allowed: the folder of the data (docs/data.md)")
-    if not Path(folder).is_dir():
-        raise ValueError(f"data {of.name}: {DATA_ROOT}={folder}: no such folder")
-    return Path(folder)
-
-
-def prepared_file(of: DataSet, root: Path) -> Path:
-    """The path of the prepared data set."""
-    return root / "prepared" / f"{of.name}.npz"
-
-
 def save(of: DataSet, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Write the prepared file of images in memory and its record (see `write`)."""
     return write(of, root, vars(images), origin, counts(of))
@@ -101,17 +88,16 @@ def counts(of: DataSet) -> dict[str, Any]:
 
 
 def load_record(of: DataSet, root: Path) -> dict[str, Any] | None:
-    """The record of a prepared data set; None if it has not been prepared."""
+    """The record of a prepared data set; None if it has not been prepared. Raises ValueError for a damaged one."""
     file = prepared_file(of, root)
     if not file.is_file() or not file.with_suffix(".json").is_file():
         return None
-    record: dict[str, Any] = json.loads(file.with_suffix(".json").read_text())
-    return record
+    return read_record(of, file.with_suffix(".json"), RECORD)
 
 
-def load(of: DataSet, root: Path) -> Prepared:
-    """Prepared images. Raises ValueError if they are missing or damaged, or do not match their declaration."""
-    images, record = read(of, root, lambda arrays: Images(**arrays))
+def load(of: DataSet, root: Path, verified: bool = True) -> Prepared:
+    """Prepared images (see `read`). Raises ValueError also if they do not match their declaration."""
+    images, record = read(of, root, lambda arrays: Images(**arrays), verified)
     shape = tuple(of.facts["input_shape"])
     for split in ("train", "val"):
         found = getattr(images, f"{split}_images").shape
@@ -124,41 +110,32 @@ def load(of: DataSet, root: Path) -> Prepared:
     return Prepared(images, record)
 
 
-def read_arrays(of: DataSet, file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Arrays of a file, with verified checksums. Raises ValueError if the file is damaged."""
-    return _made(of, file, lambda arrays: {name: arrays[name] for name in names})
-
-
-def missing(of: DataSet, file: Path, flags: str = "") -> ValueError:
-    """The error for a missing file, with the command (and its `flags`) that makes it."""
-    return ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {flags}{of.name}")
-
-
-def damaged(of: DataSet, file: Path, reason: object, others: str = "") -> ValueError:
-    """The error for a damaged file, which should be deleted, like the `others`, and made again."""
-    again = f"delete it{others}, then: resync data prepare {of.name}"
-    return ValueError(f"data {of.name}: {file}: damaged ({reason}); {again}")
-
-
 def read(
-    of: DataSet, root: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]
+    of: DataSet, root: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content], verified: bool = True
 ) -> tuple[Content, dict[str, Any]]:
-    """The content that `made_of` makes from the verified arrays of the prepared file, and the file's record.
+    """The content that `made_of` makes from the arrays of the prepared file, and the file's record.
 
-    Raises ValueError if the file is missing or damaged.
+    Raises ValueError if the file is missing or damaged; if it is to be `verified`, also if it is not the one of the
+    record. The bytes that are verified are those that are read.
     """
     file, record = prepared_file(of, root), load_record(of, root)
     if record is None:
         raise missing(of, file)
-    return _made(of, file, made_of), record
-
-
-def _made(of: DataSet, file: Path, made_of: Callable[[Mapping[str, NDArray[Any]]], Content]) -> Content:
     try:
-        with np.load(file) as arrays:
-            return made_of(arrays)
+        with file.open("rb") as stream:
+            if verified:
+                _verify(stream, record["sha256"])
+            with np.load(stream) as arrays:
+                return made_of(arrays), record
     except (BadZipFile, EOFError, KeyError, TypeError, ValueError, OSError) as error:
         raise damaged(of, file, error) from error
+
+
+def _verify(stream: BufferedReader, sha256: str) -> None:
+    found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != sha256:
+        raise ValueError(f"SHA-256: found {found}, allowed: {sha256}, that of its record")
+    stream.seek(0)
 
 
 def sums_sha256(sums: Iterable[tuple[str, str]]) -> str:

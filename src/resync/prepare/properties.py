@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
 from resync.config.preparation import ClassCounts
-from resync.prepare.prepared_file import Images, Split, file_sha256, load, prepared_file, read
+from resync.prepare.folders import prepared_file
+from resync.prepare.prepared_file import Images, Split, file_sha256, load, read
 from resync.prepare.text import ParallelCorpus
 
 
@@ -35,13 +36,13 @@ class Property:
 
 def check_images(of: DataSet, root: Path) -> list[Property]:
     """The properties of a prepared data set in memory. Raises ValueError if it is missing or cannot be read."""
-    prepared = load(of, root)
+    prepared = load(of, root, verified=False)
     return _with_origin(of, root, prepared.record, properties(of, prepared.images))
 
 
 def check_text(of: DataSet, root: Path) -> list[Property]:
     """The properties of a prepared text. Raises ValueError if it is missing or cannot be read."""
-    text, record = read(of, root, ParallelCorpus.from_arrays)
+    text, record = read(of, root, ParallelCorpus.from_arrays, verified=False)
     return _with_origin(of, root, record, text_properties(of, text, record))
 
 
@@ -77,7 +78,7 @@ def text_properties(of: DataSet, text: ParallelCorpus, record: Mapping[str, Any]
     return [
         *pairs(of, {split: len(text.source[split].lengths) for split in ("val", "test")}),
         *(
-            Property(name.replace("_", " "), str(found), (str(record[name]),))
+            Property(name.replace("_", " "), str(found), (str(record.get(name)),))
             for name, found in text.train_counts.items()
         ),
         Property("vocabulary", str(len(text.vocabulary)), (str(of.facts["num_classes"]),)),

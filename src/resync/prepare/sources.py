@@ -14,6 +14,9 @@ from resync.config.data_sets import DataSet
 from resync.config.preparation import Source
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 
+DAMAGED = OSError, SyntaxError, Image.DecompressionBombError
+"""What Pillow raises for a file that is not an image, is damaged, or is far too large."""
+
 SPLITS = {"train": "train", "test": "val", "val": "val"}
 """The split of each folder of image files."""
 
@@ -198,6 +201,6 @@ def _decode(original: Original, path: str, content: bytes) -> Pixels:
                 found = f"{image.width}x{image.height} {image.mode}"
                 raise original.error(f"{path}: found {found}, allowed: {width}x{height} {' or '.join(modes)}")
             pixels = np.asarray(image.convert(modes[0]))
-    except (OSError, SyntaxError) as error:
+    except DAMAGED as error:
         raise original.error(f"{path}: not an image, or a damaged one") from error
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)

@@ -8,18 +8,21 @@ from typing import Any
 
 from resync.config.data_sets import DataSet
 from resync.prepare import beton
-from resync.prepare.listing import Listing, arrays_of, load_listing, scan, unchanged
-from resync.prepare.prepared_file import Split, counts, file_sha256, load_record, missing, prepared_file, write
+from resync.prepare.folders import prepared_file, require_writable
+from resync.prepare.listing import arrays_of, load_listing, refuse_changed, scan, unchanged
+from resync.prepare.prepared_file import Split, counts, file_sha256, load_record, write
 from resync.prepare.properties import Property, split_properties, variant
+from resync.prepare.record import missing
 from resync.prepare.sources import find
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The splits `train` and `val` of a prepared data set, and its record."""
+    """The splits `train` and `val` of a prepared data set, its record, and what of it is `verified` (see `Dataset`)."""
 
     splits: Mapping[str, Split]
     record: Mapping[str, Any]
+    verified: str
 
 
 def chosen(of: DataSet, format: str) -> str:
@@ -41,35 +44,38 @@ def prepare_stream(of: DataSet, root: Path, format: str) -> dict[str, Any]:
     listed = load_record(of, root) or _list(of, root)
     if format == "files":
         return listed
-    content = _content(listed)
-    return beton.load_record(of, root, content) or beton.prepare(of, root, listed, content, _listing(of, root, listed))
+    packed = beton.load_record(of, root, _content(listed))
+    return packed or beton.prepare(of, root, listed, _content(listed), load_listing(of, root)[0])
 
 
 def load_stream(of: DataSet, root: Path, format: str) -> Stream:
-    """The data set in this format. Raises ValueError if it is missing or damaged, or needs FFCV without having it."""
+    """The data set in this format, after a look at parts of its files.
+
+    Raises ValueError if it is missing, damaged or changed, or needs FFCV without having it.
+    """
     format = chosen(of, format)
-    listed = load_record(of, root)
-    if listed is None:
-        raise missing(of, prepared_file(of, root), f"--format {format} ")
-    if format == "files":
-        return Stream(_listing(of, root, listed), listed)
-    record = beton.load_record(of, root, _content(listed))
-    if record is None:
-        raise missing(of, beton.record_file(of, root), f"--format {format} ")
-    return Stream(beton.load(of, root, record), record)
+    if format == "beton":
+        return _packed(of, root)
+    _require_listed(of, root, format)
+    listing, listed = load_listing(of, root)
+    refuse_changed(of, listing)
+    return Stream(listing, listed, "list")
 
 
 def check_stream(of: DataSet, root: Path, format: str) -> list[Property]:
-    """The properties of the data set in this format. Raises ValueError as `load_stream` does."""
-    stream = load_stream(of, root, format)
-    found = [variant(of, stream.record), *split_properties(of, stream.splits)]
+    """The properties of the data set in this format, of whole files. Raises ValueError if it cannot be read."""
     if chosen(of, format) == "beton":
-        return [*found, *beton.properties(of, root, stream.record)]
-    sha256 = Property("sha256", file_sha256(prepared_file(of, root)), (stream.record["sha256"],))
-    return [*found, *unchanged(_listing(of, root, stream.record)), sha256]
+        packed = _packed(of, root)
+        found = beton.properties(of, root, packed.record)
+        return [variant(of, packed.record), *split_properties(of, packed.splits), *found]
+    _require_listed(of, root, "files")
+    listing, listed = load_listing(of, root, verified=False)
+    sha256 = Property("sha256", file_sha256(prepared_file(of, root)), (listed["sha256"],))
+    return [variant(of, listed), *split_properties(of, listing), *unchanged(listing), sha256]
 
 
 def _list(of: DataSet, root: Path) -> dict[str, Any]:
+    require_writable(of, root)
     original = find(of, root)
     listing = scan(original)
     origin = {
@@ -80,8 +86,21 @@ def _list(of: DataSet, root: Path) -> dict[str, Any]:
     return write(of, root, arrays_of(listing), origin, counts(of))
 
 
-def _listing(of: DataSet, root: Path, listed: Mapping[str, Any]) -> Listing:
-    return load_listing(of, prepared_file(of, root), root / listed["source"])
+def _require_listed(of: DataSet, root: Path, format: str) -> dict[str, Any]:
+    """The record of the list of image files. Raises ValueError if there is none."""
+    listed = load_record(of, root)
+    if listed is None:
+        raise missing(of, prepared_file(of, root), f"--format {format} ")
+    return listed
+
+
+def _packed(of: DataSet, root: Path) -> Stream:
+    """The .beton files made from the list."""
+    listed = _require_listed(of, root, "beton")
+    record = beton.load_record(of, root, _content(listed))
+    if record is None:
+        raise missing(of, beton.record_file(of, root), "--format beton ")
+    return Stream(beton.load(of, root, record), record, "sample")
 
 
 def _content(listed: Mapping[str, Any]) -> dict[str, str]:

@@ -15,6 +15,9 @@ import yaml
 from resync.settings.errors import ConfigError, KeyPath, Problem, raise_if_any, show
 from resync.settings.tree import Node
 
+DEEPEST = 100
+"""Most levels of nesting. They are counted first, because libyaml recurses in C: too many would end the process."""
+
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = [
     (f"{_TAG}null", re.compile(r"^(?:~|null|Null|NULL|)$")),
@@ -58,6 +61,7 @@ def load(path: Path) -> Node:
 def parse(text: str, file: str) -> Node:
     """The content of a YAML text; `file` is its name in error messages. Raises ConfigError."""
     try:
+        _refuse_deep(text, file)
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -77,6 +81,19 @@ def parse(text: str, file: str) -> Node:
 def dump(data: Any) -> str:
     """YAML text of plain data, with keys in their given order; `load` reads the same data back."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
+
+
+def _refuse_deep(text: str, file: str) -> None:
+    depth, line = 0, 1
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1 if event.start_mark else line
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            found = f"found lists or mappings nested more than {DEEPEST} deep"
+            raise ConfigError([f"{file}:{line}: {found}, allowed: at most {DEEPEST}"])
 
 
 def _read(path: Path) -> str:

@@ -142,7 +142,12 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "seed": run.seed,
         "config_hash": run.hash,
         "overrides": list(run.overrides or ()),
-        "data": {"name": run.data.name, "variant": session.data.variant, "sha256": session.data.sha256},
+        "data": {
+            "name": run.data.name,
+            "variant": session.data.variant,
+            "sha256": session.data.sha256,
+            "verified": session.data.verified,
+        },
         "steps": session.sync.steps,
         "stopped_early": session.watch.stop,
         "rounds": session.sync.rounds,

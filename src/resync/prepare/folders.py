@@ -1,0 +1,46 @@
+"""The folders of original and of prepared data."""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from resync.config.data_sets import DataSet
+
+DATA_ROOT = "RESYNC_DATA"
+"""The environment variable that names the folder of all data."""
+
+PREPARED_FOLDER = "RESYNC_PREPARED"
+"""The environment variable that names the folder of prepared data; without it, `prepared` in the folder of all data."""
+
+
+def data_root(of: DataSet) -> Path:
+    """The folder that RESYNC_DATA names. Raises ValueError if it names none."""
+    folder = os.environ.get(DATA_ROOT)
+    if not folder:
+        raise ValueError(f"data {of.name}: {DATA_ROOT} is not set, allowed: the folder of the data (docs/data.md)")
+    if not Path(folder).is_dir():
+        raise ValueError(f"data {of.name}: {DATA_ROOT}={folder}: no such folder")
+    return Path(folder)
+
+
+def prepared_file(of: DataSet, root: Path) -> Path:
+    """The path of the prepared data set, whose original is below `root`."""
+    return _prepared_folder(root) / f"{of.name}.npz"
+
+
+def require_writable(of: DataSet, root: Path) -> None:
+    """Raise ValueError if nothing can be written where prepared data are: to convert first takes up to hours."""
+    folder = _prepared_folder(root)
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    try:
+        # The rights of a folder do not tell: a file system may be read-only, or a server refuse.
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        found = f"prepared data cannot be written here ({error.strerror})"
+        allowed = f"allowed: another folder, named by {PREPARED_FOLDER} (docs/data.md)"
+        raise ValueError(f"data {of.name}: {folder}: {found}, {allowed}") from error
+
+
+def _prepared_folder(root: Path) -> Path:
+    return Path(os.environ.get(PREPARED_FOLDER) or root / "prepared")

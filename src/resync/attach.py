@@ -142,10 +142,19 @@ class Synchronised:
         with self._located("state_dict()"):
             self._check_outside()
             self._guard.check_model()
-        return self.algorithm.state_dict()
+        return self.algorithm.state_dict() | {"checksum": self.workers.checksum()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a `state_dict`, after the states of the model and the optimizer have been restored."""
+        """Restore a `state_dict`, after the states of the model and the optimizer have been restored.
+
+        Raises ValueError if the model does not have the parameters with which the state was saved.
+        """
+        self._guard.check_model()
+        if state["checksum"] != self.workers.checksum():
+            raise ValueError(
+                "the model does not have the parameters with which this state was saved: load the model's state first, "
+                "after attaching, which overwrites the parameters with those of rank 0"
+            )
         self._unproven = None
         self.algorithm.load_state_dict(state)
 

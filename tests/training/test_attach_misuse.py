@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "SGP": {"topology": "random", "peers": 1},
     "OSGP": {},
     "SlowMo": {"period": 2, "base": "allreduce"},
+    "DPSGD": {},
+    "Lookahead": {"period": 2},
+    "ADPSGD": {},
 }
 
 
@@ -243,8 +247,13 @@ def _absent(rank: int) -> list[str]:
 
 
 CLOSURES = [
-    *((method, optimizer) for method in METHODS for optimizer in (torch.optim.SGD, torch.optim.Adam)),
-    ("LocalSGD", torch.optim.LBFGS),
+    *(
+        (method, optimizer)
+        for method in METHODS
+        if method != "ADPSGD"
+        for optimizer in (torch.optim.SGD, torch.optim.Adam)
+    ),
+    *((method, torch.optim.LBFGS) for method in ("LocalSGD", "DPSGD", "Lookahead")),
 ]
 
 
@@ -265,10 +274,11 @@ def _closures(rank: int) -> dict[str, Any]:
 
 def _many_gradients(rank: int) -> list[str]:
     found: list[str] = []
-    for method in ("AllReduce", "OSGP", "SlowMo"):
-        model, optimizer, _ = _loop(rank, method, torch.optim.LBFGS)
+    for method in ("AllReduce", "OSGP", "SlowMo", "ADPSGD"):
+        model, optimizer, sync = _loop(rank, method, torch.optim.LBFGS)
         with _error(found):
             _steps(model, optimizer, 1, closure=True)
+        sync.finish()
     return found
 
 
@@ -290,6 +300,25 @@ def _start(rank: int) -> dict[str, np.ndarray]:
     model.register_buffer("image", torch.rand(1, 2, 2, 2).to(memory_format=torch.channels_last), persistent=False)
     resync.LocalSGD(model, torch.optim.SGD(model.parameters(), lr=0.1), period=2)
     return {name: each.detach().numpy().copy() for name, each in [*model.named_parameters(), *model.named_buffers()]}
+
+
+def _resumed(rank: int) -> list[str]:
+    """A state in the middle of a round, and the model's state loaded before attaching, never, and after it."""
+    found: list[str] = []
+    model, optimizer, sync = _loop(rank)
+    _steps(model, optimizer, 1)
+    saved = [deepcopy(each.state_dict()) for each in (model, sync)]
+    for when in ("before", "never", "after"):
+        again = _model(rank)
+        if when == "before":
+            again.load_state_dict(saved[0])
+        attached = resync.LocalSGD(again, torch.optim.SGD(again.parameters(), lr=0.1), **METHODS["LocalSGD"])
+        if when == "after":
+            again.load_state_dict(saved[0])
+        with _error(found):
+            attached.load_state_dict(saved[1])
+            found.append(f"{attached.steps} steps")
+    return found
 
 
 def _freezing(rank: int) -> list[float]:
@@ -322,6 +351,7 @@ def _cases(rank: int, world_size: int) -> dict[str, Any]:
         "closures": _closures(rank),
         "many gradients": _many_gradients(rank),
         "start": _start(rank),
+        "resumed": _resumed(rank),
         "freezing": _freezing(rank),
     }
 
@@ -401,7 +431,7 @@ def test_steps_with_a_closure_are_those_without(ranks, method, optimizer):
 
 def test_an_optimizer_with_many_gradients_in_a_step_needs_a_local_method(ranks):
     for rank, found in enumerate(ranks):
-        assert len(found["many gradients"]) == 3
+        assert len(found["many gradients"]) == 4
         for error in found["many gradients"]:
             assert error.startswith(
                 f"RuntimeError: rank {rank}, step 1: the optimizer calls its closure more than once"
@@ -414,6 +444,16 @@ def test_everything_in_a_model_starts_as_on_rank_0(ranks):
     for name, value in one.items():
         assert np.array_equal(other[name], value), name
     assert one["mask"].tolist() == [True, True]
+
+
+def test_a_state_without_its_parameters_is_refused(ranks):
+    refused = "ValueError: the model does not have the parameters with which this state was saved"
+    for rank, found in enumerate(ranks):
+        before, never, after = found["resumed"]
+        # Attaching puts the parameters of rank 0 into all: those of this state are there on rank 0 alone.
+        assert before.startswith(refused) if rank else before == "1 steps"
+        assert never.startswith(refused)
+        assert after == "1 steps"
 
 
 def test_a_layer_may_be_frozen_later(ranks):

@@ -71,6 +71,11 @@ class Workers:
         pairs = zip(self.parameters[0], self._addresses, strict=True)
         return [parameter for parameter, address in pairs if parameter.data_ptr() != address]
 
+    def checksum(self) -> int:
+        """A number that follows from the bits of the rows alone, on any device, and tells whether they are others."""
+        bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[min(8, self.rows.element_size())]
+        return int(self.rows.data.view(bits).sum(dtype=torch.int64))
+
     def pack_gradients(self) -> Tensor:
         """The gradients of an attached model as [1, P]; zeros where a parameter has none."""
         for parameter, place in _places(self.parameters[0], self.grads[0]):

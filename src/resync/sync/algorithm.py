@@ -68,7 +68,7 @@ class Algorithm:
     @property
     def one_gradient(self) -> bool:
         """Whether a step can have one gradient only, because `after_backward` changes it or where it was computed."""
-        return False
+        return type(self).after_backward is not Algorithm.after_backward
 
     @property
     def rows(self) -> Tensor:

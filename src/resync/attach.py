@@ -11,9 +11,11 @@ Each process is one worker. `torch.distributed` is used as set up by the caller;
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
+from datetime import timedelta
+from hashlib import sha256
 from inspect import Parameter, Signature, cleandoc, signature
-from itertools import starmap
+from itertools import count, starmap, zip_longest
 from math import inf
 from typing import Any, Concatenate, ParamSpec
 
@@ -26,9 +28,11 @@ from torch.optim import Optimizer
 
 from resync.config.parts import SyncOptions
 from resync.engine.clocks import Clocks
+from resync.engine.guard import ATTACHED, Guard, check_attachable, description
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.periods import Period, PeriodRule, PowerRule, rule_of
+from resync.processes.meeting import Meetings
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
@@ -39,11 +43,15 @@ class Synchronised:
     """A model and its optimizer, synchronised with the other processes by `optimizer.step()`.
 
     `options`, such as `resync.sync.options.sgp.SGP(peers=2)`, choose the algorithm; they count in steps, not epochs.
-    All workers start from the parameters of rank 0. Buffers (BatchNorm statistics) and optimizer state stay local
-    unless the algorithm says otherwise. The learning rate of a step is the largest one of the optimizer's groups.
+    All workers start from the parameters, frozen ones too, and the buffers of rank 0. Buffers (BatchNorm statistics)
+    and optimizer state then stay local unless the algorithm says otherwise. The learning rate of a step is the largest
+    one of the optimizer's groups. A closure given to `optimizer.step` is called before the algorithm sees the gradient.
 
-    Raises ValueError if torchrun started this process but `init_process_group` was not called, and for a model or
-    options that the algorithm cannot handle.
+    Raises ValueError if torchrun started this process but `init_process_group` was not called, for a model, an
+    optimizer or options that the algorithm cannot handle, and if they differ between the ranks. `optimizer.step`,
+    `consensus`, `finish` and `state_dict` raise RuntimeError where an average would not be that of what is trained
+    (see docs/robustness.md), and TimeoutError, with their ranks, if others do not come to attach, to `consensus` or to
+    `finish` within the time limit of the process group.
     """
 
     def __init__(
@@ -57,13 +65,19 @@ class Synchronised:
         seed: int = 0,
         clip_norm: float | None = None,
     ) -> None:
-        _check(model, optimizer)
-        workers = Workers.attach(model)
+        if not total_steps >= 1:
+            raise ValueError(f"total_steps: found {total_steps}, allowed: at least 1")
+        check_attachable(model, optimizer)
         rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        self._meetings = Meetings(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
+        arguments = f"{options!r} {total_steps=} {warmup_steps=} {seed=} {clip_norm=}"
+        _check_equal(self._meetings, [arguments, *description(model)])
+        workers = Workers.attach(model)
         self.transport = Transport(size, Clocks(workers.rows.device), rank, size)
-        if size > 1:
-            dist.broadcast(workers.rows.data, src=0)
+        frozen = (each for each in model.parameters() if not each.requires_grad)
+        self.transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
         self.model, self.optimizer, self.workers = model, optimizer, workers
+        self._guard = Guard(workers, optimizer)
         training = Training(workers, self.transport, optimizer, total_steps, warmup_steps, seed)
         self.algorithm = build(options, training)
         self.synced = False
@@ -72,10 +86,12 @@ class Synchronised:
         self._averages_gradients = options.averages_gradients
         self._clip_norm = clip_norm
         self._lr = 0.0
+        self._in_consensus = self._has_gradient = False
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step),
             optimizer.register_step_post_hook(self._after_step),
         ]
+        ATTACHED.add(model)
         self.algorithm.before_forward()
 
     @property
@@ -98,42 +114,136 @@ class Synchronised:
         """Bytes that each worker has sent so far."""
         return self.transport.bytes_sent
 
-    def consensus(self) -> AbstractContextManager[nn.Module]:
-        """The model with the average of all workers' parameters, for evaluation; a collective call between steps."""
-        return self.algorithm.consensus()
+    @contextmanager
+    def consensus(self) -> Iterator[nn.Module]:
+        """The model with the average of all workers' parameters, for evaluation; a collective call between steps.
+
+        What is done to the parameters in the block is undone at its end.
+        """
+        self._meet("consensus()")
+        with self.algorithm.consensus() as model:
+            self._in_consensus = True
+            try:
+                yield model
+            finally:
+                self._in_consensus = False
 
     def finish(self) -> None:
         """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
+        self._meet("finish()")
         self.algorithm.close()
         self.algorithm.synchronise()
         for hook in self._hooks:
             hook.remove()
+        ATTACHED.discard(self.model)
 
     def state_dict(self) -> dict[str, Any]:
         """State of the algorithm; with those of the model and the optimizer, training continues exactly."""
-        return self.algorithm.state_dict()
+        with self._located("state_dict()"):
+            self._check_outside()
+            self._guard.check_model()
+        return self.algorithm.state_dict() | {"checksum": self.workers.checksum()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a `state_dict`, after the states of the model and the optimizer have been restored."""
+        """Restore a `state_dict`, after the states of the model and the optimizer have been restored.
+
+        Raises ValueError if the model does not have the parameters with which the state was saved.
+        """
+        self._guard.check_model()
+        if state["checksum"] != self.workers.checksum():
+            raise ValueError(
+                "the model does not have the parameters with which this state was saved: load the model's state first, "
+                "after attaching, which overwrites the parameters with those of rank 0"
+            )
         self._unproven = None
         self.algorithm.load_state_dict(state)
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _meet(self, call: str) -> None:
+        """Before a call of all ranks: raise an error if it cannot be an average, or if the ranks are not in step."""
+        with self._located(call):
+            self._check_outside()
+            self._guard.check_model()
+            counts = "" if self.algorithm.runs_free else f" after {self.steps} steps in {self.rounds} rounds"
+            said = self._meetings.meet(f"{call} after {self.steps} steps", call + counts)
+            if len(set(said)) > 1:
+                raise RuntimeError(
+                    f"the ranks are not in step: {_by_rank(said)}; each must make the same steps and calls"
+                )
+
+    def _check_outside(self) -> None:
+        if self._in_consensus:
+            raise RuntimeError("called inside `with consensus()`, whose end undoes it: end the block first")
+
+    @contextmanager
+    def _located(self, call: str) -> Iterator[None]:
+        """Name the rank and the call or step in the errors of the block."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RuntimeError(f"rank {self.transport.rank}, {call}: {error}") from error
+
+    @contextmanager
+    def _explained(self, step: int) -> Iterator[None]:
+        """Say of the back end's errors, which are about sockets, when they came."""
+        try:
+            yield
+        except RuntimeError as error:
+            error.add_note(f"resync: rank {self.transport.rank} was in the synchronisation of step {step}; if a "
+                           "message did not come, another rank has ended or made fewer steps")  # fmt: skip
+            raise
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        with self._located(f"step {self.steps + 1}"):
+            self._check_outside()
+            self._guard.check()
         self._lr = max(float(group["lr"]) for group in optimizer.param_groups)
+        self._has_gradient = False
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._closure(args[1]), *args[2:]), kwargs
+        if callable(closure := kwargs.get("closure")):
+            return args, kwargs | {"closure": self._closure(closure)}
+        self._synchronise_gradient()
+        return None
+
+    def _closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """The closure of a step, whose gradient the algorithm sees before the optimizer does."""
+
+        def synchronised() -> Any:
+            if self._has_gradient and self.algorithm.one_gradient:
+                raise RuntimeError(
+                    f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer calls its closure more than "
+                    "once in a step, and this algorithm synchronises one gradient, allowed: a local method, as LocalSGD"
+                )
+            loss = closure()
+            if not self._has_gradient:
+                self._synchronise_gradient()
+            return loss
+
+        return synchronised
+
+    @torch.no_grad()
+    def _synchronise_gradient(self) -> None:
+        self._has_gradient = True
         if self._averages_gradients:
             self.workers.pack_gradients()
-        self.algorithm.after_backward()
+        with self._explained(self.steps + 1):
+            self.algorithm.after_backward()
         if self._averages_gradients:
             if self._clip_norm:
                 self.workers.clip_gradients(self._clip_norm)
             self.workers.unpack_gradients()
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if not self._has_gradient:
+            raise RuntimeError(f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer has not called its "
+                               "closure, so that the algorithm has seen no gradient")  # fmt: skip
         first, begins_round = self.algorithm.steps, self.synced or self.algorithm.steps == 0
-        self.synced = self.algorithm.after_step(self._lr)
+        with self._explained(first + 1):
+            self.synced = self.algorithm.after_step(self._lr)
         if self._unproven and begins_round and first >= self._warmup_steps:
             self._prove(self._unproven, first)
-        self.algorithm.before_forward()
+        with self._explained(first + 1):
+            self.algorithm.before_forward()
 
     def _prove(self, period: Period, first: int) -> None:
         """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""
@@ -299,16 +409,31 @@ DiLoCo = _method(_DiLoCo)
 Lookahead = _method(_Lookahead)
 
 
-def _check(model: nn.Module, optimizer: Optimizer) -> None:
-    if dist.is_available() and not dist.is_initialized() and dist.is_torchelastic_launched():
-        raise ValueError("torchrun started this process, but torch.distributed is not set up: "
-                         "call torch.distributed.init_process_group first")  # fmt: skip
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    missing = [name for name, each in model.named_parameters() if each.requires_grad and id(each) not in held]
-    if missing:
-        raise ValueError(f"the optimizer does not have these parameters of the model: {', '.join(missing)}; "
-                         "freeze them (requires_grad_(False)) or add them")  # fmt: skip
-    if isinstance(model, nn.parallel.DistributedDataParallel):
-        raise ValueError("the model is wrapped in DistributedDataParallel, allowed: the model itself")
-    if any(isinstance(each, torch.nn.parameter.UninitializedParameter) for each in model.parameters()):
-        raise ValueError("the model has parameters without a shape yet: run one forward pass first")
+_NUMBERS = count()
+"""Numbers of the attachments of this process, by which their meetings are told apart."""
+
+
+def _time_limit(model: nn.Module) -> timedelta:
+    """How long a rank waits for the others: the limit of the process group."""
+    if not dist.is_initialized():
+        return timedelta()
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    limit: timedelta = dist.group.WORLD._get_backend(device).options._timeout
+    return limit
+
+
+def _check_equal(meetings: Meetings, lines: list[str]) -> None:
+    """Raise ValueError on every rank, with the first line that differs, if `lines` are not the same on all ranks."""
+    digests = meetings.meet("attaching", sha256("\n".join(lines).encode()).hexdigest())
+    if len(set(digests)) == 1:
+        return
+    found = [text.split("\n") for text in meetings.meet("attaching", "\n".join(lines))]
+    other = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
+    ours, theirs = next(pair for pair in zip_longest(found[0], found[other], fillvalue="nothing") if len(set(pair)) > 1)
+    raise ValueError(f"the ranks attach different things: rank 0 has {ours}, rank {other} has {theirs}")
+
+
+def _by_rank(said: list[str]) -> str:
+    """What was said, with the ranks that said it: `rank 0, 2: finish() after 4 steps`."""
+    ranks = {text: [str(rank) for rank, other in enumerate(said) if other == text] for text in said}
+    return "; ".join(f"rank {', '.join(who)}: {text}" for text, who in ranks.items())

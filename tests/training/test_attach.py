@@ -2,6 +2,7 @@
 
 import threading
 import time
+from copy import deepcopy
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -343,7 +344,7 @@ def _resumed(rank: int, world_size: int) -> dict[str, Any]:
         _still(model, optimizer)
     with sync.consensus():
         consensus = model.theta.detach().clone()
-    saved = model.state_dict(), sync.state_dict()
+    saved = deepcopy(model.state_dict()), sync.state_dict()
     _still(model, optimizer)
     sync.finish()
     model, optimizer, again = _pair(rank, [9.0, 9.0])

@@ -5,7 +5,7 @@ workers and give the same result for every W. Each process of a worker exchanges
 of the same index in other workers, and the processes of a worker then gather the whole vector.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -186,6 +186,14 @@ class Transport:
         agreed = torch.tensor(value, dtype=torch.float64, device=self.clocks.device)
         dist.broadcast(agreed, src=0)
         return kind(agreed.item())
+
+    @torch.no_grad()
+    def start_like_rank_0(self, tensors: Iterable[Tensor]) -> None:
+        """Overwrite tensors of any dtypes and devices by those of rank 0; the same shapes everywhere; never counted."""
+        for tensor in tensors if self.world_size > 1 else ():
+            sent = tensor.detach().to(self.clocks.device).contiguous()
+            dist.broadcast(sent.view(-1).view(torch.uint8), src=0)
+            tensor.copy_(sent)
 
     def barrier(self) -> None:
         """Wait until every process has arrived."""

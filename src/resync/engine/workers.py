@@ -5,7 +5,7 @@ one optimizer over the whole buffer steps every worker.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,10 @@ class Workers:
     of `models[i]` and their `.grad` are views into it. `rows` is a leaf that any torch optimizer can update as one
     tensor. Frozen parameters are not included. Buffers (BatchNorm statistics) belong to each model.
 
-    Raises ValueError for a model without trainable parameters or with more than one dtype.
+    `parameters[i]` lists the parameters of worker i that were trainable at the start, in the order of its row. A later
+    `requires_grad_` changes nothing about the row.
+
+    Raises ValueError for a model without trainable parameters or with more than one dtype or device.
     """
 
     def __init__(self, model: nn.Module, num_local: int) -> None:
@@ -29,16 +32,22 @@ class Workers:
         if len(dtypes) != 1:
             found = ", ".join(sorted(str(dtype) for dtype in dtypes)) or "none"
             raise ValueError(f"trainable parameters must exist and share one dtype, found: {found}")
+        devices = {parameter.device for parameter in trainable}
+        if len(devices) != 1:
+            found = ", ".join(sorted(map(str, devices)))
+            raise ValueError(f"trainable parameters must share one device, found: {found}")
         first = trainable[0]
         num_parameters = sum(parameter.numel() for parameter in trainable)
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
+        self.parameters = [_trainable(local) for local in self.models]
         self.rows = nn.Parameter(torch.empty(num_local, num_parameters, dtype=first.dtype, device=first.device))
         self.grads = torch.zeros_like(self.rows)
         self.rows.grad = self.grads
-        for index, local in enumerate(self.models):
-            _bind(local, self.rows.data[index])
-            for parameter, place in _places(local, self.grads[index]):
+        for index, parameters in enumerate(self.parameters):
+            _bind(parameters, self.rows.data[index])
+            for parameter, place in _places(parameters, self.grads[index]):
                 parameter.grad = place
+        self._addresses = [parameter.data_ptr() for parameter in self.parameters[0]]
 
     @classmethod
     def attach(cls, model: nn.Module) -> "Workers":
@@ -49,13 +58,27 @@ class Workers:
         """
         workers = cls(model, 1)
         workers.rows.grad = None
-        for parameter in _trainable(model):
+        for parameter in workers.parameters[0]:
             parameter.grad = None
         return workers
 
+    def are_bound(self) -> bool:
+        """Whether all parameters of worker 0 are still stored in its row; cheap enough to ask in every step."""
+        return [parameter.data_ptr() for parameter in self.parameters[0]] == self._addresses
+
+    def unbound(self) -> list[nn.Parameter]:
+        """The parameters of worker 0 that are stored elsewhere now, for the error."""
+        pairs = zip(self.parameters[0], self._addresses, strict=True)
+        return [parameter for parameter, address in pairs if parameter.data_ptr() != address]
+
+    def checksum(self) -> int:
+        """A number that follows from the bits of the rows alone, on any device, and tells whether they are others."""
+        bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[min(8, self.rows.element_size())]
+        return int(self.rows.data.view(bits).sum(dtype=torch.int64))
+
     def pack_gradients(self) -> Tensor:
         """The gradients of an attached model as [1, P]; zeros where a parameter has none."""
-        for parameter, place in _places(self.models[0], self.grads[0]):
+        for parameter, place in _places(self.parameters[0], self.grads[0]):
             if parameter.grad is None:
                 place.zero_()
             else:
@@ -64,7 +87,7 @@ class Workers:
 
     def unpack_gradients(self) -> None:
         """Copy `grads` [1, P] back to the parameters; one without a gradient gets one only if it is not all zero."""
-        for parameter, place in _places(self.models[0], self.grads[0]):
+        for parameter, place in _places(self.parameters[0], self.grads[0]):
             if parameter.grad is not None:
                 parameter.grad.copy_(place)
             elif place.count_nonzero():
@@ -93,10 +116,9 @@ class Workers:
     @property
     def matrices(self) -> Tensor:
         """A mask [P] of the parameters that are weights of linear or convolutional layers: 1 for these, else 0."""
-        model = self.models[0]
-        weights = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Linear | _ConvNd)}
+        weights = {id(layer.weight) for layer in self.models[0].modules() if isinstance(layer, nn.Linear | _ConvNd)}
         chosen = torch.zeros_like(self.grads[0])
-        for parameter, place in _places(model, chosen):
+        for parameter, place in _places(self.parameters[0], chosen):
             place.fill_(id(parameter) in weights)
         return chosen
 
@@ -127,18 +149,18 @@ def _trainable(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _places(model: nn.Module, row: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """Each trainable parameter with its part of `row` [P], in the parameter's shape and memory format."""
+def _places(parameters: Sequence[nn.Parameter], row: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Each parameter with its part of `row` [P], in the parameter's shape and memory format."""
     offset = 0
-    for parameter in _trainable(model):
+    for parameter in parameters:
         part = row[offset : offset + parameter.numel()]
         dense = torch.empty_like(parameter, memory_format=torch.preserve_format)
         yield parameter, part.as_strided(parameter.shape, dense.stride())
         offset += parameter.numel()
 
 
-def _bind(model: nn.Module, row: Tensor) -> None:
-    """Move the model's trainable parameters into `row` [P]."""
-    for parameter, place in _places(model, row):
+def _bind(parameters: Sequence[nn.Parameter], row: Tensor) -> None:
+    """Move a model's trainable parameters into `row` [P]."""
+    for parameter, place in _places(parameters, row):
         place.copy_(parameter.data)
         parameter.data = place

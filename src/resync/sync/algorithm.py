@@ -66,6 +66,11 @@ class Algorithm:
         self.h = 1
 
     @property
+    def one_gradient(self) -> bool:
+        """Whether a step can have one gradient only, because `after_backward` changes it or where it was computed."""
+        return type(self).after_backward is not Algorithm.after_backward
+
+    @property
     def rows(self) -> Tensor:
         """The parameters of the local workers, [k, P]."""
         return self.workers.rows.data

@@ -20,6 +20,10 @@ class AllReduce(Algorithm):
         super().__init__(training)
         self.options = options
 
+    @property
+    def one_gradient(self) -> bool:
+        return self.options.averages_gradients
+
     def after_backward(self) -> None:
         """Average the gradients, or count the engine's average."""
         if self.averaged_by_engine:

@@ -46,6 +46,10 @@ class SGP(Algorithm):
         self.weights_change = not self.mixes.doubly_stochastic
         self.debiased = False
 
+    @property
+    def one_gradient(self) -> bool:
+        return self.weights_change
+
     def before_forward(self) -> None:
         """z = x / w."""
         if self.weights_change:

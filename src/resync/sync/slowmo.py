@@ -46,6 +46,10 @@ class SlowMo(Rounds):
         self.anchor = self._outer_rows().clone()
         self.momentum = torch.zeros_like(self.anchor)
 
+    @property
+    def one_gradient(self) -> bool:
+        return self.base.one_gradient
+
     def before_forward(self) -> None:
         self.base.before_forward()
 

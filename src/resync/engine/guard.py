@@ -1,0 +1,150 @@
+"""What a model and an optimizer must be to be attached to, and must remain: an average must not silently not happen."""
+
+import gc
+from collections.abc import Iterator
+from weakref import WeakSet
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from resync.engine.workers import Workers
+
+ATTACHED: "WeakSet[nn.Module]" = WeakSet()
+"""The models that an algorithm is attached to."""
+
+
+def check_attachable(model: nn.Module, optimizer: Optimizer) -> None:
+    """Raise ValueError with the reason why an algorithm cannot be attached to this model and optimizer."""
+    if dist.is_available() and not dist.is_initialized() and dist.is_torchelastic_launched():
+        raise ValueError("torchrun started this process, but torch.distributed is not set up: "
+                         "call torch.distributed.init_process_group first")  # fmt: skip
+    if model in ATTACHED:
+        raise ValueError("an algorithm is attached to this model already: end it with finish() first")
+    for name, each in model.named_modules():
+        if isinstance(each, DistributedDataParallel):
+            where = f"{name} of the model" if name else "the model"
+            raise ValueError(f"{where} is wrapped in DistributedDataParallel, allowed: the model itself")
+    for name, parameter in model.named_parameters():
+        _check_parameter(name, parameter)
+    _check_owners(model, optimizer)
+
+
+def _check_parameter(name: str, parameter: nn.Parameter) -> None:
+    if isinstance(parameter, nn.parameter.UninitializedParameter):
+        raise ValueError("the model has parameters without a shape yet: run one forward pass first")
+    if getattr(parameter, "_fsdp_flattened", False):
+        raise ValueError(f"{name} is a shard of FullyShardedDataParallel, allowed: whole parameters on every rank")
+    if type(parameter.data) is not Tensor:
+        raise ValueError(
+            f"{name} is a {type(parameter.data).__name__}, as fully_shard makes them, "
+            "allowed: plain tensors that are whole on every rank"
+        )
+    if parameter.is_meta:
+        raise ValueError(f"{name} is on the meta device and has no values, allowed: a device that stores it")
+
+
+def _check_owners(model: nn.Module, optimizer: Optimizer) -> None:
+    """Require that the optimizer trains all that is trainable in the model, and nothing else."""
+    held = _parameters(optimizer)
+    ids = set(map(id, held))
+    missing = [name for name, each in model.named_parameters() if each.requires_grad and id(each) not in ids]
+    if missing:
+        raise ValueError(f"the optimizer does not have these parameters of the model: {', '.join(missing)}; "
+                         "freeze them (requires_grad_(False)) or add them")  # fmt: skip
+    own = set(map(id, model.parameters()))
+    strange = [tuple(each.shape) for each in held if each.requires_grad and id(each) not in own]
+    if strange:
+        raise ValueError(f"the optimizer has parameters that the model does not have, of shape {strange[0]}: they "
+                         "would not be averaged; attach to a module that has them all")  # fmt: skip
+
+
+def description(model: nn.Module) -> list[str]:
+    """A line for every parameter and buffer, by which ranks compare their models."""
+    tensors: Iterator[tuple[str, Tensor]] = model.named_parameters()
+    parameters = [
+        f"parameter {name}: {_kind(each)}{'' if each.requires_grad else ', frozen'}" for name, each in tensors
+    ]
+    return parameters + [f"buffer {name}: {_kind(each)}" for name, each in model.named_buffers()]
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+class Guard:
+    """Notices when what the optimizer trains is no longer what the algorithm averages."""
+
+    def __init__(self, workers: Workers, optimizer: Optimizer) -> None:
+        self.workers, self.optimizer = workers, optimizer
+        self.model = workers.models[0]
+        self._names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        self._averaged = set(map(id, workers.parameters[0]))
+        held = _parameters(optimizer)
+        self._held = list(map(id, held))
+        self._frozen = [parameter for parameter in held if id(parameter) not in self._averaged]
+        self._alone = False
+
+    def check(self) -> None:
+        """Raise RuntimeError if parameters were moved, cast, added, replaced or unfrozen; for every step."""
+        held = list(map(id, _parameters(self.optimizer)))
+        unfrozen = any([parameter.requires_grad for parameter in self._frozen])
+        if held != self._held or unfrozen or not self.workers.are_bound():
+            raise RuntimeError(self._change(held))
+        if not self._alone:
+            self._check_wrappers()
+            self._alone = True
+
+    def check_model(self) -> None:
+        """As `check`, and that the model has no trainable parameter that is not averaged; for rare calls."""
+        self.check()
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad and id(parameter) not in self._averaged:
+                raise RuntimeError(_new(name))
+
+    def _change(self, held: list[int]) -> str:
+        if moved := self.workers.unbound():
+            return (
+                f"{len(moved)} parameters, the first of which is {self._name(moved[0])}, are stored elsewhere than "
+                "when the algorithm was attached, and would not be averaged: cast, move or re-bind (.data = ...) them "
+                "before attaching, and attach once"
+            )
+        if unfrozen := [each for each in self._frozen if each.requires_grad]:
+            return _new(self._name(unfrozen[0]))
+        strange = [each for each in _parameters(self.optimizer) if id(each) not in self._held]
+        if strange:
+            return _new(self._name(strange[0]))
+        return (
+            f"the optimizer has {len(held)} parameters, {len(self._held)} when the algorithm was attached, or has them "
+            "in another order: finish() and attach again"
+        )
+
+    def _name(self, parameter: nn.Parameter) -> str:
+        names = {id(each): name for name, each in self.model.named_parameters()} | self._names
+        return names.get(id(parameter), f"a parameter of shape {tuple(parameter.shape)}")
+
+    def _check_wrappers(self) -> None:
+        """Raise RuntimeError if DistributedDataParallel wraps the model, which nothing in the model shows."""
+        modules = set(map(id, self.model.modules()))
+        if _wrapped(modules):
+            gc.collect()
+            if _wrapped(modules):
+                raise RuntimeError("the model is wrapped in DistributedDataParallel, which averages its gradients too, "
+                                   "allowed: the model itself")  # fmt: skip
+
+
+def _wrapped(modules: set[int]) -> bool:
+    wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    return any(id(getattr(wrapper, "module", None)) in modules for wrapper in wrappers)
+
+
+def _new(name: str) -> str:
+    return (
+        f"{name} is trained and not averaged: it was added, replaced or unfrozen after the algorithm was attached; "
+        "finish() and attach again"
+    )
+
+
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -28,3 +28,9 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], align: str)
     marks = {"l": ":--", "c": ":-:", "r": "--:"}
     lines = [headings, [marks[letter] for letter in align], *rows]
     return ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """The text in one line of at most `limit` characters, all of them printable: it may be from a damaged file."""
+    line = " ".join("".join(letter if letter.isprintable() or letter.isspace() else "?" for letter in text).split())
+    return line if len(line) <= limit else f"{line[:limit]}..."

@@ -244,7 +244,7 @@ def test_a_run_is_read_once_and_an_unchanged_configuration_not_validated_again(
     """Each run is read once, regardless of the number of published values and claims."""
     read = []
     read_table = runs_on_disk.read_table
-    monkeypatch.setattr(runs_on_disk, "read_table", lambda path, whole: (read.append(path), read_table(path, whole))[1])
+    monkeypatch.setattr(runs_on_disk, "read_table", lambda path, *of: (read.append(path), read_table(path, *of))[1])
     monkeypatch.setattr(Run, "from_file", pytest.fail)
     audit(suite, "smoke", finished)
     assert len(read) == len(set(read)) == 2 * len(suite.runs("toy", "smoke"))

@@ -27,8 +27,8 @@ from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
 from resync.render.style import distinct, style_of
 from resync.render.table import Heading, Table
+from resync.results.errors import ResultsError
 from resync.results.runs import read_run
-from resync.results.tables import ResultsError
 from resync.settings.options import option_names, options_of
 
 
@@ -65,12 +65,17 @@ def test_files_are_complete_and_the_same_bytes_again(item: str, suite: Suite, fi
     assert height > 300
 
 
-def test_a_figure_reads_its_own_runs_only(suite: Suite, results: Path, tmp_path: Path):
-    for run in [*seeds(suite, "h4"), *seeds(suite, "qsr")]:
+def test_a_figure_reads_its_own_runs_only(
+    suite: Suite, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for run in [*seeds(suite, "h4"), *seeds(suite, "qsr")[:1]]:
         (results / run.directory / "metrics.csv").write_text("damaged")
     render(suite, "toy", "fig6", "smoke", results, tmp_path)
-    with pytest.raises(ResultsError, match="half-written"):
-        render(suite, "toy", "fig5", "smoke", results, tmp_path)
+    assert capsys.readouterr().err == ""
+    render(suite, "toy", "fig5", "smoke", results, tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 4
+    assert all(line.startswith("resync: warning: toy/vit/") and "half-written" in line for line in lines)
 
 
 def test_lines_are_means_of_finished_seeds_with_a_band(suite: Suite, finished: Path):
@@ -106,7 +111,8 @@ def test_the_band_over_workers_is_between_their_extremes(suite: Suite, results: 
         table = pd.read_csv(file)
         for column, distance in (("mean", 0.0), ("min", 1 + run.seed), ("max", -2.0)):
             table[f"worker_val_top1_{column}"] = table["val_top1"] - distance
-        table.to_csv(file, index=False)
+        table.to_csv(file, index=False, na_rep="nan")
+        synthetic.reseal(file.parent)
     panels = panels_with(suite, results, metric="worker_val_top1_mean", band="workers")
     for line in (*panels.by_progress, *panels.by_time):
         np.testing.assert_allclose(line.y - line.low, np.mean([1, 2, 3]))
@@ -160,12 +166,13 @@ def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Pat
     diverge(results, seeds(suite, "h4")[1])
     drop(results, seeds(suite, "parallel")[2], *seeds(suite, "sgp"))
     synthetic.rewrite(results / seeds(suite, "qsr")[0].directory, config_hash="other")
+    (results / seeds(suite, "qsr")[2].directory / "steps.csv").write_text("damaged")
     data = load(suite, "toy", "fig5", "smoke", results)
     panels = period_and_accuracy.prepare(data)
     assert [line.label for line in panels.metric] == [
         "Parallel SGD (1 of 3 not run)",
         "Local SGD, H = 4 (1 of 3 diverged)",
-        "QSR, H_base = 4 (1 of 3 stale)",
+        "QSR, H_base = 4 (1 of 3 stale, 1 of 3 damaged)",
         "SGP (not run)",
     ]
     assert [len(line.diverged) for line in panels.metric] == [0, 1, 0, 0]

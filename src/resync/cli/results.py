@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def _collect(options: argparse.Namespace) -> None:
     suite = suite_of(options)
     frame = collect.collect(suite.runs(options.paper, options.scale), options.results)
     collect.write(frame, options.results / options.scale / options.paper / "collected")
+    for line in frame.attrs["damaged"]:
+        print(f"resync: warning: {line}", file=sys.stderr)
 
 
 @verb(

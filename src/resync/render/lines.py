@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from resync.render.item import ItemData, Series
 from resync.render.style import GREY, Style
+from resync.results.errors import ResultsError
 from resync.results.runs import RunResult
-from resync.results.tables import ResultsError
 
 Floats = NDArray[np.float64]
 Coordinate = Callable[[RunResult], ArrayLike]

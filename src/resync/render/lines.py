@@ -112,6 +112,8 @@ def legend(figure: Figure, axes: Axes, columns: int) -> None:
     handles, labels = axes.get_legend_handles_labels()
     for count in range(min(columns, len(labels)), 0, -1):
         drawn = figure.legend(handles, labels, loc="outside upper center", ncols=count)
+        for text in drawn.get_texts():
+            text.set_parse_math(False)  # a label may contain dollars
         if count == 1 or drawn.get_window_extent().width <= figure.bbox.width:
             return
         drawn.remove()
@@ -119,7 +121,7 @@ def legend(figure: Figure, axes: Axes, columns: int) -> None:
 
 def footnote(figure: Figure, text: str) -> None:
     """Write the scale and setting of the numbers small and grey below the panels."""
-    figure.supxlabel(text, x=0.995, ha="right", fontsize=6.5, color=GREY)
+    figure.supxlabel(text, x=0.995, ha="right", fontsize=6.5, color=GREY, parse_math=False)
 
 
 def _stack(curves: Iterable[ArrayLike]) -> Floats:

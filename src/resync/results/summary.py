@@ -51,6 +51,19 @@ def read_summary(path: Path) -> dict[str, Any]:
     return summary
 
 
+def refuse_other_results(directory: Path, config_hash: str) -> None:
+    """Raise ValueError if a folder has the results of another configuration, which training would overwrite."""
+    try:
+        found = read_summary(directory / NAME)
+    except ResultsError:  # none, or none that anybody could use
+        return
+    if found["config_hash"] != config_hash:
+        raise ValueError(
+            f"--out {directory}: has results of {found['run']} with configuration {found['config_hash']}, allowed for "
+            f"configuration {config_hash}: another folder, or this one without {NAME}"
+        )
+
+
 def sealed(summary: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, Any]:
     """The summary with the digests of the files beside it and of its own entries."""
     entries = {**summary, DIGESTS: dict(digests)}

@@ -25,7 +25,7 @@ from resync.render import (
 )
 from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
-from resync.render.style import distinct, style_of
+from resync.render.style import distinct, encode, look, style_of
 from resync.render.table import Heading, Table
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
@@ -255,9 +255,47 @@ def test_tex_is_escaped_booktabs():
     assert r"\multicolumn{2}{l}{\footnotesize note $\cdot$ 5\%} \\" in text
 
 
-def test_markdown_escapes_bars():
-    table = Table("T", (Heading("M"),), (("a|b",),), ({"a": 1},), "n")
-    assert r"| a\|b |" in table.markdown()
+TEXTS = {
+    "cost $5 and $10": (r"cost \$5 and \$10", r"cost \$5 and \$10"),
+    r"a $\foo_{$ b": (r"a \$\\foo\_{\$ b", r"a \$\textbackslash{}foo\_\{\$ b"),
+    "$x^{2$": (r"\$x^{2\$", r"\$x\textasciicircum{}\{2\$"),
+    "a|b": (r"a\|b", r"a\textbar{}b"),
+    r"a\|b": (r"a\\\|b", r"a\textbackslash{}\textbar{}b"),
+    "<b>1 < 2</b>": (r"\<b>1 < 2\</b>", r"\textless{}b\textgreater{}1 \textless{} 2\textless{}/b\textgreater{}"),
+    "_one_ of val_top1": (r"\_one\_ of val_top1", r"\_one\_ of val\_top1"),
+    "two\nlines": ("two lines", "two lines"),
+    "**bold** `code` [a](b)": (r"\*\*bold\*\* \`code\` [a\](b)", "**bold** `code` [a](b)"),
+}
+"""Texts of a configuration, as Markdown and as LaTeX."""
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_table_shows_its_texts_as_they_are(text: str):
+    as_markdown, as_tex = TEXTS[text]
+    table = Table(text, (Heading(text, align="l"),), ((text,),), ({"a": text},), text)
+    title, _, heading, _, row, _, note = table.markdown().splitlines()
+    assert (title, note) == (f"**{as_markdown}**", as_markdown)
+    assert heading == row == f"| {as_markdown} |"
+    comment, _, _, head, _, body, *_ = table.tex().splitlines()
+    assert comment == f"% {' '.join(text.split())}: needs \\usepackage{{booktabs}}"
+    assert head == body == rf"{as_tex} \\"
+    drawn = [artist for artist in table.draw().texts if artist.get_text() == text]
+    assert len(drawn) == 3
+    assert not any(artist.get_parse_math() for artist in drawn)
+    assert set(table.encode()) == {".pdf", ".png", ".md", ".tex", ".csv"}
+
+
+def test_a_figure_shows_labels_as_they_are(suite: Suite, finished: Path):
+    data = load(suite, "toy", "fig5", "smoke", finished)
+    labels = [text for text in TEXTS if not text.startswith("_")][: len(data.series)]
+    series = tuple(replace(each, label=label) for each, label in zip(data.series, labels, strict=True))
+    panels = period_and_accuracy.prepare(replace(data, series=series))
+    with look():
+        figure = period_and_accuracy.draw(replace(panels, setting=labels[1]))
+        assert encode(figure)
+    drawn = figure.legends[0].get_texts()
+    assert [text.get_text() for text in drawn] == labels
+    assert not any(text.get_parse_math() for text in [*drawn, figure._supxlabel])
 
 
 def test_an_algorithm_has_one_style_everywhere(suite: Suite):

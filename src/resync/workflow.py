@@ -71,7 +71,7 @@ class Targets:
         return [] if KindOptions.named(self._item(paper, item).kind).planned else _files(runs)
 
     def item_code(self, paper: str, item: str) -> list[str]:
-        """The source files that draw an item: its kind, what all kinds share, cost models, formulas, the form of numbers."""
+        """The source files that draw an item: its kind, what all share, cost models, formulas, forms of numbers."""
         kinds, kind = set(KindOptions.names()), self._item(paper, item).kind
         shared = [file for file in code("render", "render/options") if Path(file).stem not in kinds]
         own = [f"{SOURCE}/render/{kind}.py", f"{SOURCE}/render/options/{kind}.py"]

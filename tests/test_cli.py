@@ -62,7 +62,7 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.parametrize(
     "verb",
-    [["expand"], ["plan"], ["status", "--results", "no results"], ["audit", "--results", "no results"]],
+    [["expand"], ["plan"], ["status", "--results", "."], ["audit", "--results", "."]],
     ids=lambda verb: verb[0],
 )
 def test_with_a_paper_only_its_files_are_read(

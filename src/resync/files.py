@@ -1,12 +1,13 @@
 """Files that appear under their final name only once they are complete, and folders that vanish as a whole."""
 
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _SUFFIX = ".tmp"
 _DELETED = ".deleted"
@@ -68,3 +69,22 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` in UTF-8, as `write_bytes` does."""
     write_bytes(path, text.encode())
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; NaN and infinities are not JSON.
+
+    Raises ValueError with one line that names the file, and OSError if there is none.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not text: damaged") from None
+    except RecursionError:
+        raise ValueError(f"{path}: not a file of this program: nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON, half-written? ({error})") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"found {name}")

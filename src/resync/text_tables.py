@@ -2,8 +2,12 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+_MARKS = re.compile(r"[\\`*$|]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|](?=[(\[])|~(?=~)|(?<!\w)_|_(?!\w)")
+"""What has a meaning in Markdown; an underscore has none within a word."""
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], header: bool = True) -> str:
@@ -24,7 +28,19 @@ def aligned(lines: Sequence[Sequence[str]], right: bool = True) -> list[str]:
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> list[str]:
-    """The lines of a pipe table; `align` has l, c or r for each column."""
+    """The lines of a pipe table of plain texts; `align` has l, c or r for each column."""
     marks = {"l": ":--", "c": ":-:", "r": "--:"}
-    lines = [headings, [marks[letter] for letter in align], *rows]
-    return ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
+    lines = [list(map(markdown_text, headings)), [marks[letter] for letter in align]]
+    lines += [list(map(markdown_text, row)) for row in rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def markdown_text(text: str) -> str:
+    """Plain text as Markdown in one line: what would be a mark-up, an HTML tag, mathematics or a column is escaped."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """The text in one line of at most `limit` characters, all of them printable: it may be from a damaged file."""
+    line = " ".join("".join(letter if letter.isprintable() or letter.isspace() else "?" for letter in text).split())
+    return line if len(line) <= limit else f"{line[:limit]}..."

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from resync.config import Run
-from resync.config.metrics import required_columns
+from resync.config.metrics import BEST, EVALUATED, METRICS, required_columns
 from resync.formulas.periods import rounds
 from resync.plan import Cost, cost
+from resync.results import wandb_log
+from resync.results.summary import publish
 
 PARAMETERS = 4810
 BEST_TOP1 = {"parallel": 97.2, "h4": 96.5, "qsr": 97.4, "sgp": 96.9}
@@ -39,8 +41,8 @@ def write_run(run: Run, results: Path, **changes: Any) -> Path:
     write_csv(directory / "metrics.csv", metrics)
     write_csv(directory / "steps.csv", steps)
     diverged = changes.get("diverged_at") and {"step": changes["diverged_at"], "worker": 3}
-    entries = summary(run, metrics[-1], diverged)
-    (directory / "summary.json").write_text(json.dumps(entries, indent=2))
+    entries = summary(run, metrics, diverged)
+    seal(directory, entries)
     return directory
 
 
@@ -60,8 +62,8 @@ def write_short_run(run: Run, results: Path, top1: float, **changes) -> None:
     sampled = dict.fromkeys(required_columns("steps"), 0.0) | {"step": 0, "round": 0}
     write_csv(directory / "metrics.csv", [row, last])
     write_csv(directory / "steps.csv", [sampled])
-    entries = summary(run, last) | {"config_hash": changes.get("config_hash", run.hash)}
-    (directory / "summary.json").write_text(json.dumps(entries))
+    entries = summary(run, [row, last]) | {"config_hash": changes.get("config_hash", run.hash)}
+    seal(directory, entries)
 
 
 def tables(run: Run, top1: float | None = None, diverged_at: int | None = None) -> tuple[list, list]:
@@ -107,23 +109,21 @@ def tables(run: Run, top1: float | None = None, diverged_at: int | None = None) 
     return metrics, steps
 
 
-def summary(run: Run, last: dict[str, float], diverged: dict[str, int] | None = None) -> dict[str, Any]:
-    """The entries of summary.json after the last evaluation."""
-    expected = planned(run)
-    return {
+def summary(run: Run, rows: list[dict[str, float]], diverged: dict[str, int] | None = None) -> dict[str, Any]:
+    """The entries of summary.json after these evaluations."""
+    last = rows[-1]
+    return ends(rows) | {
         "status": "diverged" if diverged else "finished",
         "run": run.id,
         "scale": run.scale,
         "seed": run.seed,
         "config_hash": run.hash,
         "steps": last["step"],
-        "rounds": last["round"] if diverged else expected.rounds,
-        "volume_percent": last["volume_percent"] if diverged else expected.volume_percent,
+        "rounds": last.get("round"),
+        "volume_percent": last.get("volume_percent"),
         "bytes_sent": last["bytes_sent"],
         "wire_bytes": 0,
         "parameters": PARAMETERS,
-        "final": {"val_top1": last["val_top1"], "val_loss": last["val_loss"]},
-        "best": {"val_top1": last["val_top1"]},
         "seconds": {clock: last.get(f"{clock}_seconds", 1.0) for clock in ("training", "communication", "evaluation")}
         | {"wall": 60.0},
         "parameters_sha256": "0" * 64,
@@ -134,6 +134,16 @@ def summary(run: Run, last: dict[str, float], diverged: dict[str, int] | None = 
         "launch": {"world_size": 1, "workers": run.workers, "device": "cpu", "host": "host", "threads": 1},
         "versions": {"python": "3.11.7", "torch": "2.13.0", "resync": "0.1.0"},
         "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
+    }
+
+
+def ends(rows: list[dict[str, float]]) -> dict[str, Any]:
+    """The final and best values of a summary after these evaluations."""
+    last = rows[-1]
+    shown = [name for name in last if name in BEST or name in EVALUATED]
+    return {
+        "final": {name: last[name] if math.isfinite(last[name]) else None for name in shown},
+        "best": {name: METRICS[name].best_of(row[name] for row in rows) for name in shown if name in BEST},
     }
 
 
@@ -153,7 +163,32 @@ def put_log(directory: Path, content: bytes, number: int = 0) -> Path:
     return log
 
 
+def seal(directory: Path, entries: dict[str, Any]) -> None:
+    """Write a summary with the digests of the tables as they are now."""
+    tables = {name: (directory / name).read_text() for name in ("metrics.csv", "steps.csv")}
+    publish(directory, tables, entries, others=wandb_log.logs(directory))
+
+
 def rewrite(directory: Path, **entries: Any) -> None:
-    """Replace entries of a summary.json."""
-    file = directory / "summary.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+    """Make it a run that has ended with other entries of its summary, and let metrics.csv say the same.
+
+    Of `final`, entries that are not named stay.
+    """
+    summary = json.loads((directory / "summary.json").read_text())
+    summary |= entries | {"final": summary["final"] | entries.get("final", {})}
+    with (directory / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    last = rows[-1] | {"round": summary["rounds"]} | summary["final"]
+    last |= {f"{clock}_seconds": value for clock, value in summary["seconds"].items() if clock != "wall"}
+    rows[-1] = {name: math.nan if value is None else value for name, value in last.items()}
+    write_csv(directory / "metrics.csv", rows)
+    reseal(directory, summary)
+
+
+def reseal(directory: Path, summary: dict[str, Any] | None = None) -> None:
+    """Make the tables as they are now those of the summary."""
+    entries = summary or json.loads((directory / "summary.json").read_text())
+    del entries["sha256"]
+    with (directory / "metrics.csv").open(newline="") as file:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    seal(directory, entries | ends(rows))

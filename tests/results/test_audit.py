@@ -244,7 +244,7 @@ def test_a_run_is_read_once_and_an_unchanged_configuration_not_validated_again(
     """Each run is read once, regardless of the number of published values and claims."""
     read = []
     read_table = runs_on_disk.read_table
-    monkeypatch.setattr(runs_on_disk, "read_table", lambda path, whole: (read.append(path), read_table(path, whole))[1])
+    monkeypatch.setattr(runs_on_disk, "read_table", lambda path, *of: (read.append(path), read_table(path, *of))[1])
     monkeypatch.setattr(Run, "from_file", pytest.fail)
     audit(suite, "smoke", finished)
     assert len(read) == len(set(read)) == 2 * len(suite.runs("toy", "smoke"))
@@ -273,7 +273,7 @@ def test_what_is_not_regenerated_is_listed(suite: Suite, finished: Path, tmp_pat
     as_json, as_markdown, as_html = (path.read_text() for path in files)
     [item] = json.loads(as_json)["missing_items"]["toy"]
     assert item == {"title": "Figure 9: accuracy on <other> data", "reason": "the data are unknown"}
-    assert "* Figure 9: accuracy on <other> data: the data are unknown\n" in as_markdown
+    assert "* Figure 9: accuracy on \\<other> data: the data are unknown\n" in as_markdown
     assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in as_html
 
 
@@ -282,7 +282,10 @@ def test_an_overview_links_to_the_papers_and_shows_what_failed(suite: Suite, fin
     good = audit(suite, "smoke", finished)
     bad = replace(good.rows[0], paper="other", id="wrong", verdict="not reproduced")
     write(good, tmp_path / "smoke/toy")
-    write(replace(good, papers={"other": "Another paper"}, rows=(bad,), claims=()), tmp_path / "smoke/other")
+    write(
+        replace(good, papers={"other": "Another paper"}, rows=(bad,), claims=(), damaged={"other": ()}),
+        tmp_path / "smoke/other",
+    )
     papers = suite.papers | {"other": replace(suite.papers["toy"], id="other", title="Another paper")}
     both = gather(replace(suite, papers=papers), "smoke", tmp_path)
     overview = write(both, tmp_path / "smoke")[-1].read_text()

@@ -28,7 +28,7 @@ def state_of(run: Run, top1: float, **changes: Any) -> RunState:
     """A finished run as collect would read it, with these entries of its summary; `status` changes its state."""
     status, reason = changes.pop("status", ("finished", ""))
     last = {"step": run.total_steps, "bytes_sent": 0, "val_top1": top1, "val_loss": 1.0}
-    summary = synthetic.summary(run, last | {"training_seconds": 4.0, "communication_seconds": 1.0}) | changes
+    summary = synthetic.summary(run, [last | {"training_seconds": 4.0, "communication_seconds": 1.0}]) | changes
     result = RunResult(run.directory, pa.table({}), pa.table({}), summary)
     return RunState(run, status, reason, result if status != "not run" else None)
 

@@ -9,8 +9,8 @@ import synthetic
 from resync.config import Run, Suite
 from resync.config.metrics import columns
 from resync.results.collect import collect, write
-from resync.results.runs import MissingRun, read_run, state_of
-from resync.results.tables import ResultsError
+from resync.results.errors import MissingRun, ResultsError
+from resync.results.runs import read_run, state_of
 
 
 def edit(file: Path, old: str, new: str, count: int = 1) -> None:
@@ -41,7 +41,7 @@ def cut_rows(directory: Path) -> None:
 
 DAMAGES = {
     "half a line": (cut_line, "metrics.csv: the last line is not terminated"),
-    "rows cut off": (cut_rows, "metrics.csv: ends at step 594, summary.json at 660: truncated?"),
+    "rows cut off": (cut_rows, "metrics.csv: changed since it was written: SHA-256 "),
     "short line": (
         lambda path: edit(path / "steps.csv", "\n20,", "\n20\n21,"),
         "steps.csv: CSV parse error: Row #3: Expected 10 columns, got 1: 20: half-written",
@@ -79,7 +79,7 @@ DAMAGES = {
     ),
     "empty summary": (lambda path: (path / "summary.json").write_text("[]"), "everything missing"),
     "strange status": (
-        lambda path: edit(path / "summary.json", '"finished"', '"ok"'),
+        lambda path: synthetic.rewrite(path, status="ok"),
         "status is 'ok', allowed: finished, diverged",
     ),
 }
@@ -107,6 +107,7 @@ def test_a_run_without_summary_is_missing(runs: list[Run], results: Path):
 
 def test_a_run_that_ends_before_its_first_sampled_step_has_no_steps(runs: list[Run], results: Path):
     (results / runs[0].directory / "steps.csv").write_text("")
+    synthetic.reseal(results / runs[0].directory)
     result = read_run(results / runs[0].directory)
     assert result.steps.empty
     assert "step" not in set(collect(runs[:1], results)["record"])
@@ -167,17 +168,19 @@ def test_nothing_collected_is_an_empty_table_with_all_columns(runs: list[Run], t
     write(table, tmp_path / "collected")
 
 
-def test_all_damages_are_reported_at_once(runs: list[Run], results: Path):
+def test_all_damages_are_named_and_the_others_are_rows(runs: list[Run], results: Path):
     for run in runs[:2]:
         (results / run.directory / "steps.csv").unlink()
-    with pytest.raises(ResultsError) as caught:
-        collect(runs, results)
-    assert len(str(caught.value).splitlines()) == 2
+    table = collect(runs, results)
+    assert set(table["seed"]) == {2}
+    assert [line.split(": damaged: /")[0] for line in table.attrs["damaged"]] == [
+        f"toy/vit/qsr/seed{seed} (smoke)" for seed in (0, 1)
+    ]
 
 
 def test_a_changed_configuration_makes_results_stale(suite: Suite, runs: list[Run], results: Path):
     directory = results / runs[0].directory
-    edit(directory / "summary.json", runs[0].hash, "0" * 16)
+    synthetic.rewrite(directory, config_hash="0" * 16)
     assert state_of(runs[0], results).status == "stale"
     edit(results / runs[1].directory / "run.yaml", "momentum: 0.9", "momentum: 0.8")
     assert "run.yaml has configuration" in state_of(runs[1], results).reason
@@ -194,7 +197,7 @@ def test_an_unreadable_run_yaml_makes_results_stale(text: str, runs: list[Run], 
 
 
 def test_results_of_another_run_are_stale(runs: list[Run], results: Path):
-    edit(results / runs[0].directory / "summary.json", '"toy/vit/qsr/seed0"', '"toy/vit/h4/seed0"')
+    synthetic.rewrite(results / runs[0].directory, run="toy/vit/h4/seed0")
     assert state_of(runs[0], results).reason == "these are results of toy/vit/h4/seed0"
 
 

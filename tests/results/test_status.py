@@ -80,7 +80,7 @@ STATES = {
     "half a state": (
         lambda folder, run: (fresh(folder), (folder / "state.json").write_text("{")),
         "damaged",
-        "state.json: not a run's state",
+        "state.json: not JSON, half-written?",
         "partial",
     ),
     "results": (lambda folder, run: None, "finished", "", "reproduced"),

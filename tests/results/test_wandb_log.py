@@ -1,15 +1,14 @@
-from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import synthetic
 from synthetic import put_log
 
-from resync.config import Run, Suite
-from resync.results.collect import collect, compare_with_wandb
-from resync.results.runs import read_run
-from resync.results.tables import ResultsError
-from resync.results.wandb_log import read_history
+from resync.config import Run
+from resync.results import wandb_log
+from resync.results.runs import state_of
+from resync.results.wandb_log import WandbLogError, read_history
 
 
 @pytest.fixture
@@ -18,9 +17,13 @@ def directory(runs: list[Run], results: Path) -> Path:
     return results / runs[0].directory
 
 
+def compare(directory: Path, resumed_from: tuple[int, ...] = ()) -> None:
+    wandb_log.compare(directory, pd.read_csv(directory / "metrics.csv").to_dict("records"), resumed_from)
+
+
 def difference(directory: Path) -> str:
-    with pytest.raises(ResultsError) as caught:
-        compare_with_wandb(read_run(directory))
+    with pytest.raises(WandbLogError) as caught:
+        compare(directory)
     assert "\n" not in str(caught.value)
     assert str(directory) in str(caught.value)
     return str(caught.value)
@@ -34,7 +37,7 @@ def edit(directory: Path, old: str, new: str) -> None:
 
 def test_the_log_that_wandb_wrote_agrees(directory: Path, logged: tuple[bytes, bytes]):
     put_log(directory, logged[0])
-    compare_with_wandb(read_run(directory))
+    compare(directory)
     history = read_history(directory)
     assert history.complete
     assert len(history.rows) == 31
@@ -42,7 +45,7 @@ def test_the_log_that_wandb_wrote_agrees(directory: Path, logged: tuple[bytes, b
 
 def test_a_tampered_value_is_named_with_run_step_metric_and_both_values(directory: Path, logged):
     put_log(directory, logged[0])
-    value = read_run(directory).metrics["val_top1"][10]
+    value = pd.read_csv(directory / "metrics.csv")["val_top1"][10]
     edit(directory, repr(float(value)), "99.5")
     message = difference(directory)
     assert f"step 220, val_top1: metrics.csv 99.5, wandb {float(value)!r}" in message
@@ -50,7 +53,7 @@ def test_a_tampered_value_is_named_with_run_step_metric_and_both_values(director
 
 def test_nan_equals_nan_but_no_number(directory: Path, logged):
     put_log(directory, logged[0])
-    compare_with_wandb(read_run(directory))
+    compare(directory)
     edit(directory, ",nan,", ",2.5,")
     assert "step 0, train_loss: metrics.csv 2.5, wandb nan" in difference(directory)
 
@@ -69,24 +72,28 @@ def test_of_a_resumed_run_the_later_log_is_true(directory: Path, logged):
     put_log(directory, logged[0][: len(logged[0]) // 3])
     put_log(directory, logged[1], 1)
     assert not read_history(directory).complete
-    result = read_run(directory)
-    compare_with_wandb(replace(result, summary=result.summary | {"resumed_from": [330]}))
+    compare(directory, resumed_from=(330,))
     assert "is only in metrics.csv" in difference(directory)  # a run that says it was never resumed
 
 
-def test_no_log_is_an_error_unless_wandb_was_disabled(runs: list[Run], directory: Path, results: Path):
+def test_a_lost_log_is_a_difference(directory: Path):
     assert "no wandb log, although run.yaml asks for one" in difference(directory)
-    compare_with_wandb(read_run(directory), required=False)
-    assert runs[0].log.wandb == "disabled"
-    collect(runs, results)
 
 
-def test_collect_asks_for_the_log_that_a_run_declares(suite: Suite, tmp_path: Path):
-    declared = suite.runs("toy", "smoke", "vit", "qsr")[0]
-    run = Run.model_validate(declared.model_dump() | {"log": {"every_steps": 10, "wandb": "offline"}})
-    synthetic.write_run(run, tmp_path)
-    with pytest.raises(ResultsError, match="no wandb log"):
-        collect([run], tmp_path)
+def test_a_run_is_damaged_without_the_log_that_it_wrote_or_with_one_that_says_otherwise(
+    runs: list[Run], directory: Path, results: Path, logged: tuple[bytes, bytes]
+):
+    log = put_log(directory, logged[0])
+    synthetic.reseal(directory)
+    assert state_of(runs[0], results).status == "finished"
+    log.write_bytes(logged[0] + bytes(8))
+    assert state_of(runs[0], results).status == "finished"  # another file with the same numbers
+    log.write_bytes(logged[1])
+    state = state_of(runs[0], results)
+    assert state.status == "damaged"
+    assert "wandb and metrics.csv differ: step 0 is only in metrics.csv; without" in state.reason
+    log.unlink()
+    assert state_of(runs[0], results).reason == f"{log}: missing, although summary.json has its SHA-256"
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b":W&B" + bytes(100)])

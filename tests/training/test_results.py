@@ -355,6 +355,16 @@ def test_a_wrong_setting_from_the_command_line_is_one_line(overrides, expected, 
     assert line.startswith("resync: error: " + expected.replace("{folder}", str(tmp_path)))
 
 
+@pytest.mark.parametrize("verb", ["train", "launch"])
+def test_results_of_another_configuration_are_not_overwritten(verb: str, finished: Path, tmp_path: Path, capsys):
+    make_run(tmp_path)
+    before = (finished / "summary.json").read_bytes()
+    assert main([verb, "--config", str(tmp_path / "config.yaml"), "--out", str(finished)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"--out {finished}: has results of test/small/one/seed3 with configuration " in line
+    assert (finished / "summary.json").read_bytes() == before
+
+
 def test_a_setting_from_the_command_line_reaches_every_process(tmp_path: Path):
     """A choice of another name brings its own options."""
     make_run(tmp_path, processes=2)

@@ -13,8 +13,9 @@ from torch.nn.utils import parameters_to_vector
 from resync import models
 from resync.config import Run
 from resync.plan.exchanges import round_lengths
-from resync.results.collect import compare_with_wandb
+from resync.results import wandb_log
 from resync.results.runs import read_run
+from resync.results.summary import DIGESTS, sealed
 from resync.settings.options import options_of
 from resync.train import train
 from resync.train.loop import train_to_end
@@ -57,7 +58,9 @@ def test_a_start_that_does_not_fit_is_one_line(paper, summary, changes, expected
     folder, run = paper
     file = folder / FIRST / "summary.json"
     content = file.read_text()
-    file.write_text(json.dumps(json.loads(content) | summary))
+    entries = json.loads(content)
+    digests = {name: value for name, value in entries[DIGESTS].items() if name != file.name}
+    file.write_text(json.dumps(sealed(entries | summary, digests)))
     try:
         with pytest.raises(ValueError, match=rf"^test/small/one/seed3: start_from {FIRST}: {expected}[^\n]*$"):
             second(folder, **({"start_hash": run.hash} | changes))
@@ -65,8 +68,21 @@ def test_a_start_that_does_not_fit_is_one_line(paper, summary, changes, expected
         file.write_text(content)
 
 
+@pytest.mark.parametrize("name", ["summary.json", "model.pt"])
+def test_a_start_that_was_changed_is_one_line(paper, name):
+    folder, run = paper
+    file = folder / FIRST / name
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"0", b"1"))
+    try:
+        with pytest.raises(ValueError, match=rf"^test/small/one/seed3: start_from {FIRST}: \S*{name}: [^\n]*SHA-256"):
+            second(folder, start_hash=run.hash)
+    finally:
+        file.write_bytes(content)
+
+
 def test_a_start_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"start_from first/sgd/seed0: .*first/sgd/seed0/summary\.json does not exist"):
+    with pytest.raises(ValueError, match=r"start_from first/sgd/seed0: .*first/sgd/seed0/summary\.json: missing"):
         second(tmp_path, start_hash="0" * 16)
 
 
@@ -108,7 +124,7 @@ def test_a_run_that_continues_the_same_training_ends_like_it(kept, tmp_path: Pat
         assert ours[name] == theirs[name], name
     assert ours["resumed_from"] == []
     assert metrics(out) == metrics(folder / FIRST)
-    compare_with_wandb(read_run(out))
+    wandb_log.compare(out, read_run(out).evaluations.to_pylist(), [])
     (out / "summary.json").unlink()
     assert train(again, out)
     assert json.loads((out / "summary.json").read_text())["resumed_from"] == [14]

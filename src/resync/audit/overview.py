@@ -1,32 +1,35 @@
 """The audit of a scale, assembled from the files that the audits of its papers have written."""
 
-import json
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from resync.audit.rows import Audit, ClaimRow, ValueRow, missing_items
 from resync.config import Suite
+from resync.files import read_json
 
 _ROWS = TypeAdapter(tuple[ValueRow, ...])
 _CLAIMS = TypeAdapter(tuple[ClaimRow, ...])
+_DAMAGED = TypeAdapter(tuple[str, ...])
 
 
 def gather(suite: Suite, scale: str, results: Path) -> Audit:
     """The audits of all papers at a scale, read from their `audit.json`. Raises ValueError if one is missing."""
     rows: list[ValueRow] = []
     claims: list[ClaimRow] = []
+    damaged: dict[str, tuple[str, ...]] = {}
     for paper in suite.papers:
         file = results / scale / paper / "audit.json"
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = read_json(file)
             rows += _ROWS.validate_python(content["rows"])
             claims += _CLAIMS.validate_python(content["claims"])
+            damaged[paper] = _DAMAGED.validate_python(content["damaged"][paper])
         except FileNotFoundError:
             raise ValueError(
                 f"{file}: missing, allowed: a file written by `resync audit --paper {paper} --scale {scale}`"
             ) from None
-        except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
+        except (KeyError, TypeError, ValidationError) as error:
             raise ValueError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
     titles = {name: paper.title for name, paper in suite.papers.items()}
-    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, suite.papers))
+    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, suite.papers), damaged)

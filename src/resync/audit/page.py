@@ -14,7 +14,7 @@ from resync.config.metrics import METRICS
 from resync.files import write_text
 from resync.pages import fill
 from resync.results.evidence import number
-from resync.text_tables import markdown
+from resync.text_tables import markdown, markdown_text
 
 _PAGE, _OVERVIEW = (Path(__file__).with_name(f"{name}.html.j2") for name in ("page", "overview"))
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
@@ -39,6 +39,7 @@ def to_json(audit: Audit, directory: Path) -> str:
         "rows": [asdict(row) for row in audit.rows],
         "claim_counts": counts(audit.claims),
         "claims": [asdict(claim) for claim in audit.claims],
+        "damaged": audit.damaged,
         "missing_items": {paper: [item.model_dump() for item in items] for paper, items in audit.missing.items()},
     }
     return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -47,6 +48,7 @@ def to_json(audit: Audit, directory: Path) -> str:
 def to_markdown(audit: Audit, directory: Path) -> str:
     """A few sentences, then two tables per paper: its numbers and its claims."""
     lines = [f"# Audit, {audit.scale} scale", "", audit.sentence, ""]
+    lines += [*(f"* {markdown_text(line)}" for line in audit.damaged_runs), ""] if audit.damaged_runs else []
     for paper, part in _parts(audit):
         lines += [f"## {paper}", "", part.sentence, ""]
         headings = ["what", "metric", "published", "ours", "difference", "verdict", "reason"]
@@ -56,7 +58,12 @@ def to_markdown(audit: Audit, directory: Path) -> str:
             headings = ["claim", "metric", "ours, from best to worst", "verdict", "reason"]
             lines += ["### Claims", "", *markdown(headings, map(_markdown_claim, part.claims), "lllll"), ""]
         if missing := part.missing[paper]:
-            lines += ["### Not regenerated", "", *(f"* {item.title}: {item.reason}" for item in missing), ""]
+            lines += [
+                "### Not regenerated",
+                "",
+                *(f"* {markdown_text(f'{item.title}: {item.reason}')}" for item in missing),
+                "",
+            ]
     lines += [f"{sign} {word}: {meaning}  " for word, (sign, meaning) in VERDICTS.items()]
     return "\n".join(lines) + "\n"
 
@@ -85,6 +92,7 @@ def to_html(audit: Audit, directory: Path) -> str:
         scale=audit.scale,
         sentence=audit.sentence,
         note=_note(audit),
+        damaged=audit.damaged_runs,
         counts=counts(audit.rows),
         claim_counts=counts(audit.claims),
         verdicts=VERDICTS,

@@ -43,13 +43,16 @@ from resync.results.runs import RunState, state_of
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
     """Audit the results of `papers`, by default of all papers, at a scale.
 
-    Damaged results count as `not run`, with the damage as the reason: an audit covers all results and does not stop.
+    A damaged run is named and counts as one without results: an audit covers all results and does not stop.
     """
     rows: list[ValueRow] = []
     claims: list[ClaimRow] = []
+    damaged: dict[str, tuple[str, ...]] = {}
     names = list(suite.papers if papers is None else papers)
     for paper in names:
         states = [state_of(run, results) for run in suite.runs(paper, scale)]
+        bad = [state for state in states if state.status == "damaged"]
+        damaged[paper] = tuple(f"{state.run.id} ({scale}): damaged: {state.reason}" for state in bad)
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
         for value in suite.papers[paper].published:
             if value.metric in EXACT:
@@ -61,7 +64,7 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         declared = suite.papers[paper]
         claims += [claim_row(declared, claim, groups, scale) for claim in declared.claims]
     titles = {name: suite.papers[name].title for name in names}
-    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, names))
+    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, names), damaged)
 
 
 def _measured_row(

@@ -115,7 +115,7 @@ class Audit:
     """Rows and claims of an audit at one scale.
 
     `results` is the folder of the runs, `papers` maps ids to titles, `missing` maps them to the figures and tables that
-    are not regenerated.
+    are not regenerated, `damaged` to the runs whose results cannot be trusted, one line each.
     """
 
     scale: str
@@ -124,6 +124,12 @@ class Audit:
     rows: tuple[ValueRow, ...]
     claims: tuple[ClaimRow, ...]
     missing: dict[str, tuple[MissingItem, ...]] = field(default_factory=dict)
+    damaged: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def damaged_runs(self) -> list[str]:
+        """The damaged runs of all papers, one line each."""
+        return [line for lines in self.damaged.values() for line in lines]
 
     @property
     def lines(self) -> list[ValueRow | ClaimRow]:
@@ -131,19 +137,22 @@ class Audit:
 
     @property
     def failed(self) -> bool:
-        """Whether anything is `not reproduced` or `diverged`, or a claim `fails`."""
-        return any(row.verdict in FAILURES for row in self.lines)
+        """Whether anything is `not reproduced` or `diverged`, a claim `fails`, or a run is damaged."""
+        return bool(self.damaged_runs) or any(row.verdict in FAILURES for row in self.lines)
 
     @property
     def sentence(self) -> str:
-        return sentence(self.rows, self.claims)
+        count = len(self.damaged_runs)
+        damaged = f" {count} {'run is' if count == 1 else 'runs are'} damaged." if count else ""
+        return sentence(self.rows, self.claims) + damaged
 
     def of(self, paper: str) -> "Audit":
         """The part of the audit that concerns one paper."""
         rows = tuple(row for row in self.rows if row.paper == paper)
         claims = tuple(claim for claim in self.claims if claim.paper == paper)
         missing = {paper: self.missing.get(paper, ())}
-        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims, missing)
+        damaged = {paper: self.damaged.get(paper, ())}
+        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims, missing, damaged)
 
 
 def missing_items(suite: Suite, papers: Iterable[str]) -> dict[str, tuple[MissingItem, ...]]:

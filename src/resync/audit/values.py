@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from resync.config import Run
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
+from resync.results.errors import ResultsError
 from resync.results.evidence import Evidence
 from resync.results.runs import RunState
-from resync.results.tables import ResultsError
 
 BEFOREHAND = "from the configuration"
 """Origin of a value that needs no run."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from resync.cli.declare import CHECK, CONFIGS, FIGURES, JSON, ONE_PAPER, PAPER, RESULTS, SCALE, flag, suite_of, verb
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    """The folder of the results. Raises ValueError if it is not there, as after a typing error."""
+    folder: Path = options.results
+    if not folder.is_dir():
+        raise ValueError(f"--results {folder}: no such folder")
+    return folder
 
 
 @verb("show the progress of a scale's runs, and why some failed", CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON)
@@ -16,7 +25,8 @@ def _status(options: argparse.Namespace) -> None:
 
     suite = suite_of(options)
     papers = [options.paper] if options.paper else list(suite.papers)
-    found = [progress(run, options.results) for paper in papers for run in suite.runs(paper, options.scale)]
+    results = _folder(options)
+    found = [progress(run, results) for paper in papers for run in suite.runs(paper, options.scale)]
     print(json.dumps([asdict(each) for each in found], indent=2) if options.json else table(found))
 
 
@@ -25,8 +35,10 @@ def _collect(options: argparse.Namespace) -> None:
     from resync.results import collect
 
     suite = suite_of(options)
-    frame = collect.collect(suite.runs(options.paper, options.scale), options.results)
+    frame = collect.collect(suite.runs(options.paper, options.scale), _folder(options))
     collect.write(frame, options.results / options.scale / options.paper / "collected")
+    for line in frame.attrs["damaged"]:
+        print(f"resync: warning: {line}", file=sys.stderr)
 
 
 @verb(
@@ -58,7 +70,7 @@ def _render(options: argparse.Namespace) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from resync.audit import audit, gather, write
 
-    suite, folder = suite_of(options), options.results / options.scale
+    suite, folder = suite_of(options), _folder(options) / options.scale
     for paper in [options.paper] if options.paper else [] if options.gather else suite.papers:
         result = audit(suite, options.scale, options.results, [paper])
         write(result, folder / paper)
@@ -105,4 +117,4 @@ def _import(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> None:
     from resync.report import report
 
-    print(report(suite_of(options), options.scale, options.results, options.figures))
+    print(report(suite_of(options), options.scale, _folder(options), options.figures))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resync.cli.declare import TRAINING, flag, verb
 from resync.config import Run
+from resync.results.summary import refuse_other_results
 
 
 @verb(
@@ -43,6 +44,7 @@ def _data(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     run = Run.from_file(options.config, overrides=options.overrides)
     run.refuse_declared_folder(options.out)
+    refuse_other_results(options.out, run.hash)
     from resync.train import train
 
     return os.EX_OK if train(run, options.out, options.timeout) else os.EX_TEMPFAIL

@@ -1,6 +1,5 @@
 """Writing of an imported log as the files of a finished run; values that the log does not have are NaN or null."""
 
-import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from resync.config import Run
 from resync.config.metrics import BEST, EVALUATED, METRICS, File, columns, required_columns
 from resync.files import write_text
 from resync.importer.log import ImportedLog, LogError, Origin, Values
+from resync.results.summary import publish
 from resync.text_tables import csv_text
 
 _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.pt")
@@ -42,10 +42,8 @@ def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], dire
         shutil.rmtree(directory)
     write_text(directory / "run.yaml", run.to_yaml())
     write_text(directory / run.hash_file.name, "")
-    write_text(directory / "metrics.csv", _csv(log.metrics, "metrics"))
-    write_text(directory / "steps.csv", _csv(log.steps, "steps"))
-    summary = _summary(run, log, diverged) | {"imported": _imported(kind, origins)}
-    write_text(directory / "summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    tables = {"metrics.csv": _csv(log.metrics, "metrics"), "steps.csv": _csv(log.steps, "steps")}
+    publish(directory, tables, _summary(run, log, diverged) | {"imported": _imported(kind, origins)})
 
 
 def _csv(rows: Sequence[Values], file: File) -> str:

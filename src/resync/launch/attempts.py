@@ -9,6 +9,7 @@ from resync.launch import hosts, machine, slurm
 from resync.launch.request import Place, Request
 from resync.processes.lock import locked
 from resync.results import state
+from resync.results.summary import refuse_other_results
 
 _FINAL = {os.EX_OK, 2, os.EX_TEMPFAIL, 128 + signal.SIGINT}
 """Exit codes after which a restart would end in the same way or is not wanted now."""
@@ -27,6 +28,7 @@ def launch(request: Request, on_node: bool) -> int:
     """
     run = request.run
     run.refuse_declared_folder(request.out)
+    refuse_other_results(request.out, run.hash)
     # One thread per process unless the run says otherwise: the parallelism is over workers.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     if on_node:

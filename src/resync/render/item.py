@@ -1,5 +1,6 @@
 """An item of a paper: the runs that it shows, their state on disk, and the files into which it is drawn."""
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,11 +15,11 @@ from resync.config.published import PublishedValue, most_certain
 from resync.files import write_bytes
 from resync.render import style
 from resync.render.table import Table
+from resync.results.errors import ResultsError
 from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunResult, RunState, state_of
-from resync.results.tables import ResultsError
 
-_NOTED = ("diverged", "stale", "running", "stopped", "failed", "not run")
+_NOTED = ("diverged", "stale", "damaged", "running", "stopped", "failed", "not run")
 
 OptionsT = TypeVar("OptionsT", bound=KindOptions)
 
@@ -134,9 +135,11 @@ class ItemData(Generic[OptionsT]):
 def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figures: Path) -> list[Path]:
     """Draw a figure or table from its own runs; return the files written below `figures/<scale>/<paper>`.
 
-    Raises ResultsError for damaged results, and for a figure none of whose runs has finished.
+    Damaged runs are named on standard error. Raises ResultsError for a figure none of whose runs has finished.
     """
     data = load(suite, paper, item, scale, results)
+    for state in [state for series in data.series for state in series.states if state.status == "damaged"]:
+        print(f"resync: warning: {state.run.id}: damaged: {state.reason}", file=sys.stderr)
     kind = import_module(f"resync.render.{data.item.kind}")
     stem = figures / scale / paper / item
     with style.look():
@@ -148,14 +151,12 @@ def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figur
 
 
 def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> ItemData:
-    """Read the runs of an item. Raises ResultsError for damaged results."""
+    """Read the runs of an item."""
     declared = suite.papers[paper]
     runs = suite.item_runs(paper, item, scale)
     groups = [list(group) for _, group in groupby(runs, key=lambda run: (run.experiment, run.series))]
     styles = style.distinct(style.style_of(group[0]) for group in groups)
     states = {run.id: state_of(run, results) for run in runs}
-    if damaged := [state.reason for state in states.values() if state.status == "damaged"]:
-        raise ResultsError("\n".join(damaged))
     series = [
         Series(group[0].label, look, tuple(states[run.id] for run in group))
         for group, look in zip(groups, styles, strict=True)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from resync.render.item import ItemData, Series
 from resync.render.style import GREY, Style
+from resync.results.errors import ResultsError
 from resync.results.runs import RunResult
-from resync.results.tables import ResultsError
 
 Floats = NDArray[np.float64]
 Coordinate = Callable[[RunResult], ArrayLike]
@@ -117,6 +117,8 @@ def legend_of(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], 
     """One legend above all panels, in at most `columns` columns and no more than fit into the figure."""
     for count in range(min(columns, len(labels)), 0, -1):
         drawn = figure.legend(handles, labels, loc="outside upper center", ncols=count)
+        for text in drawn.get_texts():
+            text.set_parse_math(False)  # a label may contain dollars
         if count == 1 or drawn.get_window_extent().width <= figure.bbox.width:
             return
         drawn.remove()
@@ -124,7 +126,7 @@ def legend_of(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], 
 
 def footnote(figure: Figure, text: str) -> None:
     """Write the scale and setting of the numbers small and grey below the panels."""
-    figure.supxlabel(text, x=0.995, ha="right", fontsize=6.5, color=GREY)
+    figure.supxlabel(text, x=0.995, ha="right", fontsize=6.5, color=GREY, parse_math=False)
 
 
 def _stack(curves: Iterable[ArrayLike]) -> Floats:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from resync.render.style import GREY, encode
-from resync.text_tables import csv_text, markdown
+from resync.text_tables import csv_text, markdown, markdown_text
 
 POINTS_PER_INCH = 72
 _MEASURING_DPI = 600  # text is hinted to whole pixels, so that its width is inaccurate at a low resolution
@@ -25,6 +25,9 @@ _TEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "·": r"$\cdot$",
     "∞": r"$\infty$",
     "\N{EN DASH}": "--",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
 }
 
 
@@ -60,7 +63,7 @@ class Table:
         """A pipe table with its title above and its note below."""
         align = "".join(heading.align for heading in self.headings)
         table = "\n".join(markdown([heading.text for heading in self.headings], self.rows, align))
-        return f"**{self.title}**\n\n{table}\n\n{self.note}\n"
+        return f"**{markdown_text(self.title)}**\n\n{table}\n\n{markdown_text(self.note)}\n"
 
     def tex(self) -> str:
         r"""A tabular for `\input`; needs the package booktabs."""
@@ -68,7 +71,7 @@ class Table:
         body = "\n".join(_tex_row(row) for row in self.rows)
         note = rf"\multicolumn{{{len(self.headings)}}}{{l}}{{\footnotesize {_tex(self.note)}}} \\"
         return "\n".join([
-            f"% {self.title}: needs \\usepackage{{booktabs}}",
+            f"% {' '.join(self.title.split())}: needs \\usepackage{{booktabs}}",
             rf"\begin{{tabular}}{{@{{}}{''.join(heading.align for heading in self.headings)}@{{}}}}",
             r"\toprule", head, r"\midrule", body, r"\bottomrule", note, r"\end{tabular}", "",
         ])  # fmt: skip
@@ -124,19 +127,20 @@ class _Pen:
         side = {"l": "left", "c": "center", "r": "right"}[align]
         x = left + {"l": 0.0, "c": width / 2, "r": width}[align]
         size = look.pop("size", _FONT)
-        self.figure.text(x / self.width, 1 - y / self.height, text, ha=side, va="center", size=size, **look)
+        look |= {"ha": side, "va": "center", "size": size, "parse_math": False}
+        self.figure.text(x / self.width, 1 - y / self.height, text, **look)
 
 
 def _width(figure: Figure, text: str, size: float = _FONT) -> float:
     """The width of a text in points."""
-    artist = figure.text(0, 0, text, size=size)
+    artist = figure.text(0, 0, text, size=size, parse_math=False)
     width = artist.get_window_extent().width / figure.dpi * POINTS_PER_INCH
     artist.remove()
     return float(width)
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in text)
+    return "".join(_TEX.get(letter, letter) for letter in " ".join(text.split()))
 
 
 def _tex_row(cells: Sequence[str]) -> str:

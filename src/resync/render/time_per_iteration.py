@@ -205,7 +205,7 @@ def _draw_network(axes: Axes, panel: Panel) -> None:
     if panel.points:
         last = max(point.workers for point in panel.points)
         axes.axvline(last, color=GREY, linewidth=0.6, linestyle=(0, (1, 2)))
-    axes.set_title(panel.title, linespacing=1.0)
+    axes.set_title(panel.title, linespacing=1.0, parse_math=False)
     axes.margins(y=0.1)
 
 

@@ -3,7 +3,6 @@
 Pictures are linked, not embedded: the page always shows the current figures, without a new report.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from resync.config import Run, Suite
 from resync.config.paper import Item, Paper
-from resync.files import write_text
+from resync.files import read_json, write_text
 from resync.pages import fill
 from resync.results.runs import state_of
 
@@ -99,5 +98,8 @@ def _audit(place: _Place) -> dict[str, Any] | None:
     file = place.results / place.scale / "audit.json"
     if not file.exists():
         return None
-    content = json.loads(file.read_text(encoding="utf-8"))
-    return {key: content[key] for key in ("sentence", "counts", "rows")}
+    content = read_json(file)
+    try:
+        return {key: content[key] for key in ("sentence", "counts", "rows")}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None

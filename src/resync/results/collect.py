@@ -1,4 +1,4 @@
-"""Export of all numbers of a paper's runs as one tidy table, after a comparison with the Weights & Biases logs.
+"""Export of all numbers of a paper's runs as one tidy table.
 
 Nothing in this package reads the table: it is for other programs. Figures need only their own runs, and audits need
 more of a run than its numbers; both read the runs' files (`resync.results.runs`).
@@ -14,9 +14,7 @@ from pyarrow import parquet
 
 from resync.config import Run
 from resync.files import write_bytes, write_text
-from resync.results import wandb_log
 from resync.results.runs import RunResult, RunState, state_of
-from resync.results.tables import ResultsError
 
 _KEYS = ["paper", "scale", "experiment", "series", "label", "seed", "status", "config_hash"]
 _TIDY = [*_KEYS, "record", "step", "epoch", "metric", "value"]
@@ -25,29 +23,20 @@ _TIDY = [*_KEYS, "record", "step", "epoch", "metric", "value"]
 def collect(runs: Iterable[Run], results: Path) -> pd.DataFrame:
     """The long tidy table of `runs`: one row per value, in the order of the runs; NaN values are kept.
 
-    Runs without results have no rows; `attrs["missing"]` describes them, one line per run. Raises ResultsError with
-    one line per damaged run and per difference between metrics.csv and wandb.
+    Runs without results have no rows: `attrs` describes the damaged ones and those that are missing, one line per run.
     """
-    frames, missing, problems = [], [], []
+    frames = []
+    lines: dict[str, list[str]] = {"missing": [], "damaged": []}
     for run in runs:
         state = state_of(run, results)
         if state.status == "damaged":
-            problems.append(state.reason)
-            continue
-        if state.result is None:
-            missing.append(f"{run.id} ({run.scale}): {state.status}: {state.reason}")
-            continue
-        try:
-            if state.status != "stale":
-                trained_here = state.result.imported is None
-                compare_with_wandb(state.result, required=trained_here and run.log.wandb != "disabled")
+            lines["damaged"].append(f"{run.id} ({run.scale}): damaged: {state.reason}")
+        elif state.result is None:
+            lines["missing"].append(f"{run.id} ({run.scale}): {state.status}: {state.reason}")
+        else:
             frames.append(_tidy(state, state.result))
-        except ResultsError as error:
-            problems.append(str(error))
-    if problems:
-        raise ResultsError("\n".join(problems))
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_TIDY)
-    table.attrs["missing"] = missing
+    table.attrs.update(lines)
     return table
 
 
@@ -59,16 +48,6 @@ def write(frame: pd.DataFrame, stem: Path) -> list[Path]:
     write_bytes(binary, buffer.getvalue())
     write_text(text, frame.to_csv(index=False, na_rep="nan"))
     return [binary, text]
-
-
-def compare_with_wandb(result: RunResult, required: bool = True) -> None:
-    """Compare metrics.csv with the run's wandb logs. Raises ResultsError if they differ or a log is missing."""
-    try:
-        rows = [{str(key): value for key, value in row.items()} for row in result.metrics.to_dict("records")]
-        wandb_log.compare(result.directory, rows, result.summary.get("resumed_from") or [], required)
-    except wandb_log.WandbLogError as error:
-        remedy = f"without {result.directory / 'summary.json'} the run is completed again from its last checkpoint"
-        raise ResultsError(f"{error}; {remedy}") from None
 
 
 def _tidy(state: RunState, result: RunResult) -> pd.DataFrame:

@@ -1,13 +1,12 @@
 """Runs on disk: the only reader of a run's folder, for everything that needs a run's status or its results.
 
-A number is read exactly as it was written, or not at all: a file that is missing, half-written, truncated or from
-another program is reported in one line that names it.
+A number is read exactly as it was written, or not at all: a file that is missing, half-written, truncated, edited or
+from another program makes the run *damaged*, for a reason of one line that names it.
 """
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,8 +16,12 @@ import pyarrow as pa
 from resync.config import ConfigError, Run
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.processes.lock import holder
-from resync.results import state
-from resync.results.tables import ResultsError, read_table, whole_columns
+from resync.results import state, wandb_log
+from resync.results.errors import MissingRun, ResultsError
+from resync.results.recomputed import require_agreement
+from resync.results.summary import DIGESTS, NAME, TOTALS, digest_of, read_summary
+from resync.results.tables import read_table, whole_columns
+from resync.text_tables import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,16 +35,10 @@ Status = Literal["not run", "running", "stopped", "failed", "finished", "diverge
 - `failed`: its last job ended without results;
 - `finished` and `diverged`: it has results;
 - `stale`: it has results, but of another configuration;
-- `damaged`: it has results that cannot be read.
+- `damaged`: its files cannot be read, are not those that were written, or contradict each other.
 """
 
 EPOCH_ROUNDING = 1e-6
-TOTALS = ("steps", "rounds", "volume_percent", "bytes_sent")
-_SUMMARY_KEYS = ("status", "run", "config_hash", *TOTALS, "final", "seconds")
-
-
-class MissingRun(ResultsError):
-    """A run that has not finished: no summary.json, which is written last."""
 
 
 @dataclass(frozen=True)
@@ -123,23 +120,30 @@ class RunState:
 
 def state_of(run: Run, results: Path) -> RunState:
     """State of a declared run whose folder is below `results`."""
-    directory = results / run.directory
+    try:
+        found = _state_of(run, results / run.directory)
+    except (ResultsError, OSError) as error:
+        found = RunState(run, "damaged", str(error))
+    return replace(found, reason=one_line(found.reason))
+
+
+def _state_of(run: Run, directory: Path) -> RunState:
     job = holder(directory)
     if job is not None:
         where = f"Slurm job {job['slurm_job']}" if job.get("slurm_job") else f"pid {job.get('pid')}"
         return RunState(run, "running", f"{where} on {job.get('host')} since {job.get('since')}")
     try:
-        summary = _read_summary(directory / "summary.json")
+        summary = read_summary(directory / NAME)
     except MissingRun as error:
         return _unfinished(run, directory, str(error))
-    except ResultsError as error:
-        return RunState(run, "damaged", str(error))
     stale = _why_stale(run, directory, summary)
     try:
-        result = _read_tables(directory, summary)
-    except ResultsError as error:
+        result = _read_files(directory, summary)
+    except ResultsError:
+        if not stale:
+            raise
         # Files that another version of this program wrote are outdated, not damaged.
-        return RunState(run, "stale", stale) if stale else RunState(run, "damaged", str(error))
+        return RunState(run, "stale", stale)
     if stale:
         return RunState(run, "stale", stale, result, int(summary["steps"]))
     diverged = summary.get("diverged") or {}
@@ -149,7 +153,7 @@ def state_of(run: Run, results: Path) -> RunState:
 
 def read_run(directory: Path) -> RunResult:
     """The results in a run's directory, read strictly. Raises MissingRun or ResultsError with one line."""
-    return _read_tables(directory, _read_summary(directory / "summary.json"))
+    return _read_files(directory, read_summary(directory / NAME))
 
 
 def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
@@ -157,7 +161,7 @@ def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
     try:
         last = state.recorded(directory)
     except ValueError as error:
-        return RunState(run, "damaged", str(error))
+        raise ResultsError(str(error)) from None
     if last is None:
         return RunState(run, "not run", missing)
     if last.config_hash != run.hash:
@@ -169,16 +173,31 @@ def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
     return RunState(run, last.state, last.reason, step=last.step)
 
 
-def _read_tables(directory: Path, summary: dict[str, Any]) -> RunResult:
+def _read_files(directory: Path, summary: dict[str, Any]) -> RunResult:
+    """The tables, after comparing them with the summary and with what Weights & Biases has recorded."""
     whole = whole_columns(imported=bool(summary.get("imported")))
-    metrics, steps = (read_table(directory / f"{name}.csv", whole) for name in ("metrics", "steps"))
+    metrics, steps = (read_table(directory / f"{name}.csv", whole, summary) for name in ("metrics", "steps"))
     if not metrics.num_rows:
         raise ResultsError(f"{directory / 'metrics.csv'}: contains no evaluation")
-    last = metrics["step"][-1].as_py()
-    if summary["status"] == "finished" and last != summary["steps"]:
-        message = f"ends at step {last}, summary.json at {summary['steps']}: truncated?"
-        raise ResultsError(f"{directory / 'metrics.csv'}: {message}")
+    require_agreement(directory / NAME, summary, metrics)
+    _compare_with_wandb(directory, summary, metrics)
     return RunResult(directory, metrics, steps, summary)
+
+
+def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: pa.Table) -> None:
+    """Require the wandb logs with which metrics.csv was compared when it was written; compare again with changed ones.
+
+    Raises ResultsError.
+    """
+    recorded = {name: written for name, written in summary[DIGESTS].items() if name.startswith(wandb_log.FOLDER)}
+    if lost := [name for name in recorded if not (directory / name).exists()]:
+        raise ResultsError(f"{directory / lost[0]}: missing, although summary.json has its SHA-256")
+    if any(digest_of(directory / name) != written for name, written in recorded.items()):
+        try:
+            wandb_log.compare(directory, metrics.to_pylist(), summary.get("resumed_from") or [])
+        except wandb_log.WandbLogError as error:
+            remedy = f"without {directory / NAME} the run is completed again from its last checkpoint"
+            raise ResultsError(f"{error}; {remedy}") from None
 
 
 def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:
@@ -195,23 +214,6 @@ def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         return f"run.yaml cannot be read: {str(error).splitlines()[0]}"
     return "" if on_disk == run.hash else f"run.yaml has configuration {on_disk}, the declared one is {run.hash}"
-
-
-def _read_summary(path: Path) -> dict[str, Any]:
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise MissingRun(f"{path}: missing, the run has not finished") from None
-    except UnicodeDecodeError:
-        raise ResultsError(f"{path}: not text: damaged") from None
-    except json.JSONDecodeError as error:
-        raise ResultsError(f"{path}: not JSON, half-written? ({error})") from None
-    if not isinstance(summary, dict) or (absent := [key for key in _SUMMARY_KEYS if key not in summary]):
-        lacking = ", ".join(absent) if summary else "everything"
-        raise ResultsError(f"{path}: not a run's summary, {lacking} missing")
-    if summary["status"] not in ("finished", "diverged"):
-        raise ResultsError(f"{path}: status is {summary['status']!r}, allowed: finished, diverged")
-    return summary
 
 
 def _number(value: float | None) -> float:

@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from resync.config import Run
-from resync.files import write_text
+from resync.files import read_json, write_text
 
 NAME = "state.json"
 
@@ -32,6 +34,9 @@ class Unfinished:
     time: str
 
 
+_UNFINISHED = TypeAdapter(Unfinished)
+
+
 def record(directory: Path, run: Run, state: Literal["running", "stopped", "failed"], step: int, reason: str) -> None:
     """Write the state of a run, completely or not at all."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -43,11 +48,13 @@ def recorded(directory: Path) -> Unfinished | None:
     """The recorded state of a run; None if there is none. Raises ValueError for a file of another program."""
     file = directory / NAME
     try:
-        return Unfinished(**json.loads(file.read_text(encoding="utf-8")))
+        return _UNFINISHED.validate_python(read_json(file))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{file}: not a run's state: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{file}: not a run's state: {where}: {first['msg']}") from None
 
 
 def begin(directory: Path, run: Run) -> None:

@@ -4,6 +4,7 @@ This works during and after the runs, on any machine that can read the results.
 """
 
 import csv
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,13 +61,20 @@ def table(found: Iterable[Progress]) -> str:
 
 
 def _last_rows(directory: Path) -> list[dict[str, str]]:
-    """The latest rows of a run that has not ended, without a line that is still being written."""
+    """The latest rows of a run that has not ended, without one that is half-written or damaged."""
     try:
-        with (directory / "steps.csv.partial").open(newline="") as file:
+        with (directory / "steps.csv.partial").open(newline="", encoding="utf-8", errors="replace") as file:
             rows = deque(csv.DictReader(file), maxlen=_RECENT_ROWS)
-    except FileNotFoundError:
+    except (OSError, csv.Error):
         return []
-    return [row for row in rows if all(row.values())]
+    return [row for row in rows if _is_whole(row)]
+
+
+def _is_whole(row: dict[str, str]) -> bool:
+    try:
+        return int(row["step"]) >= 0 and all(math.isfinite(float(row[name])) or row[name] == "nan" for name in _SECONDS)
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _seconds_per_step(rows: list[dict[str, str]]) -> float:

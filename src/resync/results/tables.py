@@ -1,27 +1,32 @@
 """Strict reading of metrics.csv and steps.csv: numbers are read exactly as written, or the file is rejected."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
 from resync.config.metrics import METRICS, File, columns, required_columns
+from resync.results.errors import ResultsError
+from resync.results.summary import digest, require_unchanged
 
 
-class ResultsError(ValueError):
-    """Results that cannot be trusted; the message is one line with the run, the file and the problem."""
-
-
-def read_table(path: Path, whole: Iterable[str]) -> pa.Table:
+def read_table(path: Path, whole: Iterable[str], summary: Mapping[str, Any]) -> pa.Table:
     """A CSV file of numbers with all required and no unknown columns, complete lines and strictly increasing steps.
 
-    The columns in `whole` hold integers. Raises ResultsError.
+    The columns in `whole` hold integers; the summary has the digest of the file. Raises ResultsError.
     """
     if not path.exists():
         raise ResultsError(f"{path}: missing, although summary.json says that the run ended")
     content = path.read_bytes()
+    table = _parsed(path, content, whole)
+    require_unchanged(path, digest(content), summary)  # last, because the others know what is wrong
+    return table
+
+
+def _parsed(path: Path, content: bytes, whole: Iterable[str]) -> pa.Table:
     file: File = "steps" if path.stem == "steps" else "metrics"
     if not content and file == "steps":  # the run ended before its first sampled step
         return pa.table({name: pa.array([], pa.float64()) for name in required_columns(file)})
@@ -55,7 +60,7 @@ def _header(path: Path, content: bytes, file: File) -> list[str]:
     header = text[: text.index("\n")].rstrip("\r").split(",")
     known = columns(file)
     if unknown := [name for name in header if name not in known]:
-        raise ResultsError(f"{path}: not a file of resync, it has a column {unknown[0]!r}")
+        raise ResultsError(f"{path}: not a file of resync, it has a column {unknown[0]!r:.60}")
     if absent := [name for name in required_columns(file) if name not in header]:
         raise ResultsError(f"{path}: the column {', '.join(absent)} is missing")
     if len(set(header)) < len(header):

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+FOLDER = "wandb"
 TIMEOUT_SECONDS = 120
 RELATIVE_TOLERANCE = 1e-9
 _NOT_JSON = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -32,17 +33,15 @@ class History:
     complete: bool
 
 
-def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: Sequence[int], required: bool) -> None:
+def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: Sequence[int]) -> None:
     """Compare the rows of metrics.csv with the run's wandb logs, value by value; a missing value counts as NaN.
 
     A log whose writer was killed may lack steps before the last step from which the run was resumed. Raises
-    WandbLogError for the first difference (run, step, metric, both values), or if `required` and there is no log.
+    WandbLogError for the first difference (run, step, metric, both values), or if there is no log.
     """
     name = f"{directory}: wandb and metrics.csv differ"
     if not logs(directory):
-        if required:
-            raise WandbLogError(f"{directory / 'wandb'}: no wandb log, although run.yaml asks for one")
-        return
+        raise WandbLogError(f"{directory / FOLDER}: no wandb log, although run.yaml asks for one")
     history = read_history(directory)
     recorded = {int(row["step"]): row for row in rows}
     for step in sorted(recorded.keys() | history.rows.keys()):
@@ -57,7 +56,7 @@ def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: 
 
 def logs(directory: Path) -> list[Path]:
     """The wandb logs of a run, oldest first: one per job that trained it."""
-    return sorted(directory.glob("wandb/*run-*/run-*.wandb"))
+    return sorted(directory.glob(f"{FOLDER}/*run-*/run-*.wandb"))
 
 
 def read_history(directory: Path) -> History:

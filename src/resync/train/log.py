@@ -1,8 +1,7 @@
 """Logs of a run during training: CSV, Weights & Biases, TensorBoard, the terminal. Only rank 0 has a log."""
 
-import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from resync.config import Run
 from resync.config.metrics import BEST, File, columns
 from resync.files import write_text
 from resync.results import wandb_log
+from resync.results.summary import publish
 from resync.text_tables import csv_text
 from resync.train.tensorboard import TensorBoard
 
@@ -17,7 +17,6 @@ Row = Mapping[str, float | int]
 
 EVALUATIONS = "metrics.csv"
 STEPS = "steps.csv"
-SUMMARY = "summary.json"
 
 
 class RunLog:
@@ -58,17 +57,17 @@ class RunLog:
         if self._bar is not None:
             self._bar.update(steps - self._bar.n)
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        """Publish the CSV files, then the summary: a run with a summary is complete.
+    def finish(self, summary: Mapping[str, Any], files: Iterable[Path] = ()) -> None:
+        """Publish the CSV files, then the summary, which vouches for other `files` too: a run with one is complete.
 
         Raises ValueError if Weights & Biases has lost rows, as on a full disk; the run can be continued.
         """
+        logs: list[Path] = []
         if self._wandb:
             self._end_wandb()
-            wandb_log.compare(self.directory, self.rows[EVALUATIONS], summary["resumed_from"], required=True)
-        for name, rows in self.rows.items():
-            write_text(self.directory / name, _csv(rows))
-        write_text(self.directory / SUMMARY, json.dumps(summary, indent=2) + "\n")
+            wandb_log.compare(self.directory, self.rows[EVALUATIONS], summary["resumed_from"])
+            logs = wandb_log.logs(self.directory)
+        publish(self.directory, {name: _csv(rows) for name, rows in self.rows.items()}, summary, others=[*files, *logs])
         for name in self.rows:
             _partial(self.directory, name).unlink(missing_ok=True)
 

@@ -122,10 +122,11 @@ def _publish(session: Session, out: Path, started: str, diverged: Diverged | Non
     """Write the averaged model and, on rank 0, the tables and the summary."""
     with consensus(session) as model:
         digest = parameters_sha256(session.workers.rows[0])
-        if session.log and not diverged:
-            save_model(out / "model.pt", model)
+        models = [out / "model.pt"] if not diverged else []
+        if session.log and models:
+            save_model(models[0], model)
     if session.log:
-        session.log.finish(_summary(session, started, digest, diverged))
+        session.log.finish(_summary(session, started, digest, diverged), models)
         state.clear(out)
 
 

@@ -1,12 +1,14 @@
 """The start of a run from the averaged model of another run, at its end or in a checkpoint that it has kept."""
 
-import json
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from resync.config import Run
+from resync.results.errors import ResultsError
+from resync.results.summary import NAME as SUMMARY
+from resync.results.summary import digest_of, read_summary, require_unchanged
 from resync.train.checkpoint import MODEL, checkpoint_folder, require_sound
 
 
@@ -35,13 +37,16 @@ def _model_file(run: Run, folder: Path) -> Path:
         except ValueError as error:
             raise ValueError(f"{prefix} {error}; delete {folder} to train that run again") from None
         return kept / MODEL
+    model = folder / "model.pt"
     try:
-        summary = json.loads((folder / "summary.json").read_text())
-    except FileNotFoundError:
-        raise ValueError(f"{prefix} {folder / 'summary.json'} does not exist") from None
+        summary = read_summary(folder / SUMMARY)
+        if summary["status"] == "finished":
+            require_unchanged(model, digest_of(model), summary)
+    except ResultsError as error:
+        raise ValueError(f"{prefix} {error}") from None
     if summary["config_hash"] != run.start_hash:
         found = f"found results of the configuration {summary['config_hash']}, allowed: {run.start_hash}"
         raise ValueError(f"{prefix} {found}; train that run again")
     if summary["status"] != "finished":
         raise ValueError(f"{prefix} found a run that ended as {summary['status']}, allowed: finished")
-    return folder / "model.pt"
+    return model

@@ -1,11 +1,17 @@
 # Common definitions of the rules: they map the names in a target to runs and scales of resync.workflow, which holds all
 # logic.
+import shlex
 import sys
 from functools import cache
 from pathlib import Path
 
 from resync import workflow as files
 from resync.config import load_suite
+from resync.processes import workflow_lock
+
+# Not for the processes in which Snakemake carries out jobs on other machines: they take no lock.
+if workflow.is_main_process:
+    workflow_lock.hold(Path())
 
 SUITE = load_suite(Path("paper_configs"))
 SCALE = files.chosen_scale(config, SUITE)
@@ -17,4 +23,4 @@ if_several = lambda names, value: value if files.srun_nodes(run_of(names)) else 
 
 # `python` in a rule is the interpreter that runs Snakemake, even if no environment is activated.
 if not workflow.deployment_settings.deployment_method:
-    shell.prefix(f"set -euo pipefail; export PATH={Path(sys.executable).parent}:$PATH; ")
+    shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")

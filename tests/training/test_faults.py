@@ -20,6 +20,7 @@ from runs import make_run
 
 from resync.cli import main
 from resync.config import Run
+from resync.files import write_text
 from resync.launch import slurm
 from resync.launch.request import Place
 from resync.processes import lock
@@ -29,7 +30,7 @@ from resync.results.collect import compare_with_wandb
 from resync.results.runs import read_run
 from resync.results.tables import ResultsError
 from resync.train import train
-from resync.train.watchdog import Watchdog
+from resync.train.watchdog import Watchdog, roll_call_store
 
 CHANGES: dict[str, Any] = {
     "processes": 2,
@@ -162,6 +163,29 @@ def test_a_rank_that_stops_while_the_ranks_join_is_named_within_the_timeout(join
     assert "in _process_group" in log  # where it waited
     left = state.recorded(folder)
     assert (left.state, left.reason) == ("failed", reason)
+
+
+def test_the_timeout_holds_when_the_process_that_serves_the_store_is_stopped(tmp_path, monkeypatch):
+    port = tmp_path / "port"
+
+    def server() -> int:
+        store = serve("127.0.0.1", 0, 1, timedelta(seconds=600))
+        write_text(port, str(store.port))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return 0
+
+    def hang() -> None:
+        with Watchdog(1, 1, 2, roll_call_store).watching():
+            time.sleep(600)
+
+    with forked(server, log=tmp_path / "server.log") as stopped:
+        until(lambda: stopped.status() == psutil.STATUS_STOPPED, stopped)
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", port.read_text())
+        with forked(hang, log=tmp_path / "log") as process:
+            assert code_of(process) == 1
+    reason = "not all ranks have joined after 1 s; no answer from the store at 127.0.0.1, which rank 0 or its launcher"
+    assert f"resync: rank 1 ends after step 0: {reason} serves" in (tmp_path / "log").read_text()
 
 
 def test_processes_that_do_not_come_are_one_line():

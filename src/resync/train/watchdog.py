@@ -4,9 +4,8 @@ import faulthandler
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -21,7 +20,8 @@ class Watchdog:
     Before, it writes the stacks of all threads to the standard error stream, and names the ranks that do not answer:
     those are stopped, dead or disconnected, and the others are waiting for them. If there are several ranks, they ask
     each other through torch's store. `connect` opens a connection to it within so many seconds or raises RuntimeError,
-    and is called again. The watchdog's own thread calls it, so that ranks are found that stop before all have joined.
+    and is called again. A thread of its own calls it, so that ranks are found that stop before all have joined, and
+    that the timeout holds even if the store's own process is stopped, for whose answer torch waits without a limit.
 
     `record` is called with the reason and has one tick to save it.
 
@@ -48,16 +48,19 @@ class Watchdog:
         self._idle = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._answering = threading.Thread(target=self._answer, name="roll call", daemon=True)
 
     @contextmanager
     def watching(self) -> Iterator["Watchdog"]:
         """Watch this process during the block."""
         self._thread.start()
+        self._answering.start()
         try:
             yield self
         finally:
             self._ended.set()
             self._thread.join()
+            self._answering.join(self.tick)
             faulthandler.cancel_dump_traceback_later()
 
     def beat(self, steps: int) -> None:
@@ -68,9 +71,7 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._ended.wait(self.tick):
             faulthandler.dump_traceback_later(self.timeout + 2 * self.tick, exit=False)
-            began = time.monotonic()
-            self._answer()
-            self._idle += self.tick + min(time.monotonic() - began, self.tick)
+            self._idle += self.tick
             if self._idle > self.timeout:
                 faulthandler.dump_traceback(all_threads=True)
                 missed = "not all ranks have joined after" if self.connect and self.steps is None else "no step for"
@@ -84,19 +85,26 @@ class Watchdog:
 
     def _answer(self) -> None:
         """Answer other ranks that ask whether this one is running."""
-        try:
-            store = self._joined_store()
-            if store and store.check(["roll_call"]):
-                store.set(f"here/{self.rank}", "")
-        except RuntimeError:  # its server has not started, has ended or is stopped; the timeout will end this process
-            return
+        while self.connect and not self._ended.wait(self.tick):
+            with suppress(RuntimeError):  # its server has not started, or has ended; the timeout will end this process
+                store = self._joined_store()
+                if store and store.check(["roll_call"]):
+                    store.set(f"here/{self.rank}", "")
 
     def _silent(self) -> str:
         """Ask all ranks, and name those that do not answer within two ticks."""
+        if self.connect is None:
+            return ""
+        answers = [f"; no answer from the store at {os.environ['MASTER_ADDR']}, which rank 0 or its launcher serves"]
+        asking = threading.Thread(target=lambda: answers.append(self._asked()), daemon=True)
+        asking.start()
+        asking.join(4 * self.tick)
+        return answers[-1]
+
+    def _asked(self) -> str:
         try:
             store = self._joined_store()
-            if store is None:
-                return ""
+            assert store
             store.set("roll_call", "")
             store.set(f"here/{self.rank}", "")
             threading.Event().wait(2 * self.tick)

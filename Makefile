@@ -8,6 +8,8 @@ PYTHON ?= python3
 SCALE ?= smoke
 # Number of processes that run tests; some tests start four more.
 TEST_PROCESSES ?= 2
+# Installed by pip where there is no uv.
+UV_VERSION := 0.13.9
 BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -33,15 +35,21 @@ test-gpu:
 	@$(PYTHON) tests/gpu/ready.py
 	$(PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir . -p no:cacheprovider tests/gpu
 
-# Uses uv if it is installed; otherwise pip installs it into .venv.
+# Uses uv if it is installed; otherwise pip installs it into .venv. Every archive that is installed must have a hash that
+# requirements.lock lists; FFCV, which is not in the lock, is the exception, with what only it needs.
 .venv/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	@if uv --version >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .venv; \
 	else \
-		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; \
+		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); \
 	fi
-	@extra=; if pkg-config --exists opencv4 libturbojpeg; then extra='[ffcv]'; \
-	else echo 'installing without FFCV, which needs libopencv-dev, libturbojpeg0-dev and pkg-config (docs/data.md)'; fi 2>/dev/null; \
-	PATH="$(BIN):$$PATH" uv pip install --python $(BIN)/python -r requirements.lock -e ".$$extra"
+	@export PATH="$(BIN):$$PATH"; \
+	uv pip install --python $(BIN)/python --require-hashes -r requirements.lock && \
+	uv pip install --python $(BIN)/python --no-deps -e . && \
+	if pkg-config --exists opencv4 libturbojpeg 2>/dev/null; then \
+		uv pip install --python $(BIN)/python --constraints requirements.lock -e '.[ffcv]'; \
+	else \
+		echo 'installing without FFCV, which needs libopencv-dev, libturbojpeg0-dev and pkg-config (docs/data.md)'; \
+	fi
 	@touch $@

@@ -120,12 +120,17 @@ def test_environment_yml_agrees_with_pyproject():
     assert declared(by_pip["pip"]) == declared(extras["ffcv"])
 
 
-def test_lock_pins_what_pyproject_names():
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    pinned = declared([line.split(" ;")[0] for line in lines if not line.startswith("#")])
+def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
+    """A pin, its marker if any, and then a line for each hash; `make` installs no archive with another one."""
+    text = (ROOT / "requirements.lock").read_text()
+    assert "--generate-hashes" in text.splitlines()[1]
+    pins = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+    pin = r"(\S+==[^\s;]+)(?: ; [^\\\n]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
+    assert re.sub(pin, "", pins) == ""
+    pinned = declared([name for name, _ in re.findall(pin, pins)])
     names = PYPROJECT["project"]["dependencies"] + PYPROJECT["project"]["optional-dependencies"]["dev"]
-    assert all(version.startswith("==") for version in pinned.values())
     assert set(declared(names)) <= set(pinned)
+    assert "--require-hashes -r requirements.lock" in (ROOT / "Makefile").read_text()
 
 
 def test_version_is_the_cited_one():

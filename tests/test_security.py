@@ -47,6 +47,14 @@ def test_rules_quote_every_value_of_a_shell_line():
     assert unquoted == []
 
 
+def test_the_prefix_of_all_shell_lines_quotes_every_value():
+    """It has the path of the clone, in which anything may stand."""
+    [prefix] = re.findall(r'shell\.prefix\(f"(.*)"\)', (ROOT / "workflow/rules/common.smk").read_text())
+    values = re.findall(r"\{(.*?)\}", prefix)
+    assert values
+    assert all(value.startswith("shlex.quote(") for value in values)
+
+
 @pytest.mark.parametrize("name", ["a b; rm -rf x", "$(touch x)", "../up", "a'b"])
 def test_a_series_with_the_name_of_a_command_is_refused(name: str, tmp_path: Path):
     configs = ROOT / "tests/results/configs"

@@ -1,11 +1,14 @@
 """The warm process: a job in it and a job on its own are the same to whoever starts them."""
 
 import os
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -57,6 +60,14 @@ def until(condition) -> None:
         time.sleep(0.01)
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process has ended, even if nobody has asked for its exit code yet."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def client(address: Path, *arguments: str) -> subprocess.Popen:
     environment = os.environ | {warm.ADDRESS: str(address), "GREETING": "hello"}
     environment.pop("SLURM_JOB_ID", None)
@@ -86,6 +97,20 @@ def test_a_job_ends_with_its_client_and_the_next_one_is_served(address):
     assert client(address, "0").wait(120) == 0
 
 
+@pytest.mark.parametrize("sent", [b"", b'{"arguments": ["verb"'])
+def test_a_client_that_vanishes_before_its_request_is_complete_disturbs_no_other(sent, address):
+    running = client(address, "wait", "0")
+    with socket.socket(socket.AF_UNIX) as vanishing:
+        vanishing.connect(str(address))
+        if sent:
+            socket.send_fds(vanishing, [sent], [0, 1, 2])
+        assert client(address, "0").wait(120) == 0  # while the request is incomplete
+    assert client(address, "0").wait(120) == 0
+    assert running.poll() is None
+    running.kill()
+    running.wait()
+
+
 def test_nothing_is_delegated_without_a_warm_process_or_to_another_machine(tmp_path, monkeypatch):
     monkeypatch.delenv(warm.ADDRESS, raising=False)
     assert warm.delegate(["render"]) is None
@@ -100,6 +125,44 @@ def test_resync_warm_has_the_exit_code_of_its_command_and_leaves_nothing(tmp_pat
     command = [sys.executable, "-m", "resync", "warm", "bash", "-c", script]
     assert subprocess.run(command, check=False, timeout=120).returncode == 7
     assert not Path(seen.read_text().strip()).parent.exists()
+
+
+def test_resync_warm_works_below_a_long_path(tmp_path):
+    """The address of a socket has at most 107 bytes."""
+    folder = tmp_path / ("x" * 124)
+    folder.mkdir()
+    command = [sys.executable, "-m", "resync"]
+    job = shlex.join([*command, "report", "--configs", str(tmp_path / "nowhere")])
+    script = f"{job}; code=$?; test -S ${warm.ADDRESS} && exit $code"
+    environment = {name: value for name, value in os.environ.items() if name != "SLURM_JOB_ID"}
+    done = subprocess.run(
+        [*command, "warm", "bash", "-c", script], check=False, timeout=300, capture_output=True, text=True,
+        env=environment | {"TMPDIR": str(folder)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+
+
+def test_the_exit_code_of_a_killed_command_is_the_one_that_a_shell_gives():
+    command = [sys.executable, "-m", "resync", "warm", "bash", "-c", "kill -9 $$"]
+    assert subprocess.run(command, check=False, timeout=120).returncode == 137
+
+
+def test_a_killed_resync_warm_leaves_no_process_and_no_folder(tmp_path):
+    seen = tmp_path / "seen"
+    command = [sys.executable, "-m", "resync", "warm", "bash", "-c", f'echo "${warm.ADDRESS}" > {seen}; exec sleep 600']
+    process = subprocess.Popen(command)
+    until(lambda: seen.exists() and seen.read_text().endswith("\n"))
+    started = psutil.Process(process.pid).children(recursive=True)
+    assert len(started) == 2  # the warm process and the command
+    process.kill()
+    process.wait()
+    try:
+        until(lambda: all(has_ended(each) for each in started))
+        until(lambda: not Path(seen.read_text().strip()).parent.exists())
+    finally:
+        for each in started:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def test_a_command_cleans_up_after_ctrl_c(tmp_path):

@@ -19,15 +19,17 @@ from launched import checkpoints, code_of, finish, forked, launched, metrics, un
 from runs import make_run
 
 from resync.cli import main
+from resync.config import Run
+from resync.files import write_text
 from resync.launch import slurm
 from resync.launch.request import Place
 from resync.processes import lock
-from resync.processes.tcp_store import serve
+from resync.processes.tcp_store import meet, serve
 from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
 from resync.train import train
-from resync.train.watchdog import Watchdog
+from resync.train.watchdog import Watchdog, roll_call_store
 
 CHANGES: dict[str, Any] = {
     "processes": 2,
@@ -130,6 +132,64 @@ def test_a_stopped_rank_is_named_by_the_others_and_replaced(folder, undisturbed)
     assert "no step for 20 s; no answer from rank 1" in log
     assert "in train_to_end" in log  # where it waited
     assert assert_same_results(folder, undisturbed)["resumed_from"]
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["before it joins", "while others join"])
+def test_a_rank_that_stops_while_the_ranks_join_is_named_within_the_timeout(joined, folder, monkeypatch):
+    """Long before torch's own limit of 2 * timeout + 120 s."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for name, value in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    run = Run.from_file(folder / "config.yaml")
+
+    def rank(index: int) -> int:
+        os.environ["RANK"] = str(index)
+        if index == 0:
+            return 0 if train(run, folder, timeout=2) else 1
+        if joined:
+            store = meet(1, 2, timedelta(seconds=600))
+            store.set("here", "")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return 0
+
+    with forked(rank, 1, log=folder / "stopped.log"), forked(rank, 0, log=folder / "launch.log") as waiting:
+        assert code_of(waiting) == 1
+    reason = "rank 0 ends after step 0: not all ranks have joined after 2 s; no answer from rank 1"
+    log = (folder / "launch.log").read_text()
+    assert f"resync: {reason}" in log
+    assert "in _process_group" in log  # where it waited
+    left = state.recorded(folder)
+    assert (left.state, left.reason) == ("failed", reason)
+
+
+def test_the_timeout_holds_when_the_process_that_serves_the_store_is_stopped(tmp_path, monkeypatch):
+    port = tmp_path / "port"
+
+    def server() -> int:
+        store = serve("127.0.0.1", 0, 1, timedelta(seconds=600))
+        write_text(port, str(store.port))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return 0
+
+    def hang() -> None:
+        with Watchdog(1, 1, 2, roll_call_store).watching():
+            time.sleep(600)
+
+    with forked(server, log=tmp_path / "server.log") as stopped:
+        until(lambda: stopped.status() == psutil.STATUS_STOPPED, stopped)
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", port.read_text())
+        with forked(hang, log=tmp_path / "log") as process:
+            assert code_of(process) == 1
+    reason = "not all ranks have joined after 1 s; no answer from the store at 127.0.0.1, which rank 0 or its launcher"
+    assert f"resync: rank 1 ends after step 0: {reason} serves" in (tmp_path / "log").read_text()
+
+
+def test_processes_that_do_not_come_are_one_line():
+    with pytest.raises(ConnectionError, match=r"not all 2 processes have joined at 127\.0\.0\.1:\d+ within 1 s"):
+        serve("127.0.0.1", 0, 2, timedelta(seconds=1))
 
 
 def test_ranks_end_with_their_killed_launcher_and_the_next_job_goes_on(folder, undisturbed):

@@ -7,6 +7,11 @@ from pathlib import Path
 
 from resync import workflow as files
 from resync.config import load_suite
+from resync.processes import workflow_lock
+
+# Not for the processes in which Snakemake carries out jobs on other machines: they take no lock.
+if workflow.is_main_process:
+    workflow_lock.hold(Path())
 
 SUITE = load_suite(Path("paper_configs"))
 SCALE = files.chosen_scale(config, SUITE)

@@ -24,14 +24,19 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
 def serve(address: str, port: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
     """A store that listens on `address` of this machine; waits until `world_size` processes have joined.
 
-    Port 0 means a free port. Raises ConnectionError if it cannot listen there: another port may be free.
+    Port 0 means a free port. Raises ConnectionError if it cannot listen there, as another port may be free, and if not
+    all processes join within the timeout.
     """
     try:
         listener = _bound(address, port)
     except OSError as error:
         raise ConnectionError(f"the processes of a run cannot meet at {address}:{port}: {error.strerror}") from error
     port = listener.getsockname()[1]
-    return dist.TCPStore(address, port, world_size, True, timeout, master_listen_fd=listener.detach())
+    try:
+        return dist.TCPStore(address, port, world_size, True, timeout, master_listen_fd=listener.detach())
+    except dist.DistStoreError as error:
+        within = f"within {timeout.total_seconds():g} s"
+        raise ConnectionError(f"not all {world_size} processes have joined at {address}:{port} {within}") from error
 
 
 def _bound(address: str, port: int) -> socket.socket:

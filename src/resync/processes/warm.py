@@ -18,15 +18,20 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from resync.processes.signals import STOP
+from resync.processes.signals import STOP, end_with_parent
 
 ADDRESS = "RESYNC_WARM"
 """The environment variable with the path of the process's socket."""
+
+_REQUEST_BYTES = 1 << 16
 
 _TRAINING = (
     "torch._dynamo",  # torch's optimizers import it on first use
@@ -55,7 +60,10 @@ IMPORTS = {
 
 
 def run(command: list[str]) -> int:
-    """Run `command` beside a warm process; return the command's exit code."""
+    """Run `command` beside a warm process; return its exit code, 128 + n if signal n has ended it.
+
+    If this process is killed, the command gets SIGTERM, at which Snakemake starts no more jobs.
+    """
     with tempfile.TemporaryDirectory(prefix="resync-") as folder:
         path = Path(folder) / "socket"
         serve = [
@@ -70,7 +78,10 @@ def run(command: list[str]) -> int:
             try:
                 while not path.exists() and server.poll() is None:
                     time.sleep(0.01)
-                return _code_of(subprocess.Popen(command, env=os.environ | {ADDRESS: str(path)}))
+                environment = os.environ | {ADDRESS: str(path)}
+                end = partial(end_with_parent, signal.SIGTERM)
+                code = _code_of(subprocess.Popen(command, env=environment, preexec_fn=end))
+                return code if code >= 0 else 128 - code
             finally:
                 # The server and its jobs end when its standard input ends, even if this process is killed.
                 assert server.stdin
@@ -102,12 +113,14 @@ def delegate(arguments: list[str]) -> int | None:
         return None
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(path)
+            with _short(Path(path)) as short:
+                connection.connect(short)
         except (FileNotFoundError, ConnectionRefusedError):
             return None  # it is on another machine or has ended
         request = {"arguments": arguments, "directory": str(Path.cwd()), "environment": dict(os.environ)}
-        socket.send_fds(connection, [b"0"], [0, 1, 2])
-        connection.sendall(json.dumps(request).encode() + b"\n")
+        text = json.dumps(request).encode() + b"\n"
+        socket.send_fds(connection, [text[:1]], [0, 1, 2])
+        connection.sendall(text[1:])
 
         def pass_on(number: int, frame: FrameType | None) -> None:
             with contextlib.suppress(BrokenPipeError):  # the job has just ended
@@ -122,14 +135,39 @@ def delegate(arguments: list[str]) -> int | None:
     return int(answer)
 
 
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """Another path of the same file for the length of the block; that of a socket may have at most 107 bytes."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+@dataclass
+class Request:
+    """What has arrived of a client's request: a line of JSON, and its standard streams."""
+
+    text: bytes = b""
+    streams: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Close the streams."""
+        for stream in self.streams:
+            os.close(stream)
+
+
 class Server:
     """Forks a process for each request and replies with its exit code."""
 
     def __init__(self, path: Path) -> None:
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(path))
+        with _short(path) as short:
+            self.listener.bind(short)
         self.listener.listen(128)
         self.selector = selectors.DefaultSelector()
+        self.requests: dict[socket.socket, Request] = {}
         self.children: dict[int, socket.socket] = {}
         self.arguments: list[str] | None = None
         """In a fork, the arguments of its request."""
@@ -153,37 +191,60 @@ class Server:
 
     def _accept(self) -> None:
         connection, _ = self.listener.accept()
-        _, streams, _, _ = socket.recv_fds(connection, 1, 3)
-        request = json.loads(connection.makefile().readline())
-        for module in IMPORTS[request["arguments"][0]]:
+        self.requests[connection] = Request()
+        self._watch(connection.fileno(), lambda: self._receive(connection))
+
+    def _receive(self, connection: socket.socket) -> None:
+        """Take what a client has sent of its request; if it has ended before the end of the line, forget it."""
+        request = self.requests[connection]
+        received, streams = b"", list[int]()
+        with contextlib.suppress(ConnectionResetError):
+            received, streams, _, _ = socket.recv_fds(connection, _REQUEST_BYTES, 3)
+        request.text += received
+        request.streams += streams
+        text, complete, signals = request.text.partition(b"\n")
+        if received and not complete:
+            return
+        self.selector.unregister(connection.fileno())
+        del self.requests[connection]
+        if complete:
+            self._start(connection, json.loads(text), request, signals)
+        else:
+            connection.close()
+        request.close()
+
+    def _start(self, connection: socket.socket, asked: dict[str, Any], request: Request, signals: bytes) -> None:
+        for module in IMPORTS[asked["arguments"][0]]:
             # The job imports it again, where the user sees why that fails.
             with contextlib.suppress(ImportError):
                 importlib.import_module(module)
         gc.freeze()  # a garbage collection in a fork would copy the shared memory
         child = os.fork()
         if child == 0:
-            self._become(request, streams)
+            connection.close()
+            self._become(asked, request.streams)
             return
-        for stream in streams:
-            os.close(stream)
         self.children[child] = connection
         ended = os.pidfd_open(child)
         self._watch(ended, lambda: self._answer(child, ended))
         self._watch(connection.fileno(), lambda: self._pass_on(child))
+        for number in signals:
+            os.kill(child, number)
 
-    def _become(self, request: dict[str, object], streams: list[int]) -> None:
+    def _become(self, asked: dict[str, Any], streams: list[int]) -> None:
         """Turn this fork into the process that the request describes."""
         self.selector.close()
-        for connection in (self.listener, *self.children.values()):
+        for connection in (self.listener, *self.requests, *self.children.values()):
             connection.close()
+        for request in self.requests.values():
+            request.close()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
-            os.close(stream)
-        os.chdir(str(request["directory"]))
+        os.chdir(asked["directory"])
         os.environ.clear()
-        os.environ.update(request["environment"])  # type: ignore[call-overload]
+        os.environ.update(asked["environment"])
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.arguments = list(request["arguments"])  # type: ignore[call-overload]
+        self.arguments = list(asked["arguments"])
 
     def _answer(self, child: int, ended: int) -> None:
         _, status = os.waitpid(child, 0)
@@ -210,7 +271,12 @@ def serve(verb: Callable[[list[str]], int]) -> NoReturn:
     Both end without releasing the memory that they share with other processes.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the jobs; this process ends with its input
-    arguments = Server(Path(sys.argv[1])).serve()
+    path = Path(sys.argv[1])
+    arguments = Server(path).serve()
+    if arguments is None:
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # `run` has deleted its folder, or others have files there
+            path.parent.rmdir()
     code = 0 if arguments is None else _ended(verb, arguments)
     sys.stdout.flush()
     sys.stderr.flush()

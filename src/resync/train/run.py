@@ -49,16 +49,19 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     torch.set_num_threads(run.threads)
     # Longer than the watchdog's limit, even on a busy machine, because the watchdog reports more.
     limit = timedelta(seconds=2 * timeout + 120)
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    connect = roll_call_store if world_size > 1 else None
+    watchdog = Watchdog(timeout, rank, world_size, connect, partial(state.fail, out, run))
     for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
         products.allow_tf32 = run.precision == "tf32"
     with (
         state.failures_recorded(out, run),
         Interruption.awaited() as interruption,
-        _process_group(run, limit) as (rank, world_size, device),
+        watchdog.watching(),
+        _process_group(run, rank, world_size, limit) as device,
     ):
-        store = roll_call_store(timeout) if world_size > 1 else None
-        watchdog = Watchdog(timeout, rank, world_size, store, partial(state.fail, out, run))
-        with watchdog.watching(), locked(out) if rank == 0 else nullcontext():
+        watchdog.beat(0)
+        with locked(out) if rank == 0 else nullcontext():
             if rank == 0:
                 state.begin(out, run)
             return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
@@ -182,12 +185,11 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
 
 
 @contextmanager
-def _process_group(run: Run, limit: timedelta) -> Iterator[tuple[int, int, torch.device]]:
-    """Join the processes that torchrun has started; yields rank, number of processes and this process's device."""
-    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> Iterator[torch.device]:
+    """Join the processes that torchrun has started; yields this process's device."""
     device = _device(run)
     if world_size == 1:
-        yield rank, world_size, device
+        yield device
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
     # A process that outlived its launcher would run beside its successor.
@@ -196,7 +198,7 @@ def _process_group(run: Run, limit: timedelta) -> Iterator[tuple[int, int, torch
     store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
     dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
     try:
-        yield rank, world_size, device
+        yield device
     finally:
         dist.destroy_process_group()
 

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -19,7 +19,9 @@ class Watchdog:
 
     Before, it writes the stacks of all threads to the standard error stream, and names the ranks that do not answer:
     those are stopped, dead or disconnected, and the others are waiting for them. If there are several ranks, they ask
-    each other through torch's store.
+    each other through torch's store. `connect` opens a connection to it within so many seconds or raises RuntimeError,
+    and is called again. A thread of its own calls it, so that ranks are found that stop before all have joined, and
+    that the timeout holds even if the store's own process is stopped, for whose answer torch waits without a limit.
 
     `record` is called with the reason and has one tick to save it.
 
@@ -32,70 +34,87 @@ class Watchdog:
         timeout: float,
         rank: int,
         world_size: int,
-        store: dist.Store | None = None,
+        connect: Callable[[float], dist.Store] | None = None,
         record: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.timeout = timeout
         self.rank = rank
         self.world_size = world_size
-        self.store = store
+        self.connect = connect
         self.record = record
-        self.steps = 0
+        self.steps: int | None = None
         self.tick = min(TICK_SECONDS, timeout / 4)
-        self._idle_ticks = 0
+        self._store: dist.Store | None = None
+        self._idle = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._answering = threading.Thread(target=self._answer, name="roll call", daemon=True)
 
     @contextmanager
     def watching(self) -> Iterator["Watchdog"]:
         """Watch this process during the block."""
         self._thread.start()
+        self._answering.start()
         try:
             yield self
         finally:
             self._ended.set()
             self._thread.join()
+            self._answering.join(self.tick)
             faulthandler.cancel_dump_traceback_later()
 
     def beat(self, steps: int) -> None:
-        """Report that `steps` steps are complete."""
+        """Report that all ranks have joined and `steps` steps are complete."""
         self.steps = steps
-        self._idle_ticks = 0
+        self._idle = 0.0
 
     def _watch(self) -> None:
         while not self._ended.wait(self.tick):
             faulthandler.dump_traceback_later(self.timeout + 2 * self.tick, exit=False)
-            self._answer()
-            self._idle_ticks += 1
-            if self._idle_ticks * self.tick > self.timeout:
+            self._idle += self.tick
+            if self._idle > self.timeout:
                 faulthandler.dump_traceback(all_threads=True)
-                self._end(f"no step for {self.timeout:g} s{self._silent()}")
+                missed = "not all ranks have joined after" if self.connect and self.steps is None else "no step for"
+                self._end(f"{missed} {self.timeout:g} s{self._silent()}")
+
+    def _joined_store(self) -> dist.Store | None:
+        """The connection to the store, None if there is a single rank. Raises RuntimeError as `connect` does."""
+        if self._store is None and self.connect is not None:
+            self._store = self.connect(self.tick)
+        return self._store
 
     def _answer(self) -> None:
         """Answer other ranks that ask whether this one is running."""
-        if self.store is None:
-            return
-        try:
-            if self.store.check(["roll_call"]):
-                self.store.set(f"here/{self.rank}", "")
-        except RuntimeError:  # its server has ended or is stopped; the timeout will end this process
-            return
+        while self.connect and not self._ended.wait(self.tick):
+            with suppress(RuntimeError):  # its server has not started, or has ended; the timeout will end this process
+                store = self._joined_store()
+                if store and store.check(["roll_call"]):
+                    store.set(f"here/{self.rank}", "")
 
     def _silent(self) -> str:
         """Ask all ranks, and name those that do not answer within two ticks."""
-        if self.store is None:
+        if self.connect is None:
             return ""
+        answers = [f"; no answer from the store at {os.environ['MASTER_ADDR']}, which rank 0 or its launcher serves"]
+        asking = threading.Thread(target=lambda: answers.append(self._asked()), daemon=True)
+        asking.start()
+        asking.join(4 * self.tick)
+        return answers[-1]
+
+    def _asked(self) -> str:
         try:
-            self.store.set("roll_call", "")
-            self.store.set(f"here/{self.rank}", "")
+            store = self._joined_store()
+            assert store
+            store.set("roll_call", "")
+            store.set(f"here/{self.rank}", "")
             threading.Event().wait(2 * self.tick)
-            silent = [rank for rank in range(self.world_size) if not self.store.check([f"here/{rank}"])]
+            silent = [rank for rank in range(self.world_size) if not store.check([f"here/{rank}"])]
         except RuntimeError as error:
             return f"; no answer from the store at {os.environ['MASTER_ADDR']}: {error}"
         return f"; no answer from rank {', '.join(map(str, silent))}" if silent else "; all ranks answer"
 
     def _end(self, reason: str) -> None:
-        text = f"rank {self.rank} ends after step {self.steps}: {reason}"
+        text = f"rank {self.rank} ends after step {self.steps or 0}: {reason}"
         print(f"resync: {text}", file=sys.stderr, flush=True)
         # In a thread, because the disk it writes to may be the reason for the hang.
         writer = threading.Thread(target=self.record, args=(text,), daemon=True)
@@ -105,12 +124,15 @@ class Watchdog:
 
 
 def roll_call_store(timeout: float) -> dist.Store:
-    """A separate connection to the store of the process group, for `Watchdog`: the group may block its own."""
+    """A separate connection to the store of the process group, for `Watchdog`: the group may block its own.
+
+    Raises RuntimeError if nobody answers within `timeout` seconds.
+    """
     store = dist.TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         is_master=False,
-        timeout=timedelta(seconds=min(timeout, TICK_SECONDS)),
+        timeout=timedelta(seconds=timeout),
         wait_for_workers=False,
     )
     return dist.PrefixStore("watchdog", store)

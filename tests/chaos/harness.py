@@ -216,7 +216,7 @@ class Reference:
                 raise Defect("model.pt differs")
         if whole or (out / "summary.json").exists():
             ours, reference = Trial.results(out), Trial.results(self.out)
-            names = ["status", "steps", "rounds"]
+            names = ["config_hash", "status", "steps", "rounds"]
             if variant != ASYNCHRONOUS:
                 names += ["parameters_sha256", "bytes_sent", "volume_percent", "final", "best"]
             for name in names:

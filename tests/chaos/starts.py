@@ -4,6 +4,7 @@ Everything is forked from the harness, which has imported torch and Snakemake, a
 """
 
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -209,11 +210,11 @@ class Snakemake(Warm):
         (paper / "paper.yaml").write_text(yaml.safe_dump(title))
         experiment = {
             "expect": "It ends.",
-            "base": base | {"seeds": [names["seed"]], "resources": {"cpus": 2, "timeout_seconds": 60}},
+            "base": base | {"resources": {"cpus": 2, "timeout_seconds": 60}},
             "series": {names["series"]: {"label": "One"}},
-            "scales": {names["scale"]: {}},
+            "scales": {names["scale"]: base | {"seeds": [names["seed"]]}},
         }
-        (paper / "experiments" / f"{names['experiment']}.yaml").write_text(yaml.safe_dump(experiment))
+        (paper / "experiments" / f"{names['experiment']}.yaml").write_text(json.dumps(experiment))
         run = "{scale}/{paper}/{experiment}/{series}/seed{seed}".format(**names)
         self.out = self.folder / "results" / run
         self.target = f"results/{run}/summary.json"

@@ -1,7 +1,8 @@
-# Two commands, and two subsets of the tests. All but test-gpu first set up .venv from requirements.lock, once.
+# Two commands, and more tests or fewer. All but test-gpu first set up .venv from requirements.lock, once.
 #   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data)
 #   make test                   style, types, tests
 #   make test-fast              the tests that take less than ten seconds
+#   make chaos                  kills processes of runs and compares what they end with (KILLS=200 SEED=0)
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 
 PYTHON ?= python3
@@ -10,11 +11,14 @@ SCALE ?= smoke
 TEST_PROCESSES ?= 2
 # Installed by pip where there is no uv.
 UV_VERSION := 0.13.9
+# How many processes `make chaos` kills, and what its choices follow from.
+KILLS ?= 20
+SEED ?= 0
 BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce test test-fast test-gpu
+.PHONY: reproduce test test-fast test-gpu chaos
 
 reproduce: .venv/installed
 	@$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
@@ -29,6 +33,9 @@ test: .venv/installed
 
 test-fast: .venv/installed
 	$(BIN)/resync warm $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
+
+chaos: .venv/installed
+	$(BIN)/python tests/chaos --kills $(KILLS) --seed $(SEED)
 
 # Installs nothing and needs few packages; fails without a GPU.
 test-gpu:

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch.distributed as dist
 from launched import checkpoints, code_of, finish, forked, launched, metrics, until
 from runs import make_run
 
@@ -330,6 +331,22 @@ def test_ranks_that_were_killed_leave_what_their_launcher_knows(folder):
         assert code_of(process) == 1
     left = state.recorded(folder)
     assert (left.state, left.reason) == ("failed", "its processes ended with exit code 1")
+
+
+def test_a_rank_that_waits_for_one_that_was_killed_ends_when_it_is_told_to(folder, monkeypatch):
+    """Otherwise torch's launcher would wait for half a minute before it kills the rank."""
+    join = dist.init_process_group
+
+    def killed(*given: Any, rank: int, **named: Any) -> None:
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        join(*given, rank=rank, **named)
+
+    monkeypatch.setattr(dist, "init_process_group", killed)
+    assert finish(folder) == 1
+    log = (folder / "launch.log").read_text()
+    assert "rank 1 ended with exit code -9" in log
+    assert "forcefully exiting via" not in log
 
 
 def test_another_step_of_a_job_uses_another_port(monkeypatch):

@@ -14,8 +14,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
-def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Within the block, the signals `STOP` call `handler` instead of ending this process."""
+def handled(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> Iterator[None]:
+    """Within the block, the signals `STOP` call `handler`, or end this process with SIG_DFL."""
     before = {number: signal.signal(number, handler) for number in STOP}
     try:
         yield

@@ -18,7 +18,7 @@ from resync.config.metrics import BEST, EVALUATED, METRICS
 from resync.config.run import Resources
 from resync.files import write_text
 from resync.processes.lock import locked
-from resync.processes.signals import end_with_parent
+from resync.processes.signals import end_with_parent, handled
 from resync.processes.tcp_store import meet
 from resync.results import state
 from resync.train import provenance
@@ -194,9 +194,12 @@ def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> It
     backend = "nccl" if device.type == "cuda" else "gloo"
     # A process that outlived its launcher would run beside its successor.
     end_with_parent(signal.SIGKILL)
-    # torchrun brings a store; otherwise torch would create one that listens on all interfaces.
-    store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
-    dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
+    # Until all have joined, a signal ends this process: Python would see it only then, and if another rank has died,
+    # the launcher would wait for this one.
+    with handled(signal.SIG_DFL):
+        # torchrun brings a store; otherwise torch would create one that listens on all interfaces.
+        store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
+        dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
     try:
         yield device
     finally:

@@ -10,6 +10,7 @@
 Each process is one worker. `torch.distributed` is used as set up by the caller; without it there is a single worker.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,6 +18,7 @@ from hashlib import sha256
 from inspect import Parameter, Signature, cleandoc, signature
 from itertools import count, starmap, zip_longest
 from math import inf
+from types import FrameType
 from typing import Any, Concatenate, ParamSpec
 
 import torch
@@ -86,7 +88,8 @@ class Synchronised:
         self._averages_gradients = options.averages_gradients
         self._clip_norm = clip_norm
         self._lr = 0.0
-        self._in_consensus = self._has_gradient = False
+        self._in_consensus = self._has_gradient = self._stepping = False
+        self._inner_steps = 0
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step),
             optimizer.register_step_post_hook(self._after_step),
@@ -193,6 +196,10 @@ class Synchronised:
             raise
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
+        if self._stepping and _is_within_a_step(optimizer):
+            self._inner_steps += 1
+            return None
+        self._stepping, self._inner_steps = True, 0
         with self._located(f"step {self.steps + 1}"):
             self._check_outside()
             self._guard.check()
@@ -234,6 +241,10 @@ class Synchronised:
             self.workers.unpack_gradients()
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._inner_steps:
+            self._inner_steps -= 1
+            return
+        self._stepping = False
         if not self._has_gradient:
             raise RuntimeError(f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer has not called its "
                                "closure, so that the algorithm has seen no gradient")  # fmt: skip
@@ -255,6 +266,20 @@ class Synchronised:
                 f"{self._lr:g}, is all that is left of total_steps = {self._total_steps}: workers would be averaged "
                 f"only once, at the end; is warmup_steps = {self._warmup_steps} the whole warm-up of the learning rate?"
             )
+
+
+def _is_within_a_step(optimizer: Optimizer) -> bool:
+    """Whether the step whose hook is running was called by another step of this optimizer.
+
+    torch calls the hooks for each class with a `step` of its own, so that `super().step()` calls them again. Counting
+    alone would not do: a step that raises never reaches its second hook.
+    """
+    step: FrameType | None = sys._getframe(2)
+    assert step is not None
+    code, caller = step.f_code, step.f_back
+    while caller and not (caller.f_code is code and caller.f_locals["args"][0] is optimizer):
+        caller = caller.f_back
+    return caller is not None
 
 
 class _Seeded(Settings):

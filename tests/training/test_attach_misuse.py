@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any
@@ -460,8 +460,34 @@ def test_a_layer_may_be_frozen_later(ranks):
     assert ranks[0]["freezing"] == ranks[1]["freezing"]
 
 
+class Wrapped(torch.optim.SGD):
+    """An optimizer whose step is that of its base class, which may raise first."""
+
+    def step(self, closure: Any = None) -> Any:
+        """A step of SGD, unless the learning rate is 0."""
+        if not self.param_groups[0]["lr"]:
+            raise ArithmeticError
+        return super().step(closure)
+
+
+def test_a_step_that_calls_that_of_its_base_class_is_one_step():
+    """torch calls the hooks of both, once an optimizer of the base class has been made."""
+    model = nn.Linear(2, 2)
+    torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = Wrapped(model.parameters(), lr=0.1)
+    sync = resync.LocalSGD(model, optimizer, period=2)
+    for lr in (0.1, 0.0, 0.1):
+        optimizer.param_groups[0]["lr"] = lr
+        model(torch.ones(2)).sum().backward()
+        with nullcontext() if lr else pytest.raises(ArithmeticError):
+            optimizer.step()
+    optimizer.step(lambda: model(torch.ones(2)).sum().backward())
+    assert (sync.steps, sync.rounds) == (3, 1)
+
+
 def test_an_optimizer_that_ignores_its_closure_is_an_error():
     model = nn.Linear(2, 2)
+    torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = Deaf(model.parameters(), lr=0.1)
     resync.AllReduce(model, optimizer)
     with pytest.raises(RuntimeError, match="rank 0, step 1: the optimizer has not called its closure"):

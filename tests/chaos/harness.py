@@ -14,6 +14,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import cycle
@@ -264,7 +265,8 @@ class Trial:
             entry = next(each for each in control.journal() if each.moment == kill.moment)
             kill.what, kill.step, kill.at = entry.what, entry.step, time.time()
             for pid in victims:
-                os.kill(pid, 9)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(pid, 9)
             self.done.append(kill)
             control.released.touch()
         wait(lambda: processes.code(start.command) is not None, "the end of the command")
@@ -293,7 +295,7 @@ class Trial:
         """Fill in what the kills cost, from the steps of rank 0."""
         steps = [
             (entry.time, entry.step) for control in self.controls for entry in control.journal()
-            if entry.moment.who == "rank 0" and entry.moment.phase == TRAINING
+            if entry.moment.who == "rank 0" and entry.moment.phase == TRAINING and entry.step
         ]  # fmt: skip
         ends = [kill.at for kill in self.done[1:]] + [float("inf")]
         for kill, until in zip(self.done, ends, strict=True):

@@ -218,14 +218,6 @@ class Snakemake(Warm):
         run = "{scale}/{paper}/{experiment}/{series}/seed{seed}".format(**names)
         self.out = self.folder / "results" / run
         self.target = f"results/{run}/summary.json"
-        self.interrupted = False
-
-    def start(self, control: moments.Control) -> None:
-        if self.interrupted:  # as docs/robustness.md says
-            unlock = self.processes.fork(lambda: self._snakemake("--unlock"), self.log)
-            assert wait(lambda: self.processes.code(unlock) is not None, "--unlock")
-        super().start(control)
-        self.interrupted = True
 
     def run(self) -> int:
         return self._snakemake(self.target)

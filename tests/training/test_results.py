@@ -195,6 +195,7 @@ def test_processes_that_do_not_divide_the_workers_are_one_clear_error(tmp_path, 
 
 def _train_with_others(rank: int, world_size: int, folder: Path, port: int, sync: dict[str, Any]) -> int:
     """A whole run as torchrun starts it; the number of threads that it leaves."""
+    dist.barrier()  # or the other rank may still be connecting
     dist.destroy_process_group()
     names = {"RANK": rank, "WORLD_SIZE": world_size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in names.items()})

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from resync.audit import Audit, audit, gather, write
+from resync.audit import Audit, audit, gather, sentence, write
+from resync.audit.headline import headline, totals
 from resync.audit.page import to_json
 from resync.config import Run, Suite, load_suite
 from resync.config.published import PublishedValue
@@ -62,7 +63,7 @@ def test_accuracies_are_compared_at_their_own_scale_only(suite: Suite, finished:
 def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: Suite, tmp_path: Path):
     for scale in suite.scales:
         result = audit(suite, scale, tmp_path)
-        assert row_of(result, "h4_volume").verdict == "reproduced"
+        assert row_of(result, "h4_volume").verdict == "computed"
         row = row_of(result, "qsr_volume")
         assert row.verdict == "unverified source"
         assert row.ours.mean == 10.375
@@ -73,7 +74,7 @@ def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: S
 def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path):
     row = row_of(audit(suite, "smoke", finished), "sgp_top1")
     assert (row.verdict, row.reference.text, row.reference.status) == (
-        "unverified source",
+        "unknown",
         "to be filled",
         "missing",
     )
@@ -83,21 +84,49 @@ def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path)
 def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
     result = audit(suite, "smoke", finished)
     rows = [row for row in result.rows if row.kind == "rounds as planned"]
-    assert [row.verdict for row in rows] == ["reproduced"] * 4
+    assert [row.verdict for row in rows] == ["as planned"] * 4
     assert [row.ours.mean for row in rows] == [660, 165, 129, 660]
     assert not result.failed
-    assert result.sentence == (
-        "Of 8 published numbers, 2 reproduced, 4 not comparable, 2 unverified source. "
-        "Of 5 claims, 1 not comparable, 4 holds. "
-        "4 of 4 series did the planned number of rounds."
+
+
+def test_the_headline_says_what_was_compared_and_what_this_scale_cannot_show(suite: Suite, finished: Path):
+    assert headline(audit(suite, "smoke", finished)) == (
+        "Measured and compared at smoke scale: none of 4 known published numbers that training measures: "
+        "they are of paper scale.",
+        "Computed from the configuration, without a run: 3 numbers (1 unverified source, 2 computed).",
+        "Of 5 claims, 1 computed, 3 holds.",
+        "1 claim needs paper scale: `make reproduce SCALE=paper`.",
+        "1 published value is still to be looked up.",
+        "4 of 4 series did the planned number of rounds.",
     )
+
+
+def test_without_runs_nothing_is_reproduced_and_no_claim_holds(tmp_path: Path):
+    suite = load_suite(Path(__file__).parents[2] / "paper_configs")
+    for scale in suite.scales:
+        result = audit(suite, scale, tmp_path)
+        words = {row.verdict for row in result.lines}
+        assert words <= {"not run", "not comparable", "unknown", "unverified source", "computed"}
+        assert not result.failed
+        assert sentence(result).startswith(f"Measured and compared at {scale} scale: none of ")
+        assert "as planned" not in totals(result).rounds
+
+
+def test_one_quantity_is_one_row_with_its_sources(with_values):
+    values = [
+        {"id": "table", "value": 80.9, "status": "unverified", "source": "table 1"},
+        {"id": "caption", "value": 80.98, "status": "verified", "source": "figure 5"},
+    ]
+    [row] = [row for row in with_values(values, {}, TOP1).rows if row.kind == "measured"]
+    assert (row.id, row.reference.text) == ("caption", "80.98")
+    assert [(other.text, other.source) for other in row.also] == [("80.9", "table 1")]
 
 
 def test_other_rounds_than_planned_fail(suite: Suite, results: Path, runs: list[Run]):
     synthetic.rewrite(results / runs[2].directory, rounds=130)
     result = audit(suite, "smoke", results)
     row = row_of(result, "vit_qsr_rounds")
-    assert (row.verdict, row.reason) == ("not reproduced", "1 of 3 runs did 130 rounds, planned: 129")
+    assert (row.verdict, row.reason) == ("not as planned", "1 of 3 runs did 130 rounds, planned: 129")
     assert result.failed
 
 
@@ -199,7 +228,7 @@ def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, wor
 def test_a_published_gain_is_compared_with_the_difference_of_two_series(with_values):
     values = [
         {"id": "gain", "value": 1.16, "than": "parallel"},
-        {"id": "loss", "value": -1.16, "than": "parallel"},
+        {"id": "loss", "series": "parallel", "value": -3.16, "than": "qsr"},
         {"id": "gap", "value": 1.5, "than": "parallel", "bound": "upper"},
         {"id": "more", "value": 1.5, "than": "parallel", "bound": "lower"},
     ]
@@ -258,10 +287,17 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
     result = audit(suite, "smoke", finished)
     as_json, as_markdown, as_html = (path.read_text() for path in write(result, tmp_path / "smoke"))
     content = json.loads(as_json, parse_constant=pytest.fail)  # NaN is not JSON
-    assert content["sentence"] in as_markdown
-    assert content["sentence"] in as_html
+    for line in content["headline"]:
+        assert f"* {line}\n" in as_markdown
+        assert line.split("`")[0] in as_html
     assert content["failed"] is False
-    assert content["counts"] == {"reproduced": 6, "not comparable": 4, "unverified source": 2}
+    assert content["totals"] == {
+        "measured": {"not comparable": 4},
+        "computed": {"unverified source": 1, "computed": 2},
+        "claims": {"not comparable": 1, "computed": 1, "holds": 3},
+        "rounds": {"as planned": 4},
+        "unknown": 1,
+    }
     lines = len(content["rows"]) + len(content["claims"])
     assert lines == as_html.count("<tr data-verdict=") == as_markdown.count("\n| ") - 4
     missing = next(row for row in content["rows"] if row["id"] == "sgp_top1")

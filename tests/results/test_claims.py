@@ -92,7 +92,7 @@ def test_seeds_decide(judge, name: str, top1: Top1, verdict: str, reason: str):
 def test_a_schedule_decides_without_runs(suite: Suite, judge):
     row = judge("volumes", {})
     step = "QSR, H_base = 4 over Local SGD, H = 4: effect +5.45 %"
-    assert (row.verdict, row.reason) == ("holds", f"{step}; claimed: at least 5, from the configuration")
+    assert (row.verdict, row.reason) == ("computed", f"{step}; claimed: at least 5, from the configuration")
     assert [side.ours.text for side in row.sides][:2] == [
         "19.545 (from the configuration)",
         "25.000 (from the configuration)",
@@ -201,7 +201,7 @@ def test_pages_show_claims_with_evidence(suite: Suite, finished: Path, tmp_path:
     result = audit(suite, "smoke", finished)
     as_json, as_markdown, as_html = (path.read_text() for path in write(result, tmp_path / "smoke"))
     content = json.loads(as_json, parse_constant=pytest.fail)
-    assert sum(content["claim_counts"].values()) == len(content["claims"]) == 5
+    assert sum(content["totals"]["claims"].values()) == len(content["claims"]) == 5
     assert "### Claims" in as_markdown
     assert "<h2>Claims</h2>" in as_html
     for row in content["claims"]:
@@ -219,4 +219,4 @@ def test_check_fails_when_a_claim_fails(suite: Suite, results: Path, capsys: pyt
         synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
     configs = str(Path(__file__).parent / "configs")
     assert main(["audit", "--configs", configs, "--results", str(results), "--paper", "toy", "--check"]) == 1
-    assert "Of 5 claims, 1 not comparable, 1 holds, 3 fails." in capsys.readouterr().out
+    assert "Of 5 claims, 1 computed, 3 fails." in capsys.readouterr().out

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from resync.audit import audit, write
+from resync.audit import audit, sentence, write
 from resync.cli import main
 from resync.config import Run, Suite
 from resync.render.item import load
@@ -178,7 +178,7 @@ def test_everything_names_a_damaged_run_and_shows_the_others(suite: Suite, damag
     result = audit(suite, "smoke", place)
     assert result.damaged == {"toy": (line,)}
     assert result.failed
-    assert result.sentence.endswith("3 of 4 series did the planned number of rounds. 1 run is damaged.")
+    assert sentence(result).endswith("3 of 4 series did the planned number of rounds. 1 run is damaged.")
     as_json, as_markdown, as_html = (path.read_text() for path in write(result, place / "smoke"))
     assert json.loads(as_json)["damaged"] == {"toy": [line]}
     assert f"* {line}\n" in as_markdown

@@ -1,8 +1,9 @@
 """Comparison of published and reproduced numbers, each with one verdict and one reason."""
 
+from resync.audit.headline import sentence
 from resync.audit.overview import gather
 from resync.audit.page import write
 from resync.audit.papers import audit
 from resync.audit.rows import Audit
 
-__all__ = ["Audit", "audit", "gather", "write"]
+__all__ = ["Audit", "audit", "gather", "sentence", "write"]

@@ -167,7 +167,7 @@ def _effect(claim: Claim, better: _Series, than: _Series) -> Effect:
 def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
     """The verdict on numbers without spread; the smallest difference between neighbours decides."""
     step = min(found, key=lambda effect: effect.difference)
-    word = "holds" if step.difference >= claim.at_least - effects.ROUNDING else "fails"
+    word = "computed" if step.difference >= claim.at_least - effects.ROUNDING else "fails"
     return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {BEFOREHAND}")
 
 

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from resync.audit.rows import Audit, ClaimRow, Ours, ValueRow, counts
+from resync.audit.headline import headline, sentence, totals
+from resync.audit.rows import Audit, ClaimRow, Ours, ValueRow
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.config.metrics import METRICS
 from resync.files import write_text
@@ -32,12 +33,12 @@ def to_json(audit: Audit, directory: Path) -> str:
     """Every row and claim with all its fields; a number that is NaN or infinite becomes null."""
     content = {
         "scale": audit.scale,
-        "sentence": audit.sentence,
+        "sentence": sentence(audit),
+        "headline": headline(audit),
+        "totals": asdict(totals(audit)),
         "failed": audit.failed,
-        "counts": counts(audit.rows),
         "verdicts": {word: meaning for word, (_, meaning) in VERDICTS.items()},
         "rows": [asdict(row) for row in audit.rows],
-        "claim_counts": counts(audit.claims),
         "claims": [asdict(claim) for claim in audit.claims],
         "damaged": audit.damaged,
         "missing_items": {paper: [item.model_dump() for item in items] for paper, items in audit.missing.items()},
@@ -47,10 +48,10 @@ def to_json(audit: Audit, directory: Path) -> str:
 
 def to_markdown(audit: Audit, directory: Path) -> str:
     """A few sentences, then two tables per paper: its numbers and its claims."""
-    lines = [f"# Audit, {audit.scale} scale", "", audit.sentence, ""]
+    lines = [f"# Audit, {audit.scale} scale", "", *(f"* {line}" for line in headline(audit)), ""]
     lines += [*(f"* {markdown_text(line)}" for line in audit.damaged_runs), ""] if audit.damaged_runs else []
     for paper, part in _parts(audit):
-        lines += [f"## {paper}", "", part.sentence, ""]
+        lines += [f"## {paper}", "", sentence(part), ""]
         headings = ["what", "metric", "published", "ours", "difference", "verdict", "reason"]
         lines += markdown(headings, map(_markdown_row, part.rows), "llllrll")
         lines += [""]
@@ -81,8 +82,7 @@ def to_html(audit: Audit, directory: Path) -> str:
             "id": paper,
             "title": audit.papers[paper],
             "href": f"{paper}/audit.html",
-            "counts": counts(part.rows),
-            "claim_counts": counts(part.claims),
+            "totals": totals(part),
         }
         for paper, part in _parts(audit)
     ]
@@ -90,12 +90,12 @@ def to_html(audit: Audit, directory: Path) -> str:
         _PAGE if whole else _OVERVIEW,
         title=f"Audit: {next(iter(audit.papers.values()))}" if whole else "Audit: published and reproduced",
         scale=audit.scale,
-        sentence=audit.sentence,
+        headline=headline(audit),
+        totals=totals(audit),
         note=_note(audit),
         damaged=audit.damaged_runs,
-        counts=counts(audit.rows),
-        claim_counts=counts(audit.claims),
         verdicts=VERDICTS,
+        shown_verdicts=[word for word in VERDICTS if any(line.verdict == word for line in shown)],
         papers=papers,
         rows=[_html_row(line, base) for line in shown if isinstance(line, ValueRow)],
         claims=[_html_claim(line, base) for line in shown if isinstance(line, ClaimRow)],

@@ -10,7 +10,8 @@ from resync.audit import verdicts
 from resync.audit.claims import claim_row
 from resync.audit.comparison import Comparison
 from resync.audit.rows import (
-    PUBLISHED,
+    COMPUTED,
+    MEASURED,
     ROUNDS,
     Audit,
     ClaimRow,
@@ -34,7 +35,7 @@ from resync.audit.values import (
 from resync.audit.verdicts import Target, Verdict
 from resync.config import Suite
 from resync.config.metrics import EXACT, METRICS
-from resync.config.published import PublishedValue, reference_time
+from resync.config.published import PublishedValue, quantities, reference_time
 from resync.plan import volume
 from resync.results.evidence import Evidence, number
 from resync.results.runs import RunState, state_of
@@ -54,11 +55,12 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         bad = [state for state in states if state.status == "damaged"]
         damaged[paper] = tuple(f"{state.run.id} ({scale}): damaged: {state.reason}" for state in bad)
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
-        for value in suite.papers[paper].published:
+        for value, *others in quantities(suite.papers[paper].published):
+            also = tuple(reference_of(other) for other in others)
             if value.metric in EXACT:
-                rows.append(_planned_row(suite, paper, value))
+                rows.append(_planned_row(suite, paper, value, also))
             else:
-                rows.append(_measured_row(suite, paper, value, groups, scale))
+                rows.append(_measured_row(suite, paper, value, also, groups, scale))
         # A run that may stop early has no planned number of rounds.
         rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
         declared = suite.papers[paper]
@@ -68,7 +70,12 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
 
 
 def _measured_row(
-    suite: Suite, paper: str, value: PublishedValue, groups: Mapping[tuple[str, str], list[RunState]], scale: str
+    suite: Suite,
+    paper: str,
+    value: PublishedValue,
+    also: tuple[Reference, ...],
+    groups: Mapping[tuple[str, str], list[RunState]],
+    scale: str,
 ) -> ValueRow:
     """A value measured in training: it is compared only at its own scale, and only if all seeds have finished."""
     states = groups.get((value.experiment, value.series), [])
@@ -80,7 +87,7 @@ def _measured_row(
     evidence = [one for one, _ in found]
     shown = comparison if value.scale == scale and not _is_bare_time(value) else None
     return ValueRow(
-        **_names(suite, paper, value),
+        **_names(suite, paper, value, MEASURED, also),
         ours=_ours(value, comparison, evidence, sides, scale),
         # Of times on two machines, only the ratios can be compared, which the reason states.
         difference=_difference(shown.ours(evidence), shown.published) if shown and not value.relative_to else None,
@@ -100,7 +107,7 @@ def _obstacles(
 ) -> Iterator[Verdict]:
     """Reasons why a value is not compared, the most serious one first."""
     if value.value is None:
-        yield Verdict("unverified source", f"no published value is known: {value.source}")
+        yield Verdict("unknown", f"no published value is known: {value.source}")
     if value.scale != scale:
         yield Verdict("not comparable", f"published at {value.scale} scale, these runs are of {scale} scale")
     if _is_bare_time(value):
@@ -155,7 +162,7 @@ def _other_images(states: list[RunState]) -> str:
     return ""
 
 
-def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> ValueRow:
+def _planned_row(suite: Suite, paper: str, value: PublishedValue, also: tuple[Reference, ...]) -> ValueRow:
     """A value that follows from the configuration: computed for the published scale, regardless of what was run."""
     runs = suite.runs(paper, value.scale, value.experiment, value.series)
     evidence, problem = known_beforehand(runs, value.metric)
@@ -166,14 +173,14 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue) -> ValueRow:
     elif problem:
         verdict = Verdict("not comparable", problem)
     elif value.value is None:
-        verdict = Verdict("unverified source", f"no published value is known: {value.source}")
+        verdict = Verdict("unknown", f"no published value is known: {value.source}")
     else:
         verdict = verdicts.planned(evidence.mean, target)
         if value.status == "unverified":
             verdict = Verdict("unverified source", f"{verdict.reason}; uncertain: {value.source}")
     text = f"{number(evidence.mean, 3)} ({BEFOREHAND})" if evidence.n else "none"
     return ValueRow(
-        **_names(suite, paper, value),
+        **_names(suite, paper, value, COMPUTED, also),
         ours=Ours(text, value.scale, mean=evidence.mean if evidence.n else None),
         difference=_difference(evidence.mean, value.value),
         **verdict_fields(verdict, tolerance if value.value is not None else None),
@@ -191,7 +198,7 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     verdict = problem or _verdict_of_states(states)
     if wrong:
         reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned: {expected}"
-        verdict = Verdict("not reproduced", reason)
+        verdict = Verdict("not as planned", reason)
     elif verdict is None and len(known) < evidence.n:
         reason = f"{evidence.n - len(known)} of {evidence.n} runs are imported logs without a number of rounds"
         verdict = Verdict("inconclusive", reason)
@@ -201,7 +208,7 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
         reference=Reference(f"{expected:,}", float(expected), "planned", "schedule and period rule", run.scale),
         ours=ours_of(evidence, run.scale, states, decimals=0),
         difference=_difference(evidence.mean, expected),
-        **verdict_fields(verdict or Verdict("reproduced", "every run did the planned number of rounds")),
+        **verdict_fields(verdict or Verdict("as planned", "every run did the planned number of rounds")),
         provenance=provenance(states),
     )  # fmt: skip
 
@@ -226,13 +233,13 @@ def _difference(ours: float, published: float | None) -> float | None:
     return None if published is None or not math.isfinite(ours) else ours - published
 
 
-def _names(suite: Suite, paper: str, value: PublishedValue) -> dict[str, Any]:
+def _names(suite: Suite, paper: str, value: PublishedValue, kind: str, also: tuple[Reference, ...]) -> dict[str, Any]:
     labels = suite.papers[paper].experiments[value.experiment].labels
     label = labels[value.series]
     if value.than:
         label = f"{label}, {'divided by' if value.is_ratio else 'minus'} {labels[value.than]}"
     return {
-        "paper": paper, "kind": PUBLISHED, "id": value.id, "item": value.item, "experiment": value.experiment,
+        "paper": paper, "kind": kind, "id": value.id, "item": value.item, "experiment": value.experiment,
         "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
-        "reference": reference_of(value),
+        "reference": reference_of(value), "also": also,
     }  # fmt: skip

@@ -1,7 +1,6 @@
 """Rows of the audit: a published number, the rounds of a series or a claim, with everything behind its verdict."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,15 +9,15 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from resync.audit.effects import Effect
-from resync.audit.verdicts import FAILURES, VERDICTS, Tolerance, Verdict
+from resync.audit.verdicts import FAILURES, Tolerance, Verdict
 from resync.config import Suite
 from resync.config.paper import MissingItem
 from resync.config.published import PublishedValue
 from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunState
 
-PUBLISHED, ROUNDS = "published", "rounds as planned"
-"""The kinds of rows."""
+MEASURED, COMPUTED, ROUNDS = "measured", "computed", "rounds as planned"
+"""The kinds of rows: a published number that runs measure or that follows from the configuration, and a self-check."""
 
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 """A number; null in JSON stands for NaN."""
@@ -88,7 +87,10 @@ class ClaimRow:
 
 @dataclass(frozen=True)
 class ValueRow:
-    """One line of the audit: a published number or the rounds of a series; with `than`, a number of two series."""
+    """One line of the audit: a published number or the rounds of a series; with `than`, a number of two series.
+
+    `reference` is the most certain source of a published quantity, `also` what other sources say of it.
+    """
 
     paper: str
     kind: str
@@ -107,6 +109,7 @@ class ValueRow:
     verdict: str
     reason: str
     than: str | None = None
+    also: tuple[Reference, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
@@ -139,12 +142,6 @@ class Audit:
     def failed(self) -> bool:
         """Whether anything is `not reproduced` or `diverged`, a claim `fails`, or a run is damaged."""
         return bool(self.damaged_runs) or any(row.verdict in FAILURES for row in self.lines)
-
-    @property
-    def sentence(self) -> str:
-        count = len(self.damaged_runs)
-        damaged = f" {count} {'run is' if count == 1 else 'runs are'} damaged." if count else ""
-        return sentence(self.rows, self.claims) + damaged
 
     def of(self, paper: str) -> "Audit":
         """The part of the audit that concerns one paper."""
@@ -210,30 +207,6 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
         "imported": [summary["imported"] for summary in summaries if summary.get("imported")],
         "ended": max((summary.get("ended") or "" for summary in summaries), default=""),
     }
-
-
-def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
-    """Number of rows per verdict, in the order of `VERDICTS`."""
-    found = Counter(row.verdict for row in rows)
-    return {word: found[word] for word in VERDICTS if found[word]}
-
-
-def sentence(rows: Sequence[ValueRow], claims: Sequence[ClaimRow]) -> str:
-    """The audit in a few sentences: `Of 8 published numbers, 3 reproduced, ... Of 2 claims, 1 holds, ...`."""
-    published = [row for row in rows if row.kind == PUBLISHED]
-    rounds = [row for row in rows if row.kind == ROUNDS]
-    kept = sum(row.verdict == "reproduced" for row in rounds)
-    sentences = [
-        _counted(published, "published numbers") or "No published numbers.",
-        _counted(claims, "claims"),
-        f"{kept} of {len(rounds)} series did the planned number of rounds.",
-    ]
-    return " ".join(filter(None, sentences))
-
-
-def _counted(rows: Sequence[ValueRow | ClaimRow], noun: str) -> str:
-    found = ", ".join(f"{count} {word}" for word, count in counts(rows).items())
-    return f"Of {len(rows)} {noun}, {found}." if rows else ""
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from scipy.special import stdtrit
 from resync.results.evidence import Evidence, decimals_of, number, signed
 
 VERDICTS = {
-    "reproduced": ("✓", "agrees with the published value within its tolerance"),
+    "reproduced": ("✓", "measured, and agrees with the published value within its tolerance"),
     "better": ("✚", "outside the tolerance on the good side; needs an explanation"),
     "inconclusive": ("≈", "the available seeds, or another machine than the published one, cannot decide"),
     "not reproduced": ("✗", "outside the tolerance on the bad side"),
@@ -36,12 +36,19 @@ VERDICTS = {
     "stale": ("⟳", "the configuration on disk is not the declared one"),
     "not comparable": ("⇲", "a different scale or hardware than the published value or claim"),
     "unverified source": ("?", "the published value itself is uncertain"),
+    "unknown": ("…", "the published value is still to be looked up"),
+    "computed": ("=", "follows from the configuration alone, whatever was run, and agrees with the paper"),
+    "as planned": ("=", "every run did the number of rounds that its configuration says"),
+    "not as planned": ("✗", "a run did another number of rounds than its configuration says"),
     "holds": ("✓", "an effect smaller than the claimed one is rejected"),
     "fails": ("✗", "an effect as large as the claimed one is rejected"),
 }
-"""The closed list: each verdict with its sign and its meaning; `holds` and `fails` are verdicts on claims."""
+"""The closed list: each verdict with its sign and its meaning; `holds` and `fails` are verdicts on claims.
 
-FAILURES = ("not reproduced", "diverged", "fails")
+What needs no run is `computed`, for a number as for a claim, so that nothing is `reproduced` or `holds` without a run.
+"""
+
+FAILURES = ("not reproduced", "diverged", "not as planned", "fails")
 CONFIDENCE = 0.95
 MOST_SEEDS = 1000
 ASSUMED_SHARE = 0.25
@@ -169,7 +176,7 @@ def planned(computed: float, target: Target) -> Verdict:
     # A decimal fraction is not exact in binary: 25.05 must be within half a unit of 25.0.
     near = abs(difference) <= tolerance.value or math.isclose(abs(difference), tolerance.value, rel_tol=1e-9)
     text = f"difference {signed(difference, 3)}, tolerance {tolerance.value:g} ({tolerance.basis})"
-    return Verdict("reproduced" if near else "not reproduced", text)
+    return Verdict("computed" if near else "not reproduced", text)
 
 
 def planned_tolerance(target: Target) -> Tolerance:

@@ -68,7 +68,7 @@ def _render(options: argparse.Namespace) -> None:
     CHECK,
 )
 def _audit(options: argparse.Namespace) -> int:
-    from resync.audit import audit, gather, write
+    from resync.audit import audit, gather, sentence, write
 
     suite, folder = suite_of(options), _folder(options) / options.scale
     for paper in [options.paper] if options.paper else [] if options.gather else suite.papers:
@@ -77,7 +77,7 @@ def _audit(options: argparse.Namespace) -> int:
     if not options.paper:
         result = gather(suite, options.scale, options.results)
         write(result, folder)
-    print(result.sentence)
+    print(sentence(result))
     return 1 if options.check and result.failed else 0
 
 

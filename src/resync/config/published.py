@@ -119,6 +119,16 @@ def most_certain(
     return min(found, key=lambda value: (CERTAINTY.index(value.status), value.item != item), default=None)
 
 
+def quantities(values: Iterable[PublishedValue]) -> Iterator[list[PublishedValue]]:
+    """The values of each quantity, in declared order: the most certain source first, then the others."""
+    found: dict[tuple[object, ...], list[PublishedValue]] = {}
+    for value in values:
+        compared = (value.than, value.comparison, value.relative_to, value.bound)
+        found.setdefault((value.experiment, value.series, value.metric, value.scale, *compared), []).append(value)
+    for same in found.values():
+        yield sorted(same, key=lambda value: CERTAINTY.index(value.status))
+
+
 def reference_time(value: PublishedValue, values: Iterable[PublishedValue]) -> float | None:
     """The published time of the series to which a time is relative; None if there is none."""
     if value.relative_to is None:

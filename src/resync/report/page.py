@@ -94,12 +94,12 @@ def _run(run: Run, place: _Place) -> dict[str, Any]:
 
 
 def _audit(place: _Place) -> dict[str, Any] | None:
-    """Sentence, counts and rows of the audit; None if there is no audit yet."""
+    """The headline of the audit; None if there is no audit yet."""
     file = place.results / place.scale / "audit.json"
     if not file.exists():
         return None
     content = read_json(file)
     try:
-        return {key: content[key] for key in ("sentence", "counts", "rows")}
+        return {"headline": content["headline"]}
     except (KeyError, TypeError) as error:
         raise ValueError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None

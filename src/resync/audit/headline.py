@@ -1,0 +1,126 @@
+"""The totals of an audit and the sentences made from them: the same on every page, in JSON and on the terminal.
+
+Only what was measured counts as compared with a paper. What follows from the configuration is counted apart, and so is
+the check that runs did their planned rounds, which says nothing about a paper.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from resync.audit.rows import COMPUTED, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
+from resync.audit.verdicts import VERDICTS
+from resync.config.run import SCALES
+
+COMPARED = ("reproduced", "better", "inconclusive", "not reproduced", "diverged")
+"""The verdicts on a number that runs measured and that was compared with a known published value."""
+TESTED = ("holds", "fails", "inconclusive")
+"""The verdicts on a claim that runs were tested for."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The number of rows per verdict, in the order of `VERDICTS`.
+
+    measured, computed: of the published numbers that runs measure and of those that follow from the configuration,
+        without those whose published value is not known, which are `unknown`.
+    claims: of the claims. rounds: of the series, whether they did the planned number of rounds.
+    """
+
+    measured: dict[str, int]
+    computed: dict[str, int]
+    claims: dict[str, int]
+    rounds: dict[str, int]
+    unknown: int
+
+
+def totals(audit: Audit) -> Totals:
+    """The totals of an audit."""
+    known = [row for row in audit.rows if row.verdict != "unknown"]
+    kinds = {kind: counts(row for row in known if row.kind == kind) for kind in (MEASURED, COMPUTED, ROUNDS)}
+    unknown = len(audit.rows) - len(known)
+    return Totals(kinds[MEASURED], kinds[COMPUTED], counts(audit.claims), kinds[ROUNDS], unknown)
+
+
+def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
+    """Number of rows per verdict, in the order of `VERDICTS`."""
+    found = Counter(row.verdict for row in rows)
+    return {word: found[word] for word in VERDICTS if found[word]}
+
+
+def headline(audit: Audit) -> tuple[str, ...]:
+    """What was compared and came out, what was computed, what this scale cannot show and which command can."""
+    found = totals(audit)
+    sentences = [
+        _measured(audit, found.measured),
+        _computed(found),
+        _claims(audit.claims, found.claims),
+        _elsewhere(audit),
+        f"{_counted(found.unknown, 'published value is', 'published values are')} still to be looked up."
+        if found.unknown
+        else "",
+        _rounds(found.rounds),
+        _damaged(len(audit.damaged_runs)),
+    ]
+    return tuple(filter(None, sentences))
+
+
+def sentence(audit: Audit) -> str:
+    """The headline as one text."""
+    return " ".join(headline(audit))
+
+
+def _measured(audit: Audit, found: dict[str, int]) -> str:
+    known = sum(found.values())
+    if not known:
+        return "No published number is measured in training."
+    compared = {word: found[word] for word in COMPARED if word in found}
+    of = f"of {_counted(known, 'known published number', 'known published numbers')} that training measures"
+    if compared:
+        return f"Measured and compared: {sum(compared.values())} {of} ({_listed(compared)})."
+    scales = sorted({row.reference.scale for row in audit.rows if row.kind == MEASURED})
+    where = f": they are of {' and '.join(scales)} scale" if audit.scale not in scales else ""
+    return f"Measured and compared at {audit.scale} scale: none {of}{where}."
+
+
+def _computed(found: Totals) -> str:
+    known = sum(found.computed.values())
+    if not known:
+        return ""
+    numbers = _counted(known, "number", "numbers")
+    return f"Computed from the configuration, without a run: {numbers} ({_listed(found.computed)})."
+
+
+def _claims(claims: Sequence[ClaimRow], found: dict[str, int]) -> str:
+    if not claims:
+        return ""
+    tested = {word: count for word, count in found.items() if word in (*TESTED, "computed")}
+    return f"Of {_counted(len(claims), 'claim', 'claims')}, {_listed(tested) or 'none was tested'}."
+
+
+def _elsewhere(audit: Audit) -> str:
+    """The claims that mean nothing at this scale, by the smallest scale at which they do, and the command for it."""
+    smallest = [next(scale for scale in SCALES if scale in claim.scales) for claim in audit.claims]
+    others = [scale for scale, claim in zip(smallest, audit.claims, strict=True) if audit.scale not in claim.scales]
+    found = [(scale, others.count(scale)) for scale in SCALES if scale in others]
+    return " ".join(
+        f"{_counted(count, 'claim needs', 'claims need')} {scale} scale: `make reproduce SCALE={scale}`."
+        for scale, count in found
+    )
+
+
+def _rounds(found: dict[str, int]) -> str:
+    kept = found.get("as planned", 0)
+    return f"{kept} of {_counted(sum(found.values()), 'series', 'series')} did the planned number of rounds."
+
+
+def _damaged(count: int) -> str:
+    return f"{_counted(count, 'run is', 'runs are')} damaged." if count else ""
+
+
+def _listed(found: dict[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in found.items())
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"

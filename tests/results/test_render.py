@@ -88,7 +88,7 @@ def test_lines_are_means_of_finished_seeds_with_a_band(suite: Suite, finished: P
     assert qsr.x[-1] == 30
     assert list(panels.periods[1].y) == [4] * len(panels.periods[1].y)
     assert panels.periods[2].y.max() > 16
-    assert panels.setting == "smoke scale · digits · 8 workers · mean of 3 seeds, band: minimum to maximum"
+    assert panels.setting == "smoke-scale stand-in: mlp on digits, 8 workers, 660 steps · mean over 3 seeds, band: minimum to maximum"
 
 
 def test_a_band_can_be_the_standard_deviation(suite: Suite, finished: Path):
@@ -211,7 +211,7 @@ def test_the_table_shows_ours_beside_published_with_its_status(suite: Suite, fin
     assert rows["Parallel SGD"][1:] == ("100.00", "660", "79.86 ± 0.03 (n=3), derived", "100.0, verified")
     assert rows["QSR, H_base = 4"][1:] == ("19.55", "129", "80.98, verified", "10.4, unverified")
     assert rows["SGP"][3:] == ("missing", "\N{EN DASH}")
-    assert "smoke scale · digits · 8 workers" in table.note
+    assert "smoke-scale stand-in: mlp on digits, 8 workers, 660 steps" in table.note
 
 
 def test_a_table_of_metrics_has_published_columns_where_something_is_published(suite: Suite, results: Path):
@@ -308,10 +308,12 @@ def test_an_algorithm_has_one_style_everywhere(suite: Suite):
 
 def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
     style = style_of(suite.runs("toy", "smoke")[0])
-    styles = distinct([style] * 6)
-    assert styles[0] == style
-    assert len({(one.marker, one.dash) for one in styles}) == 6
-    assert {one.color for one in styles} == {style.color}
+    few, many = distinct([style] * 4), distinct([style] * 11)
+    assert few[0] == style
+    assert {one.color for one in few} == {style.color}
+    for styles in (few, many):
+        assert len({(one.color, one.dash) for one in styles}) == len(styles)  # also where no markers are drawn
+    assert len({one.color for one in many}) == 7
 
 
 @pytest.fixture
@@ -337,7 +339,7 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), 75.15)
     assert (accuracy.label, time.label) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
     assert panels.axis == "tau (steps)"
-    assert panels.setting.endswith("32 workers · ± 1 standard deviation of 2 seeds · open or dotted: published")
+    assert panels.setting.endswith("32 workers, 14,130 steps · ± 1 standard deviation of 2 seeds · open or dotted: published")
     figure = metric_against_option.draw(panels)
     assert figure.axes[0].get_xscale() == "log"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["12", "24", "48", "96"]

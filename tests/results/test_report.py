@@ -16,7 +16,8 @@ def page(suite: Suite, results: Path) -> tuple[Path, str]:
     figures = results.parent / "figures"
     for item in ("fig5", "table1"):
         render(suite, "toy", item, "smoke", results, figures)
-    write(audit(suite, "smoke", results), results / "smoke")
+    for folder in ("smoke/toy", "smoke"):
+        write(audit(suite, "smoke", results), results / folder)
     path = report(suite, "smoke", results, figures)
     return path, path.read_text()
 
@@ -30,6 +31,8 @@ def test_the_page_holds_everything_and_needs_nothing(page: tuple[Path, str]):
     assert 'src="../../figures/smoke/toy/fig5.png"' in text
     assert 'src="../../figures/smoke/toy/table1.png"' in text
     assert "Not drawn yet." in text
+    assert "Smoke-scale stand-in: mlp on digits, 8 workers, 660 steps." in text
+    assert "<dt>The paper: QSR &lt; H = 4 &lt; parallel.</dt>" in text
     assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in text
     assert 'src="http' not in text
     assert "<link" not in text
@@ -39,8 +42,12 @@ def test_links_are_relative_and_lead_to_files(page: tuple[Path, str]):
     path, text = page
     links = [link for link in re.findall(r'(?:href|src)="([^"]+)"', text) if not link.startswith(("https:", "#"))]
     assert len(links) > 40
-    missing = {link for link in links if not (path.parent / link).exists()}
+    files, anchors = zip(*(link.partition("#")[::2] for link in links), strict=True)
+    missing = {file for file in files if not (path.parent / file).exists()}
     assert missing == {"toy/collected.csv"}
+    page = (path.parent / "toy/audit.html").read_text()
+    assert any(anchors)
+    assert all(f'id="{anchor}"' in page for anchor in anchors if anchor)
 
 
 def test_states_of_runs_are_told(suite: Suite, results: Path):

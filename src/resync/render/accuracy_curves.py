@@ -16,9 +16,11 @@ from resync.render.lines import (
     draw_lines,
     footnote,
     legend,
+    letter,
     limits,
     mean_over_seeds,
     setting,
+    with_published,
 )
 from resync.render.options import accuracy_curves
 from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
@@ -54,7 +56,12 @@ def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> Panels:
     extremes = (drawn(names[0]), drawn(names[1])) if names else None
 
     def lines(x: Coordinate) -> list[Line]:
-        return [mean_over_seeds(series, x, drawn(metric), band, extremes) for series in data.series]
+        averaged = [mean_over_seeds(series, x, drawn(metric), band, extremes) for series in data.series]
+        unit_of = METRICS[metric].unit
+        return [
+            with_published(data, line, series, metric, lambda value: _in_unit(value, unit_of, unit))
+            for line, series in zip(averaged, data.series, strict=True)
+        ]
 
     by_progress = lines(lambda run: run.metrics[data.options.by])
     return Panels(
@@ -79,6 +86,7 @@ def draw(panels: Panels) -> Figure:
     right.set_xlabel(f"Training time ({panels.time_unit})")
     for axes in (left, right):
         axes.set_xlim(left=0)
+    letter((left, right))
     legend(figure, left, columns=4)
     footnote(figure, panels.setting)
     return figure

@@ -34,7 +34,8 @@ def prepare(data: ItemData[averaging_error.AveragingError]) -> Errors:
         if value and value.value is not None:
             published.append((needed, value.value, series.style.color))
     note = " · open circles: published" if published else ""
-    return Errors(lines, published, f"{data.setting} · computed{note}")
+    workers = ", ".join(str(count) for count in sorted({series.states[0].run.workers for series in data.series}))
+    return Errors(lines, published, f"computed for {workers} workers{note}")
 
 
 def draw(errors: Errors) -> Figure:

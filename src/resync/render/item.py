@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from resync.config import Run, Suite
+from resync.config.in_words import counted, setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
 from resync.config.published import PublishedValue, most_certain
@@ -83,16 +84,16 @@ class ItemData(Generic[OptionsT]):
 
     @property
     def setting(self) -> str:
-        """Scale, data and workers behind the numbers: `smoke scale · digits · 8 workers`."""
-        runs = [state.run for series in self.series for state in series.states]
-        names = ", ".join(dict.fromkeys(run.data.name for run in runs))
-        workers = _counted({run.workers for run in runs}, "worker")
-        return f"{self.scale} scale · {names} · {workers}"
+        """What was trained: `smoke-scale stand-in: mlp on digits, 8 workers, 330 steps`."""
+        return setting_of([state.run for series in self.series for state in series.states])
 
     @property
     def seeds(self) -> str:
-        """The number of seeds per series: `3 seeds`."""
-        return _counted({len(series.states) for series in self.series}, "seed")
+        """The number of finished seeds per series with any: `3 seeds`, `1, 3 of 3 seeds`."""
+        declared = {len(series.states) for series in self.series}
+        finished = {len(series.results("finished")) for series in self.series} - {0}
+        of = "" if finished <= declared else f"{', '.join(map(str, sorted(finished)))} of "
+        return of + counted(declared if of else finished or declared, "seed")
 
     @property
     def table_title(self) -> str:
@@ -180,9 +181,3 @@ def published_cell(published: PublishedValue | None) -> str:
     if published.value is None:
         return published.status
     return f"{as_published(published.value, published.std, published.n)}, {published.status}"
-
-
-def _counted(numbers: Iterable[int], noun: str) -> str:
-    """`8 workers`, `1 seed`, `4, 8 workers`."""
-    values = sorted(numbers)
-    return f"{', '.join(map(str, values))} {noun}{'' if values == [1] else 's'}"

@@ -1,7 +1,8 @@
 """Lines: the seeds of a series as one curve with a band, and the drawing of such curves."""
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from resync.results.runs import RunResult
 
 Floats = NDArray[np.float64]
 Coordinate = Callable[[RunResult], ArrayLike]
+Unit = Callable[[float], Floats | float]
 
 MARKERS_PER_LINE = 7
 BANDS = {
@@ -28,7 +30,10 @@ BANDS = {
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: the mean over the finished seeds, its band, and separately the curves of diverged seeds."""
+    """One curve: the mean over the finished seeds, its band, and separately the curves of diverged seeds.
+
+    `published` is the published value at the end of the curve, if there is one of the same scale.
+    """
 
     label: str
     style: Style
@@ -37,6 +42,7 @@ class Line:
     low: Floats
     high: Floats
     diverged: tuple[tuple[Floats, Floats], ...] = ()
+    published: float | None = None
 
 
 def mean_over_seeds(
@@ -63,6 +69,15 @@ def mean_over_seeds(
     return Line(label, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged)
 
 
+def with_published(data: ItemData, line: Line, series: Series, metric: str, unit: Unit = lambda value: value) -> Line:
+    """The line with the published final or best value of its series; published values are of paper scale."""
+    found = (data.published_value(series, name) for name in (metric, f"best_{metric}"))
+    known = [
+        value.value for value in found if value is not None and value.value is not None and value.scale == data.scale
+    ]
+    return replace(line, published=float(unit(known[0]))) if known else line
+
+
 def period_line(series: Series) -> Line:
     """H against epochs from one seed with results: the period depends on the learning rate, not on the seed."""
     results = (series.results("finished") or series.results("diverged"))[:1]
@@ -70,6 +85,10 @@ def period_line(series: Series) -> Line:
     table = pd.concat(rows or [pd.DataFrame(columns=["step", "epoch", "h"])]).drop_duplicates("step")
     table = table[table["step"] > 0].sort_values("step")  # step 0 is before the first round
     epoch, h = (table[name].to_numpy(dtype=float) for name in ("epoch", "h"))
+    earlier = h[h != h[-1]] if h.size else h
+    if earlier.size and earlier[-1] > h[-1]:
+        # The end of the training cuts the last round, which is no change of the period.
+        h = np.where(np.arange(len(h)) > np.flatnonzero(h != h[-1])[-1], earlier[-1], h)
     epoch, h = np.append(0.0 * epoch[:1], epoch), np.append(h[:1], h)  # the first round begins at epoch 0
     return Line(series.label, series.style, epoch, h, h, h)
 
@@ -81,7 +100,8 @@ def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
         for line in lines if line.x.size
         for values in (line.low, line.high, line.y)
     ] or [y for line in lines for _, y in line.diverged]  # fmt: skip
-    shown = np.concatenate(values)
+    levels = [line.published for line in lines if line.published is not None]
+    shown = np.concatenate([*values, levels])
     shown = shown[np.isfinite(shown)]
     low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.0, 1.0)
     air = 0.06 * (high - low) or 1.0
@@ -92,16 +112,24 @@ def setting(data: ItemData, band: str) -> str:
     """The scale and setting of averaged lines, in words."""
     if data.seeds == "1 seed":
         return f"{data.setting} · 1 seed" + (f", {BANDS[band]}" if band == "workers" else "")
-    return f"{data.setting} · mean of {data.seeds}, {BANDS[band]}"
+    return f"{data.setting} · mean over {data.seeds}, {BANDS[band]}"
+
+
+def letter(panels: Iterable[Axes]) -> None:
+    """Write (a), (b), ... above the left corner of each panel."""
+    for name, axes in zip("abcdefgh", panels, strict=False):
+        axes.set_title(f"({name})", loc="left", fontsize=8)
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw lines above their bands; a diverged seed is a thin line that ends in a cross."""
+    """Draw lines above their bands; a diverged seed is a thin line that ends in a cross, a published value a level."""
     for position, line in enumerate(lines):
         every = max(1, len(line.x) // MARKERS_PER_LINE)
         offset = position * every // max(1, len(lines))
         axes.plot(line.x, line.y, label=line.label, markevery=(offset, every), zorder=3, **line.style.line)
         axes.fill_between(line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2)
+        if line.published is not None:
+            axes.axhline(line.published, color=line.style.color, linestyle=":", linewidth=0.9, zorder=1)
         for x, y in line.diverged:
             kept = np.isfinite(y)
             axes.plot(x[kept], y[kept], color=line.style.color, linewidth=0.6, alpha=0.7)
@@ -126,7 +154,9 @@ def legend_of(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], 
 
 def footnote(figure: Figure, text: str) -> None:
     """Write the scale and setting of the numbers small and grey below the panels."""
-    figure.supxlabel(text, x=0.995, ha="right", fontsize=6.5, color=GREY, parse_math=False)
+    # About 24 characters of this size are an inch.
+    lines = "\n".join(textwrap.wrap(text, int(24 * figure.get_figwidth())))
+    figure.supxlabel(lines, x=0.995, ha="right", fontsize=6.5, color=GREY, parse_math=False)
 
 
 def _stack(curves: Iterable[ArrayLike]) -> Floats:

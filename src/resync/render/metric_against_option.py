@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import footnote, legend
+from resync.render.lines import footnote, legend, letter
 from resync.render.options import metric_against_option
 from resync.render.style import COLUMN, DOUBLE_COLUMN, GREY, Style, axis_label, new_figure
 
@@ -72,6 +72,8 @@ def draw(panels: Panels) -> Figure:
     for axes, panel in zip(row, panels.panels, strict=True):
         _draw_panel(axes, panel)
         axes.set(xlabel=panels.axis, ylabel=panel.label)
+    if len(row) > 1:
+        letter(row)
     legend(figure, row[0], columns=4)
     footnote(figure, panels.setting)
     return figure

@@ -11,10 +11,12 @@ from resync.render.lines import (
     draw_lines,
     footnote,
     legend,
+    letter,
     limits,
     mean_over_seeds,
     period_line,
     setting,
+    with_published,
 )
 from resync.render.options import period_and_accuracy
 from resync.render.style import COLUMN, axis_label, new_figure
@@ -36,7 +38,12 @@ def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
     require_results(data)
     metric, band = data.options.metric, data.options.band
     lines = [
-        mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve(metric), band)
+        with_published(
+            data,
+            mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve(metric), band),
+            series,
+            metric,
+        )
         for series in data.series
     ]
     return Panels(
@@ -61,6 +68,7 @@ def draw(panels: Panels) -> Figure:
     lower.set(xlabel="Epoch", ylabel=panels.metric_label)
     lower.set_ylim(panels.limits)
     lower.set_xlim(left=0)
+    letter((upper, lower))
     legend(figure, lower, columns=2)
     footnote(figure, panels.setting)
     return figure

@@ -10,7 +10,7 @@ from resync.config import Run
 from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
-from resync.render.lines import Floats, Line, footnote, legend
+from resync.render.lines import Floats, Line, footnote, legend, letter
 from resync.render.options import period_schedule
 from resync.render.style import COLUMN, GREY, new_figure
 
@@ -51,6 +51,7 @@ def draw(panels: Panels) -> Figure:
     lower.yaxis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
     lower.set(xlabel="Epoch", ylabel="Period $H$ (steps)")
     lower.set_xlim(left=0)
+    letter((upper, lower))
     legend(figure, lower, columns=2)
     footnote(figure, panels.setting)
     return figure
@@ -66,6 +67,8 @@ def _period_line(series: Series) -> Line:
     run = _run(series)
     lengths = np.array(round_lengths(run), dtype=float)
     starts = np.append(0.0, np.cumsum(lengths)) / run.steps_per_epoch
+    if len(lengths) > 1:
+        lengths[-1] = max(lengths[-2:])  # the end of the training may cut the last round, which is no change of H
     label = f"{series.label}: {volume(run).volume_percent:.1f} %"
     return _line(series, label, starts, np.append(lengths, lengths[-1:]))  # the last round lasts until the end
 

@@ -2,8 +2,10 @@
 
 import colorsys
 import io
+import itertools
 import math
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -59,9 +61,11 @@ RC = {
 # Okabe and Ito (2008): distinct for all common forms of colour blindness.
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 _BLUE, _VERMILLION, _PURPLE = "#0072B2", "#D55E00", "#CC79A7"
+_COLORS = (_BLACK, _VERMILLION, _BLUE, _GREEN, _ORANGE, _PURPLE, _SKY)
 PALETTE = (_BLACK, _BLUE, _GREEN, _VERMILLION)
 """Colours of lines that are not algorithms."""
 _MARKERS = "os^DvPX*<>"
+_THIN = "*PX"
 _SOLID, _LONG, _SHORT, _DASH_DOT = (0, ()), (0, (5, 1.5)), (0, (2, 1.2)), (0, (5, 1.2, 1, 1.2))
 _DASHES = (_SOLID, _LONG, _SHORT, _DASH_DOT)
 
@@ -79,11 +83,14 @@ class Style:
     @property
     def line(self) -> dict[str, Any]:
         """Keyword arguments of matplotlib's `plot`."""
+        # A white edge sets full markers off from the line; of thin ones it would leave nothing.
+        thin = self.marker in _THIN
         return {
             "color": self.color,
             "marker": self.marker,
             "linestyle": self.dash,
-            "markeredgecolor": "white",
+            "markeredgecolor": self.color if thin else "white",
+            "markersize": 5.0 if thin else RC["lines.markersize"],
         }
 
 
@@ -132,20 +139,31 @@ def _shaded(style: Style, h: int, markers: str = "") -> Style:
     hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(style.color))
     lightness = min(0.68, max(0.16, lightness * 0.72**octaves))
     marker = markers[round(math.log2(h)) % len(markers)] if markers else style.marker
-    return replace(style, color=to_hex(colorsys.hls_to_rgb(hue, lightness, saturation)), marker=marker)
+    return replace(style, color=to_hex(colorsys.hls_to_rgb(hue, lightness, saturation)).upper(), marker=marker)
 
 
 def distinct(styles: Iterable[Style]) -> list[Style]:
-    """The styles of an item's series; if two are equal, the later one gets a different marker and dash."""
+    """The styles of an item's series: no two lines have the same colour and dash, also where no markers are drawn.
+
+    Colour shows the algorithm, unless so many series share one that only different colours tell them apart.
+    """
+    wanted = list(styles)
+    shared = {color for color, count in Counter(style.color for style in wanted).items() if count > len(_DASHES)}
+    colors = itertools.cycle(_COLORS)
     seen: list[Style] = []
-    for style in styles:
-        candidate, turn = style, 0
-        while candidate in seen:
-            turn += 1
+    for style in (replace(style, color=next(colors)) if style.color in shared else style for style in wanted):
+        candidate = style
+        for turn in range(1, len(_MARKERS)):
+            if candidate not in seen and (turn > len(_DASHES) or not _alike(candidate, seen)):
+                break
             marker = _MARKERS[(_MARKERS.index(style.marker) + turn) % len(_MARKERS)]
-            candidate = replace(style, marker=marker, dash=_DASHES[turn % len(_DASHES)])
+            candidate = replace(style, marker=marker, dash=_DASHES[(_DASHES.index(style.dash) + turn) % len(_DASHES)])
         seen.append(candidate)
     return seen
+
+
+def _alike(style: Style, others: Iterable[Style]) -> bool:
+    return any((style.color, style.dash) == (other.color, other.dash) for other in others)
 
 
 def time_unit(seconds: float) -> tuple[float, str]:

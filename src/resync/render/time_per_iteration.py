@@ -187,7 +187,7 @@ def _note(
     labels = [run.label for name in fitted.runs for run in data.references if run.id == name]
     return (
         f"paper scale · {task} · computation {fitted.compute:.3g} s and, on the first network, "
-        f"all-reduce x {fitted.slowdown:.2g}: fitted to {' and '.join(labels)}\npredictions against published times: "
+        f"all-reduce x {fitted.slowdown:.2g}: fitted to {' and '.join(labels)} · predictions against published times: "
         f"{ranges} · stragglers: exponential delay of every step, mean {data.options.delay:.0%} of the computation"
     )
 

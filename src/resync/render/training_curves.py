@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from resync.render.item import ItemData, require_results
-from resync.render.lines import Line, draw_lines, footnote, legend, limits, mean_over_seeds, setting
+from resync.render.lines import Line, draw_lines, footnote, legend, letter, limits, mean_over_seeds, setting
 from resync.render.options import training_curves
 from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure
 
@@ -47,6 +47,7 @@ def draw(panels: Panels) -> Figure:
         axes.set_ylim(limits(lines, panels.cut))
     for axes in grid[-columns:]:
         axes.set(xlabel="Epoch", xlim=(0, None))
+    letter(grid)
     legend(figure, grid[0], columns=4)
     footnote(figure, panels.setting)
     return figure

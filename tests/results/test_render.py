@@ -88,7 +88,10 @@ def test_lines_are_means_of_finished_seeds_with_a_band(suite: Suite, finished: P
     assert qsr.x[-1] == 30
     assert list(panels.periods[1].y) == [4] * len(panels.periods[1].y)
     assert panels.periods[2].y.max() > 16
-    assert panels.setting == "smoke-scale stand-in: mlp on digits, 8 workers, 660 steps · mean over 3 seeds, band: minimum to maximum"
+    assert (
+        panels.setting
+        == "smoke-scale stand-in: mlp on digits, 8 workers, 660 steps · mean over 3 seeds, band: minimum to maximum"
+    )
 
 
 def test_a_band_can_be_the_standard_deviation(suite: Suite, finished: Path):
@@ -339,7 +342,9 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), 75.15)
     assert (accuracy.label, time.label) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
     assert panels.axis == "tau (steps)"
-    assert panels.setting.endswith("32 workers, 14,130 steps · ± 1 standard deviation of 2 seeds · open or dotted: published")
+    assert panels.setting.endswith(
+        "32 workers, 14,130 steps · ± 1 standard deviation of 2 seeds · open or dotted: published"
+    )
     figure = metric_against_option.draw(panels)
     assert figure.axes[0].get_xscale() == "log"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["12", "24", "48", "96"]

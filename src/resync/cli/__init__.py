@@ -1,10 +1,13 @@
 """The command line: every verb is one function, declared with its flags."""
 
 import argparse
+import sys
+from importlib.metadata import version
 
 from resync.cli import configuration, results, training  # noqa: F401 - they declare the verbs
 from resync.cli.declare import VERBS
 from resync.processes.exit_code import exit_code
+from resync.settings.errors import not_among
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -13,19 +16,32 @@ def main(arguments: list[str] | None = None) -> int:
     0 on success; 1 for a failed check or process; 2 for a user error; 75 (EX_TEMPFAIL) for a run that was asked to
     stop and continues when it is started again.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     return exit_code(lambda: options.verb(options))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The parser of all verbs."""
+    parser = _Parser(
         prog="resync",
         description="Regenerate and audit papers on how often, and with whom, data-parallel workers synchronise.",
     )
-    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+    parser.add_argument("--version", action="version", version=f"resync {version('resync')}")
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB", parser_class=argparse.ArgumentParser)
     for name, (function, text, flags) in VERBS.items():
         added = verbs.add_parser(name, help=text, description=text)
         added.set_defaults(verb=function)
         for flag in flags:
             added.add_argument(flag.name, **flag.settings)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Names the most similar verb where there is none of a name."""
+
+    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Like argparse's, with a suggestion for a mistyped verb."""
+        given = sys.argv[1:] if args is None else args
+        if given and not given[0].startswith("-") and given[0] not in VERBS:
+            self.error(f"verb: {not_among(given[0], VERBS)}")
+        return super().parse_args(args, namespace)

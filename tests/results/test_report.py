@@ -8,6 +8,7 @@ from resync.audit import audit, write
 from resync.config import Suite
 from resync.render.item import render
 from resync.report import report
+from resync.report.coverage import coverage
 
 
 @pytest.fixture
@@ -36,6 +37,21 @@ def test_the_page_holds_everything_and_needs_nothing(page: tuple[Path, str]):
     assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in text
     assert 'src="http' not in text
     assert "<link" not in text
+
+
+def test_every_item_stands_in_the_coverage_of_all_scales(suite: Suite, page: tuple[Path, str]):
+    figures = page[0].parents[2] / "figures"
+    states = {row.item.id: [cell.state for cell in row.cells] for row in coverage(suite, figures)}
+    assert states == {
+        "fig5": ["drawn", "absent", "not drawn yet"],
+        "fig6": ["not drawn yet", "absent", "not drawn yet"],
+        "fig7": ["not drawn yet", "absent", "not drawn yet"],
+        "table1": ["drawn", "absent", "not drawn yet"],
+        "table2": ["not drawn yet", "absent", "not drawn yet"],
+    }
+    assert "2 of 5 figures and tables of this scale are drawn" in page[1]
+    assert "not declared at this scale: vit/parallel, vit/sgp" in page[1]
+    assert "<code>snakemake figures/paper/toy/fig5.pdf</code>" in page[1]
 
 
 def test_links_are_relative_and_lead_to_files(page: tuple[Path, str]):

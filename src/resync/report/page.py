@@ -14,6 +14,7 @@ from resync.config.in_words import setting_of
 from resync.config.paper import Item, Paper
 from resync.files import read_json, write_text
 from resync.pages import fill
+from resync.report.coverage import coverage, totals
 from resync.results.runs import state_of
 
 _Claims = Mapping[tuple[str, str], dict[str, Any]]
@@ -39,7 +40,17 @@ def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
     audit = _audit(place)
     claims = {(claim["paper"], claim["id"]): claim for claim in audit["claims"]} if audit else {}
     papers = [_paper(suite, paper, place, claims) for name, paper in suite.papers.items() if suite.runs(name, scale)]
-    page = fill(_TEMPLATE, title=f"Results at {scale} scale", scale=scale, audit=audit, papers=papers)
+    rows = coverage(suite, figures)
+    page = fill(
+        _TEMPLATE,
+        title=f"Results at {scale} scale",
+        scale=scale,
+        audit=audit,
+        papers=papers,
+        scales=suite.scales,
+        coverage=rows,
+        totals=totals(rows, scale),
+    )
     path = results / scale / "report.html"
     write_text(path, page)
     return path

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,16 @@ def test_the_package_needs_no_torch_for_its_pure_functions():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["9711", "False"]
+
+
+def test_a_mistyped_verb_is_answered_with_the_most_similar_one(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        main(["adit"])
+    assert end.value.code == 2
+    assert "resync: error: verb: found 'adit', allowed: validate, " in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_installed_package(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"resync {version('resync-suite')}\n"

@@ -44,7 +44,7 @@ def refused() -> set[str]:
     """Every package that the project may use, but those that these tests need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
-    return {re.match(r"[\w-]+", line)[0] for line in lines} - NEEDED | {"resync"}
+    return {re.match(r"[\w-]+", line)[0] for line in lines} - NEEDED | {"resync-suite"}
 
 
 def gpu_tests(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ def gpu_tests(*arguments: object, **environment: str) -> subprocess.CompletedPro
 @pytest.mark.slow
 def test_they_pass_on_the_cpu_with_few_packages(tmp_path: Path):
     packages = refused()
-    modules = {MODULES.get(name, name.replace("-", "_")) for name in packages} - {"resync"}
+    modules = {MODULES.get(name, name.replace("-", "_")) for name in packages} - {"resync_suite"}
     assert {"pandas", "wandb", "sklearn", "sacrebleu", "tqdm", "scipy", "xdist", "pytest_timeout"} <= modules
     (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE.format(packages=packages, modules=modules))
     hidden = subprocess.run(

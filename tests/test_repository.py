@@ -100,11 +100,12 @@ def test_declared_dependencies_are_those_imported():
     distributions = {"sklearn": "scikit-learn", "yaml": "pyyaml", "pydantic_core": "pydantic", "PIL": "pillow"}
     imported = {name.split(".")[0] for _, tree in modules() for name in imports(tree)}
     needed = {distributions.get(name, name) for name in imported - sys.stdlib_module_names - {"resync"}}
-    optional = {name for extra in ("cluster", "ffcv") for name in
-                declared(PYPROJECT["project"]["optional-dependencies"][extra])}  # fmt: skip
+    extras = {extra: set(declared(names)) for extra, names in PYPROJECT["project"]["optional-dependencies"].items()}
+    optional = extras["deepspeed"] | extras["ffcv"] | extras["wandb"]
     # scikit-learn brings the digits as a file
     not_imported = {"snakemake", "snakemake-executor-plugin-slurm", "scikit-learn"}
-    assert needed - optional - not_imported == set(declared(PYPROJECT["project"]["dependencies"])) - not_imported
+    always = set(declared(PYPROJECT["project"]["dependencies"])) | extras["suite"]
+    assert needed - optional - not_imported == always - not_imported
 
 
 def test_environment_yml_agrees_with_pyproject():
@@ -113,7 +114,8 @@ def test_environment_yml_agrees_with_pyproject():
     to_compile = {"pip", "cxx-compiler", "libjpeg-turbo", "opencv", "pkg-config"}
     assert to_compile <= set(lines)
     extras = PYPROJECT["project"]["optional-dependencies"]
-    wanted = declared(PYPROJECT["project"]["dependencies"] + extras["cluster"])
+    chosen = ("suite", "slurm", "wandb", "deepspeed")
+    wanted = declared(PYPROJECT["project"]["dependencies"] + [name for extra in chosen for name in extras[extra]])
     wanted["pytorch"] = wanted.pop("torch")
     wanted["python"] = PYPROJECT["project"]["requires-python"]
     assert declared([line for line in lines if line not in to_compile]) == wanted
@@ -128,7 +130,8 @@ def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
     pin = r"(\S+==[^\s;]+)(?: ; [^\\\n]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
     assert re.sub(pin, "", pins) == ""
     pinned = declared([name for name, _ in re.findall(pin, pins)])
-    names = PYPROJECT["project"]["dependencies"] + PYPROJECT["project"]["optional-dependencies"]["dev"]
+    extras = {name: lines for name, lines in PYPROJECT["project"]["optional-dependencies"].items() if name != "ffcv"}
+    names = PYPROJECT["project"]["dependencies"] + [line for lines in extras.values() for line in lines]
     assert set(declared(names)) <= set(pinned)
     assert "--require-hashes -r requirements.lock" in (ROOT / "Makefile").read_text()
 

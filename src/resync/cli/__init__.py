@@ -16,18 +16,21 @@ def main(arguments: list[str] | None = None) -> int:
     0 on success; 1 for a failed check or process; 2 for a user error; 75 (EX_TEMPFAIL) for a run that was asked to
     stop and continues when it is started again.
     """
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and not given[0].startswith("-") and given[0] not in VERBS:
+        parser().error(f"verb: {not_among(given[0], VERBS)}")
+    options = parser().parse_args(given)
     return exit_code(lambda: options.verb(options))
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="resync",
         description="Regenerate and audit papers on how often, and with whom, data-parallel workers synchronise.",
     )
-    parser.add_argument("--version", action="version", version=f"resync {version('resync')}")
-    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB", parser_class=argparse.ArgumentParser)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the installed version and exit")
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
     for name, (function, text, flags) in VERBS.items():
         added = verbs.add_parser(name, help=text, description=text)
         added.set_defaults(verb=function)
@@ -36,12 +39,9 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _Parser(argparse.ArgumentParser):
-    """Names the most similar verb where there is none of a name."""
+class _Version(argparse.Action):
+    """Asks for the installed version only when it is wanted: sources can run without an installation."""
 
-    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        """Like argparse's, with a suggestion for a mistyped verb."""
-        given = sys.argv[1:] if args is None else args
-        if given and not given[0].startswith("-") and given[0] not in VERBS:
-            self.error(f"verb: {not_among(given[0], VERBS)}")
-        return super().parse_args(args, namespace)
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"resync {version('resync-suite')}")
+        parser.exit()

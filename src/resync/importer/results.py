@@ -99,5 +99,5 @@ def _imported(kind: str, origins: Sequence[Origin]) -> dict[str, Any]:
         "format": kind,
         "sources": [asdict(origin) for origin in origins],
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resync": version("resync"),
+        "resync": version("resync-suite"),
     }

@@ -10,7 +10,7 @@ def exit_code(act: Callable[[], int | None]) -> int:
     """The exit code that `act` returns, 0 for None.
 
     2 for a user error, 1 for processes that cannot connect to each other, 130 for Ctrl-C. User errors are ConfigError,
-    ValueError and OSError; every other exception is a defect and propagates.
+    ValueError, OSError and a missing package of somebody else; every other exception is a defect and propagates.
     """
     try:
         return act() or 0
@@ -19,6 +19,12 @@ def exit_code(act: Callable[[], int | None]) -> int:
     except ConnectionError as error:
         print(f"resync: error: {error}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "resync":
+            raise
+        lines = [
+            f"the package {error.name} is not installed; pip install 'resync-suite[suite]' installs what all verbs need"
+        ]
     except (ValueError, OSError) as error:
         lines = [str(error)]
     except KeyboardInterrupt:

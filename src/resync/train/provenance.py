@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("resync", "torch", "torchvision", "numpy", "scikit-learn", "sentencepiece", "sacrebleu", "wandb")
+PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn", "sentencepiece", "sacrebleu", "wandb")
 
 
 def now() -> str:
@@ -18,7 +18,8 @@ def now() -> str:
 
 def versions() -> dict[str, str | None]:
     """Versions of Python and of the packages that affect results; None for a package that is not installed."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    own = {"python": platform.python_version(), "resync": _version("resync-suite")}
+    return own | {name: _version(name) for name in PACKAGES}
 
 
 def _version(name: str) -> str | None:

@@ -50,10 +50,18 @@ METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "OSGP": ("osgp", {"staleness": 1}, {"staleness": 1}),
     "DPSGD": ("dpsgd", {}, {}),
     "SlowMo": ("slowmo", {"period": 3, "base": "sgp"}, {"period": Constant(h=3), "base": "sgp"}),
-    "DiLoCo": (
-        "slowmo",
-        {"period": 3},
-        {"period": Constant(h=3), "alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False},
+    "DiLoCo": ("diloco", {"period": 3}, {"period": Constant(h=3)}),
+    "DiLoCoProgress": (
+        "diloco_progress",
+        {"period": 3, "reference": 0.2},
+        {"period": Constant(h=3), "reference": 0.2},
+    ),
+    "SNOO": ("snoo", {"period": 3, "at": "start"}, {"period": Constant(h=3), "at": "start"}),
+    "GPA": ("gpa", {"h": 3}, {"h": 3}),
+    "PALSGD": (
+        "palsgd",
+        {"period": 3, "probability": 0.5, "start": 1},
+        {"period": Constant(h=3), "probability": 0.5, "start": 1},
     ),
     "Lookahead": ("slowmo", {"period": 3}, {"period": Constant(h=3), "alpha": 0.5, "beta": 0.0}),
 }

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+import resync
 from resync import optim
 from resync.engine.workers import Workers
 from resync.models import build as build_model
-from resync.optim.muon import VARIANTS, orthogonalised
+from resync.optim.muon import VARIANTS, of_model, orthogonalised
 from resync.optim.options.muon import Muon
 from resync.settings.options import options_of
 
@@ -164,3 +165,43 @@ def test_muon_without_gradients_moves_by_its_decay_alone(weight_decay):
     optimizer.param_groups[0]["lr"] = 0.1
     optimizer.step()
     torch.testing.assert_close(decayed.rows.detach(), before * (1 - 0.05 * decayed.matrices), rtol=0, atol=1e-15)
+
+
+def test_muon_in_a_loop_of_ones_own_is_that_over_rows():
+    """With a convolution in channels_last, a frozen layer, a closure, and a parameter without a gradient."""
+
+    def awkward() -> nn.Sequential:
+        torch.manual_seed(4)
+        layers = [nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(12, 5), nn.Linear(5, 5), nn.Linear(5, 4), nn.Linear(4, 2)]
+        model = nn.Sequential(*layers).to(memory_format=torch.channels_last)
+        model[3].requires_grad_(False)
+        return model
+
+    inputs = torch.randn(6, 2, 4, 4, generator=torch.Generator().manual_seed(5))
+    workers, model = Workers(awkward(), 1), awkward()
+    ours, theirs = optim.build(Muon(weight_decay=0.1), workers), of_model(model, lr=0.1, weight_decay=0.1)
+    ours.param_groups[0]["lr"] = 0.1
+    sync = resync.DiLoCo(model, theirs, period=100)
+    for _ in range(4):
+        workers.grads.zero_()
+        workers.models[0](inputs).square().mean().backward()
+        ours.step()
+
+        def closure() -> torch.Tensor:
+            theirs.zero_grad()
+            loss = model(inputs).square().mean()
+            loss.backward()
+            return loss
+
+        assert theirs.step(closure).item() > 0
+        for one, other in zip(workers.models[0].parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+    saved = theirs.state_dict()
+    again = of_model(model, lr=0.1, weight_decay=0.1)
+    again.load_state_dict(saved)
+    assert [state["step"].item() for state in again.state.values()] == [4.0] * 8
+    assert sync.steps == 4
+    theirs.zero_grad()
+    before = [parameter.clone() for parameter in model.parameters()]
+    theirs.step()
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))

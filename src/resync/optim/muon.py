@@ -1,9 +1,9 @@
 """Muon over rows: the matrices of all workers are orthogonalised together."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from types import EllipsisType
 from typing import Any
 
 import torch
@@ -14,7 +14,9 @@ from resync.engine.workers import Workers
 from resync.optim.adamw import decay
 from resync.optim.options import muon
 
-__all__ = ["Muon", "build", "decay", "orthogonalised"]
+__all__ = ["Muon", "build", "decay", "of_model", "orthogonalised"]
+Part = slice | EllipsisType
+"""The last indices of a tensor that a parameter of the model has: some of a row's, or all of its own."""
 
 
 @dataclass(frozen=True)
@@ -51,63 +53,78 @@ VARIANTS = {
 
 
 class Muon(Optimizer):
-    """One tensor of parameters per worker or one for all, [P] or [k, P], of which `matrices` are orthogonalised.
+    """Orthogonalised momentum for matrices, AdamW for the rest.
 
-        M = m M + g;   w = (1 - lr decay) w - lr scale NS(M)          for the matrices; see `Variant` for other forms
+        M = m M + g;   w = (1 - lr decay) w - lr scale NS(M)          for matrices; see `Variant` for other forms
         AdamW with the learning rate lr others_lr, bias-corrected     for all other parameters
 
-    NS is the Newton-Schulz iteration (`orthogonalised`). `matrices` are pairs of a first element in the row and a shape
-    [r, c]. Source: Jordan et al. 2024, with the constants of MuLoCo (Thérien et al. 2025) by default.
+    NS is the Newton-Schulz iteration (`orthogonalised`). `layout` has, for all that a tensor of `parameters` holds, the
+    tensor's number, the part of its last dimension, and the shape [r, c] if this part is a matrix to orthogonalise.
+    Source: Jordan et al. 2024, with the constants of MuLoCo (Thérien et al. 2025) by default.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], options: muon.Muon, matrices: Sequence[tuple[int, torch.Size]]):
-        super().__init__(parameters, {"lr": 0.0, "weight_decay": options.decay_of_all})
+    def __init__(
+        self,
+        parameters: list[nn.Parameter],
+        options: muon.Muon,
+        layout: Iterable[tuple[int, Part, torch.Size | None]],
+        lr: float = 0.0,
+    ) -> None:
+        super().__init__(parameters, {"lr": lr, "weight_decay": options.decay_of_all})
         self.options, self.variant = options, VARIANTS[options.variant]
-        self.shapes: dict[torch.Size, list[slice]] = defaultdict(list)
-        for first, shape in matrices:
-            self.shapes[shape].append(slice(first, first + shape.numel()))
-        ends = [0, *(end for first, shape in matrices for end in (first, first + shape.numel()))]
-        between = pairwise([*ends, parameters[0].shape[-1]])
-        self.others = [slice(first, end) for first, end in list(between)[::2] if first < end]
+        self.matrices: dict[torch.Size, list[tuple[nn.Parameter, Part]]] = defaultdict(list)
+        self.others: list[tuple[nn.Parameter, Part]] = []
+        for number, part, shape in layout:
+            places = self.others if shape is None else self.matrices[shape]
+            places.append((parameters[number], part))
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        """A step of all parameters that have a gradient."""
+    def step(self, closure: Any = None) -> Any:
+        """A step of all parameters that have a gradient; returns the loss of the closure, if there is one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         [group] = self.param_groups
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
+        for parameter in (each for each in group["params"] if each.grad is not None):
             state = self.state[parameter]
             if not state:
                 state["step"] = parameter.new_zeros(())
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
             state["step"] += 1
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            tensors = (parameter, parameter.grad, state["exp_avg"], state["exp_avg_sq"])
-            rows = [tensor.view(-1, parameter.shape[-1]) for tensor in tensors]
-            self._step_matrices(group["lr"], *rows[:3])
-            for part in self.others:
-                self._step_others(group["lr"], state["step"], *(tensor[:, part] for tensor in rows))
+        for shape, places in self.matrices.items():
+            if stepped := [place for place in places if place[0].grad is not None]:
+                self._step_matrices(group["lr"], shape, stepped)
+        for parameter, part in self.others:
+            if parameter.grad is not None:
+                self._step_others(group["lr"], parameter, part)
+        return loss
 
-    def _step_matrices(self, lr: float, rows: Tensor, grads: Tensor, moments: Tensor) -> None:
-        m, variant = self.options.momentum, self.variant
-        for (r, c), places in self.shapes.items():
-            updates = []
-            for place in places:
-                moment, grad = moments[:, place], grads[:, place]
-                moment.mul_(m).add_(grad, alpha=1 - m if variant.damped else 1.0)
-                updates.append(grad.lerp(moment, m) if variant.nesterov else moment)
-            found = orthogonalised(torch.cat(updates).view(-1, r, c), variant, getattr(torch, self.options.precision))
-            scale = (max(1.0, r / c) if variant.clamped else r / c) ** 0.5
-            for place, update in zip(places, found.reshape(len(places), len(rows), r * c), strict=True):
-                rows[:, place].sub_(update, alpha=lr * scale)
+    def _step_matrices(self, lr: float, shape: torch.Size, places: list[tuple[nn.Parameter, Part]]) -> None:
+        m, variant, (r, c) = self.options.momentum, self.variant, shape
+        directions = []
+        for parameter, part in places:
+            assert parameter.grad is not None
+            moment, gradient = self.state[parameter]["exp_avg"][..., part], parameter.grad[..., part]
+            moment.mul_(m).add_(gradient, alpha=1 - m if variant.damped else 1.0)
+            directions.append(gradient.lerp(moment, m) if variant.nesterov else moment)
+        stacked = torch.cat([direction.reshape(-1, r, c) for direction in directions])
+        found = orthogonalised(stacked, variant, getattr(torch, self.options.precision))
+        scale = (max(1.0, r / c) if variant.clamped else r / c) ** 0.5
+        for (parameter, part), update in zip(places, found.chunk(len(places)), strict=True):
+            weights = parameter[..., part]
+            weights.sub_(update.reshape(weights.shape), alpha=lr * scale)
 
-    def _step_others(self, lr: float, step: Tensor, rows: Tensor, grads: Tensor, first: Tensor, second: Tensor) -> None:
-        beta1, beta2 = self.options.beta1, self.options.beta2
-        first.lerp_(grads, 1 - beta1)
-        second.mul_(beta2).addcmul_(grads, grads, value=1 - beta2)
-        size = (second / (1 - beta2**step)).sqrt_().add_(self.options.eps)
-        rows.sub_(first / (1 - beta1**step) / size, alpha=lr * self.options.others_lr)
+    def _step_others(self, lr: float, parameter: nn.Parameter, part: Part) -> None:
+        assert parameter.grad is not None
+        gradient, state = parameter.grad[..., part], self.state[parameter]
+        first, second, step = state["exp_avg"][..., part], state["exp_avg_sq"][..., part], state["step"]
+        first.lerp_(gradient, 1 - self.options.beta1)
+        second.mul_(self.options.beta2).addcmul_(gradient, gradient, value=1 - self.options.beta2)
+        size = (second / (1 - self.options.beta2**step)).sqrt_().add_(self.options.eps)
+        update = first / (1 - self.options.beta1**step) / size
+        parameter[..., part].sub_(update, alpha=lr * self.options.others_lr)
 
 
 def orthogonalised(matrices: Tensor, variant: Variant, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -128,24 +145,40 @@ def orthogonalised(matrices: Tensor, variant: Variant, dtype: torch.dtype = torc
 
 
 def build(parameters: list[nn.Parameter], options: muon.Muon, workers: Workers) -> Muon:
-    """Muon for the matrices of the workers' hidden layers."""
-    return Muon(parameters, options, list(_hidden_matrices(workers)))
+    """Muon over the rows of the workers."""
+    layout: list[tuple[int, slice, torch.Size | None]] = []
+    for number in range(len(parameters)):
+        first = 0
+        for parameter, is_matrix in _with_kinds(workers.models[0], workers.parameters[0]):
+            end = first + parameter.numel()
+            if not is_matrix and layout and layout[-1][::2] == (number, None):
+                first = layout.pop()[1].start
+            layout.append((number, slice(first, end), parameter.shape if is_matrix else None))
+            first = end
+    return Muon(parameters, options, layout)
 
 
-def _hidden_matrices(workers: Workers) -> Iterator[tuple[int, torch.Size]]:
-    """First element and shape of the weights of linear layers that are neither an embedding nor the output layer.
+def of_model(model: nn.Module, lr: float, **options: Any) -> Muon:
+    """Muon for a training loop of your own: over the trainable parameters of `model`, with `options` of this name.
+
+    Unlike torch.optim.Muon it has all parameters, as the algorithms of this library require.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    kinds = enumerate(_with_kinds(model, parameters))
+    layout = [(number, ..., each.shape if is_matrix else None) for number, (each, is_matrix) in kinds]
+    return Muon(parameters, muon.Muon(**options), layout, lr)
+
+
+def _with_kinds(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, bool]]:
+    """Each parameter with whether it is a matrix of a linear layer that is neither an embedding nor the output layer.
 
     The output layer is the last linear one. In a model with embeddings, the first of which is that of the tokens, it
     has an output for each token, or else the embedding itself is the output layer.
     """
-    layers = list(workers.models[0].modules())
+    layers = list(model.modules())
     embeddings = [layer for layer in layers if isinstance(layer, nn.Embedding)]
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     hidden = {id(layer.weight) for layer in linear} - {id(layer.weight) for layer in embeddings}
     if linear and (not embeddings or linear[-1].out_features == embeddings[0].num_embeddings):
         hidden.discard(id(linear[-1].weight))
-    first = 0
-    for parameter in workers.parameters[0]:
-        if id(parameter) in hidden:
-            yield first, parameter.shape
-        first += parameter.numel()
+    return [(parameter, id(parameter) in hidden) for parameter in parameters]

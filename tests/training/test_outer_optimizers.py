@@ -167,11 +167,15 @@ def test_gpa_on_sgd_with_one_weight_is_torchs_nesterov():
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
 def test_gpa_that_averages_nothing_is_its_inner_optimizer(optimizer):
+    """And gradients that are taken at z are its own, whatever x averages."""
     inner = {"optimizer": optimizer, "settings": {"weight_decay": 0.0}}
     gpa = Problem("gpa", CENTRES, START, mu_x=0.0, mu_y=0.4, **inner)
     for ours, theirs in both_stepped(gpa, Problem("allreduce", CENTRES, START, **inner)):
         np.testing.assert_allclose(ours, theirs, **EXACT)
         np.testing.assert_allclose(gpa.consensus(), theirs[0], **EXACT)
+    at_z = Problem("gpa", CENTRES, START, mu_y=1e-13, **inner)
+    for ours, theirs in both_stepped(at_z, Problem("allreduce", CENTRES, START, **inner)):
+        np.testing.assert_allclose(ours, theirs, **EXACT)
 
 
 def test_gpa_is_its_three_sequences():

@@ -45,7 +45,7 @@ class GPA(Algorithm):
     def after_step(self, lr: float) -> bool:
         """Average, and load the next y."""
         start = decayed(self.z, self.workers, self.optimizer)
-        y = self.y.lerp(start, 1 - self.mu_x).sub_(start - self.rows, alpha=1 - self.mu_y * self.mu_x)
+        y = self.y.lerp_(start, 1 - self.mu_x).sub_(start - self.rows, alpha=1 - self.mu_y * self.mu_x)
         self.z.copy_(self.rows)
         self.rows.copy_(y)
         return super().after_step(lr)

@@ -1,4 +1,4 @@
-"""An outer optimizer on the workers' average: SlowMo, DiLoCo, and Lookahead as their single-worker case."""
+"""Slow momentum on the workers' average, and Lookahead as its single-worker case."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from resync.sync.rounds import Rounds
 
 
 class SlowMo(Rounds):
-    """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1; Douillard et al. 2023 for DiLoCo).
+    """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1).
 
         for every round of H steps, which starts at x0:
             H steps of the base algorithm: without communication (Local SGD / Adam), or in every step with averaged
@@ -25,9 +25,8 @@ class SlowMo(Rounds):
 
     gamma is the learning rate of the round's last step, as in the authors' later implementation in fairscale (the paper
     has one learning rate per round), or of the last one that was not 0. It is 1 without `scale_by_lr`, and with beta 0,
-    where it cancels. SlowMo is (alpha 1, beta 0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW as
-    inner optimizer); Lookahead is beta 0 with one worker, or without `average` on all-reduce, which keeps the workers
-    equal.
+    where it cancels. SlowMo is (alpha 1, beta 0.4-0.8); without scaling and with nesterov it is DiLoCo; Lookahead is
+    beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
     `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average

@@ -11,7 +11,8 @@ import resync
 from resync import optim
 from resync.engine.workers import Workers
 from resync.models import build as build_model
-from resync.optim.muon import VARIANTS, of_model, orthogonalised
+from resync.optim.muon import of_model
+from resync.optim.newton_schulz import VARIANTS, orthogonalised
 from resync.optim.options.muon import Muon
 from resync.settings.options import options_of
 

@@ -2,54 +2,21 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.workers import Workers
 from resync.optim.adamw import decay
+from resync.optim.newton_schulz import VARIANTS, orthogonalised
 from resync.optim.options import muon
 
-__all__ = ["Muon", "build", "decay", "of_model", "orthogonalised"]
+__all__ = ["Muon", "build", "decay", "of_model"]
 Part = slice | EllipsisType
 """The last indices of a tensor that a parameter of the model has: some of a row's, or all of its own."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """The constants of a published Muon.
-
-    `coefficients` are (a, b, c) of each iteration. With `damped`, momentum is a mean: M = m M + (1 - m) g, otherwise
-    M = m M + g; with `nesterov`, (1 - m) g + m M is orthogonalised, otherwise M. `eps` guards against a norm of zero.
-    A step of a matrix [r, c] is scaled by (r/c)^(1/2), or by max(1, r/c)^(1/2) if it is `clamped`.
-    """
-
-    coefficients: tuple[tuple[float, float, float], ...]
-    damped: bool
-    nesterov: bool
-    eps: float
-    clamped: bool
-
-
-VARIANTS = {
-    "muloco": Variant(
-        (
-            (4.0848, -6.8946, 2.9270),
-            (3.9505, -6.3029, 2.6377),
-            (3.7418, -5.5913, 2.3037),
-            (2.8769, -3.1427, 1.2046),
-            (2.8366, -3.0525, 1.2012),
-        ),
-        damped=False, nesterov=False, eps=1e-8, clamped=False,
-    ),
-    "modded_nanogpt": Variant(((2.0, -1.5, 0.5),) * 12, damped=True, nesterov=True, eps=1e-7, clamped=True),
-    "torch": Variant(((3.4445, -4.7750, 2.0315),) * 5, damped=True, nesterov=True, eps=1e-7, clamped=True),
-}  # fmt: skip
-"""Sources: muloco-1's muloco.py and modded-nanogpt of 2025, both as of the facts known to this project; torch 2.9."""
 
 
 class Muon(Optimizer):
@@ -58,9 +25,9 @@ class Muon(Optimizer):
         M = m M + g;   w = (1 - lr decay) w - lr scale NS(M)          for matrices; see `Variant` for other forms
         AdamW with the learning rate lr others_lr, bias-corrected     for all other parameters
 
-    NS is the Newton-Schulz iteration (`orthogonalised`). `layout` has, for all that a tensor of `parameters` holds, the
-    tensor's number, the part of its last dimension, and the shape [r, c] if this part is a matrix to orthogonalise.
-    Source: Jordan et al. 2024, with the constants of MuLoCo (Thérien et al. 2025) by default.
+    NS is the Newton-Schulz iteration (resync.optim.newton_schulz). `layout` has, for all that a tensor of `parameters`
+    holds, the tensor's number, the part of its last dimension, and the shape [r, c] if this part is a matrix to
+    orthogonalise. Source: Jordan et al. 2024, with the constants of MuLoCo (Thérien et al. 2025) by default.
     """
 
     def __init__(
@@ -125,23 +92,6 @@ class Muon(Optimizer):
         size = (second / (1 - self.options.beta2**step)).sqrt_().add_(self.options.eps)
         update = first / (1 - self.options.beta1**step) / size
         parameter[..., part].sub_(update, alpha=lr * self.options.others_lr)
-
-
-def orthogonalised(matrices: Tensor, variant: Variant, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Matrices [n, r, c] with singular values near 1 and the same singular vectors, by Newton-Schulz iterations.
-
-        X = M / (|M| + eps), of r <= c by transposing;   A = X X^T;   X = a X + (b A + c A A) X
-
-    Float64 matrices are iterated in float64, others in `dtype`.
-    """
-    x = matrices if matrices.dtype == torch.float64 else matrices.to(dtype)
-    tall = x.shape[1] > x.shape[2]
-    x = x.mT if tall else x
-    x = x / (torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True) + variant.eps)
-    for a, b, c in variant.coefficients:
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.mT if tall else x).to(matrices.dtype)
 
 
 def build(parameters: list[nn.Parameter], options: muon.Muon, workers: Workers) -> Muon:

@@ -18,8 +18,8 @@ class PALSGD(DiLoCo):
         after every round of H steps: the outer step of DiLoCo
 
     The optimizer takes a step with lr, which is then made 1 / (1 - p) times as long: the same for every optimizer whose
-    step is proportional to the learning rate. This is the rule, and not the authors' code, which pulls one tensor of
-    the model only.
+    step is proportional to the learning rate. The gradient of a worker that is pulled has been computed, as its loss is
+    logged, and is dropped. This is the rule, and not the authors' code, which pulls one tensor of the model only.
     """
 
     def __init__(self, training: Training, options: palsgd.PALSGD) -> None:

@@ -102,7 +102,6 @@ def test_muon_is_its_recursion_for_every_worker_and_matrix(recursion, apart):
             np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs torch >= 2.9 (torch.optim.Muon)")
 @pytest.mark.parametrize(("precision", "atol"), [("bfloat16", 2e-5), ("float32", 2e-3)])
 def test_muon_is_that_of_torch(precision, atol):
     """In bfloat16, in which torch iterates, up to the rounding of the norm; in float32, up to bfloat16's."""

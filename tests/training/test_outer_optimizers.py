@@ -206,7 +206,7 @@ def test_gpa_decays_z_before_y_is_averaged_with_it(attached):
     settings = {"lr": lr, "betas": (0.0, 0.0), "weight_decay": decay, "eps": 0.5}
     if attached:
         model = Point(START)
-        optimizer = torch.optim.AdamW(model.parameters(), **settings)
+        optimizer = torch.optim.Adam(model.parameters(), decoupled_weight_decay=True, **settings)
         sync = resync.GPA(model, optimizer, mu_x=mu_x)
     else:
         problem = Problem("gpa", CENTRES[:1], START, optimizer=torch.optim.AdamW, settings=settings, mu_x=mu_x)

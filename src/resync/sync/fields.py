@@ -73,9 +73,9 @@ def _tensor(optimizer: Optimizer, parameter: Tensor, name: str) -> Tensor | None
 def decayed(rows: Tensor, workers: Workers, optimizer: Optimizer) -> Tensor:
     """`rows` [k, P] after the decoupled weight decay of the step that `optimizer` has just taken from there.
 
-    Other optimizers than AdamW and Muon have none: their decay is a part of the gradient.
+    Muon has it, and what sets `decoupled_weight_decay`, as torch's AdamW; the decay of others counts as gradient.
     """
-    if type(optimizer).__name__ not in ("AdamW", "Muon"):
+    if not optimizer.param_groups[0].get("decoupled_weight_decay", type(optimizer).__name__ == "Muon"):
         return rows
     if optimizer.param_groups[0]["params"][0] is workers.rows:
         [group] = optimizer.param_groups

@@ -3,7 +3,8 @@
 Pure functions are in `resync.schedules`, `resync.periods`, `resync.topology`, `resync.mixing` and `resync.gossip`,
 which are modules of `resync.formulas`. The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
-`resync.DiLoCo` and `resync.Lookahead`. All are imported on first use, and torch only with an algorithm.
+`resync.DiLoCo`, `resync.SNOO`, `resync.GPA`, `resync.PALSGD`, `resync.Lookahead` and `resync.DiLoCoProgress`. All are
+imported on first use, and torch only with an algorithm.
 """
 
 import sys
@@ -24,11 +25,15 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
     from resync.attach import (
         ADPSGD,
         DPSGD,
+        GPA,
         OSGP,
+        PALSGD,
         QSR,
         SGP,
+        SNOO,
         AllReduce,
         DiLoCo,
+        DiLoCoProgress,
         LocalSGD,
         Lookahead,
         SlowMo,
@@ -39,7 +44,8 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
     gossip = averaging
 
 __all__ = [
-    "ADPSGD", "DPSGD", "OSGP", "QSR", "SGP", "AllReduce", "DiLoCo", "LocalSGD", "Lookahead", "SlowMo", "Synchronised",
+    "ADPSGD", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",
+    "AllReduce", "DiLoCo", "DiLoCoProgress", "LocalSGD", "Lookahead", "SlowMo", "Synchronised",
     "gossip", "mixing", "periods", "schedules", "topology",
 ]  # fmt: skip
 

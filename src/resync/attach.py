@@ -38,7 +38,21 @@ from resync.processes.meeting import Meetings
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
-from resync.sync.options import adpsgd, allreduce, dpsgd, local, osgp, sgp, slowmo
+from resync.sync.options import (
+    adpsgd,
+    allreduce,
+    diloco,
+    diloco_progress,
+    dpsgd,
+    gpa,
+    local,
+    osgp,
+    palsgd,
+    sgp,
+    slowmo,
+    snoo,
+)
+from resync.sync.options._outer import OuterLr
 
 
 class Synchronised:
@@ -303,13 +317,15 @@ class _Rounds(Settings):
             yield ("warmup_steps",), "missing, allowed: integer >= 0, because the period follows the learning rate"
 
 
-class _AllReduce(allreduce.AllReduce):
-    """Gradients or parameters averaged over all workers in every step (see resync.sync.allreduce)."""
-
+class _Clipped(Settings):
     clip_norm: PositiveNumber | None = Field(
         default=None,
         description="largest L2 norm of the averaged gradient; clipping before `step()` would clip local gradients",
     )
+
+
+class _AllReduce(_Clipped, allreduce.AllReduce):
+    """Gradients or parameters averaged over all workers in every step (see resync.sync.allreduce)."""
 
     def checks(self) -> Iterator[Check]:
         """Refuse to clip an average that is not taken."""
@@ -364,22 +380,31 @@ class _SlowMo(_Rounds, _Seeded, slowmo.SlowMo):
     """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo)."""
 
 
-class _DiLoCo(_Rounds):
-    """Nesterov momentum on the averaged pseudo-gradient after every round (see resync.sync.slowmo)."""
+class _DiLoCo(_Rounds, diloco.DiLoCo):
+    """Nesterov momentum on the averaged pseudo-gradient after every round (see resync.sync.diloco)."""
 
-    period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
-    lr: slowmo.OuterLr = 0.7
-    momentum: slowmo.OuterMomentum = 0.9
 
-    def options(self) -> SyncOptions:
-        return slowmo.SlowMo(period=self.period, alpha=self.lr, beta=self.momentum, nesterov=True, scale_by_lr=False)
+class _DiLoCoProgress(_Rounds, diloco_progress.DiLoCoProgress):
+    """DiLoCo corrected for rounds of unequal length, an ablation of our own (see resync.sync.diloco_progress)."""
+
+
+class _SNOO(_Rounds, _Clipped, snoo.SNOO):
+    """Nesterov momentum on what rounds of data-parallel steps have changed (see resync.sync.snoo)."""
+
+
+class _GPA(_Clipped, gpa.GPA):
+    """Gradients between the optimizer's iterate and its average, which `consensus()` gives (see resync.sync.gpa)."""
+
+
+class _PALSGD(_Rounds, _Seeded, palsgd.PALSGD):
+    """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd)."""
 
 
 class _Lookahead(Settings):
     """SlowMo without momentum: after every round, move the fraction `alpha` of the way (Zhang et al. 2019)."""
 
     period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
-    alpha: slowmo.OuterLr = 0.5
+    alpha: OuterLr = 0.5
 
     def options(self) -> SyncOptions:
         return slowmo.SlowMo(period=self.period, alpha=self.alpha, beta=0.0)
@@ -431,6 +456,10 @@ DPSGD = _method(_DPSGD)
 ADPSGD = _method(_ADPSGD)
 SlowMo = _method(_SlowMo)
 DiLoCo = _method(_DiLoCo)
+DiLoCoProgress = _method(_DiLoCoProgress)
+SNOO = _method(_SNOO)
+GPA = _method(_GPA)
+PALSGD = _method(_PALSGD)
 Lookahead = _method(_Lookahead)
 
 

@@ -20,7 +20,7 @@ LOCAL = {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}}
 SHORT = {"epochs": 1, "steps_per_epoch": 4, "schedule": {"name": "constant", "lr": 0.1}}
 RESUMED = [
     "allreduce_fp16", "allreduce_adamw", "local_label_noise_fp16", "sgp", "osgp_stale_two_peers", "slowmo", "diloco",
-    "batch_norm", "translation",
+    "palsgd", "batch_norm", "translation",
 ]  # fmt: skip
 
 

@@ -297,6 +297,10 @@ def test_complete_gossip_follows_the_number_of_workers():
         (every(7, average_state=["momentum_buffer"]), [("all", 1286, 2)]),
         ({"name": "osgp"}, [("peers", 9000, 1)]),
         (every(48, "slowmo", base="sgp", average=False), [("all", 188, 0), ("peers", 9000, 1)]),
+        (every(48, "diloco"), [("all", 188, 1)]),
+        (every(48, "snoo"), [("all", 188, 0), ("all", 9000, 1)]),
+        ({"name": "gpa"}, [("all", 9000, 1)]),
+        (every(7, "palsgd", start=1), [("all", 100 + 1272, 1)]),
     ],
 )
 def test_exchanges_are_those_of_the_volume(sync, expected):

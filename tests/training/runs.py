@@ -133,14 +133,37 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "diloco": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "diloco", "period": {"rule": "constant", "h": 4}},
+    },
+    "diloco_progress": {
         "sync": {
-            "name": "slowmo",
-            "period": {"rule": "constant", "h": 4},
-            "alpha": 0.7,
-            "beta": 0.9,
-            "nesterov": True,
-            "scale_by_lr": False,
+            "name": "diloco_progress",
+            "period": {"rule": "power", "alpha": 0.15, "power": 2, "h_base": 2},
+            "lr": 0.5,
+            "momentum": 0.5,
+            "reference": 0.2,
         },
+    },
+    "muloco": {
+        "optimizer": {"name": "muon", "weight_decay": 0.01},
+        "schedule": {"name": "constant", "lr": 0.02},
+        "sync": {"name": "diloco", "period": {"rule": "constant", "h": 4}, "momentum": 0.6},
+    },
+    "snoo": {
+        "optimizer": {"name": "adamw"},
+        "sync": {"name": "snoo", "period": {"rule": "constant", "h": 4}, "at": "start"},
+    },
+    "gpa": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.1, "decay": "matrices"},
+        "schedule": {"name": "constant", "lr": 0.01},
+        "sync": {"name": "gpa", "h": 4},
+        "evaluation": OWN,
+    },
+    "palsgd": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "schedule": {"name": "constant", "lr": 0.01},
+        "clip_norm": 1.0,
+        "sync": {"name": "palsgd", "period": {"rule": "constant", "h": 3}, "probability": 0.4, "start": 0.5},
     },
     "batch_norm": CNN_WITH_BATCH_NORM,
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},

@@ -520,6 +520,11 @@ def test_local_averages_the_state_that_is_named_and_no_other():
         ("adpsgd", {"compute_times": "random"}),
         ("slowmo", {"period": Constant(h=4), "base": "osgp"}),
         ("slowmo", {"period": Constant(h=4), "base": "sgp", "average": False}),
+        ("diloco", {"period": Constant(h=4)}),
+        ("diloco_progress", {"period": Constant(h=4), "reference": 0.3}),
+        ("snoo", {"period": Constant(h=4), "at": "start"}),
+        ("gpa", {}),
+        ("palsgd", {"period": Constant(h=2), "probability": 0.5, "start": 2}),
         ("slowmo", {"period": Constant(h=4), "base": {"name": "osgp", "staleness": 2}, "average": False}),
     ],
 )

@@ -4,6 +4,7 @@ import threading
 import time
 from copy import deepcopy
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,10 +51,18 @@ METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "OSGP": ("osgp", {"staleness": 1}, {"staleness": 1}),
     "DPSGD": ("dpsgd", {}, {}),
     "SlowMo": ("slowmo", {"period": 3, "base": "sgp"}, {"period": Constant(h=3), "base": "sgp"}),
-    "DiLoCo": (
-        "slowmo",
-        {"period": 3},
-        {"period": Constant(h=3), "alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False},
+    "DiLoCo": ("diloco", {"period": 3}, {"period": Constant(h=3)}),
+    "DiLoCoProgress": (
+        "diloco_progress",
+        {"period": 3, "reference": 0.2},
+        {"period": Constant(h=3), "reference": 0.2},
+    ),
+    "SNOO": ("snoo", {"period": 3, "at": "start"}, {"period": Constant(h=3), "at": "start"}),
+    "GPA": ("gpa", {"h": 3}, {"h": 3}),
+    "PALSGD": (
+        "palsgd",
+        {"period": 3, "probability": 0.5, "start": 1},
+        {"period": Constant(h=3), "probability": 0.5, "start": 1},
     ),
     "Lookahead": ("slowmo", {"period": 3}, {"period": Constant(h=3), "alpha": 0.5, "beta": 0.0}),
 }
@@ -118,10 +127,13 @@ def test_a_state_dict_continues_exactly(attached, name):
 
 def _clipped(rank: int, world_size: int) -> list[list[float]]:
     found = []
-    for options, before in ({"clip_norm": 0.5}, False), ({}, True):
+    inside = {"clip_norm": 0.5}
+    snoo, gpa = partial(resync.SNOO, period=9), partial(resync.GPA, mu_x=0.0)
+    for method, options in (resync.AllReduce, inside), (snoo, inside), (gpa, inside), (resync.AllReduce, {}):
+        before = not options
         model = Point([0.0, 0.0])
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        resync.AllReduce(model, optimizer, **options)
+        method(model, optimizer, **options)
         model(torch.tensor([6.0, 8.0]) if rank == 0 else torch.tensor([0.0, 0.0])).backward()
         if before:
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
@@ -130,10 +142,10 @@ def _clipped(rank: int, world_size: int) -> list[list[float]]:
     return found
 
 
-def test_allreduce_clips_the_average_and_the_loop_what_a_worker_has():
+def test_averaged_gradients_are_clipped_as_an_average_and_the_loop_what_a_worker_has():
     """Gradients (-6, -8) and (0, 0): their average (-3, -4) has norm 5; one alone has norm 10."""
-    for inside, before in run_processes(2, _clipped):
-        np.testing.assert_allclose(inside, [0.3, 0.4], atol=1e-5)
+    for *inside, before in run_processes(2, _clipped):
+        np.testing.assert_allclose(inside, [[0.3, 0.4]] * 3, atol=1e-5)
         np.testing.assert_allclose(before, [0.15, 0.2], atol=1e-5)
 
 

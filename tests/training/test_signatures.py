@@ -73,8 +73,12 @@ def test_an_editor_sees_every_option_and_what_comes_back(checked: dict[int, str]
 
 @pytest.mark.parametrize(
     ("function", "name"),
-    [("LocalSGD", "local"), ("SGP", "sgp"), ("OSGP", "osgp"), ("DPSGD", "dpsgd"), ("SlowMo", "slowmo")],
-)
+    [
+        ("LocalSGD", "local"), ("SGP", "sgp"), ("OSGP", "osgp"), ("DPSGD", "dpsgd"), ("SlowMo", "slowmo"),
+        ("DiLoCo", "diloco"), ("DiLoCoProgress", "diloco_progress"), ("SNOO", "snoo"), ("GPA", "gpa"),
+        ("PALSGD", "palsgd"),
+    ],
+)  # fmt: skip
 def test_a_function_has_every_option_of_its_algorithm(function: str, name: str):
     method, declared = getattr(resync, function), options_of("sync", name).model_fields
     parameters = inspect.signature(method).parameters

@@ -111,6 +111,8 @@ class OptimizerOptions(Options):
     """The options of an inner optimizer."""
 
     room: ClassVar[str] = "optim"
+    by_shape: ClassVar[bool] = False
+    """Whether it updates matrices otherwise than other parameters, and so has to know where they are."""
 
     @property
     def state_vectors(self) -> int:

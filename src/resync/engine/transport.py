@@ -248,8 +248,8 @@ class Transport:
             yield
 
     def _count(self, num_bytes: int) -> None:
-        """Count bytes sent by all workers together."""
-        if self._counting:
+        """Count bytes sent by all workers together; a single worker has nobody to send to."""
+        if self._counting and self.num_workers > 1:
             self.bytes_of_all += num_bytes
 
 

@@ -2,7 +2,8 @@
 
 `optim/<name>.py` defines `build(parameters, options) -> Optimizer`, and `decay` if its options include weight decay of
 matrices only; `optim/options/<name>.py` has the options. One torch optimizer updates all workers of a process: the
-workers' rows are one tensor, and the update is elementwise. Importing this package does not import torch.
+workers' rows are one tensor, and the update is elementwise, except for an optimizer `by_shape`, whose `build` also gets
+the workers, which know where each parameter is in their rows. Importing this package does not import torch.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ def build(options: OptimizerOptions, workers: Workers, apart: bool = False) -> O
     """
     module = import_module(f"resync.optim.{options.name}")
     parameters = workers.split() if apart else [workers.rows]
-    optimizer: Optimizer = module.build(parameters, options)
+    layout = [workers] if options.by_shape else []
+    optimizer: Optimizer = module.build(parameters, options, *layout)
     if options.decay_of_matrices:
         rate = options.decay_of_matrices * workers.matrices
+        optimizer.param_groups[0]["decay_rates"] = rate
         for parameter in parameters:
             optimizer.register_step_pre_hook(partial(module.decay, parameter, rate))
     return optimizer

@@ -49,10 +49,15 @@ class ExchangeKind:
 
 
 def exchanges(run: Run) -> list[ExchangeKind]:
-    """Return all exchanges of parameters in `run`, exactly as in training.
+    """Return all exchanges of parameters in `run`, exactly as in training; those of a single worker are empty.
 
     Raises ValueError for an algorithm that declares no traffic.
     """
+    found = _exchanges(run)
+    return [replace(each, vectors=0) for each in found] if run.workers == 1 else found
+
+
+def _exchanges(run: Run) -> list[ExchangeKind]:
     options = run.sync.in_steps(run.steps_per_epoch)
     if _traffic(run, options).every == "step":
         return list(_mixes(run, options))

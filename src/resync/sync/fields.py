@@ -68,3 +68,22 @@ def _tensor(optimizer: Optimizer, parameter: Tensor, name: str) -> Tensor | None
     """The field of one parameter, if it has a value for every element."""
     value = optimizer.state.get(parameter, {}).get(name)
     return value if isinstance(value, Tensor) and value.shape == parameter.shape else None
+
+
+def decayed(rows: Tensor, workers: Workers, optimizer: Optimizer) -> Tensor:
+    """`rows` [k, P] after the decoupled weight decay of the step that `optimizer` has just taken from there.
+
+    Muon has it, and what sets `decoupled_weight_decay`, as torch's AdamW; the decay of others counts as gradient.
+    """
+    if not optimizer.param_groups[0].get("decoupled_weight_decay", type(optimizer).__name__ == "Muon"):
+        return rows
+    if optimizer.param_groups[0]["params"][0] is workers.rows:
+        [group] = optimizer.param_groups
+        return rows * (1 - group["lr"] * group.get("decay_rates", group["weight_decay"]))
+    factors = {
+        id(parameter): 1 - group["lr"] * group["weight_decay"]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    of_row = [rows.new_full((parameter.numel(),), factors[id(parameter)]) for parameter in workers.parameters[0]]
+    return rows * torch.cat(of_row)

@@ -1,4 +1,4 @@
-"""An outer optimizer on the workers' average: SlowMo, DiLoCo, and Lookahead as their single-worker case."""
+"""Slow momentum on the workers' average, and Lookahead as its single-worker case."""
 
 from typing import Any
 
@@ -9,11 +9,12 @@ from resync.sync import build as build_base
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import average_fields, moments, reset_state
 from resync.sync.options import slowmo
+from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
 
 class SlowMo(Rounds):
-    """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1; Douillard et al. 2023 for DiLoCo).
+    """Slow momentum around a base algorithm (Wang et al. 2020, Algorithm 1).
 
         for every round of H steps, which starts at x0:
             H steps of the base algorithm: without communication (Local SGD / Adam), or in every step with averaged
@@ -24,9 +25,8 @@ class SlowMo(Rounds):
 
     gamma is the learning rate of the round's last step, as in the authors' later implementation in fairscale (the paper
     has one learning rate per round), or of the last one that was not 0. It is 1 without `scale_by_lr`, and with beta 0,
-    where it cancels. SlowMo is (alpha 1, beta 0.4-0.8); DiLoCo is (alpha 0.7, beta 0.9, nesterov, no scaling, AdamW as
-    inner optimizer); Lookahead is beta 0 with one worker, or without `average` on all-reduce, which keeps the workers
-    equal.
+    where it cancels. SlowMo is (alpha 1, beta 0.4-0.8); without scaling and with nesterov it is DiLoCo; Lookahead is
+    beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
     `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average
@@ -79,11 +79,9 @@ class SlowMo(Rounds):
         if self.gamma == 0:  # no step of the round had a learning rate, so there is nothing to accelerate
             self.anchor.copy_(self._outer_rows())
             return
-        step = (self.anchor - self._outer_rows()).div_(self.gamma)
-        self.momentum.mul_(self.options.beta).add_(step)
-        nesterov = self.options.nesterov
-        direction = step.add_(self.momentum, alpha=self.options.beta) if nesterov else self.momentum
-        self.anchor.sub_(direction, alpha=self.options.alpha * self.gamma)
+        alpha, beta = self.options.alpha * self.gamma, self.options.beta
+        change = (self.anchor - self._outer_rows()).div_(self.gamma)
+        outer_step_(self.anchor, self.momentum, change, lr=alpha, momentum=beta, nesterov=self.options.nesterov)
         self.rows.copy_(self.anchor.expand_as(self.rows))
 
     def _outer_rows(self) -> Tensor:

@@ -1,0 +1,134 @@
+"""Muon over rows: the matrices of all workers are orthogonalised together."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from types import EllipsisType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from resync.engine.workers import Workers
+from resync.optim.adamw import decay
+from resync.optim.newton_schulz import VARIANTS, orthogonalised
+from resync.optim.options import muon
+
+__all__ = ["Muon", "build", "decay", "of_model"]
+Part = slice | EllipsisType
+"""The last indices of a tensor that a parameter of the model has: some of a row's, or all of its own."""
+
+
+class Muon(Optimizer):
+    """Orthogonalised momentum for matrices, AdamW for the rest.
+
+        M = m M + g;   w = (1 - lr decay) w - lr scale NS(M)          for matrices; see `Variant` for other forms
+        AdamW with the learning rate lr others_lr, bias-corrected     for all other parameters
+
+    NS is the Newton-Schulz iteration (resync.optim.newton_schulz). `layout` has, for all that a tensor of `parameters`
+    holds, the tensor's number, the part of its last dimension, and the shape [r, c] if this part is a matrix to
+    orthogonalise. Source: Jordan et al. 2024, with the constants of MuLoCo (Thérien et al. 2025) by default.
+    """
+
+    def __init__(
+        self,
+        parameters: list[nn.Parameter],
+        options: muon.Muon,
+        layout: Iterable[tuple[int, Part, torch.Size | None]],
+        lr: float = 0.0,
+    ) -> None:
+        super().__init__(parameters, {"lr": lr, "weight_decay": options.decay_of_all})
+        self.options, self.variant = options, VARIANTS[options.variant]
+        self.matrices: dict[torch.Size, list[tuple[nn.Parameter, Part]]] = defaultdict(list)
+        self.others: list[tuple[nn.Parameter, Part]] = []
+        for number, part, shape in layout:
+            places = self.others if shape is None else self.matrices[shape]
+            places.append((parameters[number], part))
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """A step of all parameters that have a gradient; returns the loss of the closure, if there is one."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        [group] = self.param_groups
+        for parameter in (each for each in group["params"] if each.grad is not None):
+            state = self.state[parameter]
+            if not state:
+                state["step"] = parameter.new_zeros(())
+                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            state["step"] += 1
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        for shape, places in self.matrices.items():
+            if stepped := [place for place in places if place[0].grad is not None]:
+                self._step_matrices(group["lr"], shape, stepped)
+        for parameter, part in self.others:
+            if parameter.grad is not None:
+                self._step_others(group["lr"], parameter, part)
+        return loss
+
+    def _step_matrices(self, lr: float, shape: torch.Size, places: list[tuple[nn.Parameter, Part]]) -> None:
+        m, variant, (r, c) = self.options.momentum, self.variant, shape
+        directions = []
+        for parameter, part in places:
+            assert parameter.grad is not None
+            moment, gradient = self.state[parameter]["exp_avg"][..., part], parameter.grad[..., part]
+            moment.mul_(m).add_(gradient, alpha=1 - m if variant.damped else 1.0)
+            directions.append(gradient.lerp(moment, m) if variant.nesterov else moment)
+        stacked = torch.cat([direction.reshape(-1, r, c) for direction in directions])
+        found = orthogonalised(stacked, variant, getattr(torch, self.options.precision))
+        scale = (max(1.0, r / c) if variant.clamped else r / c) ** 0.5
+        for (parameter, part), update in zip(places, found.chunk(len(places)), strict=True):
+            weights = parameter[..., part]
+            weights.sub_(update.reshape(weights.shape), alpha=lr * scale)
+
+    def _step_others(self, lr: float, parameter: nn.Parameter, part: Part) -> None:
+        assert parameter.grad is not None
+        gradient, state = parameter.grad[..., part], self.state[parameter]
+        first, second, step = state["exp_avg"][..., part], state["exp_avg_sq"][..., part], state["step"]
+        first.lerp_(gradient, 1 - self.options.beta1)
+        second.mul_(self.options.beta2).addcmul_(gradient, gradient, value=1 - self.options.beta2)
+        size = (second / (1 - self.options.beta2**step)).sqrt_().add_(self.options.eps)
+        update = first / (1 - self.options.beta1**step) / size
+        parameter[..., part].sub_(update, alpha=lr * self.options.others_lr)
+
+
+def build(parameters: list[nn.Parameter], options: muon.Muon, workers: Workers) -> Muon:
+    """Muon over the rows of the workers."""
+    layout: list[tuple[int, slice, torch.Size | None]] = []
+    for number in range(len(parameters)):
+        first = 0
+        for parameter, is_matrix in _with_kinds(workers.models[0], workers.parameters[0]):
+            end = first + parameter.numel()
+            if not is_matrix and layout and layout[-1][::2] == (number, None):
+                first = layout.pop()[1].start
+            layout.append((number, slice(first, end), parameter.shape if is_matrix else None))
+            first = end
+    return Muon(parameters, options, layout)
+
+
+def of_model(model: nn.Module, lr: float, **options: Any) -> Muon:
+    """Muon for a training loop of your own: over the trainable parameters of `model`, with `options` of this name.
+
+    Unlike torch.optim.Muon it has all parameters, as the algorithms of this library require.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    kinds = enumerate(_with_kinds(model, parameters))
+    layout = [(number, ..., each.shape if is_matrix else None) for number, (each, is_matrix) in kinds]
+    return Muon(parameters, muon.Muon(**options), layout, lr)
+
+
+def _with_kinds(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, bool]]:
+    """Each parameter with whether it is a matrix of a linear layer that is neither an embedding nor the output layer.
+
+    The output layer is the last linear one. In a model with embeddings, the first of which is that of the tokens, it
+    has an output for each token, or else the embedding itself is the output layer.
+    """
+    layers = list(model.modules())
+    embeddings = [layer for layer in layers if isinstance(layer, nn.Embedding)]
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
+    hidden = {id(layer.weight) for layer in linear} - {id(layer.weight) for layer in embeddings}
+    if linear and (not embeddings or linear[-1].out_features == embeddings[0].num_embeddings):
+        hidden.discard(id(linear[-1].weight))
+    return [(parameter, id(parameter) in hidden) for parameter in parameters]

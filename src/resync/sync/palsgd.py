@@ -1,0 +1,77 @@
+"""Pseudo-Asynchronous Local SGD: local steps, some of which pull a worker to the last average without a gradient."""
+
+import torch
+
+from resync.streams import stream
+from resync.sync.algorithm import Training
+from resync.sync.diloco import DiLoCo
+from resync.sync.options import palsgd
+
+
+class PALSGD(DiLoCo):
+    """DiLoCo with random pulls (Naganuma et al. 2025, arXiv 2504.18454; x is the start of the round, as in DiLoCo).
+
+        before step `start`: x_k = x = optimizer(x, mean over k of g_k(x))
+        then every worker in every step, with a coin of its own:
+            with probability p: x_k = x_k - (lr strength / p) (x_k - x), and the optimizer's state does not change
+            else: an optimizer step with the learning rate lr / (1 - p)
+        after every round of H steps: the outer step of DiLoCo
+
+    The optimizer takes a step with lr, which is then made 1 / (1 - p) times as long: the same for every optimizer whose
+    step is proportional to the learning rate. The gradient of a worker that is pulled has been computed, as its loss is
+    logged, and is dropped. This is the rule, and not the authors' code, which pulls one tensor of the model only.
+    """
+
+    def __init__(self, training: Training, options: palsgd.PALSGD) -> None:
+        super().__init__(training, options)
+        self.palsgd = options
+        self.before = self.rows.clone()
+        self.pulled = torch.zeros(self.workers.num_local, 1, dtype=torch.bool, device=self.rows.device)
+        held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        # A training loop of somebody else makes new gradients in every step; those of rows have to be put back.
+        self.attached = self.workers.rows.grad is None
+        self.parameters = [held] if self.attached else [[parameter] for parameter in held]
+
+    @torch.no_grad()
+    def after_backward(self) -> None:
+        """Average the gradients before the first local step; then withhold those of workers that are pulled."""
+        self.before.copy_(self.rows)
+        if self.steps < self.palsgd.start:
+            self.transport.mean_(self.workers.grads)
+            return
+        for index, parameters in enumerate(self.parameters):
+            pulled = self._coin(self.transport.local.start + index)
+            self.pulled[index] = pulled
+            if pulled:
+                self.workers.grads[index].zero_()
+                for parameter in parameters:
+                    parameter.grad = None
+            elif not self.attached:
+                parameters[0].grad = self.workers.grads[index]
+
+    @torch.no_grad()
+    def after_step(self, lr: float) -> bool:
+        """Lengthen the optimizer's steps, and pull."""
+        p = self.palsgd.probability
+        if p and self.steps >= self.palsgd.start:
+            steps = (self.rows - self.before).div_(1 - p)
+            pulls = (self.anchor - self.before).mul_(lr * self.palsgd.strength / p)
+            self.rows.copy_(self.before.add_(torch.where(self.pulled, pulls, steps)))
+        return super().after_step(lr)
+
+    @torch.no_grad()
+    def end_round(self) -> None:
+        """The outer step; while gradients are averaged, the parameters are the next anchor."""
+        if self.steps <= self.palsgd.start:
+            self.anchor.copy_(self.rows[:1])
+        else:
+            super().end_round()
+
+    def _coin(self, worker: int) -> bool:
+        """Whether the worker is pulled in this step."""
+        common = self.palsgd.coins == "common"
+        draw = stream(self.seed, "pull", worker=0 if common else worker, epoch=self.steps).random()
+        return bool(draw < self.palsgd.probability)
+
+
+build = PALSGD

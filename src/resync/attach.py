@@ -39,6 +39,7 @@ from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Sett
 from resync.sync import build
 from resync.sync.algorithm import Training
 from resync.sync.options import adpsgd, allreduce, dpsgd, local, osgp, sgp, slowmo
+from resync.sync.options._outer import OuterLr, OuterMomentum
 
 
 class Synchronised:
@@ -368,8 +369,8 @@ class _DiLoCo(_Rounds):
     """Nesterov momentum on the averaged pseudo-gradient after every round (see resync.sync.slowmo)."""
 
     period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
-    lr: slowmo.OuterLr = 0.7
-    momentum: slowmo.OuterMomentum = 0.9
+    lr: OuterLr = 0.7
+    momentum: OuterMomentum = 0.9
 
     def options(self) -> SyncOptions:
         return slowmo.SlowMo(period=self.period, alpha=self.lr, beta=self.momentum, nesterov=True, scale_by_lr=False)
@@ -379,7 +380,7 @@ class _Lookahead(Settings):
     """SlowMo without momentum: after every round, move the fraction `alpha` of the way (Zhang et al. 2019)."""
 
     period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
-    alpha: slowmo.OuterLr = 0.5
+    alpha: OuterLr = 0.5
 
     def options(self) -> SyncOptions:
         return slowmo.SlowMo(period=self.period, alpha=self.alpha, beta=0.0)

@@ -9,6 +9,7 @@ from resync.sync import build as build_base
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import average_fields, moments, reset_state
 from resync.sync.options import slowmo
+from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
 
@@ -79,11 +80,9 @@ class SlowMo(Rounds):
         if self.gamma == 0:  # no step of the round had a learning rate, so there is nothing to accelerate
             self.anchor.copy_(self._outer_rows())
             return
-        step = (self.anchor - self._outer_rows()).div_(self.gamma)
-        self.momentum.mul_(self.options.beta).add_(step)
-        nesterov = self.options.nesterov
-        direction = step.add_(self.momentum, alpha=self.options.beta) if nesterov else self.momentum
-        self.anchor.sub_(direction, alpha=self.options.alpha * self.gamma)
+        alpha, beta = self.options.alpha * self.gamma, self.options.beta
+        change = (self.anchor - self._outer_rows()).div_(self.gamma)
+        outer_step_(self.anchor, self.momentum, change, lr=alpha, momentum=beta, nesterov=self.options.nesterov)
         self.rows.copy_(self.anchor.expand_as(self.rows))
 
     def _outer_rows(self) -> Tensor:

@@ -9,13 +9,11 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 
 from resync.config.parts import SyncOptions
-from resync.settings.base import Check, PositiveNumber, checks_failed
+from resync.settings.base import Check, checks_failed
 from resync.settings.errors import not_among
 from resync.settings.options import option_names
+from resync.sync.options._outer import OuterLr, OuterMomentum
 from resync.sync.options._rounds import RoundsOptions
-
-OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
-OuterMomentum = Annotated[float, Field(ge=0, lt=1, description="outer momentum")]
 
 
 class _Base:

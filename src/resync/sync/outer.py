@@ -1,0 +1,20 @@
+"""The step of the outer optimizer: momentum on the pseudo-gradient, the change that a round of local steps has made."""
+
+from torch import Tensor
+
+
+def outer_step_(
+    anchor: Tensor, buffer: Tensor, pseudo_gradient: Tensor, *, lr: float, momentum: float, nesterov: bool
+) -> None:
+    """Update `anchor` x and `buffer` b in place with the pseudo-gradient D, which is overwritten.
+
+        b = momentum b + D;   x = x - lr (D + momentum b)      (nesterov: Douillard et al. 2023)
+                              x = x - lr b                     (heavy ball: Wang et al. 2020, without their gamma)
+
+    The tensors have one shape [..., n] and may be slices of larger ones, for a part of the parameters. D is the anchor
+    minus the parameters at the end of the round, averaged over the workers or not; b is 0 at the start of the training.
+    With constant lr and momentum these are the steps of torch.optim.SGD with dampening 0 on D as gradient.
+    """
+    buffer.mul_(momentum).add_(pseudo_gradient)
+    direction = pseudo_gradient.add_(buffer, alpha=momentum) if nesterov else buffer
+    anchor.sub_(direction, alpha=lr)

@@ -345,7 +345,7 @@ class _OSGP(_Seeded, osgp.OSGP):
     """Push-sum gossip that overlaps with the gradient computation (see resync.sync.osgp)."""
 
 
-class _DPSGD(dpsgd.DPSGD):
+class _DPSGD(_Seeded, dpsgd.DPSGD):
     """Symmetric gossip after every step (see resync.sync.dpsgd)."""
 
 

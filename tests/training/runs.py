@@ -105,6 +105,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "dpsgd": {"sync": {"name": "dpsgd"}},
     "dpsgd_half_duplex": {"sync": {"name": "dpsgd", "half_duplex": True}},
+    "dpsgd_base_graph": {"workers": 12, "batch_size": 48, "sync": {"name": "dpsgd", "topology": "base_graph"}},
+    "sgp_equistatic": {
+        "sync": {"name": "sgp", "topology": "u_equistatic", "peers": [[0, 0], [0.5, 3]]},
+    },
+    "osgp_equidyn": {"sync": {"name": "osgp", "topology": "ou_equidyn"}, "evaluation": OWN},
     "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}, "evaluation": OWN},
     "adpsgd_straggler_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},

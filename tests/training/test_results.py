@@ -113,6 +113,23 @@ def test_messages_that_may_be_late_are_planned_one_by_one(tmp_path: Path, sync: 
 
 
 @pytest.mark.parametrize(
+    "sync",
+    [
+        {"name": "dpsgd", "topology": "base_graph"},
+        {"name": "sgp", "topology": "base_graph", "peers": [[0, 2], [1, 1]], "average_state": ["momentum_buffer"]},
+        {"name": "sgp", "topology": "ou_equidyn"},
+        {"name": "dpsgd", "topology": "random_matching"},
+    ],
+    ids=str,
+)
+def test_messages_of_graphs_with_idle_workers_are_planned_exactly(tmp_path: Path, sync: dict[str, Any]):
+    changes = {"workers": 5, "batch_size": 60, "sync": sync}
+    run, session = make_run(tmp_path / "config", **changes), make_session(tmp_path / "run", **changes)
+    train_to_end(session)
+    assert session.transport.bytes_sent == cost(run, session.workers.rows.shape[1]).bytes_per_worker
+
+
+@pytest.mark.parametrize(
     ("base", "average", "vectors"),
     [
         ("sgp", True, 14 + 5),

@@ -116,7 +116,7 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
         waiting = sum(
             count * (longest_delay(delay, workers, steps) - steps * delay) for steps, count in exchange.after.items()
         )
-        sent = exchange.vectors * num_bytes
+        sent = float(exchange.vectors * num_bytes)
         return waiting, exchange.count * network.average_seconds(sent, workers, exchange.all_reduce), 0.0
     message = _message(exchange, network, num_bytes, workers)
     if exchange.overlap == "full":
@@ -135,14 +135,14 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
 
 def _message(exchange: ExchangeKind, network: Network, num_bytes: int, workers: int) -> float:
     """Seconds until every worker has sent to its peers; twice as long if the workers of a pair take turns."""
-    return network.exchange_seconds(num_bytes, workers, exchange.vectors) * (1 + exchange.half_duplex)
+    return network.exchange_seconds(num_bytes, workers, exchange.longest) * (1 + exchange.half_duplex)
 
 
 def _limits(run: Run, found: list[ExchangeKind], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
     """Effects that the model ignores but that the run would be subject to."""
     network = machine.network
     for exchange in found:
-        sent = exchange.vectors * num_bytes
+        sent = float(exchange.vectors * num_bytes)
         if exchange.to == "all" and sent and network.latency_bound(sent, workers, exchange.all_reduce):
             nodes = workers // network.node_size
             other = halving_doubling(network.link, sent, nodes)

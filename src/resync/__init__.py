@@ -3,7 +3,8 @@
 Pure functions are in `resync.schedules`, `resync.periods`, `resync.topology`, `resync.mixing` and `resync.gossip`,
 which are modules of `resync.formulas`. The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
-`resync.DiLoCo` and `resync.Lookahead`. All are imported on first use, and torch only with an algorithm.
+`resync.DiLoCo`, `resync.StreamingDiLoCo`, `resync.DESLOC`, `resync.NoLoCo` and `resync.Lookahead`. All are imported on
+first use, and torch only with an algorithm.
 """
 
 import sys
@@ -23,6 +24,7 @@ _FORMULAS = {
 if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
     from resync.attach import (
         ADPSGD,
+        DESLOC,
         DPSGD,
         OSGP,
         QSR,
@@ -31,7 +33,9 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
         DiLoCo,
         LocalSGD,
         Lookahead,
+        NoLoCo,
         SlowMo,
+        StreamingDiLoCo,
         Synchronised,
     )
     from resync.formulas import averaging, mixing, periods, schedules, topology
@@ -39,8 +43,8 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
     gossip = averaging
 
 __all__ = [
-    "ADPSGD", "DPSGD", "OSGP", "QSR", "SGP", "AllReduce", "DiLoCo", "LocalSGD", "Lookahead", "SlowMo", "Synchronised",
-    "gossip", "mixing", "periods", "schedules", "topology",
+    "ADPSGD", "DESLOC", "DPSGD", "OSGP", "QSR", "SGP", "AllReduce", "DiLoCo", "LocalSGD", "Lookahead", "NoLoCo",
+    "SlowMo", "StreamingDiLoCo", "Synchronised", "gossip", "mixing", "periods", "schedules", "topology",
 ]  # fmt: skip
 
 

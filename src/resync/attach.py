@@ -38,7 +38,7 @@ from resync.processes.meeting import Meetings
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
-from resync.sync.options import adpsgd, allreduce, dpsgd, local, osgp, sgp, slowmo
+from resync.sync.options import adpsgd, allreduce, desloc, dpsgd, local, noloco, osgp, sgp, slowmo, streaming_diloco
 from resync.sync.options._outer import OuterLr, OuterMomentum
 
 
@@ -376,6 +376,18 @@ class _DiLoCo(_Rounds):
         return slowmo.SlowMo(period=self.period, alpha=self.lr, beta=self.momentum, nesterov=True, scale_by_lr=False)
 
 
+class _StreamingDiLoCo(_Rounds, streaming_diloco.StreamingDiLoCo):
+    """DiLoCo in fragments that take turns and travel during local steps (see resync.sync.streaming_diloco)."""
+
+
+class _DESLOC(_Rounds, desloc.DESLOC):
+    """Adam's parameters and moments averaged with periods of their own (see resync.sync.desloc)."""
+
+
+class _NoLoCo(_Rounds, _Seeded, noloco.NoLoCo):
+    """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco)."""
+
+
 class _Lookahead(Settings):
     """SlowMo without momentum: after every round, move the fraction `alpha` of the way (Zhang et al. 2019)."""
 
@@ -432,6 +444,9 @@ DPSGD = _method(_DPSGD)
 ADPSGD = _method(_ADPSGD)
 SlowMo = _method(_SlowMo)
 DiLoCo = _method(_DiLoCo)
+StreamingDiLoCo = _method(_StreamingDiLoCo)
+DESLOC = _method(_DESLOC)
+NoLoCo = _method(_NoLoCo)
 Lookahead = _method(_Lookahead)
 
 

@@ -106,10 +106,13 @@ def test_components_are_a_choice_by_name(validators):
     assert [variant["properties"]["name"]["const"] for variant in variants] == [
         "adpsgd",
         "allreduce",
+        "desloc",
         "dpsgd",
         "local",
+        "noloco",
         "osgp",
         "sgp",
         "slowmo",
+        "streaming_diloco",
     ]
     assert all("name" in variant["required"] for variant in variants)

@@ -147,6 +147,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "scale_by_lr": False,
         },
     },
+    "streaming_diloco": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "streaming_diloco", "period": 8, "fragments": 2, "delay": 2, "mixing": 0.25},
+    },
+    # A pixel that is black in all images of a worker gets a first moment from the others, and a step of lr / eps of it.
+    "desloc": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05, "eps": 1e-2},
+        "sync": {"name": "desloc", "period": 2, "first_moment_period": 3},
+        "clip_norm": 0.5,
+    },
+    "noloco": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "noloco", "period": {"rule": "constant", "h": 3}},
+        "evaluation": OWN,
+    },
     "batch_norm": CNN_WITH_BATCH_NORM,
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "translation": TRANSLATION,

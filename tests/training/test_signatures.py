@@ -73,7 +73,16 @@ def test_an_editor_sees_every_option_and_what_comes_back(checked: dict[int, str]
 
 @pytest.mark.parametrize(
     ("function", "name"),
-    [("LocalSGD", "local"), ("SGP", "sgp"), ("OSGP", "osgp"), ("DPSGD", "dpsgd"), ("SlowMo", "slowmo")],
+    [
+        ("LocalSGD", "local"),
+        ("SGP", "sgp"),
+        ("OSGP", "osgp"),
+        ("DPSGD", "dpsgd"),
+        ("SlowMo", "slowmo"),
+        ("StreamingDiLoCo", "streaming_diloco"),
+        ("DESLOC", "desloc"),
+        ("NoLoCo", "noloco"),
+    ],
 )
 def test_a_function_has_every_option_of_its_algorithm(function: str, name: str):
     method, declared = getattr(resync, function), options_of("sync", name).model_fields

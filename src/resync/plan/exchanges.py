@@ -30,6 +30,7 @@ class ExchangeKind:
         all_reduce: the algorithm of an average over all workers; `default`: that of the network's library.
         overlap: `none`, workers wait for it; `bounded`, it overlaps with the computation of the steps until the next
             exchange, which waits for it; `full`, no worker ever waits for it.
+        overlapped: number of steps that are computed while an average travels.
         topology: the graph that gives the peers; empty for an average over all workers.
         within_round: whether it happens within a round, without ending one.
     """
@@ -42,6 +43,7 @@ class ExchangeKind:
     half_duplex: bool = False
     all_reduce: str = "default"
     overlap: Literal["none", "bounded", "full"] = "none"
+    overlapped: int = 0
     topology: str = ""
     within_round: bool = False
 
@@ -69,11 +71,11 @@ def exchanges(run: Run) -> list[ExchangeKind]:
     if _traffic(run, options).every == "step":
         return list(_mixes(run, options))
     lengths = round_lengths(run)
-    averages = ExchangeKind(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
+    averages = list(_after_rounds(run, options, lengths))
     if options.inner is None:
-        return [averages]
+        return averages
     starts = list(accumulate(lengths[:-1]))
-    return [averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
+    return [*averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
 
 
 def number_of_rounds(run: Run) -> int:
@@ -89,6 +91,29 @@ def round_lengths(run: Run) -> list[int]:
             break
         before.append(h)
     return before + rounds(run.period, run.lr, run.total_steps, run.warmup_steps, first=sum(before))
+
+
+def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Iterator[ExchangeKind]:
+    """The exchanges of an algorithm with rounds of local steps: one kind per number of vectors."""
+    traffic = _traffic(run, options)
+    found: dict[tuple[int | Fraction, int], Counter[int]] = defaultdict(Counter)
+    for number, (steps, vectors) in enumerate(options.exchanged(lengths, run.optimizer.state_vectors)):
+        if traffic.topology is None:
+            found[vectors, 0][steps] += 1
+            continue
+        [(mean, most)] = messages(traffic.topology, run.workers, 1, run.seed, number, number + 1)
+        found[whole(mean * vectors), most * int(vectors)][steps] += 1
+    to: Literal["all", "peers"] = "peers" if traffic.topology else "all"
+    for (vectors, longest), after in found.items():
+        yield ExchangeKind(
+            after,
+            vectors,
+            to=to,
+            peers=1 if traffic.topology else 0,
+            longest=longest,
+            overlapped=traffic.overlapped,
+            topology=traffic.topology or "",
+        )
 
 
 def whole(number: Fraction) -> int | Fraction:

@@ -5,7 +5,8 @@
 A step of a worker of several GPUs includes the average of their gradients inside the node, which is taken to be as
 exposed as an average over all workers; between nodes such a worker sends as much as one of a single GPU.
 
-An average over all workers waits for the slowest one and is never hidden. When a worker waits for a message from a peer
+An average over all workers waits for the slowest one. It is hidden by the steps that are computed while it travels, if
+there are any, which are taken to last their mean time. When a worker waits for a message from a peer
 depends on the algorithm (`ExchangeKind.overlap`): immediately; before the next message, so that only the time beyond
 the steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
 """
@@ -113,11 +114,16 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
     if exchange.vectors == 0:
         return 0.0, 0.0, 0.0
     if exchange.to == "all":
-        waiting = sum(
-            count * (longest_delay(delay, workers, steps) - steps * delay) for steps, count in exchange.after.items()
-        )
-        sent = float(exchange.vectors * num_bytes)
-        return waiting, exchange.count * network.average_seconds(sent, workers, exchange.all_reduce), 0.0
+        average = network.average_seconds(float(exchange.vectors * num_bytes), workers, exchange.all_reduce)
+        waiting = exposed = 0.0
+        for steps, count in exchange.after.items():
+            overlapped = min(exchange.overlapped, steps - 1)
+            hidden, before = overlapped * (machine.compute + delay), steps - overlapped
+            late = longest_delay(delay, workers, before) - before * delay
+            shown = max(0.0, average - hidden)
+            waiting += count * (max(0.0, late + average - hidden) - shown)
+            exposed += count * shown
+        return waiting, exposed, exchange.count * average - exposed
     message = _message(exchange, network, num_bytes, workers)
     if exchange.overlap == "full":
         return 0.0, 0.0, exchange.count * message

@@ -1,6 +1,7 @@
 """Rounds of local steps: when one starts and when it ends."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from resync.formulas.periods import Period, round_length
 from resync.sync.algorithm import Algorithm, Training
@@ -9,7 +10,7 @@ from resync.sync.algorithm import Algorithm, Training
 class Rounds(Algorithm):
     """Counts local steps; H of a round follows from its first step's learning rate (see resync.formulas.periods)."""
 
-    shared = ("local_steps",)
+    shared: ClassVar[tuple[str, ...]] = ("local_steps",)
 
     def __init__(self, training: Training, period: Period) -> None:
         super().__init__(training)

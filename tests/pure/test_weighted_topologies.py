@@ -87,18 +87,12 @@ def test_drawn_graphs_have_one_peer(n, k, seed):
     shift = [topology.out_peers("od_equidyn", r, n, k, seed=seed) for r in range(n)]
     [offset] = {(receiver - r) % n for r, [receiver] in enumerate(shift)}
     assert offset
-    for name, weight in (("ou_equidyn", (n - 1) / n), ("random_matching", 0.5)):
+    for name, weight in (("ou_equidyn", Fraction(n - 1, 2 * n)), ("random_matching", Fraction(1, 2))):
         peers = [topology.out_peers(name, r, n, k, seed=seed) for r in range(n)]
         paired = [r for r in range(n) if peers[r]]
         assert all(peers[peers[r][0]] == [r] and peers[r] != [r] for r in paired)
         assert len(paired) == n - n % 2 if name == "random_matching" else len(paired) >= n / 2
-        assert set(mixing.matrix(name, n, k, seed=seed).ravel()) <= {
-            0.0,
-            1.0,
-            weight,
-            float(1 - Fraction(weight)),
-            1 / n,
-        }
+        assert set(mixing.matrix(name, n, k, seed=seed).ravel()) <= {0.0, 1.0, float(weight), float(1 - weight)}
 
 
 @given(st.sampled_from(SYMMETRIC), st.integers(1, 4), st.integers(0, 50), st.integers(0, 3))
@@ -108,6 +102,20 @@ def test_symmetric_graphs_are(name, peers, k, seed):
         if name != "hypercube" or peers > 3:
             mix = mixing.matrix(name, n, k, peers, seed=seed)
             np.testing.assert_array_equal(mix, mix.T)
+
+
+@pytest.mark.parametrize("eta", [Fraction(1, 4), equitopo.ETA, Fraction(1)])
+def test_a_drawn_shift_leaves_the_stated_part_of_the_squared_distances(eta):
+    n, values = 9, np.random.default_rng(0).normal(size=9)
+    values -= values.mean()
+    left = []
+    for offset in range(1, n):
+        mixed = values.copy()
+        for (sender, receiver), weight in equitopo.shift(n, offset, eta).items():
+            mixed[receiver] += float(weight) * (values[sender] - values[receiver])
+        left.append(mixed @ mixed)
+    b = float(eta) * (n - 1) / n
+    assert np.mean(left) / (values @ values) == pytest.approx((1 - b) ** 2 + b**2 - 2 * (1 - b) * b / (n - 1))
 
 
 def test_all_pairs_meet_in_random_matchings():
@@ -121,11 +129,11 @@ def test_all_pairs_meet_in_random_matchings():
 def test_equitopo_graphs_are_those_of_their_authors(equitopo_recorded, n):
     for offset in equitopo_recorded["od_equidyn_complete"][f"n={n}"]:
         expected = {(r, (r + offset) % n): Fraction(n - 1, n) for r in range(n)}
-        assert equitopo.shift(n, offset) == expected
+        assert equitopo.shift(n, offset, Fraction(1)) == expected
     for pairs in equitopo_recorded["ou_equidyn_complete"][f"n={n}"]:
         both = {(r, s): Fraction(n - 1, n) for i, j in pairs for r, s in ((i, j), (j, i))}
         offset = pairs[0][1] - pairs[0][0]
-        drawn = [equitopo.matching(n, p, start) for p in (offset, n - offset) for start in range(n)]
+        drawn = [equitopo.matching(n, p, start, Fraction(1)) for p in (offset, n - offset) for start in range(n)]
         assert both in drawn
     for degree in (1, 2, 4):
         recorded = equitopo_recorded["d_equistatic"][f"n={n},M={degree}"]

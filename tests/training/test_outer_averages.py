@@ -1,14 +1,17 @@
 """Streaming DiLoCo, DES-LOC and NoLoCo: recorded trajectories, identities, recursions written out, and overlap."""
 
 import csv
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from processes import run_processes
+from processes import TIMEOUT, run_processes
 from quadratic import Problem
+from runs import make_run
 
+from resync.config import ConfigError
 from resync.formulas import topology
 from resync.formulas.periods import Constant
 
@@ -127,6 +130,22 @@ def test_a_fragment_travels_between_processes_while_steps_are_computed():
         assert not any(rank["known"] for rank in ranks)
 
 
+def _arrives_by_itself(rank: int, world_size: int) -> list[float]:
+    transport = Problem("local", np.zeros((4, 1)), [0.0], period=1, rank=rank, world_size=world_size).sync.transport
+    rows = torch.arange(4.0)[transport.local].unsqueeze(1)
+    posted = transport.post_mean(rows)
+    while not posted.request.is_completed():
+        time.sleep(1e-3)
+    assert rows[:, 0].tolist() == list(range(4))[transport.local]
+    return posted.wait().tolist()
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_an_average_arrives_while_nobody_waits_for_it():
+    for size in (2, 4):
+        assert run_processes(size, _arrives_by_itself) == [[1.5]] * size
+
+
 def test_equal_periods_are_local_adam_with_averaged_moments():
     periods = {"period": 3, "first_moment_period": 3, "second_moment_period": 3}
     desynced = Problem("desloc", CENTRES, START, **ADAM, **periods)
@@ -236,3 +255,24 @@ def test_without_gradients_nothing_moves(name, options):
 def test_rounds_that_cannot_be_are_errors(name, options, message):
     with pytest.raises(ValueError, match=message):
         Problem(name, CENTRES, START, **options)
+
+
+@pytest.mark.parametrize(
+    ("sync", "message"),
+    [
+        ({"name": "dpsgd", "topology": "hypercube"}, "topology hypercube with 5 workers and 1 peers: expected"),
+        ({"name": "sgp", "topology": "ou_equidyn", "peers": [[0, 1], [1, 2]]}, "ou_equidyn has 1 peer per worker"),
+        ({"name": "dpsgd"}, "bipartite_exponential with 5 workers: expected an even number of workers"),
+        (
+            {"name": "slowmo", "period": {"rule": "constant", "h": 2}, "base": {"name": "sgp", "peers": 5}},
+            "exponential with 5 workers has 4 peers per worker, found peers = 5",
+        ),
+        (
+            {"name": "noloco", "period": {"rule": "constant", "h": 2}, "topology": "hypercube"},
+            "topology hypercube with 5 workers",
+        ),
+    ],
+)
+def test_a_graph_that_does_not_exist_is_an_error_of_the_configuration(tmp_path, sync, message):
+    with pytest.raises(ConfigError, match=rf"config\.yaml:\d+: sync\..*topology: .*{message}"):
+        make_run(tmp_path, workers=5, batch_size=60, sync=sync)

@@ -2,9 +2,9 @@
 
 Every worker draws the same numbers from a named stream, so that no worker has to tell another. EquiTopo: Song et al.
 2022, "Communication-efficient topologies for decentralized learning with O(1) consensus rate": `static` is
-D-EquiStatic and its symmetric form U-EquiStatic, `shift` is OD-EquiDyn and `matching` OU-EquiDyn with their step size
-eta = 1 and all n - 1 offsets as basis. A mixing step is a mapping from (sender, receiver) to the weight of the message;
-what the weights that a worker sends with leave of 1 is its self weight.
+D-EquiStatic and its symmetric form U-EquiStatic, `shift` is OD-EquiDyn and `matching` OU-EquiDyn, both with all n - 1
+offsets as basis. A mixing step is a mapping from (sender, receiver) to the weight of the message; what the weights that
+a worker sends with leave of 1 is its self weight.
 """
 
 from collections import Counter
@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from numpy.random import Generator
 
+ETA = Fraction(1, 2)
+"""The step size of the drawn EquiTopo graphs, the part of a vector that is mixed. With 1, the default of the authors'
+functions, workers all but swap their vectors: in the mean over draws, one step of `shift` leaves the factor
+a^2 + b^2 - 2 a b / (n - 1) of the squared distances from the mean, where b = eta (n - 1) / n and a = 1 - b."""
 Messages = dict[tuple[int, int], Fraction]
 """One mixing step: (sender, receiver) -> weight."""
 
@@ -34,12 +38,12 @@ def static(num_workers: int, offsets: Sequence[int], *, symmetric: bool) -> Mess
     }
 
 
-def shift(num_workers: int, offset: int) -> Messages:
+def shift(num_workers: int, offset: int, eta: Fraction = ETA) -> Messages:
     """Every worker sends to the one `offset` away."""
-    return {(worker, (worker + offset) % num_workers): _weight(num_workers) for worker in range(num_workers)}
+    return {(worker, (worker + offset) % num_workers): eta * _weight(num_workers) for worker in range(num_workers)}
 
 
-def matching(num_workers: int, offset: int, start: int) -> Messages:
+def matching(num_workers: int, offset: int, start: int, eta: Fraction = ETA) -> Messages:
     """Pairs of workers `offset` apart: each in turn, from `start` upwards, with its peer if both are still free."""
     free = set(range(num_workers))
     pairs = []
@@ -48,7 +52,7 @@ def matching(num_workers: int, offset: int, start: int) -> Messages:
         if worker in free and other in free:
             free -= {worker, other}
             pairs.append((worker, other))
-    return _of_pairs(pairs, _weight(num_workers))
+    return _of_pairs(pairs, eta * _weight(num_workers))
 
 
 def random_static(num_workers: int, degree: int, seed: int, *, symmetric: bool) -> Messages:

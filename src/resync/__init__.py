@@ -3,8 +3,8 @@
 Pure functions are in `resync.schedules`, `resync.periods`, `resync.topology`, `resync.mixing` and `resync.gossip`,
 which are modules of `resync.formulas`. The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
-`resync.DiLoCo`, `resync.StreamingDiLoCo`, `resync.DESLOC`, `resync.NoLoCo` and `resync.Lookahead`. All are imported on
-first use, and torch only with an algorithm.
+`resync.DiLoCo`, `resync.StreamingDiLoCo`, `resync.DESLOC`, `resync.NoLoCo`, `resync.GASLoC` and
+`resync.Lookahead`. All are imported on first use, and torch only with an algorithm.
 """
 
 import sys
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
         SGP,
         AllReduce,
         DiLoCo,
+        GASLoC,
         LocalSGD,
         Lookahead,
         NoLoCo,
@@ -43,8 +44,9 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
     gossip = averaging
 
 __all__ = [
-    "ADPSGD", "DESLOC", "DPSGD", "OSGP", "QSR", "SGP", "AllReduce", "DiLoCo", "LocalSGD", "Lookahead", "NoLoCo",
-    "SlowMo", "StreamingDiLoCo", "Synchronised", "gossip", "mixing", "periods", "schedules", "topology",
+    "ADPSGD", "DESLOC", "DPSGD", "OSGP", "QSR", "SGP",
+    "AllReduce", "DiLoCo", "GASLoC", "LocalSGD", "Lookahead", "NoLoCo", "SlowMo", "StreamingDiLoCo", "Synchronised",
+    "gossip", "mixing", "periods", "schedules", "topology",
 ]  # fmt: skip
 
 

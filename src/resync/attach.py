@@ -38,7 +38,19 @@ from resync.processes.meeting import Meetings
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
-from resync.sync.options import adpsgd, allreduce, desloc, dpsgd, local, noloco, osgp, sgp, slowmo, streaming_diloco
+from resync.sync.options import (
+    adpsgd,
+    allreduce,
+    desloc,
+    dpsgd,
+    gasloc,
+    local,
+    noloco,
+    osgp,
+    sgp,
+    slowmo,
+    streaming_diloco,
+)
 from resync.sync.options._outer import OuterLr, OuterMomentum
 
 
@@ -388,6 +400,10 @@ class _NoLoCo(_Rounds, _Seeded, noloco.NoLoCo):
     """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco)."""
 
 
+class _GASLoC(_Rounds, _Seeded, gasloc.GASLoC):
+    """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc)."""
+
+
 class _Lookahead(Settings):
     """SlowMo without momentum: after every round, move the fraction `alpha` of the way (Zhang et al. 2019)."""
 
@@ -447,6 +463,7 @@ DiLoCo = _method(_DiLoCo)
 StreamingDiLoCo = _method(_StreamingDiLoCo)
 DESLOC = _method(_DESLOC)
 NoLoCo = _method(_NoLoCo)
+GASLoC = _method(_GASLoC)
 Lookahead = _method(_Lookahead)
 
 

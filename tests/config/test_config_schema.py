@@ -108,6 +108,7 @@ def test_components_are_a_choice_by_name(validators):
         "allreduce",
         "desloc",
         "dpsgd",
+        "gasloc",
         "local",
         "noloco",
         "osgp",

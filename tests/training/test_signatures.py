@@ -82,6 +82,7 @@ def test_an_editor_sees_every_option_and_what_comes_back(checked: dict[int, str]
         ("StreamingDiLoCo", "streaming_diloco"),
         ("DESLOC", "desloc"),
         ("NoLoCo", "noloco"),
+        ("GASLoC", "gasloc"),
     ],
 )
 def test_a_function_has_every_option_of_its_algorithm(function: str, name: str):

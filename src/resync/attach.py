@@ -299,10 +299,13 @@ class _Seeded(Settings):
     seed: Count = Field(default=0, description="seed of the algorithm's random numbers")
 
 
-class _Rounds(Settings):
+class _Ending(Settings):
     total_steps: PositiveInt | None = Field(
         default=None, description="number of steps of the training, whose end truncates the last round; None: unknown"
     )
+
+
+class _Rounds(_Ending):
     warmup_steps: Count | None = Field(
         default=None,
         description="number of warm-up steps of the learning rate; required where the period follows the learning rate",
@@ -388,11 +391,11 @@ class _DiLoCo(_Rounds):
         return slowmo.SlowMo(period=self.period, alpha=self.lr, beta=self.momentum, nesterov=True, scale_by_lr=False)
 
 
-class _StreamingDiLoCo(_Rounds, streaming_diloco.StreamingDiLoCo):
+class _StreamingDiLoCo(_Ending, streaming_diloco.StreamingDiLoCo):
     """DiLoCo in fragments that take turns and travel during local steps (see resync.sync.streaming_diloco)."""
 
 
-class _DESLOC(_Rounds, desloc.DESLOC):
+class _DESLOC(_Ending, desloc.DESLOC):
     """Adam's parameters and moments averaged with periods of their own (see resync.sync.desloc)."""
 
 

@@ -6,9 +6,9 @@ A step of a worker of several GPUs includes the average of their gradients insid
 exposed as an average over all workers; between nodes such a worker sends as much as one of a single GPU.
 
 An average over all workers waits for the slowest one. It is hidden by the steps that are computed while it travels, if
-there are any, which are taken to last their mean time. When a worker waits for a message from a peer
-depends on the algorithm (`ExchangeKind.overlap`): immediately; before the next message, so that only the time beyond
-the steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
+there are any, which are taken to last their mean time. When a worker waits for a message from a peer depends on the
+algorithm (`ExchangeKind.overlap`): immediately; before the next message, so that only the time beyond the steps in
+between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
 """
 
 from collections.abc import Iterator
@@ -114,16 +114,7 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
     if exchange.vectors == 0:
         return 0.0, 0.0, 0.0
     if exchange.to == "all":
-        average = network.average_seconds(float(exchange.vectors * num_bytes), workers, exchange.all_reduce)
-        waiting = exposed = 0.0
-        for steps, count in exchange.after.items():
-            overlapped = min(exchange.overlapped, steps - 1)
-            hidden, before = overlapped * (machine.compute + delay), steps - overlapped
-            late = longest_delay(delay, workers, before) - before * delay
-            shown = max(0.0, average - hidden)
-            waiting += count * (max(0.0, late + average - hidden) - shown)
-            exposed += count * shown
-        return waiting, exposed, exchange.count * average - exposed
+        return _average(exchange, machine, num_bytes, workers)
     message = _message(exchange, network, num_bytes, workers)
     if exchange.overlap == "full":
         return 0.0, 0.0, exchange.count * message
@@ -137,6 +128,21 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
         )  # fmt: skip
         waiting, exposed = waiting + count * late, exposed + count * shown
     return waiting, exposed, exchange.count * message - exposed
+
+
+def _average(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
+    """The same for averages over all workers, which travel while the last steps before their end are computed."""
+    delay = machine.delay
+    average = machine.network.average_seconds(float(exchange.vectors * num_bytes), workers, exchange.all_reduce)
+    waiting = exposed = 0.0
+    for steps, count in exchange.after.items():
+        overlapped = min(exchange.overlapped, steps - 1)
+        before, work = steps - overlapped, overlapped * (machine.compute + delay)
+        late = longest_delay(delay, workers, before) - before * delay
+        shown = max(0.0, average - work)
+        waiting += count * (max(0.0, late + average - work) - shown)
+        exposed += count * shown
+    return waiting, exposed, exchange.count * average - exposed
 
 
 def _message(exchange: ExchangeKind, network: Network, num_bytes: int, workers: int) -> float:

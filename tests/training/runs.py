@@ -149,7 +149,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "streaming_diloco": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "streaming_diloco", "period": 8, "fragments": 2, "delay": 2, "mixing": 0.25},
+        "sync": {"name": "streaming_diloco", "period": 8, "fragments": 2, "delay": 3, "mixing": 0.25},
     },
     # A pixel that is black in all images of a worker gets a first moment from the others, and a step of lr / eps of it.
     "desloc": {

@@ -3,8 +3,9 @@
 Pure functions are in `resync.schedules`, `resync.periods`, `resync.topology`, `resync.mixing` and `resync.gossip`,
 which are modules of `resync.formulas`. The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
-`resync.DiLoCo`, `resync.SNOO`, `resync.GPA`, `resync.PALSGD`, `resync.Lookahead` and `resync.DiLoCoProgress`. All are
-imported on first use, and torch only with an algorithm.
+`resync.DiLoCo`, `resync.StreamingDiLoCo`, `resync.SNOO`, `resync.GPA`, `resync.PALSGD`, `resync.DESLOC`,
+`resync.NoLoCo`, `resync.GASLoC`, `resync.Lookahead` and `resync.DiLoCoProgress`. All are imported on first use, and
+torch only with an algorithm.
 """
 
 import sys
@@ -24,6 +25,7 @@ _FORMULAS = {
 if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
     from resync.attach import (
         ADPSGD,
+        DESLOC,
         DPSGD,
         GPA,
         OSGP,
@@ -34,9 +36,12 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
         AllReduce,
         DiLoCo,
         DiLoCoProgress,
+        GASLoC,
         LocalSGD,
         Lookahead,
+        NoLoCo,
         SlowMo,
+        StreamingDiLoCo,
         Synchronised,
     )
     from resync.formulas import averaging, mixing, periods, schedules, topology
@@ -44,8 +49,9 @@ if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
     gossip = averaging
 
 __all__ = [
-    "ADPSGD", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",
-    "AllReduce", "DiLoCo", "DiLoCoProgress", "LocalSGD", "Lookahead", "SlowMo", "Synchronised",
+    "ADPSGD", "DESLOC", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",
+    "AllReduce", "DiLoCo", "DiLoCoProgress", "GASLoC", "LocalSGD", "Lookahead", "NoLoCo", "SlowMo", "StreamingDiLoCo",
+    "Synchronised",
     "gossip", "mixing", "periods", "schedules", "topology",
 ]  # fmt: skip
 

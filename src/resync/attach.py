@@ -41,16 +41,20 @@ from resync.sync.algorithm import Training
 from resync.sync.options import (
     adpsgd,
     allreduce,
+    desloc,
     diloco,
     diloco_progress,
     dpsgd,
+    gasloc,
     gpa,
     local,
+    noloco,
     osgp,
     palsgd,
     sgp,
     slowmo,
     snoo,
+    streaming_diloco,
 )
 from resync.sync.options._outer import OuterLr
 
@@ -300,10 +304,13 @@ class _Seeded(Settings):
     seed: Count = Field(default=0, description="seed of the algorithm's random numbers")
 
 
-class _Rounds(Settings):
+class _Ending(Settings):
     total_steps: PositiveInt | None = Field(
         default=None, description="number of steps of the training, whose end truncates the last round; None: unknown"
     )
+
+
+class _Rounds(_Ending):
     warmup_steps: Count | None = Field(
         default=None,
         description="number of warm-up steps of the learning rate; required where the period follows the learning rate",
@@ -360,7 +367,7 @@ class _OSGP(_Seeded, osgp.OSGP):
     """Push-sum gossip that overlaps with the gradient computation (see resync.sync.osgp)."""
 
 
-class _DPSGD(dpsgd.DPSGD):
+class _DPSGD(_Seeded, dpsgd.DPSGD):
     """Symmetric gossip after every step (see resync.sync.dpsgd)."""
 
 
@@ -398,6 +405,22 @@ class _GPA(_Clipped, gpa.GPA):
 
 class _PALSGD(_Rounds, _Seeded, palsgd.PALSGD):
     """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd)."""
+
+
+class _StreamingDiLoCo(_Ending, streaming_diloco.StreamingDiLoCo):
+    """DiLoCo in fragments that take turns and travel during local steps (see resync.sync.streaming_diloco)."""
+
+
+class _DESLOC(_Ending, desloc.DESLOC):
+    """Adam's parameters and moments averaged with periods of their own (see resync.sync.desloc)."""
+
+
+class _NoLoCo(_Rounds, _Seeded, noloco.NoLoCo):
+    """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco)."""
+
+
+class _GASLoC(_Rounds, _Seeded, gasloc.GASLoC):
+    """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc)."""
 
 
 class _Lookahead(Settings):
@@ -460,6 +483,10 @@ DiLoCoProgress = _method(_DiLoCoProgress)
 SNOO = _method(_SNOO)
 GPA = _method(_GPA)
 PALSGD = _method(_PALSGD)
+StreamingDiLoCo = _method(_StreamingDiLoCo)
+DESLOC = _method(_DESLOC)
+NoLoCo = _method(_NoLoCo)
+GASLoC = _method(_GASLoC)
 Lookahead = _method(_Lookahead)
 
 

@@ -9,10 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resync.formulas import averaging, mixing, topology
+from resync.formulas.weighted_topology import WEIGHTED as WEIGHTED_TOPOLOGIES
 
 TRACES = json.loads((Path(__file__).parents[1] / "data" / "sgp_traces_n4.json").read_text())
 AVERAGING = TRACES["averaging_paper_era"] + TRACES["averaging_2023"]
+WEIGHTED = [each.name for each in WEIGHTED_TOPOLOGIES]
+DRAWN = ["od_equidyn", "ou_equidyn", "random_matching"]
 BIPARTITE = ["bipartite_exponential", "bipartite_linear"]
+
+
+def most_peers(name, num_workers):
+    """The largest number of peers, at most 5."""
+    if name in ("complete", *DRAWN):
+        return 1
+    # The peer list of `exponential` grows with peers and always has enough of them below num_workers.
+    listed = name not in ("exponential", *WEIGHTED)
+    return min(5, len(topology.peer_list(name, 0, num_workers)) if listed else num_workers - 1)
 
 
 @st.composite
@@ -20,10 +32,10 @@ def graphs(draw, names=tuple(topology.TOPOLOGIES)):
     """A topology, a number of workers and a number of peers that go together."""
     name = draw(st.sampled_from(names))
     num_workers = draw(st.integers(1, 32)) * 2 if name in BIPARTITE else draw(st.integers(2, 64))
-    # The peer list of `exponential` grows with peers and always has enough of them below num_workers.
-    most = num_workers - 1 if name == "exponential" else len(topology.peer_list(name, 0, num_workers))
-    peers = 1 if name == "complete" else draw(st.integers(1, min(most, 5)))
-    return name, num_workers, peers
+    if name == "hypercube":
+        num_workers, peers = draw(st.sampled_from([(2, 1), (32, 1), (6, 2), (9, 2), (54, 2), (12, 3), (60, 4)]))
+        return name, num_workers, peers
+    return name, num_workers, draw(st.integers(1, most_peers(name, num_workers)))
 
 
 mixes = st.integers(0, 200)
@@ -103,7 +115,8 @@ def test_in_peers_are_the_workers_that_send(graph, k, seed):
     name, n, peers = graph
     out = [topology.out_peers(name, r, n, k, peers, seed) for r in range(n)]
     for worker, receivers in enumerate(out):
-        assert len(receivers) == (n - 1 if name == "complete" else peers)
+        if name not in WEIGHTED:
+            assert len(receivers) == (n - 1 if name == "complete" else peers)
         assert len(set(receivers)) == len(receivers)
         assert worker not in receivers
         assert topology.in_peers(name, worker, n, k, peers, seed) == [s for s in range(n) if worker in out[s]]
@@ -193,7 +206,7 @@ def test_shares_that_lose_something_are_errors(mixing_weights):
 
 @pytest.mark.parametrize("name", [*topology.TOPOLOGIES, *range(6)])
 def test_one_worker_talks_to_nobody(name):
-    assert topology.peer_list(name, 0, 1) == []
+    assert name in WEIGHTED or topology.peer_list(name, 0, 1) == []
     assert topology.out_peers(name, 0, 1, 5) == topology.in_peers(name, 0, 1, 5) == []
     np.testing.assert_array_equal(mixing.matrix(name, 1, 5, peers=2), [[1.0]])
     np.testing.assert_array_equal(averaging.average([[7.0]], name, 3).values, np.full((4, 1, 1), 7.0))

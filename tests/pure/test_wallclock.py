@@ -1,6 +1,7 @@
 """The wall clock against published times: what two of them calibrate, and how far it is from all the others."""
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import forecast, table
 from resync.plan.network import LINKS, Link, Network
+from resync.plan.stragglers import longest_delay
 from resync.plan.wallclock import Machine, wall_clock
 
 RESNET50, RESNET152, VIT, TRANSFORMER = 25_557_032, 60_192_808, 86_415_592, 209_911_808
@@ -247,6 +249,32 @@ def test_messages_hide_behind_as_many_steps_as_they_may_be_late():
     assert clock(name="sgp", peers=[[0, 0], [45, 1]]) == (0.5 * 2 * 31 / 32 + 0.5, 0.0)
 
 
+def test_an_average_hides_behind_the_steps_that_are_computed_while_it_travels():
+    """An average of a million parameters takes 2 * 31 / 32 s without latency, a quarter of them 0.48 s."""
+    machine, slow = (Machine(Network(Link("test", 0.0, 4e6, "made up")), 0.3, delay) for delay in (0.0, 0.03))
+
+    def clock(delay, machine=machine):
+        sync = {"name": "streaming_diloco", "period": 40, "fragments": 4, "delay": delay}
+        return wall_clock(a_run(sync), machine, 1_000_000)
+
+    average = 2 * 31 / 32 / 4
+    for delay, shown in ((0, average), (1, average - 0.3), (2, 0.0)):
+        found = clock(delay)
+        assert (found.communication, found.hidden) == pytest.approx((900 * shown, 900 * (average - shown)))
+        assert found.waiting == 0
+    waiting = [clock(delay, slow).waiting for delay in (0, 1, 2, 5)]
+    assert waiting[0] == pytest.approx(900 * (longest_delay(0.03, 32, 10) - 10 * 0.03))
+    assert waiting[0] > waiting[1] > waiting[2] > waiting[3] == 0
+
+
+def test_a_graph_with_idle_workers_sends_fewer_messages_than_it_has_steps():
+    """The golden graph of five workers: 4, 4, 4, 4 and 4 messages in the five mixing steps."""
+    run = a_run({"name": "dpsgd", "topology": "base_graph"}, workers=5)
+    [found] = exchanges(run)
+    assert (found.vectors, found.longest, found.count) == (Fraction(4, 5), 1, 9000)
+    assert wall_clock(run, Machine(ETHERNET, 0.3, delay=0.03), RESNET50).waiting > 0
+
+
 def test_stragglers_cost_averages_most_and_asynchrony_nothing():
     machine = Machine(ETHERNET, 0.3, delay=0.03)
     waiting = {
@@ -301,8 +329,15 @@ def test_complete_gossip_follows_the_number_of_workers():
         (every(48, "snoo"), [("all", 188, 0), ("all", 9000, 1)]),
         ({"name": "gpa"}, [("all", 9000, 1)]),
         (every(7, "palsgd", start=1), [("all", 100 + 1272, 1)]),
+        ({"name": "dpsgd", "topology": "base_graph"}, [("peers", 9000, 1)]),
+        ({"name": "streaming_diloco", "period": 120, "fragments": 4}, [("all", 300, Fraction(1, 4))]),
+        (every(50, "noloco"), [("peers", 180, 2)]),
+        (every(50, "noloco", topology="complete"), [("peers", 180, 62)]),
+        # Every 12th of the 450 averages of parameters is with both moments, every other 6th with the first.
+        ({"name": "desloc", "period": 20, "first_moment_period": 120, "second_moment_period": 240},
+         [("all", 375, 1), ("all", 38, 2), ("all", 37, 3)]),
     ],
-)
+)  # fmt: skip
 def test_exchanges_are_those_of_the_volume(sync, expected):
     run = a_run(sync)
     found = exchanges(run)

@@ -105,6 +105,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "dpsgd": {"sync": {"name": "dpsgd"}},
     "dpsgd_half_duplex": {"sync": {"name": "dpsgd", "half_duplex": True}},
+    "dpsgd_base_graph": {"workers": 12, "batch_size": 48, "sync": {"name": "dpsgd", "topology": "base_graph"}},
+    "sgp_equistatic": {
+        "sync": {"name": "sgp", "topology": "u_equistatic", "peers": [[0, 0], [0.5, 3]]},
+    },
+    "osgp_equidyn": {"sync": {"name": "osgp", "topology": "ou_equidyn"}, "evaluation": OWN},
     "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}, "evaluation": OWN},
     "adpsgd_straggler_adamw": {
         "optimizer": {"name": "adamw", "weight_decay": 0.05},
@@ -164,6 +169,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "schedule": {"name": "constant", "lr": 0.01},
         "clip_norm": 1.0,
         "sync": {"name": "palsgd", "period": {"rule": "constant", "h": 3}, "probability": 0.4, "start": 0.5},
+    },
+    "streaming_diloco": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "streaming_diloco", "period": 8, "fragments": 2, "delay": 3, "mixing": 0.25},
+    },
+    # A pixel that is black in all images of a worker gets a first moment from the others, and a step of lr / eps of it.
+    "desloc": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05, "eps": 1e-2},
+        "sync": {"name": "desloc", "period": 2, "first_moment_period": 3},
+        "clip_norm": 0.5,
+    },
+    "noloco": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "noloco", "period": {"rule": "constant", "h": 3}},
+        "evaluation": OWN,
+    },
+    "gasloc": {
+        "optimizer": {"name": "adamw", "weight_decay": 0.05},
+        "sync": {"name": "gasloc", "period": {"rule": "constant", "h": 3}, "momentum_of": "own", "momentum": 0.5},
     },
     "batch_norm": CNN_WITH_BATCH_NORM,
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},

@@ -143,6 +143,13 @@ def test_overlap_is_evaluated_where_its_gradients_are_zero(biased, options):
     [
         ("osgp", {"biased": True, "staleness": 1}, "staleness: found 1 with biased, allowed: 0"),
         ("osgp", {"biased": True, "peers": [(0, 2), (4, 1)]}, "peers: found phases with biased, allowed: an integer"),
+        ("osgp", {"biased": True, "topology": "base_graph"}, "biased: found true with topology base_graph.*: false"),
+        ("osgp", {"staleness": 1, "topology": "ou_equidyn"}, "staleness: found 1 with topology ou_equidyn.*allowed: 0"),
+        (
+            "sgp",
+            {"mixing_weights": [0.5, 0.5], "topology": "base_graph"},
+            "mixing_weights: found .* with topology base_graph, which has weights of its own, allowed: null",
+        ),
         (
             "slowmo",
             {"period": 2, "base": {"name": "osgp", "biased": True}},
@@ -161,11 +168,17 @@ def gossips(draw):
     name = draw(st.sampled_from(sorted(topology.TOPOLOGIES)))
     if topology.resolve(name).bipartite:
         size += size % 2
-    most = len(topology.peer_list(name, 0, size)) if name != "exponential" else size - 1
+    if name == "hypercube":
+        size = draw(st.sampled_from([2, 4, 8]))
+    listed = name != "exponential" and not topology.resolve(name).weighted
+    most = len(topology.peer_list(name, 0, size)) if listed else size - 1
+    if name in ("od_equidyn", "ou_equidyn", "random_matching"):
+        most = 1
     numbers = st.just(size - 1) if name == "complete" else st.integers(1, min(3, most))
     phases = [(0, draw(numbers)), (draw(st.integers(1, 4)), draw(numbers)), (draw(st.integers(5, 8)), 0)]
     method = draw(st.sampled_from(["sgp", "osgp"]))
-    options = {"staleness": draw(st.integers(0, 3))} if method == "osgp" else {}
+    late = method == "osgp" and not topology.resolve(name).weighted
+    options = {"staleness": draw(st.integers(0, 3))} if late else {}
     return method, size, {"topology": name, "peers": phases, **options}
 
 
@@ -183,6 +196,19 @@ def test_nothing_is_lost_in_mixing(gossip, seed):
     assert problem.sync.weights.min() > 0
     problem.sync.synchronise()
     np.testing.assert_allclose(problem.rows, np.tile(values.mean(0), (size, 1)), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "sgp"])
+def test_gossip_on_the_base_graph_averages_six_workers_in_four_steps(method):
+    """Its authors' number of steps; push-sum weights are not sent, and workers without a peer wait."""
+    values = np.random.default_rng(0).normal(size=(6, 2))
+    problem = Problem(method, values, START, topology="base_graph")
+    problem.scatter(values)
+    for _ in range(4):
+        assert np.ptp(problem.rows, axis=0).min() > 1e-3
+        problem.step(still=True)
+    np.testing.assert_allclose(problem.rows, np.tile(values.mean(0), (6, 1)), **EXACT)
+    assert problem.sync.transport.bytes_of_all == 16 * (4 + 4 + 4 + 6)
 
 
 @pytest.mark.parametrize("options", [{"topology": "random"}, {"topology": "linear", "mixing_weights": [0.6, 0.4]}])
@@ -287,7 +313,7 @@ def test_dpsgd_averages_pairs(half_duplex):
     ("options", "message"),
     [
         ({"topology": "exponential"}, "topology: found 'exponential', allowed: bipartite_exponential, .*, complete"),
-        ({"topology": "ring", "peers": 1}, r"symmetric mixing.*allowed: a bipartite topology"),
+        ({"topology": "ring", "peers": 1}, r"symmetric mixing.*allowed: ring with 2 peers, or another topology"),
     ],
 )
 def test_dpsgd_refuses_what_is_not_symmetric(options, message):

@@ -113,6 +113,29 @@ def test_messages_that_may_be_late_are_planned_one_by_one(tmp_path: Path, sync: 
 
 
 @pytest.mark.parametrize(
+    "sync",
+    [
+        {"name": "dpsgd", "topology": "base_graph"},
+        {"name": "sgp", "topology": "base_graph", "peers": [[0, 2], [1, 1]], "average_state": ["exp_avg"]},
+        {"name": "sgp", "topology": "ou_equidyn"},
+        {"name": "dpsgd", "topology": "random_matching"},
+        {"name": "noloco", "period": {"rule": "constant", "h": 3}},
+        {"name": "noloco", "period": {"rule": "constant", "h": 4}, "topology": "base_graph"},
+        {"name": "streaming_diloco", "period": 4, "fragments": 2, "delay": 1},
+        {"name": "desloc", "period": 4, "first_moment_period": 3},
+        {"name": "desloc", "period": 2},
+    ],
+    ids=str,
+)
+def test_what_some_send_in_some_steps_is_planned_exactly(tmp_path: Path, sync: dict[str, Any]):
+    """Graphs with idle workers, fragments, and moments with periods of their own."""
+    changes = {"workers": 5, "batch_size": 60, "sync": sync, "optimizer": {"name": "adamw"}}
+    run, session = make_run(tmp_path / "config", **changes), make_session(tmp_path / "run", **changes)
+    train_to_end(session)
+    assert session.transport.bytes_sent == cost(run, session.workers.rows.shape[1]).bytes_per_worker
+
+
+@pytest.mark.parametrize(
     ("base", "average", "vectors"),
     [
         ("sgp", True, 14 + 5),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Literal
 
 from resync.formulas.periods import Constant, Period
@@ -25,6 +27,7 @@ class Traffic:
         all_reduce: the algorithm of an average over all workers; `default`: that of the network's library.
         staleness: largest number of steps by which a message may be late (`resync.formulas.arrivals`); a worker sends
             the next one when it has arrived.
+        overlapped: number of steps that are computed while an average over all workers travels.
         overlap: what waits for a message: the next step (`none`), the next message, so that it travels while steps are
             computed (`bounded`), or nothing (`full`).
     """
@@ -37,6 +40,7 @@ class Traffic:
     half_duplex: bool = False
     all_reduce: Literal["default", "ring", "recursive_doubling"] = "default"
     staleness: int = 0
+    overlapped: int = 0
     overlap: Literal["none", "bounded", "full"] = "none"
 
 
@@ -84,12 +88,20 @@ class SyncOptions(Options):
         """The algorithm that communicates within the rounds of this one, if any."""
         return None
 
-    def vectors_per_round(self, state_vectors: int) -> int:
-        """Number of parameter-sized vectors that a worker sends at the end of a round.
+    def vectors_per_round(self, state_vectors: int) -> int | Fraction:
+        """Number of parameter-sized vectors that a worker sends, to each peer, at the end of a round.
 
         `state_vectors` is the number of such vectors in the optimizer's state.
         """
         return 1
+
+    def exchanged(self, lengths: Sequence[int], state_vectors: int) -> Iterator[tuple[int, int | Fraction]]:
+        """The exchanges of a training whose rounds have these lengths, in order, for traffic after every round.
+
+        Each is the steps since the one before and the vectors that a worker sends to each peer.
+        """
+        vectors = self.vectors_per_round(state_vectors)
+        return ((steps, vectors) for steps in lengths)
 
 
 class ModelOptions(Options):

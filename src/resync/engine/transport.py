@@ -40,6 +40,23 @@ class Exchange:
             return self.transport.members.gather(self.inbox, self.sent.shape[-1])
 
 
+@dataclass
+class PostedMean:
+    """An average in flight, of `total` [P], the sum of the local rows."""
+
+    total: Tensor
+    request: dist.Work | None
+    transport: "Transport"
+
+    def wait(self) -> Tensor:
+        """The mean over all K workers, [P]."""
+        with self.transport.timed():
+            if self.request is not None:
+                self.request.wait()
+            self.transport._gather_(self.total)
+        return self.total.div_(self.transport.num_workers)
+
+
 class Transport:
     """Averages and exchanges rows between `num_workers` workers on `world_size` processes.
 
@@ -102,6 +119,19 @@ class Transport:
             if self.num_local > 1:
                 rows.copy_(total.expand_as(rows))
         self._count(self.num_workers * rows[0].nbytes)
+
+    @torch.no_grad()
+    def post_mean(self, rows: Tensor) -> PostedMean:
+        """Start averaging the rows of [k, P] over all K workers, without waiting; the rows stay as they are."""
+        total = rows.sum(0)
+        shard, request = self.members.shard(total), None
+        with self.timed():
+            if self.world_size > self.members.processes and shard.numel():
+                request = dist.all_reduce(shard, group=self.members.across, async_op=True)
+                self.communication_is_known = False
+                self.wire_bytes += shard.nbytes if self._counting else 0
+        self._count(self.num_workers * rows[0].nbytes)
+        return PostedMean(total, request, self)
 
     def average_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
         """Start averaging a bucket of gradients over all processes: a communication hook of torch's DDP.
@@ -234,7 +264,13 @@ class Transport:
             else:
                 sent = ALL_REDUCES[name](shard, members.workers_before, hosts, members.across)
             self.wire_bytes += sent if self._counting else 0
+        self._gather_(total)
+
+    def _gather_(self, total: Tensor) -> None:
+        """Complete a vector of whose shards each process of the worker has its own, in place."""
+        members = self.members
         if members.processes > 1:
+            shard = members.shard(total)
             padding = members.shard_size(total.numel()) - shard.numel()
             total.copy_(members.gather(F.pad(shard, (0, padding)), total.numel()))
 

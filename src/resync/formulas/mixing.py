@@ -4,10 +4,14 @@ Convention: new = M @ old, so that M[r, s] is the weight of worker s's vector at
 of r. Columns sum to 1, which conserves the sum over the workers (Assran et al. 2019).
 """
 
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from resync.formulas.topology import out_peers
+from resync.formulas.topology import out_peers, resolve
+from resync.formulas.weighted_topology import WeightedTopology
 
 
 def matrix(
@@ -27,13 +31,19 @@ def matrix(
         k: number of the mixing step, 0-based, counted from the start or from the last change of `peers`.
         peers: out-peers of a worker per mixing step.
         mixing_weights: [p + 1] for all workers, or [num_workers, p + 1]: first the self weight, then the weights of
-            the out-peers in their order, with sum 1. If omitted, each is 1 / (p + 1).
+            the out-peers in their order, with sum 1. If omitted, each is 1 / (p + 1). Not for a topology that has
+            weights of its own.
         seed: seed of a random topology.
 
     Raises:
         ValueError: for mixing_weights of a wrong shape, below 0 or with a sum other than 1, and as in `out_peers`.
     """
+    chosen = resolve(topology)
+    if chosen.weighted and mixing_weights is not None:
+        raise ValueError(f"topology {topology} has weights of its own: found mixing_weights, omit them")
     receivers = [out_peers(topology, worker, num_workers, k, peers, seed) for worker in range(max(num_workers, 1))]
+    if isinstance(chosen, WeightedTopology):
+        return _weighted(chosen.weights(num_workers, k, peers, seed))
     num_weights = 1 + len(receivers[0])
     if mixing_weights is None or num_weights == 1:
         mixing_weights = np.full(num_weights, 1 / num_weights)
@@ -47,6 +57,16 @@ def is_doubly_stochastic(mixing: NDArray[np.float64], tolerance: float = 1e-12) 
     """Whether the rows sum to 1 too: then all push-sum weights stay 1 and need not be sent."""
     sums = np.concatenate([mixing.sum(axis=0), mixing.sum(axis=1)])
     return bool(np.all(np.abs(sums - 1) <= tolerance))
+
+
+def _weighted(weights: Sequence[Mapping[int, Fraction]]) -> NDArray[np.float64]:
+    """The matrix of a mixing step with the weights of every worker's messages; the rest of 1 is its self weight."""
+    mixing = np.zeros((len(weights), len(weights)))
+    for worker, sent in enumerate(weights):
+        mixing[worker, worker] = float(1 - sum(sent.values()))
+        for receiver, weight in sent.items():
+            mixing[receiver, worker] = float(weight)
+    return mixing
 
 
 def _checked(mixing_weights: ArrayLike, num_workers: int, num_weights: int) -> NDArray[np.float64]:

@@ -24,19 +24,43 @@ peer `exponential` is the same; with two it is another graph, which the paper di
 depended on the number of peers, and two peers were the next two entries.
 
 On the bipartite graphs even (passive) and odd (active) workers form pairs: every worker receives from exactly the
-workers that it sends to. All topologies except the random ones are regular: every worker receives as many messages as
-it sends.
+workers that it sends to. All topologies except `random` and `random_exponential` are regular: every worker receives as
+many messages as it sends.
+
+The following topologies have mixing steps of their own instead, with a weight for every message. They are regular, all
+but `d_equistatic` and `od_equidyn` are symmetric, and in some steps some workers have fewer peers than others, or none.
+`peers` is the number k or M of their papers.
+
+| name              | mixing steps                                                                                |
+|-------------------|---------------------------------------------------------------------------------------------|
+| hypercube         | one per factor of n up to k + 1, which average n = 2^m workers with one peer in m steps     |
+| base_graph        | Base-(k+1) graph: average any number of workers exactly, with at most k peers in each step  |
+| simple_base_graph | its simple form                                                                             |
+| d_equistatic      | always the same M offsets, which are drawn once, with repeats                               |
+| u_equistatic      | the same in both directions: up to 2 M peers                                                |
+| od_equidyn        | one offset for all workers, drawn in every mixing step                                      |
+| ou_equidyn        | pairs of workers so far apart, drawn in every mixing step                                   |
+| random_matching   | any pairs of workers, drawn in every mixing step                                            |
+
+They have no peer lists. The first three are built in `resync.formulas.finite_time`, the others in
+`resync.formulas.equitopo`, where their sources stand.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
+
+from resync.formulas.weighted_topology import WEIGHTED, WeightedTopology
 
 TopologyName = Literal[
     "symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential",
     "directed_exponential", "complete", "cycle", "random", "random_exponential",
+    "hypercube", "base_graph", "simple_base_graph", "d_equistatic", "u_equistatic", "od_equidyn", "ou_equidyn",
+    "random_matching",
 ]  # fmt: skip
 
 
@@ -55,11 +79,18 @@ class Topology:
     offsets: Callable[[int, int], Iterable[int]]
     pick: Literal["next", "first", "all", "random"] = "next"
     bipartite: bool = False
+    weighted = False
+    """Whether its messages have weights of their own."""
 
     @property
     def regular(self) -> bool:
         """Whether every worker receives as many messages as it sends, so that uniform mixing keeps all weights at 1."""
         return self.pick != "random"
+
+    @property
+    def random(self) -> bool:
+        """Whether the peers depend on the seed."""
+        return self.pick == "random"
 
 
 def out_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
@@ -79,6 +110,8 @@ def out_peers(topology: str | int, worker: int, num_workers: int, k: int, peers:
     """
     chosen = resolve(topology)
     _check_workers(worker, num_workers, k)
+    if isinstance(chosen, WeightedTopology):
+        return list(chosen.weights(num_workers, k, peers, seed)[worker])
     offsets = _peer_offsets(chosen, num_workers, peers)
     picks: Iterable[int]
     if chosen.pick == "all" or num_workers == 1:
@@ -96,6 +129,8 @@ def in_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: 
     """Return the workers with `worker` among their `out_peers`, ascending; arguments and errors as in `out_peers`."""
     chosen = resolve(topology)
     receivers = out_peers(topology, worker, num_workers, k, peers, seed)
+    if isinstance(chosen, WeightedTopology):
+        return [s for s, sent in enumerate(chosen.weights(num_workers, k, peers, seed)) if worker in sent]
     if not chosen.regular:
         senders = (other for other in range(num_workers) if other != worker)
         return [s for s in senders if worker in out_peers(topology, s, num_workers, k, peers, seed)]
@@ -109,7 +144,28 @@ def peer_list(topology: str | int, worker: int, num_workers: int, peers: int = 1
     """Return all workers that `worker` ever sends to, in order; arguments and errors as in `out_peers`."""
     chosen = resolve(topology)
     _check_workers(worker, num_workers, k=0)
+    if isinstance(chosen, WeightedTopology):
+        raise ValueError(f"topology {chosen.name} has no peer lists, but mixing steps: see out_peers")
     return [_reach(chosen, worker, offset, num_workers) for offset in _peer_offsets(chosen, num_workers, peers)]
+
+
+def cycle(topology: str | int, num_workers: int, peers: int = 1) -> int:
+    """Return the number of mixing steps after which they repeat, 0 if they are drawn anew; errors as in `out_peers`."""
+    chosen = resolve(topology)
+    if isinstance(chosen, WeightedTopology):
+        return chosen.cycle(num_workers, peers)
+    offsets = _peer_offsets(chosen, num_workers, peers)
+    return 0 if chosen.random else max(1, len(offsets))
+
+
+def messages(
+    topology: str | int, num_workers: int, peers: int, seed: int, first: int, last: int
+) -> Mapping[tuple[Fraction, int], int]:
+    """Return how much is sent in the mixing steps first..last-1; errors as in `out_peers`.
+
+    (messages of a worker, averaged over the workers; those of the worker that sends most) -> mixing steps.
+    """
+    return _messages(resolve(topology), num_workers, peers, seed, first, last)
 
 
 def check_pairs(topology: str | int, num_workers: int) -> None:
@@ -130,7 +186,7 @@ def partner(topology: str | int, worker: int, num_workers: int, number: int) -> 
     return peers[number % len(peers)] if worker % 2 and peers else None
 
 
-def resolve(topology: str | int) -> Topology:
+def resolve(topology: str | int) -> Topology | WeightedTopology:
     """Return the topology of this name or number, or raise a ValueError that lists them."""
     if isinstance(topology, int) and not isinstance(topology, bool) and 0 <= topology < len(_NUMBERED):
         return _NUMBERED[topology]
@@ -169,6 +225,21 @@ def _peer_offsets(topology: Topology, num_workers: int, peers: int) -> tuple[int
     if peers > len(unique):
         raise ValueError(f"{where} has {len(unique)} peers per worker, found peers = {peers}")
     return unique
+
+
+@lru_cache(maxsize=64)
+def _messages(
+    topology: Topology | WeightedTopology, num_workers: int, peers: int, seed: int, first: int, last: int
+) -> Mapping[tuple[Fraction, int], int]:
+    if isinstance(topology, Topology):
+        receivers = num_workers - 1 if topology.pick == "all" else peers
+        return {(Fraction(receivers), receivers): last - first}
+    repeats = topology.cycle(num_workers, peers) or last - first
+    found: Counter[tuple[Fraction, int]] = Counter()
+    for k in range(first, min(last, first + repeats)):
+        sent = [len(each) for each in topology.weights(num_workers, k, peers, seed)]
+        found[Fraction(sum(sent), num_workers), max(sent)] += len(range(k, last, repeats))
+    return found
 
 
 def _check_workers(worker: int, num_workers: int, k: int) -> None:
@@ -237,4 +308,7 @@ _UNNUMBERED = (
     Topology("random", _all, pick="random"),
     Topology("random_exponential", _exponential, pick="random"),
 )
-TOPOLOGIES = {topology.name: topology for topology in _NUMBERED + _UNNUMBERED}
+TOPOLOGIES: dict[str, Topology | WeightedTopology] = {
+    **{topology.name: topology for topology in _NUMBERED + _UNNUMBERED},
+    **{topology.name: topology for topology in WEIGHTED},
+}

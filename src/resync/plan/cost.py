@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 from resync.config import Run
-from resync.plan.exchanges import exchanges, number_of_rounds
+from resync.plan.exchanges import exchanges, number_of_rounds, whole
 from resync.text_tables import aligned
 
 FLOAT32_BYTES = 4
@@ -20,7 +21,7 @@ class Volume:
         run: id of the run.
         steps: local steps of each worker.
         rounds: number of rounds; equal to `steps` for an algorithm that communicates in every step.
-        vectors: number of parameter vectors that a worker sends, averaged over the workers.
+        vectors: number of parameter vectors that a worker sends, averaged over the workers; exact.
         samples: training samples over all workers, with repetitions.
         workers: number of workers.
     """
@@ -28,14 +29,14 @@ class Volume:
     run: str
     steps: int
     rounds: int
-    vectors: float
+    vectors: int | Fraction
     samples: int
     workers: int
 
     @property
     def volume_percent(self) -> float:
         """Communication volume: vectors sent, as a percentage of one vector per step."""
-        return 100 * self.vectors / self.steps
+        return float(100 * self.vectors / self.steps)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Cost(Volume):
 
     def as_dict(self) -> dict[str, Any]:
         derived = ("volume_percent", "bytes_per_worker", "bytes_of_all", "flops")
-        return asdict(self) | {name: getattr(self, name) for name in derived}
+        vectors = self.vectors if isinstance(self.vectors, int) else float(self.vectors)
+        return asdict(self) | {"vectors": vectors} | {name: getattr(self, name) for name in derived}
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def volume(run: Run) -> Volume:
         run=run.id,
         steps=run.total_steps,
         rounds=number_of_rounds(run),
-        vectors=sum(exchange.count * exchange.vectors for exchange in found),
+        vectors=whole(sum((exchange.sent for exchange in found), Fraction())),
         samples=run.total_steps * run.batch_size,
         workers=run.workers,
     )

@@ -11,6 +11,7 @@ from resync.config import Run
 from resync.config.parts import SyncOptions, Traffic
 from resync.formulas.arrivals import sending_intervals
 from resync.formulas.periods import rounds
+from resync.formulas.topology import messages
 
 
 @dataclass(frozen=True)
@@ -20,32 +21,45 @@ class ExchangeKind:
     Attributes:
         after: number of local steps between an exchange and the previous one (the next one, for messages that may be
             late) -> number of exchanges with that many, averaged over the workers.
-        vectors: number of parameter vectors that a worker sends in one exchange, to all peers together.
+        vectors: number of parameter vectors that a worker sends in one exchange, to all peers together, averaged over
+            the workers.
         to: `all`, an average over all workers, or `peers`.
-        peers: number of peers that a worker sends to; 0 for an average over all workers.
+        peers: number of peers, as in the options; 0 for an average over all workers.
+        longest: number of vectors that the worker with most peers sends, one after the other; 0 for an average.
         half_duplex: whether the two workers of a pair send one after the other.
         all_reduce: the algorithm of an average over all workers; `default`: that of the network's library.
         overlap: `none`, workers wait for it; `bounded`, it overlaps with the computation of the steps until the next
             exchange, which waits for it; `full`, no worker ever waits for it.
+        overlapped: number of steps that are computed while an average travels.
         topology: the graph that gives the peers; empty for an average over all workers.
         within_round: whether it happens within a round, without ending one.
     """
 
     after: Mapping[int, int | Fraction]
-    vectors: int
+    vectors: int | Fraction
     to: Literal["all", "peers"] = "all"
     peers: int = 0
+    longest: int = 0
     half_duplex: bool = False
     all_reduce: str = "default"
     overlap: Literal["none", "bounded", "full"] = "none"
+    overlapped: int = 0
     topology: str = ""
     within_round: bool = False
 
     @property
     def count(self) -> float:
         """Number of exchanges of a worker, averaged over the workers."""
-        total = sum(self.after.values())
-        return int(total) if total == int(total) else float(total)
+        return float(total) if isinstance(total := self._total, Fraction) else total
+
+    @property
+    def sent(self) -> Fraction:
+        """Number of parameter vectors that a worker sends in all exchanges, averaged over the workers."""
+        return Fraction(self._total * self.vectors)
+
+    @property
+    def _total(self) -> int | Fraction:
+        return whole(Fraction(sum(self.after.values())))
 
 
 def exchanges(run: Run) -> list[ExchangeKind]:
@@ -62,11 +76,11 @@ def _exchanges(run: Run) -> list[ExchangeKind]:
     if _traffic(run, options).every == "step":
         return list(_mixes(run, options))
     lengths = round_lengths(run)
-    averages = ExchangeKind(Counter(lengths), options.vectors_per_round(run.optimizer.state_vectors))
+    averages = list(_after_rounds(run, options, lengths))
     if options.inner is None:
-        return [averages]
+        return averages
     starts = list(accumulate(lengths[:-1]))
-    return [averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
+    return [*averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
 
 
 def number_of_rounds(run: Run) -> int:
@@ -84,6 +98,34 @@ def round_lengths(run: Run) -> list[int]:
     return before + rounds(run.period, run.lr, run.total_steps, run.warmup_steps, first=sum(before))
 
 
+def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Iterator[ExchangeKind]:
+    """The exchanges of an algorithm with rounds of local steps: one kind per number of vectors."""
+    traffic = _traffic(run, options)
+    found: dict[tuple[int | Fraction, int], Counter[int]] = defaultdict(Counter)
+    for number, (steps, vectors) in enumerate(options.exchanged(lengths, run.optimizer.state_vectors)):
+        if traffic.topology is None:
+            found[vectors, 0][steps] += 1
+            continue
+        [(mean, most)] = messages(traffic.topology, run.workers, 1, run.seed, number, number + 1)
+        found[whole(mean * vectors), most * int(vectors)][steps] += 1
+    to: Literal["all", "peers"] = "peers" if traffic.topology else "all"
+    for (vectors, longest), after in found.items():
+        yield ExchangeKind(
+            after,
+            vectors,
+            to=to,
+            peers=1 if traffic.topology else 0,
+            longest=longest,
+            overlapped=traffic.overlapped,
+            topology=traffic.topology or "",
+        )
+
+
+def whole(number: Fraction) -> int | Fraction:
+    """The number as an integer, if it is one."""
+    return int(number) if number.denominator == 1 else number
+
+
 def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iterator[ExchangeKind]:
     """The exchanges of an algorithm that mixes after every step: one kind per phase with a fixed number of peers.
 
@@ -96,22 +138,25 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
         if peers == 0 or traffic.topology is None:
             yield ExchangeKind({1: end - first}, traffic.vectors, all_reduce=traffic.all_reduce)
         else:
-            receivers = run.workers - 1 if traffic.topology == "complete" else peers
             cuts = [first, *(step for step in restarts if first < step < end), end]
             after: dict[int, Fraction] = defaultdict(Fraction)
             for start, stop in pairwise(cuts):
                 found = sending_intervals(run.seed, run.workers, traffic.staleness, start, stop)
-                for steps, number in found.items():
-                    after[steps] += number
-            yield ExchangeKind(
-                after,
-                receivers * traffic.vectors,
-                to="peers",
-                peers=receivers,
-                half_duplex=traffic.half_duplex,
-                overlap=traffic.overlap,
-                topology=traffic.topology,
-            )
+                for steps, share in found.items():
+                    after[steps] += share
+            # Only a topology without late messages has mixing steps of several kinds.
+            sent = messages(traffic.topology, run.workers, peers, run.seed, 0, end - first)
+            for (mean, most), number in sent.items():
+                yield ExchangeKind(
+                    after if len(sent) == 1 else {1: number},
+                    whole(mean * traffic.vectors),
+                    to="peers",
+                    peers=peers,
+                    longest=most * traffic.vectors,
+                    half_duplex=traffic.half_duplex,
+                    overlap=traffic.overlap,
+                    topology=traffic.topology,
+                )
 
 
 def _traffic(run: Run, options: SyncOptions) -> Traffic:

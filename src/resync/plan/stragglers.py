@@ -7,6 +7,8 @@ It has one parameter, the mean delay. It covers neither workers that are always 
 overestimate for large numbers of workers n, where the longest delay is ln n times the mean.
 """
 
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.formulas.topology import out_peers, resolve
+from resync.formulas.weighted_topology import WeightedTopology
 
 _REPLICA_WORKERS = 1024
 _UNMEASURED, _MEASURED = 64, 192
@@ -90,7 +93,10 @@ def gossip_waiting(
 
 def _senders(topology: str, workers: int, mix: int, peers: int) -> list[NDArray[np.intp]]:
     """The worker from which each worker receives in a mixing step, as one array per peer."""
-    if not resolve(topology).regular:
+    chosen = resolve(topology)
+    if isinstance(chosen, WeightedTopology):
+        return _padded(chosen.weights(workers, mix, peers, seed=0))
+    if not chosen.regular:
         # Workers draw their out-peers; that each also has exactly `peers` in-peers is an approximation.
         draws = np.random.default_rng(mix)
         orders = [draws.permutation(workers) for _ in range(peers)]
@@ -98,6 +104,17 @@ def _senders(topology: str, workers: int, mix: int, peers: int) -> list[NDArray[
     # All even ranks use the same offsets, and so do all odd ones.
     first, second = (out_peers(topology, rank, workers, mix, peers) for rank in (0, 1))
     return [_inverse(workers, even, odd - 1) for even, odd in zip(first, second, strict=True)]
+
+
+def _padded(weights: Sequence[Mapping[int, Fraction]]) -> list[NDArray[np.intp]]:
+    """The same from the messages of every worker; one that hears from fewer others than the rest hears from itself."""
+    heard: list[list[int]] = [[] for _ in weights]
+    for sender, receivers in enumerate(weights):
+        for receiver in receivers:
+            heard[receiver].append(sender)
+    most = max(map(len, heard))
+    padded = [senders + [worker] * (most - len(senders)) for worker, senders in enumerate(heard)]
+    return list(np.array(padded, dtype=np.intp).T)
 
 
 @lru_cache(maxsize=128)

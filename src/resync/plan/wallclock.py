@@ -5,9 +5,10 @@
 A step of a worker of several GPUs includes the average of their gradients inside the node, which is taken to be as
 exposed as an average over all workers; between nodes such a worker sends as much as one of a single GPU.
 
-An average over all workers waits for the slowest one and is never hidden. When a worker waits for a message from a peer
-depends on the algorithm (`ExchangeKind.overlap`): immediately; before the next message, so that only the time beyond
-the steps in between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
+An average over all workers waits for the slowest one. It is hidden by the steps that are computed while it travels, if
+there are any, which are taken to last their mean time. When a worker waits for a message from a peer depends on the
+algorithm (`ExchangeKind.overlap`): immediately; before the next message, so that only the time beyond the steps in
+between is exposed; or never. Evaluation, checkpoints and slow input pipelines are not counted.
 """
 
 from collections.abc import Iterator
@@ -113,11 +114,7 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
     if exchange.vectors == 0:
         return 0.0, 0.0, 0.0
     if exchange.to == "all":
-        waiting = sum(
-            count * (longest_delay(delay, workers, steps) - steps * delay) for steps, count in exchange.after.items()
-        )
-        sent = exchange.vectors * num_bytes
-        return waiting, exchange.count * network.average_seconds(sent, workers, exchange.all_reduce), 0.0
+        return _average(exchange, machine, num_bytes, workers)
     message = _message(exchange, network, num_bytes, workers)
     if exchange.overlap == "full":
         return 0.0, 0.0, exchange.count * message
@@ -133,16 +130,31 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
     return waiting, exposed, exchange.count * message - exposed
 
 
+def _average(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
+    """The same for averages over all workers, which travel while the last steps before their end are computed."""
+    delay = machine.delay
+    average = machine.network.average_seconds(float(exchange.vectors * num_bytes), workers, exchange.all_reduce)
+    waiting = exposed = 0.0
+    for steps, count in exchange.after.items():
+        overlapped = min(exchange.overlapped, steps - 1)
+        before, work = steps - overlapped, overlapped * (machine.compute + delay)
+        late = longest_delay(delay, workers, before) - before * delay
+        shown = max(0.0, average - work)
+        waiting += count * (max(0.0, late + average - work) - shown)
+        exposed += count * shown
+    return waiting, exposed, exchange.count * average - exposed
+
+
 def _message(exchange: ExchangeKind, network: Network, num_bytes: int, workers: int) -> float:
     """Seconds until every worker has sent to its peers; twice as long if the workers of a pair take turns."""
-    return network.exchange_seconds(num_bytes, workers, exchange.vectors) * (1 + exchange.half_duplex)
+    return network.exchange_seconds(num_bytes, workers, exchange.longest) * (1 + exchange.half_duplex)
 
 
 def _limits(run: Run, found: list[ExchangeKind], machine: Machine, num_bytes: int, workers: int) -> Iterator[str]:
     """Effects that the model ignores but that the run would be subject to."""
     network = machine.network
     for exchange in found:
-        sent = exchange.vectors * num_bytes
+        sent = float(exchange.vectors * num_bytes)
         if exchange.to == "all" and sent and network.latency_bound(sent, workers, exchange.all_reduce):
             nodes = workers // network.node_size
             other = halving_doubling(network.link, sent, nodes)

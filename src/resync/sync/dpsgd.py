@@ -3,7 +3,7 @@
 import numpy as np
 
 from resync.formulas import mixing
-from resync.formulas.topology import peer_list
+from resync.formulas.topology import cycle
 from resync.sync.algorithm import Training
 from resync.sync.options import dpsgd
 from resync.sync.sgp import SGP
@@ -14,8 +14,9 @@ class DPSGD(SGP):
 
         y_r = optimizer(x_r, g_r(x_r));   x_r = mean of y_r and of the y of its peers
 
-    Every worker receives from exactly the workers that it sends to, so the mixing matrix is symmetric and doubly
-    stochastic and needs no push-sum weights. On a bipartite graph with one peer, mixing is the average of a pair. With
+    or the weighted mean, where a topology has weights of its own. Every worker receives from exactly the workers that
+    it sends to, so the mixing matrix is symmetric and doubly stochastic and needs no push-sum weights. On a bipartite
+    graph with one peer, mixing is the average of a pair. With
     `half_duplex` odd workers send first and even ones answer, which takes twice as long and gives the same average.
 
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
@@ -25,12 +26,12 @@ class DPSGD(SGP):
         super().__init__(training, options)
         topology, size = options.topology, self.transport.num_workers
         for number in (number for _, number in options.phases if number):
-            for k in range(len(peer_list(topology, 0, size, number))):
-                matrix = mixing.matrix(topology, size, k, number)
+            for k in range(cycle(topology, size, number) or 1):
+                matrix = mixing.matrix(topology, size, k, number, seed=self.seed)
                 if not (np.array_equal(matrix, matrix.T) and mixing.is_doubly_stochastic(matrix)):
                     raise ValueError(
                         f"D-PSGD needs symmetric mixing, which topology {topology} with {size} workers and {number} "
-                        "peers does not give, allowed: a bipartite topology, ring with 2 peers, complete"
+                        "peers does not give, allowed: ring with 2 peers, or another topology"
                     )
 
 

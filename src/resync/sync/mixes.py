@@ -11,7 +11,7 @@ from torch import Tensor
 from resync.config.parts import Traffic
 from resync.engine.transport import Transport
 from resync.formulas import mixing
-from resync.formulas.topology import in_peers, peer_list, resolve
+from resync.formulas.topology import cycle, in_peers, resolve
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,10 @@ class MixingSteps:
         if peers == 0:
             return Average()
         number = step - first if number is None else number
-        topology, seed = self._topology, self.seed
-        if resolve(topology).pick != "random":  # the mixing steps repeat and do not depend on the seed
-            number, seed = number % max(1, len(peer_list(topology, 0, self.num_workers, peers))), 0
+        topology = self._topology
+        seed = self.seed if resolve(topology).random else 0
+        if repeats := cycle(topology, self.num_workers, peers):
+            number %= repeats
         mix = _mix(topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
         return replace(mix, half_duplex=True) if self.traffic.half_duplex else mix
 
@@ -153,7 +154,7 @@ class MixingSteps:
         topology, weights = self._topology, self.traffic.mixing_weights
         if not resolve(topology).regular:
             return self.num_workers <= 1
-        number = max(1, len(peer_list(topology, 0, self.num_workers, peers)))
+        number = cycle(topology, self.num_workers, peers) or 1
         matrices = (mixing.matrix(topology, self.num_workers, k, peers, mixing_weights=weights) for k in range(number))
         return all(map(mixing.is_doubly_stochastic, matrices))
 

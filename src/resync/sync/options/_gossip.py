@@ -9,7 +9,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter
 
 from resync.config.parts import SyncOptions, Traffic
 from resync.formulas.periods import in_time_checks, pairs_in_steps, phase_checks
-from resync.formulas.topology import TopologyName
+from resync.formulas.topology import TopologyName, cycle, resolve
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed
 from resync.settings.errors import show
 from resync.settings.options import Course
@@ -51,7 +51,12 @@ class GossipOptions(SyncOptions):
             yield from phase_checks(("peers",), [first for first, _ in self.peers])
 
     def checks_in(self, course: Course) -> Iterator[Check]:
-        """Require phases that start before the end of the training."""
+        """Require a graph for this number of workers, and phases that start before the end of the training."""
+        for number in [self.peers] if isinstance(self.peers, int) else [number for _, number in self.peers if number]:
+            try:
+                cycle(self.topology, course.workers, number)
+            except ValueError as error:
+                yield ("topology",), str(error)
         if not isinstance(self.peers, int):
             yield from in_time_checks(("peers",), self.peers, course)
 
@@ -79,7 +84,8 @@ class PushSumOptions(GossipOptions):
     topology: TopologyName = Field(
         default="exponential",
         description="graph of the peers; exponential cycles through hops of 1, 2, 4, ... with one peer "
-        "(topology 5 of the original code), directed_exponential with any number of peers",
+        "(topology 5 of the original code), directed_exponential with any number of peers; base_graph averages any "
+        "number of workers exactly",
     )
     peers: Peers = Field(
         default=1,
@@ -90,6 +96,13 @@ class PushSumOptions(GossipOptions):
         default=None,
         description="self weight, then the weight of each out-peer, with sum 1; null: equal weights",
     )
+
+    def checks(self) -> Iterator[Check]:
+        """Refuse mixing weights for a topology that has its own."""
+        yield from super().checks()
+        if self.mixing_weights is not None and resolve(self.topology).weighted:
+            found = f"found {show(self.mixing_weights)} with topology {self.topology}, which has weights of its own"
+            yield ("mixing_weights",), f"{found}, allowed: null"
 
     @property
     def weights(self) -> tuple[float, ...] | None:

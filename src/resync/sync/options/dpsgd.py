@@ -17,9 +17,13 @@ class DPSGD(GossipOptions):
 
     label = "D-PSGD"
     name: Literal["dpsgd"] = Field(default="dpsgd", init=False)
-    topology: Literal["bipartite_exponential", "bipartite_linear", "ring", "complete"] = Field(
-        default="bipartite_exponential", description="graph of the peers; ring needs 2 peers"
-    )
+    topology: Literal[
+        "bipartite_exponential", "bipartite_linear", "ring", "complete", "hypercube", "base_graph", "simple_base_graph",
+        "u_equistatic", "ou_equidyn", "random_matching",
+    ] = Field(
+        default="bipartite_exponential",
+        description="graph of the peers; ring needs 2 peers; base_graph averages any number of workers exactly",
+    )  # fmt: skip
     half_duplex: bool = Field(
         default=False,
         description="the workers of a pair send one after the other, like those of the SGP paper: odd (active) ones "

@@ -7,7 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from resync.config.parts import Traffic
+from resync.formulas.topology import resolve
 from resync.settings.base import Check, Count
+from resync.settings.errors import show
 from resync.sync.options._gossip import PushSumOptions
 
 
@@ -38,6 +40,11 @@ class OSGP(PushSumOptions):
             yield ("staleness",), f"found {self.staleness} with biased, allowed: 0"
         if self.biased and not isinstance(self.peers, int):
             yield ("peers",), "found phases with biased, allowed: an integer"
+        if resolve(self.topology).weighted:
+            for name in ("biased", "staleness"):
+                if value := getattr(self, name):
+                    found = f"found {show(value)} with topology {self.topology}, where workers take each step together"
+                    yield (name,), f"{found}, allowed: {show(type(self).model_fields[name].default)}"
 
     @property
     def traffic(self) -> Traffic:

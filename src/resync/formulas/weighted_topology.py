@@ -1,0 +1,107 @@
+"""Topologies whose mixing steps have a weight for every message: see the second table of resync.formulas.topology."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+from resync.formulas import equitopo, finite_time
+from resync.formulas.equitopo import Messages
+
+WeightedName = Literal[
+    "hypercube", "base_graph", "simple_base_graph", "d_equistatic", "u_equistatic", "od_equidyn", "ou_equidyn",
+    "random_matching",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WeightedTopology:
+    """A topology whose mixing steps say for every message with which weight it is added.
+
+    Attributes:
+        name: its name in configurations.
+        step: (num_workers, peers, k, seed) -> mixing step k of at least two workers.
+        steps: (num_workers, peers) -> number of mixing steps after which they repeat; 0 if each is drawn anew.
+        random: whether they depend on the seed.
+        one_peer: whether a worker has at most one peer in every mixing step.
+    """
+
+    name: WeightedName
+    step: Callable[[int, int, int, int], Messages]
+    steps: Callable[[int, int], int]
+    random: bool = True
+    one_peer: bool = False
+    weighted = True
+    regular = True
+    bipartite = False
+
+    def cycle(self, num_workers: int, peers: int) -> int:
+        """The number of mixing steps after which they repeat, 0 if they are drawn anew; ValueError as in `weights`."""
+        if peers < 1:
+            raise ValueError(f"peers is {peers}, expected >= 1")
+        if num_workers == 1:
+            return 1
+        if self.one_peer and peers > 1:
+            raise ValueError(f"topology {self.name} has 1 peer per worker, found peers = {peers}")
+        return self.steps(num_workers, peers)
+
+    def weights(self, num_workers: int, k: int, peers: int, seed: int) -> tuple[Mapping[int, Fraction], ...]:
+        """The weight of the message from each worker to each of its out-peers in mixing step `k`, ascending.
+
+        Raises ValueError for a number of workers or peers for which there is no such graph.
+        """
+        cycle = self.cycle(num_workers, peers)
+        return _weights(self, num_workers, k % cycle if cycle else k, peers, seed if self.random else 0)
+
+
+@lru_cache(maxsize=1024)
+def _weights(
+    topology: WeightedTopology, num_workers: int, k: int, peers: int, seed: int
+) -> tuple[Mapping[int, Fraction], ...]:
+    found: tuple[dict[int, Fraction], ...] = tuple({} for _ in range(num_workers))
+    messages = topology.step(num_workers, peers, k, seed) if num_workers > 1 else {}
+    for (sender, receiver), weight in sorted(messages.items()):
+        found[sender][receiver] = weight
+    return found
+
+
+def _exact(name: WeightedName, build: Callable[[int, int], Sequence[finite_time.Edges]]) -> WeightedTopology:
+    """A graph of `finite_time`, whose workers exchange their vectors."""
+
+    def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
+        pairs = build(num_workers, peers)[k].items()
+        return {edge: weight for (i, j), weight in pairs for edge in ((i, j), (j, i))}
+
+    steps = lru_cache(maxsize=256)(lambda num_workers, peers: len(build(num_workers, peers)))
+    return WeightedTopology(name, step, steps, random=False)
+
+
+def _static(name: WeightedName, symmetric: bool) -> WeightedTopology:
+    """A graph of `equitopo` that is drawn once."""
+
+    def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
+        return equitopo.random_static(num_workers, peers, seed, symmetric=symmetric)
+
+    return WeightedTopology(name, step, lambda *_: 1)
+
+
+def _drawn(name: WeightedName, draw: Callable[[int, int, int], Messages]) -> WeightedTopology:
+    """A graph of `equitopo` that is drawn in every mixing step."""
+
+    def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
+        return draw(num_workers, k, seed)
+
+    return WeightedTopology(name, step, lambda *_: 0, one_peer=True)
+
+
+WEIGHTED = (
+    _exact("hypercube", finite_time.hypercube),
+    _exact("base_graph", finite_time.base_graph),
+    _exact("simple_base_graph", finite_time.simple_base_graph),
+    _static("d_equistatic", symmetric=False),
+    _static("u_equistatic", symmetric=True),
+    _drawn("od_equidyn", equitopo.random_shift),
+    _drawn("ou_equidyn", equitopo.random_equidyn_matching),
+    _drawn("random_matching", equitopo.random_matching),
+)

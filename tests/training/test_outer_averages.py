@@ -1,0 +1,322 @@
+"""Streaming DiLoCo, DES-LOC and NoLoCo: recorded trajectories, identities, recursions written out, and overlap."""
+
+import csv
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from processes import TIMEOUT, run_processes
+from quadratic import Problem
+from runs import make_run
+
+from resync.config import ConfigError
+from resync.formulas import topology
+from resync.formulas.periods import Constant
+
+CENTRES = np.array([[-1.5, 2.0, 0.3], [-0.5, -2.0, 1.1], [0.5, 2.0, -2.0], [1.5, -2.0, 0.7]])
+START = [1.0, -1.0, 0.5]
+EXACT = {"rtol": 0, "atol": 1e-12}
+ADAM = {"optimizer": torch.optim.AdamW}
+DILOCO = {"alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False}
+RECORDED = Path(__file__).parents[1] / "data/torchft_streaming_diloco.csv"
+
+
+def recorded() -> dict[tuple[int, float], list[dict[str, str]]]:
+    """torchft's values before every step, by delay and mixing, in the order of replicas and steps."""
+    with RECORDED.open() as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    found: dict[tuple[int, float], list[dict[str, str]]] = {}
+    for row in rows:
+        found.setdefault((int(row["delay"]), float(row["mixing"])), []).append(row)
+    return found
+
+
+@pytest.mark.parametrize(("setting", "rows"), recorded().items(), ids=str)
+def test_streaming_diloco_follows_torchfts_trajectories(setting, rows):
+    """Two replicas with the gradient 2, lr 1, F = 2, H = 6, outer SGD with lr 2: all values are binary fractions."""
+    delay, mixing = setting
+    options = {"period": 6, "fragments": 2, "delay": delay, "mixing": mixing, "lr": 2.0, "momentum": 0.0}
+    problem = Problem("streaming_diloco", np.zeros((2, 2)), [1.0, 1.0], settings={"lr": 1.0}, **options)
+    assert len(rows) == 2 * 16
+    for before in range(16):
+        for replica in (0, 1):
+            row = rows[16 * replica + before]
+            assert problem.rows[replica].tolist() == [float(row["w0"]), float(row["w1"])]
+            if row["anchor0"]:
+                assert problem.sync.anchor.tolist() == [float(row["anchor0"]), float(row["anchor1"])]
+        problem.sync.before_forward()
+        problem.workers.grads.fill_(2.0)
+        problem.update()
+
+
+@pytest.mark.parametrize("total", [12, 14])
+def test_one_fragment_without_delay_is_diloco(total):
+    """Also in a last round that the end of the training truncates."""
+    training = {"total_steps": total}
+    streaming = Problem("streaming_diloco", CENTRES, START, **ADAM, training=training, period=4, fragments=1)
+    diloco = Problem("slowmo", CENTRES, START, **ADAM, training=training, period=Constant(h=4), **DILOCO)
+    for _ in range(total):
+        assert streaming.step() == diloco.step()
+        np.testing.assert_allclose(streaming.rows, diloco.rows, **EXACT)
+        np.testing.assert_allclose(streaming.consensus(), diloco.consensus(), **EXACT)
+    assert streaming.sync.transport.bytes_sent == diloco.sync.transport.bytes_sent
+
+
+def streaming_written_out(steps, period, fragments, delay, mixing):
+    """x of all workers after every step, in numpy, with SGD of lr 0.1."""
+    x, anchor, momentum = np.tile(START, (4, 1)), np.array(START), np.zeros(3)
+    found, slot = [], period // fragments
+    for step in range(1, steps + 1):
+        x = x - 0.1 * (x - CENTRES)
+        part = [i for i in range(3) if i * fragments // 3 == (step - 1) // slot % fragments]
+        if step % slot == (slot - delay) % slot:
+            change = (anchor - x).mean(0)
+        if step % slot == 0:
+            momentum[part] = 0.9 * momentum[part] + change[part]
+            anchor[part] -= 0.7 * (change[part] + 0.9 * momentum[part])
+            x[:, part] = (1 - mixing) * anchor[part] + mixing * x[:, part]
+        found.append(x.copy())
+    return found
+
+
+@pytest.mark.parametrize(("period", "fragments", "delay", "mixing"), [(6, 3, 0, 0), (6, 3, 1, 0.3), (9, 1, 4, 0.5)])
+def test_streaming_diloco_is_its_recursion_on_every_fragment(period, fragments, delay, mixing):
+    options = {"period": period, "fragments": fragments, "delay": delay, "mixing": mixing}
+    problem = Problem("streaming_diloco", CENTRES, START, **options)
+    for step, expected in enumerate(streaming_written_out(20, **options), start=1):
+        assert problem.step() == (step % (period // fragments) == 0)
+        np.testing.assert_allclose(problem.rows, expected, **EXACT)
+        np.testing.assert_allclose(problem.consensus(), expected.mean(0), **EXACT)
+    assert problem.sync.transport.bytes_sent == sum(8 * 3 // fragments for _ in range(20 // (period // fragments)))
+
+
+def test_workers_that_keep_their_own_are_never_changed():
+    options = {"period": 4, "fragments": 2, "delay": 1, "mixing": 1.0}
+    streaming = Problem("streaming_diloco", CENTRES, START, **options)
+    free = Problem("local", CENTRES, START, period=Constant(h=10**6))
+    for _ in range(12):
+        streaming.step()
+        free.step()
+        assert np.array_equal(streaming.rows, free.rows)
+    assert not np.allclose(streaming.sync.anchor, START)
+
+
+def _overlapped(rank: int, world_size: int) -> dict:
+    options = {"period": 6, "fragments": 2, "delay": 2, "mixing": 0.5}
+    problem = Problem("streaming_diloco", CENTRES, START, rank=rank, world_size=world_size, **options)
+    found = []
+    for step in range(1, 13):
+        problem.step()
+        found.append((problem.rows, problem.consensus(), problem.sync.in_flight is not None))
+        if step == 8:  # in flight: what is saved is sent again, and the message of now is received by nobody
+            problem.sync.load_state_dict(problem.sync.state_dict())
+    transport = problem.sync.transport
+    return {"found": found, "sent": transport.bytes_sent, "known": transport.communication_is_known}
+
+
+def test_a_fragment_travels_between_processes_while_steps_are_computed():
+    alone = _overlapped(0, 1)
+    assert [flies for _, _, flies in alone["found"]] == [True, True, False] * 4
+    for size in (2, 4):
+        ranks = run_processes(size, _overlapped)
+        for step, (rows, consensus, flies) in enumerate(alone["found"]):
+            found = [rank["found"][step] for rank in ranks]
+            np.testing.assert_allclose(np.concatenate([each[0] for each in found]), rows, **EXACT)
+            assert all(np.allclose(each[1], consensus, **EXACT) and each[2] == flies for each in found)
+        assert {rank["sent"] for rank in ranks} == {alone["sent"]} == {4 * 8 * 3 // 2}
+        assert alone["known"]
+        assert not any(rank["known"] for rank in ranks)
+
+
+def _arrives_by_itself(rank: int, world_size: int) -> list[float]:
+    transport = Problem("local", np.zeros((4, 1)), [0.0], period=1, rank=rank, world_size=world_size).sync.transport
+    rows = torch.arange(4.0)[transport.local].unsqueeze(1)
+    posted = transport.post_mean(rows)
+    while not posted.request.is_completed():
+        time.sleep(1e-3)
+    assert rows[:, 0].tolist() == list(range(4))[transport.local]
+    return posted.wait().tolist()
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_an_average_arrives_while_nobody_waits_for_it():
+    for size in (2, 4):
+        assert run_processes(size, _arrives_by_itself) == [[1.5]] * size
+
+
+def test_equal_periods_are_local_adam_with_averaged_moments():
+    periods = {"period": 3, "first_moment_period": 3, "second_moment_period": 3}
+    desynced = Problem("desloc", CENTRES, START, **ADAM, **periods)
+    local = Problem("local", CENTRES, START, **ADAM, period=Constant(h=3), average_state=["exp_avg", "exp_avg_sq"])
+    for _ in range(9):
+        assert desynced.step() == local.step()
+        assert np.array_equal(desynced.rows, local.rows)
+    assert desynced.sync.transport.bytes_sent == local.sync.transport.bytes_sent == 3 * 3 * 24
+
+
+def test_desloc_averages_each_state_in_its_own_period():
+    """Adam of every worker written out, with averages of x, u and v after 2, 3 and 12 (6 periods) steps."""
+    problem = Problem("desloc", CENTRES, START, optimizer=torch.optim.Adam, period=2, first_moment_period=3)
+    x, u, v = np.tile(START, (4, 1)), np.zeros((4, 3)), np.zeros((4, 3))
+    for t in range(1, 15):
+        gradient = x - CENTRES
+        u, v = 0.9 * u + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        x = x - 0.1 * (u / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        x, u, v = (np.tile(each.mean(0), (4, 1)) if t % k == 0 else each for each, k in ((x, 2), (u, 3), (v, 12)))
+        assert problem.step() == (t % 2 == 0)
+        np.testing.assert_allclose(problem.rows, x, **EXACT)
+    assert problem.sync.transport.bytes_sent == (7 + 4 + 1) * 24
+
+
+def test_averages_in_every_step_are_not_allreduce_of_gradients():
+    """The second moment averages squares, all-reduce squares the average."""
+    ones = {"period": 1, "first_moment_period": 1, "second_moment_period": 1}
+    desynced, parallel = Problem("desloc", CENTRES, START, **ADAM, **ones), Problem("allreduce", CENTRES, START, **ADAM)
+    for _ in range(3):
+        desynced.step()
+        parallel.step()
+    assert not np.allclose(desynced.rows, parallel.rows, atol=1e-3)
+
+
+def test_moments_of_an_optimizer_without_them_are_an_error():
+    problem = Problem("desloc", CENTRES, START, period=1, first_moment_period=1)
+    with pytest.raises(ValueError, match=r"no state 'exp_avg', allowed: none"):
+        problem.step()
+
+
+def test_noloco_is_its_recursion_on_the_pairs_of_every_round():
+    problem = Problem("noloco", CENTRES, START, training={"seed": 4}, period=Constant(h=3))
+    x, v, met = np.tile(START, (4, 1)), np.zeros((4, 3)), set()
+    for number in range(5):
+        w = CENTRES + 0.9**3 * (x - CENTRES)
+        pairs = [topology.out_peers("random_matching", k, 4, number, seed=4)[0] for k in range(4)]
+        met.add(tuple(pairs))
+        change = ((w - x) + (w - x)[pairs]) / 2
+        v = 0.5 * v + 0.7 * change + 0.7 * ((x + x[pairs]) / 2 - x)
+        x = x + v
+        for _ in range(3):
+            problem.step()
+        np.testing.assert_allclose(problem.rows, x, **EXACT)
+    assert len(met) > 1
+    assert problem.sync.transport.bytes_sent == 5 * 2 * 24
+
+
+@pytest.mark.parametrize(("workers", "options"), [(4, {"topology": "complete"}), (2, {})])
+def test_noloco_in_one_group_is_diloco_with_heavy_ball(workers, options):
+    centres = CENTRES[:workers]
+    group = Problem("noloco", centres, START, **ADAM, period=Constant(h=3), **options)
+    heavy = {"alpha": 0.7, "beta": 0.5, "scale_by_lr": False}
+    diloco, nesterov = (
+        Problem("slowmo", centres, START, **ADAM, period=Constant(h=3), nesterov=form, **heavy)
+        for form in (False, True)
+    )
+    for _ in range(12):
+        for problem in (group, diloco, nesterov):
+            problem.step()
+        np.testing.assert_allclose(group.rows, diloco.rows, **EXACT)
+    assert not np.allclose(group.rows, nesterov.rows, atol=1e-3)
+
+
+def test_noloco_without_momentum_averages_pairs():
+    problem = Problem("noloco", CENTRES, START, period=Constant(h=2), lr=1.0, momentum=0.0, pull=1.0)
+    gossip = np.tile(START, (4, 1))
+    for number in range(4):
+        gossip = CENTRES + 0.9**2 * (gossip - CENTRES)
+        pairs = [topology.out_peers("random_matching", k, 4, number)[0] for k in range(4)]
+        gossip = (gossip + gossip[pairs]) / 2
+        for _ in range(2):
+            problem.step()
+        np.testing.assert_allclose(problem.rows, gossip, **EXACT)
+
+
+def test_gasloc_on_the_complete_graph_is_diloco():
+    options = {"period": Constant(h=3), "topology": "complete"}
+    gossip, own = (Problem("gasloc", CENTRES, START, **options, momentum_of=which) for which in ("mixed", "own"))
+    diloco = Problem("slowmo", CENTRES, START, period=Constant(h=3), **DILOCO)
+    for step in range(1, 13):
+        for problem in (gossip, own, diloco):
+            problem.step()
+        np.testing.assert_allclose(gossip.consensus(), diloco.consensus(), **EXACT)
+        np.testing.assert_allclose(own.consensus(), diloco.consensus(), **EXACT)
+        if step % 3 == 0:
+            np.testing.assert_allclose(gossip.rows, diloco.rows, **EXACT)
+            assert np.ptp(own.rows, axis=0).min() > 1e-3
+
+
+@pytest.mark.parametrize("momentum_of", ["mixed", "own"])
+def test_gasloc_is_its_recursion_on_the_pairs_of_every_round(momentum_of):
+    options = {"lr": 0.8, "momentum": 0.6, "mixing": 0.3, "momentum_of": momentum_of}
+    problem = Problem("gasloc", CENTRES, START, training={"seed": 4}, period=Constant(h=2), **options)
+    x, last = np.tile(START, (4, 1)), np.tile(START, (4, 1))
+    for number in range(5):
+        y = x + 0.8 * (0.9**2 - 1) * (x - CENTRES)
+        pairs = [topology.out_peers("random_matching", k, 4, number, seed=4)[0] for k in range(4)]
+        z = y - 0.3 * (y - y[pairs])
+        new = z if momentum_of == "mixed" else y
+        x, last = z + 0.6 * (new - last), new
+        for _ in range(2):
+            problem.step()
+        np.testing.assert_allclose(problem.rows, x, **EXACT)
+    assert problem.sync.transport.bytes_sent == 5 * 24
+
+
+def test_gasloc_without_momentum_averages_pairs():
+    gossip = Problem("gasloc", CENTRES, START, period=Constant(h=2), lr=1.0, momentum=0.0)
+    pairs = Problem("noloco", CENTRES, START, period=Constant(h=2), lr=1.0, momentum=0.0, pull=1.0)
+    for _ in range(8):
+        gossip.step()
+        pairs.step()
+        np.testing.assert_allclose(gossip.rows, pairs.rows, **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("streaming_diloco", {"period": 4, "fragments": 2, "delay": 1}),
+        ("noloco", {"period": Constant(h=2)}),
+        ("gasloc", {"period": Constant(h=2)}),
+    ],
+)
+def test_without_gradients_nothing_moves(name, options):
+    for size in (4, 3, 1):
+        problem = Problem(name, CENTRES[:size], START, **options)
+        for _ in range(9):
+            problem.step(still=True)
+        np.testing.assert_allclose(problem.rows, np.tile(START, (size, 1)), **EXACT)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("streaming_diloco", {"period": 7, "fragments": 2}, "period: found 7, allowed: a multiple of fragments = 2"),
+        ("streaming_diloco", {"period": 6, "fragments": 2, "delay": 3}, "delay: found 3, allowed: less than .* = 3"),
+        ("streaming_diloco", {"period": 8, "fragments": 4}, "fragments: found 4, allowed: at most the 3 parameters"),
+        ("noloco", {"period": 2, "topology": "ring"}, "topology: found 'ring', allowed: random_matching"),
+    ],
+)
+def test_rounds_that_cannot_be_are_errors(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        Problem(name, CENTRES, START, **options)
+
+
+@pytest.mark.parametrize(
+    ("sync", "message"),
+    [
+        ({"name": "dpsgd", "topology": "hypercube"}, "topology hypercube with 5 workers and 1 peers: expected"),
+        ({"name": "sgp", "topology": "ou_equidyn", "peers": [[0, 1], [1, 2]]}, "ou_equidyn has 1 peer per worker"),
+        ({"name": "dpsgd"}, "bipartite_exponential with 5 workers: expected an even number of workers"),
+        (
+            {"name": "slowmo", "period": {"rule": "constant", "h": 2}, "base": {"name": "sgp", "peers": 5}},
+            "exponential with 5 workers has 4 peers per worker, found peers = 5",
+        ),
+        (
+            {"name": "noloco", "period": {"rule": "constant", "h": 2}, "topology": "hypercube"},
+            "topology hypercube with 5 workers",
+        ),
+    ],
+)
+def test_a_graph_that_does_not_exist_is_an_error_of_the_configuration(tmp_path, sync, message):
+    with pytest.raises(ConfigError, match=rf"config\.yaml:\d+: sync\..*topology: .*{message}"):
+        make_run(tmp_path, workers=5, batch_size=60, sync=sync)

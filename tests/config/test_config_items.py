@@ -79,6 +79,9 @@ ITEMS = {
         "linear and cubic rule, post-local, SWAP, ResNet-152": "rules_resnet",
         "ResNet-50": "resnet50",
     },
+    "outer_optimizers": {
+        "loss against steps, nanoGPT": "nanogpt_curves", "CPU setting": "nanogpt", "GPU setting": "nanogpt_gpu",
+    },
     "ddp_tricks": {"reference run and its tricks": "tricks", "where they end": "endings"},
 }
 MISSING = {  # the beginnings of the titles of what is not regenerated
@@ -86,6 +89,7 @@ MISSING = {  # the beginnings of the titles of what is not regenerated
     "slowmo": ["Appendix B:", "Appendix B.4", "Appendix B.2"],
     "local_sgd": ["Figure 3(b)", "Figures 4, 5 and 6", "Figure 2: accuracy against", "Figures of the"],
     "qsr": ["Appendix: a modified cosine", "Hyper-parameter search", "Ablations of alpha"],
+    "outer_optimizers": [],
     "ddp_tricks": [],
 }
 SERIES = {
@@ -138,6 +142,7 @@ SERIES = {
         "vit_b16_b4096_continued": ["qsr_h4"],
         "vit_b16_b4096_rules": ["linear", "cubic", "post_local", "swap"],
     },
+    "outer_optimizers": {"nanogpt_cpu": ["nanogpt"], "nanogpt_gpu": ["nanogpt"]},
     "ddp_tricks": {
         "mnist": [
             "all_tricks", "no_lookahead", "no_warmup", "no_clipping", "no_plateau", "cosine", "bf16", "fp32", "none",

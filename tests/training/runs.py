@@ -56,6 +56,20 @@ TRANSLATION = {
     "schedule": {"name": "inverse_sqrt", "max_lr": 0.01, "warmup_steps": 4},
     "evaluation": {"every_epochs": 2},
 }  # fmt: skip
+LANGUAGE_MODEL = {
+    "data": {"name": "sonnets", "context": 16},
+    "model": {"name": "gpt", "layers": 2, "heads": 2, "dim": 8, "bias": True, "dropout": 0.2},
+    "batch_size": 16,
+    "micro_batch_size": 2,
+    "sampling": "with_replacement",
+    "clip_norm": 1.0,
+    "optimizer": {
+        "name": "adamw", "beta2": 0.99, "eps": 1e-4, "weight_decay": 0.1, "decay": "matrices_and_embeddings"
+    },
+    "schedule": {"name": "cosine", "max_lr": 0.01, "warmup_steps": 3},
+    "sync": {"name": "local", "period": {"rule": "constant", "h": 3}},
+    "evaluation": {"random_batches": 3, "sharpness_batches": 2, "also": "workers"},
+}  # fmt: skip
 OWN = {"also": "workers"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce": {},
@@ -191,6 +205,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "batch_norm": CNN_WITH_BATCH_NORM,
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
+    "language_model": LANGUAGE_MODEL,
     "translation": TRANSLATION,
     "translation_sgp": TRANSLATION
     | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},

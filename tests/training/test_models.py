@@ -42,10 +42,14 @@ SMALL_VIT = {"patch": 2, "dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64}
         ("resnet", {"depth": 101}, IMAGENET, 44_549_160),
         ("resnet", {"depth": 152}, IMAGENET, 60_192_808),
         ("vit", {}, IMAGENET, 86_381_800),
+        ("gpt", {"layers": 4, "heads": 4, "dim": 128}, (64,), 804_096),
+        ("gpt", {"layers": 6, "heads": 6, "dim": 384}, (256,), 10_745_088),
+        ("gpt", {"bias": True}, (1024,), 124_439_808),
     ],
 )
 def test_models_have_the_known_number_of_parameters(name: str, options: dict, shape: tuple[int, ...], expected: int):
-    classes = 1000 if shape == IMAGENET else 10
+    # nanoGPT's settings have the 65 characters of Tiny Shakespeare, GPT-2 has 50,257 pieces.
+    classes = {IMAGENET: 1000, (64,): 65, (256,): 65, (1024,): 50_257}.get(shape, 10)
     assert models.num_parameters(options_of("models", name)(**options), shape, classes) == expected
 
 

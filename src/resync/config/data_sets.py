@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, create_model
 
-from resync.config.preparation import Preparation, TextPreparation
+from resync.config.preparation import CharacterPreparation, Preparation, TextPreparation
 from resync.config.readers import Reader
 from resync.settings.base import PACKAGE, Check, Settings, Text
 from resync.settings.errors import ConfigError, Problem, not_among, raise_if_any, show
@@ -30,11 +30,13 @@ class _DataSetFile(Settings):
     reader: Reader | None = None
     prepare: Preparation | None = None
     prepare_text: TextPreparation | None = None
+    prepare_characters: CharacterPreparation | None = None
 
     def checks(self) -> Iterator[Check]:
         """The reader fits what it reads."""
         if self.reader:
-            yield from self.reader.problems(self.prepare or self.prepare_text, self.facts)
+            prepared = self.prepare or self.prepare_text or self.prepare_characters
+            yield from self.reader.problems(prepared, self.facts)
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,13 @@ class DataSet:
     file: Path
     preparation: Preparation | None = None
     text: TextPreparation | None = None
+    characters: CharacterPreparation | None = None
     reader: Reader | None = None
 
     @property
     def is_prepared(self) -> bool:
         """Whether it is converted to a file of its own before training."""
-        return bool(self.preparation or self.text)
+        return bool(self.preparation or self.text or self.characters)
 
     def variant_of(self, images: str) -> str:
         """Name in results of these images after conversion: `cifar10-jpeg-q75@16` is that copy averaged to 16x16."""
@@ -62,8 +65,8 @@ class DataSet:
     @property
     def published_variant(self) -> str | None:
         """The name in results of the data that papers use, of images the first source; None for data not converted."""
-        if self.text:
-            return self.text.variant
+        if whole := self.text or self.characters:
+            return whole.variant
         return self.variant_of(self.preparation.sources[0].variant) if self.preparation else None
 
     @cached_property
@@ -89,19 +92,14 @@ class DataOptions(Options):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The facts about the data set with these options, which can keep samples from training."""
-        declared, held_out = self.component.facts, self.options.get("held_out")
-        if held_out is None:
-            return declared
-        return {**declared, "train_samples": declared["train_samples"] - held_out, "val_samples": held_out}
+        """The facts about the data set with these options."""
+        declared, reader = self.component.facts, self.component.reader
+        return reader.facts(self.options, declared) if reader else declared
 
     def checks(self) -> Iterator[Check]:
-        """Require options that fit together, according to the reader, and samples to train on."""
+        """Require options that fit together, according to the reader."""
         if self.component.reader:
-            yield from self.component.reader.conflicts(self.options)
-        if self.facts["train_samples"] < 1:
-            samples = self.component.facts["train_samples"]
-            yield ("held_out",), f"found {self.held_out}, allowed: null or less than the {samples} training samples"
+            yield from self.component.reader.conflicts(self.options, self.component.facts)
 
     if TYPE_CHECKING:
 
@@ -150,7 +148,8 @@ def _data_set(name: str, package: Path) -> DataSet:
     raise_if_any(problems)
     assert declared is not None
     raise_if_any(_missing_facts(declared.facts, node))
-    parts = declared.facts, file, declared.prepare, declared.prepare_text, declared.reader
+    preparations = declared.prepare, declared.prepare_text, declared.prepare_characters
+    parts = declared.facts, file, *preparations, declared.reader
     return DataSet(name, declared.description, *parts)
 
 

@@ -132,8 +132,13 @@ class OptimizerOptions(Options):
         return 0
 
     @property
+    def decaying(self) -> str:
+        """The parameters that decay: all, or the name of their mask in `Workers`."""
+        return "all"
+
+    @property
     def decay_of_matrices(self) -> float:
-        """Weight decay, of matrices only, that the optimizer leaves to `decay` of its module."""
+        """Weight decay, of matrices or these and embeddings, that the optimizer leaves to `decay` of its module."""
         return 0.0
 
 

@@ -62,6 +62,17 @@ class Preparation(Settings):
         return self.streaming or self.packed
 
 
+class CharacterPreparation(Settings):
+    """The conversion of a text to characters: its first `train_samples` characters are for training."""
+
+    folder: Text = Field(description="folder below the data root")
+    files: Items[Text] = Field(
+        min_length=1, description="possible files in it, .gz or plain, of which the first that exists is used"
+    )
+    variant: Text = Field(description="name of this text in results")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the uncompressed text")
+
+
 class TextFiles(Settings):
     """A file of sentences in each language, one sentence per line; both have the same number of lines."""
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from resync.config.preparation import Preparation, TextPreparation
+from resync.config.preparation import CharacterPreparation, Preparation, TextPreparation
 from resync.settings.base import Check, Count, Items, PositiveInt, PositiveNumber, Settings
 
-Prepared = Preparation | TextPreparation | None
+Prepared = Preparation | TextPreparation | CharacterPreparation | None
 """The preparation of a data set, if it has one."""
 
 RunOptions = dict[str, tuple[Any, Any]]
@@ -31,9 +31,13 @@ class RandAugmentSettings(Settings):
 
 
 class _Reader(Settings):
-    def conflicts(self, options: Mapping[str, Any]) -> Iterator[Check]:
-        """Yield contradictions between the options of a run, each of which is valid on its own."""
+    def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
+        """Yield contradictions between the options of a run, each of which is valid on its own, or to the facts."""
         return iter(())
+
+    def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The facts about the data set with the options of a run, from the declared ones."""
+        return declared
 
 
 class _Images(_Reader):
@@ -68,6 +72,19 @@ class MemoryReader(_Images):
             text = f"crop_flip: {crop_flip} (Gu et al. 2023)"
             options["augmentation"] = (Literal["none", "crop_flip"], Field(default="crop_flip", description=text))
         return options
+
+    def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The facts about the data set with the options of a run, which can keep samples from training."""
+        held_out = options["held_out"]
+        if held_out is None:
+            return declared
+        return {**declared, "train_samples": declared["train_samples"] - held_out, "val_samples": held_out}
+
+    def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
+        """Require samples to train on."""
+        if self.facts(options, declared)["train_samples"] < 1:
+            allowed = f"null or less than the {declared['train_samples']} training samples"
+            yield ("held_out",), f"found {options['held_out']}, allowed: {allowed}"
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""
@@ -114,7 +131,7 @@ class StreamReader(_Images):
             ),
         }
 
-    def conflicts(self, options: Mapping[str, Any]) -> Iterator[Check]:
+    def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
         if options["rand_augment"] and options["augmentation"] != "strong":
             found = f"found with augmentation {options['augmentation']}"
             yield ("rand_augment",), f"{found}, allowed: null, or with augmentation strong"
@@ -142,8 +159,44 @@ class TextReader(_Reader):
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
         """Yield what does not fit the rest of the declaration."""
-        if isinstance(prepared, Preparation):
+        if not isinstance(prepared, TextPreparation | None):
             yield ("reader", "kind"), "found text, allowed: with prepare_text"
 
 
-Reader = Annotated[MemoryReader | StreamReader | TextReader, Field(discriminator="kind")]
+class CharacterReader(_Reader):
+    """Windows of a text, of which the model predicts the next character at every place.
+
+    The facts `train_samples` and `val_samples` of a declaration count characters. Of a run they count windows: those
+    that start at any character for training, consecutive ones for validation.
+    """
+
+    kind: Literal["characters"]
+    context: PositiveInt = Field(description="default of the option context")
+
+    def options(self) -> RunOptions:
+        """The options of a run that reads this data set."""
+        text = "characters of a window: the most that the model sees before the one that it predicts"
+        return {"context": (PositiveInt, Field(default=self.context, description=text))}
+
+    def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The facts about the data set with windows of this length."""
+        context = options["context"]
+        windows = {
+            "train_samples": declared["train_samples"] - context,
+            "val_samples": (declared["val_samples"] - 1) // context,
+        }
+        return {**declared, **windows, "input_shape": [context]}
+
+    def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
+        """Require a window in both parts of the text."""
+        longest = min(declared["train_samples"], declared["val_samples"]) - 1
+        if options["context"] > longest:
+            yield ("context",), f"found {options['context']}, allowed: at most {longest}, to fit into both parts"
+
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        """Yield what does not fit the rest of the declaration."""
+        if not isinstance(prepared, CharacterPreparation | None):
+            yield ("reader", "kind"), "found characters, allowed: with prepare_characters"
+
+
+Reader = Annotated[MemoryReader | StreamReader | TextReader | CharacterReader, Field(discriminator="kind")]

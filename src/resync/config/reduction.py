@@ -82,7 +82,7 @@ def reduced(node: Node, published: SeriesLayer, scale: ScaleLayer) -> Node:
 
 def _overlay(published: SeriesLayer, by: Reduction, node: Node) -> Node:
     """The settings that the reduction sets itself."""
-    task = published.facts.get("task", "classification")
+    task = published.task
     asynchronous = getattr(published.sync, "asynchronous", False)
     workers = min(published.workers, by.processes if asynchronous else by.workers)
     batch = min(published.local_batch_size, by.tasks[task].local_batch_size) if task in by.tasks else 1

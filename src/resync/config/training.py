@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from resync.config import tasks
 from resync.config.data_sets import DataOptions
 from resync.config.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.formulas.declared_schedules import AnySchedule
@@ -130,6 +131,15 @@ class Evaluation(Settings):
     )
     beam_search: BeamSearch | None = Field(
         default=None, description="how the test sentences are translated, for BLEU; null: they are not"
+    )
+    random_batches: PositiveInt | None = Field(
+        default=None,
+        description="random validation batches of a worker's size on which val_loss_estimate is measured, as nanoGPT "
+        "does; null: it is not",
+    )
+    sample_characters: PositiveInt | None = Field(
+        default=None,
+        description="characters that the model writes at the end of the training, into sample.txt; null: none",
     )
 
     def checks(self) -> Iterator[Check]:
@@ -316,7 +326,7 @@ class ResultSettings(Settings):
             return value
         if not isinstance(data, DataOptions) or batch_size is None:
             return 1  # a placeholder: data or batch_size has an error that is reported separately
-        if data.facts.get("task") == "translation":
+        if tasks.task_of(data.facts) == "translation":
             if reading_of(info).partial:
                 return 1
             allowed = f"integer >= 1, because a sample of {data.name} is a bucket of sentence pairs"
@@ -327,6 +337,11 @@ class ResultSettings(Settings):
     def facts(self) -> Mapping[str, Any]:
         """Facts about the data set, such as train_samples and num_classes."""
         return self.data.facts
+
+    @property
+    def task(self) -> str:
+        """What the model learns: classification, translation or language_model."""
+        return tasks.task_of(self.facts)
 
     @property
     def inputs_per_sample(self) -> float:
@@ -443,24 +458,13 @@ class RunSettings(Execution, ResultSettings):
 
     def _task_checks(self) -> Iterator[Check]:
         """Require a model and settings for the task of the data set."""
-        task = self.data.facts.get("task", "classification")
+        task = self.task
         if self.model.task != task:
             yield ("model", "name"), f"found {self.model.name} for {self.model.task}, allowed: a model for {task}"
         if task == "translation" and self.forward_batch_size != 1:
             found = f"{show(self.micro_batch_size)} with {self.local_batch_size} buckets per worker"
             yield ("micro_batch_size",), f"found {found}, allowed: 1, one bucket of sentence pairs per forward pass"
-        if task == "translation" and self.loss.label_noise:
-            yield ("loss", "label_noise"), f"found {self.loss.label_noise:g}, allowed for translation: null"
-        if task == "translation" and self.loss.mixup:
-            yield ("loss", "mixup"), f"found {self.loss.mixup:g}, allowed for translation: null"
-        if task == "translation" and self.heterogeneity:
-            yield ("heterogeneity",), f"found {self.heterogeneity.alpha:g} as alpha, allowed for translation: null"
-        if task == "translation" and self.memory_format:
-            yield ("memory_format",), f"found {self.memory_format}, allowed for translation: null"
-        if task == "translation" and self.evaluation.sharpness_batches:
-            yield ("evaluation", "sharpness_batches"), f"has no effect in {task}, allowed: null"
-        if task != "translation" and self.evaluation.beam_search:
-            yield ("evaluation", "beam_search"), f"has no effect in {task}, allowed: null"
+        yield from tasks.settings_of_others(task, self)
 
     def _component_checks(self) -> Iterator[Check]:
         yield from self._engine_checks()
@@ -504,7 +508,7 @@ class RunSettings(Execution, ResultSettings):
         if self.compile:
             yield ("compile",), f"found {self.compile}, allowed with engine deepspeed: null"
         if self.optimizer.decay_of_matrices:
-            yield ("optimizer", "decay"), "found matrices, allowed with engine deepspeed: all"
+            yield ("optimizer", "decay"), f"found {self.optimizer.decaying}, allowed with engine deepspeed: all"
         if self.evaluation.average_last:
             yield (
                 ("evaluation", "average_last"),

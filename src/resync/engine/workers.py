@@ -116,7 +116,15 @@ class Workers:
     @property
     def matrices(self) -> Tensor:
         """A mask [P] of the parameters that are weights of linear or convolutional layers: 1 for these, else 0."""
-        weights = {id(layer.weight) for layer in self.models[0].modules() if isinstance(layer, nn.Linear | _ConvNd)}
+        return self._weights_of(nn.Linear, _ConvNd)
+
+    @property
+    def matrices_and_embeddings(self) -> Tensor:
+        """The same mask of these weights and of embeddings."""
+        return self._weights_of(nn.Linear, _ConvNd, nn.Embedding)
+
+    def _weights_of(self, *layers: type[nn.Module]) -> Tensor:
+        weights = {id(layer.weight) for layer in self.models[0].modules() if isinstance(layer, layers)}
         chosen = torch.zeros_like(self.grads[0])
         for parameter, place in _places(self.parameters[0], chosen):
             place.fill_(id(parameter) in weights)

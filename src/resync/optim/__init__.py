@@ -29,7 +29,7 @@ def build(options: OptimizerOptions, workers: Workers, apart: bool = False) -> O
     layout = [workers] if options.by_shape else []
     optimizer: Optimizer = module.build(parameters, options, *layout)
     if options.decay_of_matrices:
-        rate = options.decay_of_matrices * workers.matrices
+        rate = options.decay_of_matrices * getattr(workers, options.decaying)
         optimizer.param_groups[0]["decay_rates"] = rate
         for parameter in parameters:
             optimizer.register_step_pre_hook(partial(module.decay, parameter, rate))

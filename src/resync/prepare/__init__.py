@@ -1,5 +1,6 @@
 """One-time conversion of data sets from the original images or texts to a form for training."""
 
+from resync.prepare.characters import CharacterText
 from resync.prepare.convert import check, declared, prepare
 from resync.prepare.folders import data_root
 from resync.prepare.packed import load_packed
@@ -8,6 +9,7 @@ from resync.prepare.stream import Stream, load_stream
 from resync.prepare.text import ParallelCorpus
 
 __all__ = [
+    "CharacterText",
     "ParallelCorpus",
     "Prepared",
     "Split",

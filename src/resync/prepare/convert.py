@@ -9,9 +9,10 @@ import numpy as np
 
 from resync.config.data_sets import DataSet, data_set, prepared_names
 from resync.prepare import beton
+from resync.prepare.characters import check_characters, divided, original
 from resync.prepare.folders import require_writable
 from resync.prepare.packed import check_packed, require_packer, save_packed
-from resync.prepare.prepared_file import Images, Pixels, load_record, save, write
+from resync.prepare.prepared_file import Images, Pixels, file_sha256, load_record, save, write
 from resync.prepare.properties import Property, check_images, check_text, pairs, properties
 from resync.prepare.raw_text import RawText
 from resync.prepare.sources import find
@@ -42,6 +43,8 @@ def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any
     _refuse(of, format)
     if of.text:
         return load_record(of, root) or _prepare_text(of, root)
+    if of.characters:
+        return load_record(of, root) or _prepare_characters(of, root)
     assert of.preparation
     if of.preparation.packed:
         require_packer(of)
@@ -56,6 +59,8 @@ def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
     _refuse(of, format)
     if of.text:
         return check_text(of, root)
+    if of.characters:
+        return check_characters(of, root)
     assert of.preparation
     return check_packed(of, root) if of.preparation.packed else check_images(of, root)
 
@@ -101,6 +106,20 @@ def _prepare_text(of: DataSet, root: Path) -> dict[str, Any]:
     facts = ("train_samples", "val_samples", "test_samples", "num_classes", "input_shape")
     counts = {name: of.facts[name] for name in facts} | text.train_counts
     return write(of, root, text.arrays(), origin, counts)
+
+
+def _prepare_characters(of: DataSet, root: Path) -> dict[str, Any]:
+    assert of.characters
+    require_writable(of, root)
+    file, text = original(of, root)
+    origin = {
+        "variant": of.characters.variant,
+        "source": file.relative_to(root).as_posix(),
+        "source_sha256": file_sha256(file),
+        "versions": {"numpy": version("numpy")},
+    }
+    counts = {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes")}
+    return write(of, root, divided(of, text).arrays(), origin, counts)
 
 
 def _averaged(images: Images, side: int) -> Images:

@@ -37,25 +37,25 @@ class Property:
 def check_images(of: DataSet, root: Path) -> list[Property]:
     """The properties of a prepared data set in memory. Raises ValueError if it is missing or cannot be read."""
     prepared = load(of, root, verified=False)
-    return _with_origin(of, root, prepared.record, properties(of, prepared.images))
+    return with_origin(of, root, prepared.record, properties(of, prepared.images))
 
 
 def check_text(of: DataSet, root: Path) -> list[Property]:
     """The properties of a prepared text. Raises ValueError if it is missing or cannot be read."""
     text, record = read(of, root, ParallelCorpus.from_arrays, verified=False)
-    return _with_origin(of, root, record, text_properties(of, text, record))
+    return with_origin(of, root, record, text_properties(of, text, record))
 
 
 def variant(of: DataSet, record: Mapping[str, Any]) -> Property:
     """The variant of the samples, which must be that of one of the declared sources."""
-    if of.text:
-        return Property("variant", record["variant"], (of.text.variant,))
+    if whole := of.text or of.characters:
+        return Property("variant", record["variant"], (whole.variant,))
     assert of.preparation
     allowed = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
     return Property("variant", record["variant"], allowed)
 
 
-def _with_origin(of: DataSet, root: Path, record: Mapping[str, Any], found: list[Property]) -> list[Property]:
+def with_origin(of: DataSet, root: Path, record: Mapping[str, Any], found: list[Property]) -> list[Property]:
     """The properties found, between the variant of the samples and the checksum of their file."""
     return [
         variant(of, record),

@@ -28,6 +28,7 @@ from resync.sync.algorithm import Training
 from resync.train.checkpoint import Checkpoints
 from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.evaluate import evaluation_steps
+from resync.train.language_model import LanguageModel
 from resync.train.log import RunLog
 from resync.train.losses import Losses
 from resync.train.objective import Classification, Objective
@@ -149,7 +150,11 @@ def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[
 def _objective(run: Run) -> Objective:
     """The objective of the data set's task."""
     smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
-    if run.facts.get("task") == "translation":
-        language = run.facts["target_language"]
-        return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search, language)
-    return Classification(smoothing, half)
+    match run.task:
+        case "translation":
+            language = run.facts["target_language"]
+            return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search, language)
+        case "language_model":
+            return LanguageModel(smoothing, half)
+        case _:
+            return Classification(smoothing, half)

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from resync.config import Run
 from resync.config.metrics import STATISTICS, worker_metric
 from resync.formulas.periods import rounds
+from resync.train.language_model import estimated_loss
 from resync.train.session import Session
 from resync.train.sharpness import sharpness
 
@@ -46,7 +47,7 @@ def consensus(session: Session, of_checkpoints: bool = True) -> Iterator[nn.Modu
 
 @torch.no_grad()
 def score(session: Session, model: nn.Module) -> dict[str, float]:
-    """Validation metrics of `model` over the samples of all processes, and its sharpness if it is measured."""
+    """Validation metrics of `model` over the samples of all processes, and what else is measured of it."""
     run, transport, objective = session.run, session.transport, session.objective
     place = session.data, transport.rank, transport.world_size
     [validation] = objective.sums([model], *place)
@@ -58,6 +59,10 @@ def score(session: Session, model: nn.Module) -> dict[str, float]:
                 model, objective, session.data, transport, run.seed, session.sync.steps, batches,
                 run.forward_batch_size,
             )  # fmt: skip
+    if batches := run.evaluation.random_batches:
+        metrics["val_loss_estimate"] = estimated_loss(
+            model, objective, session.data, transport, run.seed, session.sync.steps, batches, run.local_batch_size
+        )
     return metrics
 
 

@@ -26,6 +26,7 @@ from resync.train.build import build
 from resync.train.checkpoint import parameters_sha256, save_model
 from resync.train.evaluate import consensus
 from resync.train.interrupt import Interrupted, Interruption
+from resync.train.language_model import sample
 from resync.train.log import EVALUATIONS
 from resync.train.loop import processes_meet, train_to_end
 from resync.train.losses import Diverged
@@ -122,14 +123,18 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
 
 
 def _publish(session: Session, out: Path, started: str, diverged: Diverged | None) -> None:
-    """Write the averaged model and, on rank 0, the tables and the summary."""
+    """Write the averaged model, what it writes itself and, on rank 0, the tables and the summary."""
     with consensus(session) as model:
         digest = parameters_sha256(session.workers.rows[0])
-        models = [out / "model.pt"] if not diverged else []
-        if session.log and models:
-            save_model(models[0], model)
+        files = [out / "model.pt"] if not diverged else []
+        if session.log and files:
+            save_model(files[0], model)
+            if characters := session.run.evaluation.sample_characters:
+                files.append(out / "sample.txt")
+                text = sample(model, session.objective, session.data, session.run.seed, characters)
+                write_text(files[-1], text + "\n")
     if session.log:
-        session.log.finish(_summary(session, started, digest, diverged), models)
+        session.log.finish(_summary(session, started, digest, diverged), files)
         state.clear(out)
 
 

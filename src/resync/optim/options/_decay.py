@@ -17,14 +17,21 @@ class DecayOptions(OptimizerOptions):
     weight_decay: NonNegativeNumber = Field(
         default=0.0, description="weight decay: an L2 penalty for sgd, decoupled for adamw"
     )
-    decay: Literal["all", "matrices"] = Field(
-        default="all", description="parameters that decay: all, or the weights of linear and convolutional layers"
+    decay: Literal["all", "matrices", "matrices_and_embeddings"] = Field(
+        default="all",
+        description="parameters that decay: all, the weights of linear and convolutional layers, or these and "
+        "embeddings (nanoGPT)",
     )
 
     def checks(self) -> Iterator[Check]:
         """Refuse a choice of parameters without weight decay."""
-        if self.decay == "matrices" and not self.weight_decay:
-            yield ("decay",), "found matrices without weight_decay, allowed: with weight_decay > 0"
+        if self.decay != "all" and not self.weight_decay:
+            yield ("decay",), f"found {self.decay} without weight_decay, allowed: with weight_decay > 0"
+
+    @property
+    def decaying(self) -> str:
+        """The parameters that decay."""
+        return self.decay
 
     @property
     def decay_of_all(self) -> float:
@@ -33,5 +40,5 @@ class DecayOptions(OptimizerOptions):
 
     @property
     def decay_of_matrices(self) -> float:
-        """Weight decay that applies only to the weights of linear and convolutional layers."""
+        """Weight decay that applies only to the parameters that `decay` names."""
         return self.weight_decay - self.decay_of_all

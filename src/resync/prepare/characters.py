@@ -1,0 +1,87 @@
+"""A text as characters: the original file, the alphabet, and the ids of its training and validation part."""
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resync.config.data_sets import DataSet
+from resync.prepare.prepared_file import read
+from resync.prepare.properties import Property, with_origin
+
+
+@dataclass(frozen=True)
+class CharacterText:
+    """The training and the validation part of a text: uint16 ids, the places of the characters in `alphabet`."""
+
+    train: NDArray[np.uint16]
+    val: NDArray[np.uint16]
+    alphabet: str
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything as arrays, for a file."""
+        alphabet = np.frombuffer(self.alphabet.encode(), np.uint8)
+        return {"train": self.train, "val": self.val, "alphabet": alphabet}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "CharacterText":
+        """The text from the result of `arrays`. Raises KeyError if an array is missing."""
+        return cls(arrays["train"], arrays["val"], arrays["alphabet"].tobytes().decode())
+
+
+def divided(of: DataSet, text: str) -> CharacterText:
+    """The declared number of first characters for training, the others for validation; ids in code point order.
+
+    Raises ValueError if the text has not the declared numbers of characters.
+    """
+    alphabet = "".join(sorted(set(text)))
+    for each in _properties(of, len(text), len(alphabet)):
+        if not each.holds:
+            raise ValueError(f"data {of.name}: {each}")
+    ids = np.searchsorted(np.array(list(alphabet)), np.array(list(text))).astype(np.uint16)
+    train, val = np.split(ids, [of.facts["train_samples"]])
+    return CharacterText(train, val, alphabet)
+
+
+def original(of: DataSet, root: Path) -> tuple[Path, str]:
+    """The original file below `root` and its text.
+
+    Raises ValueError if there is none, if it is damaged or not UTF-8, or if its text is another one than declared.
+    """
+    assert of.characters
+    folder = root / of.characters.folder
+    file = next((folder / name for name in of.characters.files if (folder / name).is_file()), None)
+    if file is None:
+        names = " or ".join(of.characters.files)
+        raise ValueError(f"data {of.name}: {folder}: no file {names} (docs/data.md)")
+    try:
+        content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        text = content.decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ValueError(f"data {of.name}: {file}: damaged or not UTF-8 ({error})") from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != of.characters.sha256:
+        allowed = f"{of.characters.sha256}, that of the declared text"
+        raise ValueError(f"data {of.name}: {file}: SHA-256 of the text: found {found}, allowed: {allowed}")
+    return file, text
+
+
+def check_characters(of: DataSet, root: Path) -> list[Property]:
+    """The properties of a prepared text of characters. Raises ValueError if it is missing or cannot be read."""
+    text, record = read(of, root, CharacterText.from_arrays, verified=False)
+    found = _properties(of, len(text.train) + len(text.val), len(text.alphabet))
+    return with_origin(of, root, record, found)
+
+
+def _properties(of: DataSet, length: int, alphabet: int) -> list[Property]:
+    characters = of.facts["train_samples"] + of.facts["val_samples"]
+    return [
+        Property("characters", str(length), (str(characters),)),
+        Property("different characters", str(alphabet), (str(of.facts["num_classes"]),)),
+    ]

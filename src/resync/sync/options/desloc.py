@@ -1,7 +1,8 @@
 """Options of DES-LOC."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from typing import Literal
 
 from pydantic import Field
@@ -45,8 +46,7 @@ class DESLOC(SyncOptions):
     def exchanged(self, lengths: Sequence[int], state_vectors: int) -> Iterator[tuple[int, int]]:
         """At the end of every round the parameters, and the moments at all multiples of their periods."""
         ends = list(accumulate(lengths))
-        due = [ends, *(range(period, ends[-1] + 1, period) for period in self.moments.values())]
-        before = 0
-        for step in sorted({step for steps in due for step in steps}):
-            yield step - before, sum(step in steps for steps in due)
-            before = step
+        moments = (range(period, ends[-1] + 1, period) for period in self.moments.values())
+        due = Counter(chain(ends, *moments))
+        for before, step in pairwise([0, *sorted(due)]):
+            yield step - before, due[step]

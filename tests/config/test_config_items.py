@@ -80,7 +80,9 @@ ITEMS = {
         "ResNet-50": "resnet50",
     },
     "outer_optimizers": {
-        "loss against steps, nanoGPT": "nanogpt_curves", "CPU setting": "nanogpt", "GPU setting": "nanogpt_gpu",
+        "loss against steps, nanoGPT": "nanogpt_curves",
+        "CPU setting": "nanogpt",
+        "GPU setting": "nanogpt_gpu",
     },
     "ddp_tricks": {"reference run and its tricks": "tricks", "where they end": "endings"},
 }

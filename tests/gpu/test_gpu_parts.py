@@ -8,10 +8,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from resync.engine.clocks import Clocks
+from resync.engine.gradients import Gradients
 from resync.engine.transport import Transport
+from resync.engine.workers import Workers
 
 
 @pytest.fixture
@@ -39,19 +40,19 @@ def test_the_operations_of_the_transport(transport: Transport, device: torch.dev
     assert transport.clocks.seconds("communication") > 0
 
 
-def test_the_hook_of_ddp_averages_the_gradients(transport: Transport, device: torch.device):
+def test_gradients_are_averaged_during_the_backward_pass(transport: Transport, device: torch.device):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(device)
     inputs = torch.randn(16, 64, device=device)
     model(inputs).square().mean().backward()
     alone = [parameter.grad.clone() for parameter in model.parameters()]
-    model.zero_grad()
-    wrapped = DistributedDataParallel(model)
-    wrapped.register_comm_hook(transport, Transport.average_bucket)
-    wrapped(inputs).square().mean().backward()
+    workers = Workers(model, 1)
+    gradients = Gradients(workers.gradient_places(0), workers.grads[0], transport.start_sum, 1)
+    with gradients.taken():
+        model(inputs).square().mean().backward()
     for parameter, expected in zip(model.parameters(), alone, strict=True):
         torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-7)
-    assert transport.wire_bytes == sum(parameter.nbytes for parameter in model.parameters())
+    assert transport.wire_bytes == workers.grads.nbytes
 
 
 def test_clocks_measure_the_device_and_do_not_wait_for_it(device: torch.device):

@@ -196,9 +196,9 @@ class EngineSettings(Settings):
     name: Literal["auto", "serial", "ddp", "deepspeed"] = Field(
         default="auto",
         description="serial: the workers of a process one after the other, gradients averaged after the backward pass, "
-        "so that the time of communication is measured; ddp: torch's DistributedDataParallel, which averages gradients "
-        "during the backward pass, with one or more processes per worker; deepspeed: DeepSpeed's engine, for allreduce "
-        "with one worker per process; auto: ddp where it can overlap, else serial",
+        "so that the time of communication is measured; ddp: averages gradients in buckets during the backward pass, "
+        "as torch's DistributedDataParallel, with one or more processes per worker; deepspeed: DeepSpeed's engine, "
+        "for allreduce with one worker per process; auto: ddp where it can overlap, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,

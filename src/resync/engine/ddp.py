@@ -1,40 +1,47 @@
-"""The engine `ddp`: torch's DistributedDataParallel, which averages gradients during the backward pass."""
+"""The engine `ddp`: distributed data parallel, which averages gradients during the backward pass."""
 
-from contextlib import AbstractContextManager
-from inspect import signature
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from resync.engine.engine import Engine
+from resync.engine.gradients import Gradients
 from resync.engine.transport import Transport
-
-# torch is renaming the flag with which DDP overwrites all buffers with rank 0's; here each worker has its own.
-_KNOWN = signature(DistributedDataParallel).parameters
-_SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
 
 
 class Ddp(Engine):
     """For workers with one or more processes each.
 
-    It averages over all workers for algorithms that average gradients, and otherwise over the members of a worker.
+    It averages over all workers for algorithms that average gradients, and otherwise over the members of a worker. Like
+    torch's DistributedDataParallel (Li et al. 2020) it sums buckets of gradients while the backward pass goes on; here
+    the row of gradients itself consists of the buckets, so that none is copied there and back.
     """
 
     name = "ddp"
 
     def __init__(self, *arguments: Any, transport: Transport, averages_gradients: bool, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+        self.transport = transport
         self.averages_gradients = averages_gradients
-        group = None if averages_gradients else transport.members.inside
-        hook = Transport.average_bucket if averages_gradients else Transport.average_bucket_inside
-        self.module = DistributedDataParallel(self.workers.models[0], process_group=group, **{_SYNC_BUFFERS: False})
-        self.module.register_comm_hook(transport, hook)
-        self.forwards = [self.module]
+        super().__init__(*arguments, **settings)
 
-    def incomplete(self) -> AbstractContextManager[Any]:
+    def gradients_in_rows(self) -> list[Gradients]:
+        """The gradients of the one worker of this process, averaged on their way."""
+        transport, workers = self.transport, self.workers
+        if self.averages_gradients:
+            start, processes = transport.start_sum, transport.world_size
+        else:
+            start, processes = transport.start_sum_inside, transport.members.processes
+        return [Gradients(workers.gradient_places(0), workers.grads[0], start, processes)]
+
+    @contextmanager
+    def incomplete(self) -> Iterator[None]:
         """A context without averaging: only the backward pass of the last micro-batch averages."""
-        return self.module.no_sync()
+        [gradients] = self.gradients_of
+        gradients.last = False
+        yield
+        gradients.last = True
 
     def average_inside(self, gradient: Tensor) -> None:
         """Nothing: the backward pass has averaged over the members."""

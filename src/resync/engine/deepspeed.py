@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from resync.engine.engine import Engine
+from resync.engine.gradients import Gradients
 from resync.engine.transport import Transport
 
 
@@ -63,6 +64,16 @@ class DeepSpeed(Engine):
             return
         found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         self.workers.grads[0].add_(_flat(list(found)))
+
+    def gradients_in_rows(self) -> list[Gradients]:
+        """Nothing: the gradients are in DeepSpeed's own buffers, or added to the row here."""
+        return []
+
+    @contextmanager
+    def taking(self, index: int) -> Iterator[None]:
+        """A context at whose start the row is zero."""
+        self.workers.grads[index].zero_()
+        yield
 
     @contextmanager
     def incomplete(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from resync.engine import optimizer_state
+from resync.engine.gradients import Gradients
 from resync.engine.loss_scale import LossScales
 from resync.engine.members import Members
 from resync.engine.workers import Workers
@@ -58,6 +59,12 @@ class Engine:
         self.loss_scales = loss_scales
         self.before_gradient = before_gradient
         self.forwards: list[nn.Module] = list(workers.models)
+        self.gradients_of = self.gradients_in_rows()
+
+    def gradients_in_rows(self) -> list[Gradients]:
+        """What puts the gradients of each local worker into its row."""
+        workers = self.workers
+        return [Gradients(workers.gradient_places(index), row) for index, row in enumerate(workers.grads)]
 
     def compile(self, mode: str) -> None:
         """Compile the forward and backward passes of every worker with torch.compile; evaluation is not compiled."""
@@ -105,6 +112,10 @@ class Engine:
             self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
         optimizer_state.load(self.optimizer, self.workers, own, state["shared"])
 
+    def taking(self, index: int) -> AbstractContextManager[Any]:
+        """The context in which the backward passes of a local worker fill its row of `workers.grads`."""
+        return self.gradients_of[index].taken()
+
     def incomplete(self) -> AbstractContextManager[Any]:
         """The context of a micro-batch that is not the last one of its step."""
         return nullcontext()
@@ -125,8 +136,8 @@ class Engine:
         gradient = self.workers.grads[index]
 
         def take(scale: float) -> Tensor:
-            gradient.zero_()
-            loss = self._backward(index, inputs, targets, scale, step)
+            with self.taking(index):
+                loss = self._backward(index, inputs, targets, scale, step)
             self.average_inside(gradient)
             return loss
 

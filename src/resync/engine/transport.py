@@ -20,6 +20,7 @@ from resync.engine.clocks import Clocks
 from resync.engine.members import Members
 
 Number = TypeVar("Number", int, float)
+_Kind = tuple[tuple[int, ...], torch.dtype, torch.device]
 
 
 @dataclass
@@ -38,6 +39,10 @@ class Exchange:
                 request.wait()
             self.requests = []
             return self.transport.members.gather(self.inbox, self.sent.shape[-1])
+
+    def release(self) -> None:
+        """Leave the memory of the messages to a later exchange; what `wait` has returned must not be used any more."""
+        self.transport.free_inboxes.setdefault(_kind(self.inbox), []).append(self.inbox)
 
 
 @dataclass
@@ -84,6 +89,8 @@ class Transport:
         self.bytes_of_all = 0
         self.wire_bytes = 0
         self.communication_is_known = True
+        # New memory for every message would cost a page fault for each 4 KiB of it.
+        self.free_inboxes: dict[_Kind, list[Tensor]] = {}
         self._counting = True
 
     @property
@@ -133,19 +140,19 @@ class Transport:
         self._count(self.num_workers * rows[0].nbytes)
         return PostedMean(total, request, self)
 
-    def average_bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """Start averaging a bucket of gradients over all processes: a communication hook of torch's DDP.
+    def start_sum(self, part: Tensor) -> dist.Work:
+        """Start to sum a part of a row over all processes, in place, without waiting.
 
         Its time overlaps with the backward pass and is unknown. Only the bytes on the wire are counted here;
         `count_average` counts the average once, however often the gradient is recomputed.
         """
         self.communication_is_known = False
-        self.wire_bytes += bucket.buffer().nbytes
-        return _averaged(bucket, None, self.num_workers * self.members.processes)
+        self.wire_bytes += part.nbytes
+        return dist.all_reduce(part, async_op=True)
 
-    def average_bucket_inside(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """Start averaging a bucket of gradients over the processes of this worker: a hook as `average_bucket`."""
-        return _averaged(bucket, self.members.inside, self.members.processes)
+    def start_sum_inside(self, part: Tensor) -> dist.Work:
+        """Start to sum a part of a row over the processes of this worker, as `start_sum`; never counted."""
+        return dist.all_reduce(part, group=self.members.inside, async_op=True)
 
     def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
         """Send rows to out-peers and wait for the messages of in-peers, see `post`."""
@@ -160,7 +167,7 @@ class Transport:
         """
         num_slots = max(map(len, in_peers))
         shards = self.members.shard(rows)
-        inbox = rows.new_zeros(num_slots, len(rows), self.members.shard_size(rows.shape[-1]))
+        inbox = self._inbox(rows, (num_slots, len(rows), self.members.shard_size(rows.shape[-1])), in_peers[self.local])
         with self.timed():
             operations = []
             for receiver, peers in enumerate(in_peers):
@@ -169,6 +176,14 @@ class Transport:
             requests = dist.batch_isend_irecv(operations) if operations else []
         self._count(sum(map(len, in_peers)) * rows[0].nbytes)
         return Exchange(rows, inbox, requests, self)
+
+    def _inbox(self, rows: Tensor, shape: tuple[int, int, int], in_peers: Sequence[Sequence[int]]) -> Tensor:
+        """Memory for messages to the local workers, with zeros where a worker receives fewer of them than others."""
+        free = self.free_inboxes.get((shape, rows.dtype, rows.device))
+        inbox = free.pop() if free else rows.new_empty(shape)
+        for worker, peers in enumerate(in_peers):
+            inbox[len(peers) :, worker].zero_()
+        return inbox
 
     def count_average(self, rows: Tensor) -> None:
         """Count an average of [k, P] over the workers that an engine has computed itself.
@@ -289,7 +304,5 @@ class Transport:
             self.bytes_of_all += num_bytes
 
 
-def _averaged(bucket: dist.GradBucket, group: dist.ProcessGroup | None, processes: int) -> torch.futures.Future[Tensor]:
-    """Start averaging a bucket of gradients over the processes of a group."""
-    averaging = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
-    return averaging.then(lambda done: done.value()[0].div_(processes))
+def _kind(inbox: Tensor) -> _Kind:
+    return tuple(inbox.shape), inbox.dtype, inbox.device

@@ -6,6 +6,7 @@ one optimizer over the whole buffer steps every worker.
 
 import copy
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -76,22 +77,31 @@ class Workers:
         bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[min(8, self.rows.element_size())]
         return int(self.rows.data.view(bits).sum(dtype=torch.int64))
 
+    def gradient_places(self, index: int) -> list[tuple[nn.Parameter, Tensor]]:
+        """The parameters of local worker `index`, each with its part of the row of `grads`."""
+        return list(_places(self.parameters[index], self.grads[index]))
+
     def pack_gradients(self) -> Tensor:
         """The gradients of an attached model as [1, P]; zeros where a parameter has none."""
-        for parameter, place in _places(self.parameters[0], self.grads[0]):
+        for parameter, place in self._places_of_gradients:
             if parameter.grad is None:
                 place.zero_()
-            else:
+            elif parameter.grad is not place:
                 place.copy_(parameter.grad)
         return self.grads
 
     def unpack_gradients(self) -> None:
-        """Copy `grads` [1, P] back to the parameters; one without a gradient gets one only if it is not all zero."""
-        for parameter, place in _places(self.parameters[0], self.grads[0]):
-            if parameter.grad is not None:
-                parameter.grad.copy_(place)
-            elif place.count_nonzero():
-                parameter.grad = place.clone()
+        """Make `grads` [1, P] the parameters' gradients; one without a gradient gets one only if it is not all zero.
+
+        The loop's next gradient may be added to them, or replace them.
+        """
+        for parameter, place in self._places_of_gradients:
+            if parameter.grad is not None or place.count_nonzero():
+                parameter.grad = place
+
+    @cached_property
+    def _places_of_gradients(self) -> list[tuple[nn.Parameter, Tensor]]:
+        return self.gradient_places(0)
 
     def split(self) -> list[nn.Parameter]:
         """One parameter [P] per worker, a view of its row, for an optimizer that steps workers separately.

@@ -32,10 +32,14 @@ class Mix:
 
     def apply(self, state: Tensor, transport: Transport) -> None:
         """Mix `state` [k, n] of the local workers with the messages of their in-peers, in place."""
-        received = [transport.exchange(state, in_peers) for in_peers in self._turns()]
+        exchanges, received = [], []
+        for senders in self._turns():
+            exchanges.append(transport.post(state, senders))
+            received.append(exchanges[-1].wait())
         state.mul_(self.self_weight(state, transport))
-        for messages in received:
+        for exchange, messages in zip(exchanges, received, strict=True):
             self.add(state, messages, transport)
+            exchange.release()
 
     def _turns(self) -> Iterator[Sequence[Sequence[int]]]:
         """The in-peers of all workers at once, or first those of the even workers and then those of the odd ones."""
@@ -70,6 +74,7 @@ class InFlight:
         """Wait for the messages and add them to `states`."""
         for state, exchange in zip(states, self.exchanges, strict=True):
             self.mix.add(state, exchange.wait(), self.transport)
+            exchange.release()
 
     def left(self, number: int) -> Tensor:
         """The part of state `number` that the local workers have sent and that has not arrived yet, [k, n]."""

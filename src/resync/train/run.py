@@ -18,6 +18,7 @@ from resync.config.metrics import BEST, EVALUATED, METRICS
 from resync.config.run import Resources
 from resync.files import write_text
 from resync.processes.lock import locked
+from resync.processes.memory import keep_freed_memory
 from resync.processes.signals import end_with_parent, handled
 from resync.processes.tcp_store import meet
 from resync.results import state
@@ -47,6 +48,7 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     Raises ValueError if the model, the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
+    keep_freed_memory()
     # Longer than the watchdog's limit, even on a busy machine, because the watchdog reports more.
     limit = timedelta(seconds=2 * timeout + 120)
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))

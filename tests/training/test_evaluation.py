@@ -1,5 +1,6 @@
 """What an evaluation measures, and when: against numpy, plain torch and recursions written out."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from runs import CNN_WITH_BATCH_NORM, make_run, make_session, trained
 from torch.nn import functional as F
 
 from resync.config import ConfigError
+from resync.engine import clocks
 from resync.engine.transport import Transport
 from resync.train.evaluate import evaluation_steps
 from resync.train.label_noise import LabelNoise
@@ -261,3 +263,25 @@ def test_settings_without_effect_are_errors(tmp_path: Path, changes: dict[str, A
 def test_new_settings_leave_the_hash_of_older_runs_alone(tmp_path: Path):
     run = make_run(tmp_path)
     assert run._content()["evaluation"] == {"every_epochs": 1, "bn_batches": 0}
+
+
+def test_the_time_waiting_for_data_is_that_of_the_batch_of_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """By a clock that only moves while a batch is made: 2 s for the first, 4 for the second and so on."""
+    now = 0.0
+    monkeypatch.setattr(clocks, "perf_counter", lambda: now)
+    session = make_session(tmp_path, log={"every_steps": 3, "wandb": "disabled"})
+    given = session.data
+
+    class Slow:
+        def batches(self, *plan: Any) -> Iterator[Any]:
+            nonlocal now
+            for number, batch in enumerate(given.batches(*plan), start=1):
+                now += 2 * number
+                yield batch
+
+    session.data = Slow()
+    for batch in batches(session):
+        train_step(session, *batch)
+    assert session.log
+    assert [row["step_data_seconds"] for row in session.log.rows["steps.csv"]] == [6, 12]
+    assert session.clocks.seconds("data") == 2 * sum(range(1, 8))

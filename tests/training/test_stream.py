@@ -1,5 +1,6 @@
 """Images that are read from disk during training: every batch the same, however it is loaded."""
 
+import multiprocessing
 import os
 import shutil
 from dataclasses import replace
@@ -13,6 +14,7 @@ from images import declare
 from photos import COUNTS, FOLDER, PER_CLASS, SMALL_RUN, batches, declared, equal, sampler, write_photos
 from PIL import Image
 from runs import assert_runs_agree, make_run
+from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from resync import data, prepare
@@ -21,7 +23,7 @@ from resync.data import streamed
 from resync.data.rand_augment import RandAugment
 from resync.data.sampling import Share
 from resync.data.streamed import Streamed
-from resync.data.transforms import training_transform, validation_transform
+from resync.data.transforms import TrainingTransform, validation_transform
 from resync.prepare import listing
 from resync.prepare.folders import prepared_file
 from resync.train.mixup import Mixup
@@ -212,6 +214,7 @@ def test_validation_images_are_shared_out_and_cropped_in_the_centre(small: Strea
     [(whole, targets)] = small.validation(0, 1)
     parts = [next(small.validation(rank, 2)) for rank in (0, 1)]
     assert targets.tolist() == [0, 0, 1, 1, 2, 2]
+    assert list(small.validation(6, 7)) == []
     for rank, (inputs, labels) in enumerate(parts):
         assert torch.equal(inputs, whole[rank::2])
         assert torch.equal(labels, targets[rank::2])
@@ -226,7 +229,7 @@ def test_validation_images_are_shared_out_and_cropped_in_the_centre(small: Strea
 def test_a_training_transform_is_a_part_at_least_8_percent_of_it_and_half_are_mirrored():
     ramp = torch.arange(200, dtype=torch.uint8).expand(3, 100, 200)
     torch.manual_seed(0)
-    views = torch.stack([training_transform(8)(ramp) for _ in range(300)]).float()
+    views = torch.stack([TrainingTransform(8)(ramp) for _ in range(300)]).float()
     slopes = (views[..., -1] - views[..., 0]).mean(dim=(1, 2))
     assert 0.4 < (slopes < 0).float().mean() < 0.6
     # The narrowest part has 8 % of the area and is 4/3 as high as wide, the widest is as high as the image.
@@ -240,7 +243,7 @@ def test_settings_of_rand_augment_reach_the_images(photos: tuple[DataSet, Path],
 
     def last_transform(**options: Any) -> object:
         given = of.config(name="tiny", format="files", decoders=0, **options).options
-        return streamed.read(of, **given).transforms["train"].transforms[-1]
+        return streamed.read(of, **given).transforms["train"].then
 
     assert last_transform(augmentation="strong") == RandAugment(depth=2, severity=10)
     assert last_transform(augmentation="strong", rand_augment={"depth": 1, "severity": 3.0}) == RandAugment(1, 3)
@@ -290,3 +293,43 @@ def streamed_runs(small: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("streamed_runs")
 def test_runs_agree_over_processes_and_after_an_interruption(tmp_path: Path):
     assert_runs_agree(tmp_path, SMALL_RUN, stop=2)
+
+
+@pytest.mark.parametrize(("height", "width"), [(60, 90), (40, 500), (500, 40)])
+def test_training_crops_are_torchvisions_bit_by_bit(height: int, width: int):
+    """Also of images so long that ten draws may not fit, and are then cropped in the centre."""
+    image = torch.randint(256, (height, width, 3), dtype=torch.uint8).permute(2, 0, 1)
+    theirs = v2.Compose([v2.RandomResizedCrop(32, antialias=True), v2.RandomHorizontalFlip()])
+    for seed in range(60):
+        torch.manual_seed(seed)
+        expected, after = theirs(image), torch.rand(())
+        torch.manual_seed(seed)
+        assert torch.equal(TrainingTransform(32)(image), expected)
+        assert torch.equal(torch.rand(()), after)
+
+
+def test_processes_that_decode_live_from_pass_to_pass_and_end_with_the_data_set(small: Streamed):
+    others = set(multiprocessing.active_children())
+
+    def decoders() -> set[Any]:
+        return set(multiprocessing.active_children()) - others
+
+    images = replace(small, decoders=2)
+    next(images.batches(sampler(), 0, 0, slice(0, 4)))
+    started = decoders()
+    assert len(started) == 2
+    for epoch in (0, 1):
+        assert equal(batches(images, epoch=epoch), batches(small, epoch=epoch))
+        assert torch.equal(next(images.validation(0, 1))[0], next(small.validation(0, 1))[0])
+    assert started < decoders()
+    assert len(decoders()) == 4
+    del images
+    assert not decoders()
+
+
+def test_a_pass_that_another_one_has_ended_does_not_go_on(small: Streamed):
+    first = small.batches(sampler(), 0, 0, slice(0, 4))
+    next(first)
+    next(small.batches(sampler(), 1, 0, slice(0, 4)))
+    with pytest.raises(RuntimeError, match="goes on after the next one has begun"):
+        next(first)

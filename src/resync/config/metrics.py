@@ -302,7 +302,14 @@ _DECLARED = {
     "evaluation_seconds": Metric(
         "Evaluation clock", "s", "in no other clock", _EVALUATIONS, span="total", depends_on="hardware"
     ),
-    "step_data_seconds": Metric("Data time", "s", "waiting for data", _STEPS, span="step", depends_on="hardware"),
+    "step_data_seconds": Metric(
+        "Data time",
+        "s",
+        "waiting for the batch of the step, and making it on the device",
+        _STEPS,
+        span="step",
+        depends_on="hardware",
+    ),
     "step_compute_seconds": Metric(
         "Computing time",
         "s",

@@ -1,8 +1,11 @@
 """Image sets too large for memory: decoded and augmented ahead of time by processes beside the training process."""
 
+import math
+import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,24 +18,30 @@ from resync.config.readers import RandAugmentSettings, StreamReader
 from resync.data.pixels import Pixels
 from resync.data.rand_augment import RandAugment
 from resync.data.sampling import Sampler, statistics_draws
-from resync.data.transforms import Transform, training_transform, validation_transform
+from resync.data.transforms import TrainingTransform, Transform, validation_transform
 from resync.prepare import Split, data_root, load_stream
 
 SEEDS = 2**63 - 1
 """Upper limit of the random seed with which each image of an epoch is augmented."""
 
+AHEAD = 2
+"""Batches that each decoding process makes ahead of time."""
+
 
 @dataclass(frozen=True)
 class Streamed:
-    """Training and validation images on disk, and their transforms.
+    """Training and validation images on disk, and their transforms, which give images of `shape`.
 
     A batch is a function of the index plan and of one seed per image, so it is the same for every number of processes
-    and after an interruption. `decoders` processes beside this one decode the images; with 0, this process does.
+    and after an interruption. `decoders` processes beside this one decode the images of each split, from its first
+    batch to the end of the training; with 0, this process does. The images travel as bytes, and are normalised on
+    `device`. Two passes over a split do not overlap: the second one ends the first.
     """
 
     splits: Mapping[str, Split]
     transforms: Mapping[str, Transform]
     pixels: Pixels
+    shape: tuple[int, int, int]
     variant: str
     sha256: str
     verified: str
@@ -69,41 +78,92 @@ class Streamed:
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
         """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index` of `statistics_draws`."""
-        drawn = statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS))
+        requests = np.stack(statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS)), axis=-1)
         # For a single batch, starting processes would take longer than decoding it here.
-        images = _Transformed(self.splits["train"], self.transforms["train"])
-        seen, labels = zip(*(images[request] for request in np.stack(drawn, axis=-1)), strict=True)
-        inputs = self.pixels.normalised(torch.stack(seen).to(self.device))
-        return inputs, torch.tensor(labels, device=self.device)
+        seen = torch.stack([_image(self.splits["train"], self.transforms["train"], *each) for each in requests])
+        return self.pixels.normalised(seen.to(self.device)), self._labels("train", requests)
 
     def _loaded(self, split: str, requests: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs [n, C, H, W] and targets [n] of each batch of requests [n, 2]: index and seed of every image."""
-        loader = DataLoader(
-            _Transformed(self.splits[split], self.transforms[split]),
-            batch_sampler=requests,
-            num_workers=self.decoders,
-            pin_memory=self.device.type == "cuda",
+        for number, images in enumerate(self._loaders[split].batches(requests)):
+            # Copied before the loader's next batch takes its place, whenever the device reads it.
+            own = images.pin_memory() if self.device.type == "cuda" else images
+            inputs = self.pixels.normalised(own.to(self.device, non_blocking=True))
+            yield inputs, self._labels(split, requests[number])
+
+    def _labels(self, split: str, requests: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(self.splits[split].labels[requests[:, 0]]).to(self.device)
+
+    @cached_property
+    def _loaders(self) -> dict[str, "_Loader"]:
+        return {
+            split: _Loader(images, self.transforms[split], self.shape, self.decoders)
+            for split, images in self.splits.items()
+        }
+
+
+class _Loader:
+    """The images of a split, decoded by processes that live from pass to pass into memory that they share."""
+
+    def __init__(self, split: Split, transform: Transform, shape: Sequence[int], decoders: int) -> None:
+        self._split, self._transform, self._shape, self._decoders = split, transform, shape, decoders
+        self._work: list[tuple[int, NDArray[np.int64]]] = []
+        self._passes = 0
+        self._loader: DataLoader[int] | None = None
+        self._places = torch.empty(0, 0)
+
+    def batches(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
+        """The uint8 images [n, C, H, W] of each batch of requests (see `Streamed`), until the next one is asked for."""
+        self._passes = current = self._passes + 1
+        largest = max(map(len, requests), default=1)
+        if self._loader is None or self._places.shape[1] < largest:
+            self._start(largest)
+        assert self._loader is not None
+        self._work[:] = [(number % len(self._places), batch) for number, batch in enumerate(requests)]
+        for place, (_, batch) in zip(self._loader, self._work, strict=True):
+            yield self._places[place, : len(batch)]
+            if self._passes != current:
+                raise RuntimeError("a pass over a split of images goes on after the next one has begun")
+
+    def _start(self, batch_size: int) -> None:
+        """Make places for batches: for those asked for ahead of time, and for the one that is being used."""
+        places = AHEAD * self._decoders + 1
+        shape = places, batch_size, *self._shape
+        # Not torch's shared memory: pages of a new file for every batch cost more than decoding half of its images.
+        self._places = torch.frombuffer(mmap.mmap(-1, math.prod(shape)), dtype=torch.uint8).view(shape)
+        self._loader = DataLoader(
+            _Decoded(self._split, self._transform, self._places),
+            sampler=self._work,
+            batch_size=None,
+            num_workers=self._decoders,
+            prefetch_factor=AHEAD if self._decoders else None,
+            persistent_workers=self._decoders > 0,
             generator=torch.Generator(),  # otherwise its unused seeds would be drawn from the default generator
         )
-        for images, labels in loader:
-            inputs, targets = (each.to(self.device, non_blocking=True) for each in (images, labels))
-            yield self.pixels.normalised(inputs), targets
 
 
 @dataclass(frozen=True)
-class _Transformed(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """The transformed images of a split, by index and seed."""
+class _Decoded(torch.utils.data.Dataset[int]):
+    """Decodes a batch of requests into one of the `places` [p, n, C, H, W], and returns which."""
 
-    images: Split
+    split: Split
     transform: Transform
+    places: Tensor
 
-    def __getitem__(self, request: NDArray[np.int64]) -> tuple[Tensor, int]:
-        index, seed = request.tolist()
-        image = torch.from_numpy(self.images.pixels(index)).permute(2, 0, 1)
-        # torchvision draws from torch's CPU generator; no other random numbers may depend on it.
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            return self.transform(image), int(self.images.labels[index])
+    def __getitem__(self, work: tuple[int, NDArray[np.int64]]) -> int:
+        place, requests = work
+        for target, request in zip(self.places[place], requests, strict=False):
+            target.copy_(_image(self.split, self.transform, *request))
+        return place
+
+
+def _image(split: Split, transform: Transform, index: int, seed: int) -> Tensor:
+    """An image of the split, uint8 [C, H, W], transformed with this seed."""
+    image = torch.from_numpy(split.pixels(int(index))).permute(2, 0, 1)
+    # The transforms draw from torch's CPU generator; no other random numbers may depend on it.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(seed))
+        return transform(image)
 
 
 def read(
@@ -122,10 +182,11 @@ def read(
     return Streamed(
         splits=prepared.splits,
         transforms={
-            "train": training_transform(shape[-1], strong),
+            "train": TrainingTransform(shape[-1], strong),
             "val": validation_transform(shape[-1]),
         },
         pixels=Pixels.of(of.reader.mean, of.reader.std, shape, padding=None),
+        shape=(shape[0], shape[1], shape[2]),
         variant=prepared.record["variant"],
         sha256=prepared.record["sha256"],
         verified=prepared.verified,

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import nan
 from time import perf_counter
 
 import torch
@@ -18,6 +19,7 @@ class Clocks:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._seconds: dict[str, float] = defaultdict(float)
+        self._latest: dict[str, float] = {}
         self._pending: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -32,15 +34,20 @@ class Clocks:
         else:
             begin = perf_counter()
             yield
-            self._seconds[phase] += perf_counter() - begin
+            self._add(phase, perf_counter() - begin)
 
     def seconds(self, phase: str) -> float:
         """Total seconds of `phase` so far; waits for the device if measurements are pending."""
         for name, start, end in self._pending:
             end.synchronize()
-            self._seconds[name] += start.elapsed_time(end) / 1000
+            self._add(name, start.elapsed_time(end) / 1000)
         self._pending.clear()
         return self._seconds[phase]
+
+    def latest(self, phase: str) -> float:
+        """Seconds of the newest measurement of `phase`, NaN before the first; waits for the device as `seconds`."""
+        self.seconds(phase)
+        return self._latest.get(phase, nan)
 
     def state_dict(self) -> dict[str, float]:
         """The totals, from which counting continues after a restart."""
@@ -49,3 +56,7 @@ class Clocks:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self._seconds = defaultdict(float, state)
+
+    def _add(self, phase: str, seconds: float) -> None:
+        self._seconds[phase] += seconds
+        self._latest[phase] = seconds

@@ -293,7 +293,8 @@ class Packed:
         self.labels: NDArray[np.int64] = np.concatenate([reader.metadata["f1"].reshape(-1) for reader in readers])
         self._images = np.concatenate([reader.metadata["f0"].reshape(-1) for reader in readers])
         self._ends = np.cumsum([len(reader.metadata) for reader in readers])
-        self._memory = [np.memmap(file, mode="r") for file in files]
+        # Copy on write, so that raw pixels can be handed out as they lie in the file.
+        self._memory = [np.memmap(file, mode="c") for file in files]
         self._lengths = np.concatenate([_lengths(reader.metadata["f0"], reader.alloc_table) for reader in readers])
 
     @property
@@ -307,9 +308,9 @@ class Packed:
 
         image, file = self._images[index], int(np.searchsorted(self._ends, index, "right"))
         height, width, start = int(image["height"]), int(image["width"]), int(image["data_ptr"])
-        stored = self._memory[file][start : start + int(self._lengths[index])]
+        stored = np.asarray(self._memory[file][start : start + int(self._lengths[index])])
         if image["mode"] == RAW:
-            return np.array(stored).reshape(height, width, 3)
+            return stored.reshape(height, width, 3)
         decoded = np.empty((height, width, 3), dtype=np.uint8)
         imdecode(stored, decoded, height, width, height, width, 0, 0, 1, 1, False, False)
         return decoded

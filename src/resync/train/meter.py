@@ -89,7 +89,8 @@ def _step_columns(session: Session, spent: Totals) -> Totals:
     """Seconds and bytes of a step, by the columns of steps.csv; an unknown time is NaN."""
     known = session.transport.communication_is_known
     return {
-        "step_data_seconds": spent["data"],
+        # Its batch was made before the step began.
+        "step_data_seconds": session.clocks.latest("data"),
         "step_compute_seconds": spent["step"] - (spent["communication"] if known else 0.0),
         "step_communication_seconds": spent["communication"] if known else nan,
         "step_bytes": spent["bytes_sent"],

@@ -19,6 +19,7 @@ from resync.config.run import Resources
 from resync.engine.memory import keep_freed_memory
 from resync.files import write_text
 from resync.processes.lock import locked
+from resync.processes.memory import keep_freed_memory
 from resync.processes.signals import end_with_parent, handled
 from resync.processes.tcp_store import meet
 from resync.results import state

@@ -25,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 reproduce: .venv/installed
 	@$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
-	@printf '\nLook at:\n'
+	@printf '\n%s\n\nLook at:\n' "$$(tail -n 1 results/$(SCALE)/audit.log)"
 	@ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf
 
 test: .venv/installed

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -185,3 +186,19 @@ def test_a_real_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path, monkey
     )
     assert (alone.returncode, alone.stderr, alone.stdout) == (2, warmed.stderr, warmed.stdout)
     assert warmed.returncode == 2
+
+
+def test_every_module_that_is_imported_beforehand_exists():
+    names = {name.removesuffix(".*") for modules in warm.IMPORTS.values() for name in modules}
+    assert [name for name in sorted(names) if find_spec(name) is None] == []
+
+
+def test_all_modules_of_a_package_are_imported_but_a_broken_one(tmp_path, monkeypatch):
+    (tmp_path / "some_room").mkdir()
+    for name, text in (("__init__", ""), ("first", ""), ("broken", "import no_such_module"), ("last", "")):
+        (tmp_path / f"some_room/{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    warm._import("some_room.*")
+    assert sorted(name for name in sys.modules if name.startswith("some_room")) == [
+        "some_room", "some_room.first", "some_room.last",
+    ]  # fmt: skip

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from resync.config import Run, load_suite
-from resync.formulas.periods import Constant, PowerRule
-from resync.plan import Cost, cost, table, table_of_totals, totals
+from resync.formulas.periods import Constant, PowerRule, rounds
+from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
 
 VIT_PARAMETERS = 86_000_000
 
@@ -160,3 +160,17 @@ def test_published_settings_of_qsr_have_their_volume(experiment, series, percent
     runs = suite.runs("qsr", "paper", experiment=experiment, series=series)
     assert runs
     assert {round(cost(run, num_parameters=1).volume_percent, 3) for run in runs} == {percent}
+
+
+def test_seeds_share_the_lengths_of_their_rounds_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple] = []
+    monkeypatch.setattr(exchanges, "rounds", lambda *of, first: asked.append(of) or rounds(*of, first=first))
+    exchanges._rounds.cache_clear()
+    lengths = [exchanges.round_lengths(a_run(seed=seed)) for seed in range(3)]
+    assert lengths[0] == lengths[1] == lengths[2]
+    assert len(asked) == 1
+    shorter = exchanges.round_lengths(a_run(epochs=299))
+    warmer = exchanges.round_lengths(
+        a_run(schedule={"name": "cosine", "max_lr": 0.009, "min_lr": 1e-6, "warmup_steps": 10_000})
+    )
+    assert len({tuple(lengths[0]), tuple(shorter), tuple(warmer)}) == len(asked) == 3

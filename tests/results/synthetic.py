@@ -3,16 +3,20 @@
 import csv
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from resync.config import Run
 from resync.config.metrics import BEST, EVALUATED, METRICS, required_columns
 from resync.formulas.periods import rounds
 from resync.plan import Cost, cost
 from resync.results import wandb_log
+from resync.results.collect import collect
 from resync.results.summary import publish
 
 PARAMETERS = 4810
@@ -192,3 +196,12 @@ def reseal(directory: Path, summary: dict[str, Any] | None = None) -> None:
     with (directory / "metrics.csv").open(newline="") as file:
         rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     seal(directory, entries | ends(rows))
+
+
+def collected(runs: Iterable[Run], results: Path) -> pd.DataFrame:
+    """The exported table of some runs, with the lines on runs without rows in its `attrs`."""
+    with TemporaryDirectory() as folder:
+        found = collect(runs, results, Path(folder) / "collected")
+        table = pd.read_parquet(found.parquet)
+    table.attrs.update(missing=found.missing, damaged=found.damaged)
+    return table

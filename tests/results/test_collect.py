@@ -5,10 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import synthetic
+from synthetic import collected
 
 from resync.config import Run, Suite
 from resync.config.metrics import columns
-from resync.results.collect import collect, write
+from resync.results.collect import collect
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.runs import read_run, state_of
 
@@ -110,18 +111,18 @@ def test_a_run_that_ends_before_its_first_sampled_step_has_no_steps(runs: list[R
     synthetic.reseal(results / runs[0].directory)
     result = read_run(results / runs[0].directory)
     assert result.steps.empty
-    assert "step" not in set(collect(runs[:1], results)["record"])
+    assert "step" not in set(collected(runs[:1], results)["record"])
 
 
 def test_null_in_a_summary_is_nan(runs: list[Run], results: Path):
     synthetic.rewrite(results / runs[0].directory, final={"val_top1": None}, wire_bytes=None)
     assert math.isnan(read_run(results / runs[0].directory).final("val_top1"))
-    table = collect(runs[:1], results).query("record == 'summary' and metric in ['val_top1', 'wire_bytes']")
+    table = collected(runs[:1], results).query("record == 'summary' and metric in ['val_top1', 'wire_bytes']")
     assert table["value"].isna().all()
 
 
 def test_collected_table_is_long_and_tidy(suite: Suite, finished: Path):
-    table = collect(suite.runs("toy", "smoke"), finished)
+    table = collected(suite.runs("toy", "smoke"), finished)
     assert list(table.columns) == [
         "paper", "scale", "experiment", "series", "label", "seed", "status", "config_hash",
         "record", "step", "epoch", "metric", "value",
@@ -138,40 +139,43 @@ def test_collected_table_is_long_and_tidy(suite: Suite, finished: Path):
 
 
 def test_nan_stays_nan_in_every_format(runs: list[Run], finished: Path, tmp_path: Path):
-    table = collect(runs, finished)
-    parquet, text = write(table, tmp_path / "deep" / "collected")
-    for written in (pd.read_parquet(parquet), pd.read_csv(text)):
+    found = collect(runs, finished, tmp_path / "deep" / "collected")
+    binary, text = pd.read_parquet(found.parquet), pd.read_csv(found.csv)
+    pd.testing.assert_frame_equal(binary, text, check_exact=True)
+    for written in (binary, text):
         start = written.query("record == 'evaluation' and metric == 'train_loss' and step == 0")["value"]
         assert len(start) == 3
         assert start.isna().all()
-        pd.testing.assert_series_equal(written["value"], table["value"], check_exact=True)
+    values = [read_run(finished / run.directory).metrics["val_top1"] for run in runs]
+    shown = binary.query("record == 'evaluation' and metric == 'val_top1'")["value"]
+    assert list(shown) == [value for column in values for value in column]
 
 
 def test_collecting_twice_gives_the_same_bytes(runs: list[Run], finished: Path, tmp_path: Path):
-    first = [path.read_bytes() for path in write(collect(runs, finished), tmp_path / "a")]
-    assert first == [path.read_bytes() for path in write(collect(runs, finished), tmp_path / "b")]
+    first, second = (collect(runs, finished, tmp_path / name) for name in "ab")
+    assert first.parquet.read_bytes() == second.parquet.read_bytes()
+    assert first.csv.read_bytes() == second.csv.read_bytes()
 
 
 def test_missing_runs_are_reported_and_never_rows(runs: list[Run], results: Path):
     (results / runs[1].directory / "summary.json").unlink()
-    table = collect(runs, results)
+    table = collected(runs, results)
     assert set(table["seed"]) == {0, 2}
     (line,) = table.attrs["missing"]
     assert line.startswith("toy/vit/qsr/seed1 (smoke): ")
 
 
 def test_nothing_collected_is_an_empty_table_with_all_columns(runs: list[Run], tmp_path: Path):
-    table = collect(runs, tmp_path)
+    table = collected(runs, tmp_path)
     assert table.empty
     assert "value" in table
     assert len(table.attrs["missing"]) == 3
-    write(table, tmp_path / "collected")
 
 
 def test_all_damages_are_named_and_the_others_are_rows(runs: list[Run], results: Path):
     for run in runs[:2]:
         (results / run.directory / "steps.csv").unlink()
-    table = collect(runs, results)
+    table = collected(runs, results)
     assert set(table["seed"]) == {2}
     assert [line.split(": damaged: /")[0] for line in table.attrs["damaged"]] == [
         f"toy/vit/qsr/seed{seed} (smoke)" for seed in (0, 1)
@@ -184,7 +188,7 @@ def test_a_changed_configuration_makes_results_stale(suite: Suite, runs: list[Ru
     assert state_of(runs[0], results).status == "stale"
     edit(results / runs[1].directory / "run.yaml", "momentum: 0.9", "momentum: 0.8")
     assert "run.yaml has configuration" in state_of(runs[1], results).reason
-    table = collect(runs, results)
+    table = collected(runs, results)
     assert dict(zip(table["seed"], table["status"], strict=True)) == {0: "stale", 1: "stale", 2: "finished"}
 
 
@@ -207,6 +211,6 @@ def test_a_diverged_run_keeps_its_rows_and_its_status(suite: Suite, tmp_path: Pa
     state = state_of(run, tmp_path)
     assert (state.status, state.reason) == ("diverged", "at step 300 worker 3")
     assert json.loads((directory / "summary.json").read_text())["status"] == "diverged"
-    table = collect([run], tmp_path)
+    table = collected([run], tmp_path)
     assert set(table["status"]) == {"diverged"}
     assert table.query("record == 'summary' and metric == 'val_top1'")["value"].isna().all()

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic import collected
 
 from resync.audit import audit, sentence, write
 from resync.cli import main
 from resync.config import Run, Suite
 from resync.render.item import load
 from resync.report import report
-from resync.results.collect import collect
 from resync.results.runs import state_of
 from resync.results.status import progress, table
 from resync.results.summary import DIGESTS, NAME, sealed
@@ -167,7 +167,7 @@ def test_everything_names_a_damaged_run_and_shows_the_others(suite: Suite, damag
     cell("metrics.csv", "0.125")(place / damaged.directory)
     runs = suite.runs("toy", "smoke")
     line = f"{damaged.id} (smoke): damaged: {state_of(damaged, place).reason}"
-    frame = collect(runs, place)
+    frame = collected(runs, place)
     assert frame.attrs == {"missing": [], "damaged": [line]}
     assert len(frame.groupby(["series", "seed"])) == len(runs) - 1
     listed = table(progress(run, place) for run in runs)

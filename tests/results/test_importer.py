@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from synthetic import collected
 
 from resync.audit import audit, write
 from resync.cli import main
@@ -20,7 +21,6 @@ from resync.importer.log import LogError
 from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy
 from resync.render.item import load
 from resync.report import report
-from resync.results.collect import collect
 from resync.results.runs import RunResult, read_run, state_of
 
 SGP = "toy/vit/sgp/seed0"
@@ -362,7 +362,7 @@ def test_our_own_table_comes_back_value_by_value(imported: Import, suite: Suite,
     columns = "".join(f"{name}: {{column: {name}}}\n" for name in names)
     result = imported("csv", [finished / run.directory / "metrics.csv"], QSR, columns)
     pd.testing.assert_frame_equal(result.metrics, original.metrics[list(result.metrics)], check_dtype=False)
-    ours, theirs = (collect([run], folder) for folder in (tmp_path / "results", finished))
+    ours, theirs = (collected([run], folder) for folder in (tmp_path / "results", finished))
     assert set(ours["status"]) == {"finished"}
     keys = ["metric", "step", "value"]
     evaluations = [

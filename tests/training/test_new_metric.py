@@ -63,13 +63,13 @@ from pathlib import Path
 from resync.audit import audit, write
 from resync.config import load_suite
 from resync.render.item import render
-from resync.results import collect
+from resync.results.collect import collect
 from resync.train import train
 
 suite, results = load_suite(Path("configs")), Path("results")
 for run in suite.runs("toy", "smoke"):
     train(run, results / run.directory)
-collect.write(collect.collect(suite.runs("toy", "smoke"), results), Path("collected"))
+collect(suite.runs("toy", "smoke"), results, Path("collected"))
 for item in ("curves", "table1"):
     render(suite, "toy", item, "smoke", results, Path("figures"))
 write(audit(suite, "smoke", results), Path("audit"))
@@ -93,8 +93,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_trained_and_collected(folder: Path):
     lines = (folder / "collected.csv").read_text().splitlines()
-    assert sum(",evaluation," in line and ",val_brier," in line for line in lines) == 2 * 3
-    assert sum(",summary," in line and ",best_val_brier," in line for line in lines) == 2
+    assert sum(',"evaluation",' in line and ',"val_brier",' in line for line in lines) == 2 * 3
+    assert sum(',"summary",' in line and ',"best_val_brier",' in line for line in lines) == 2
 
 
 def test_it_is_drawn_and_tabled(folder: Path):

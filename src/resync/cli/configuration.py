@@ -111,10 +111,18 @@ def _plan(options: argparse.Namespace) -> None:
         metavar="SECONDS",
         help="mean of the exponential delay of every step (default: none)",
     ),
-    flag("--workers", type=int, help="extrapolate to this number of workers, with the same batch size per worker"),
+    flag("--experiment", nargs="+", help="only these experiments (default: all of the paper)"),
+    flag(
+        "--workers",
+        type=int,
+        nargs="+",
+        help="extrapolate to this number of workers, with the same batch size per worker; several numbers: how each "
+        "method scales, for a fixed number of samples, and from where on it computes for less than half of the time",
+    ),
 )
 def _time(options: argparse.Namespace) -> None:
     from resync.models import num_parameters
+    from resync.plan import scaling
     from resync.plan.forecast import forecast, table
 
     def network(run: Run) -> Network:
@@ -123,11 +131,17 @@ def _time(options: argparse.Namespace) -> None:
         return Network(link, inside, max(1, run.workers // nodes), options.all_reduce)
 
     suite, count = suite_of(options), _of_model(num_parameters)
-    series = {(run.experiment, run.series): run for run in suite.runs(options.paper, options.scale)}
+    chosen = options.experiment or suite.papers[options.paper].experiments
+    declared = [run for name in chosen for run in suite.runs(options.paper, options.scale, name)]
+    runs = [(run, count(run)) for run in {(run.experiment, run.series): run for run in declared}.values()]
     published = suite.papers[options.paper].published
-    given = {"compute": options.compute, "delay": options.delay, "workers": options.workers}
-    found, unknown = forecast([(run, count(run)) for run in series.values()], published, network, **given)
-    print(json.dumps([item.as_dict() for item in found], indent=2) if options.json else table(found))
+    numbers, given = options.workers or [None], {"compute": options.compute, "delay": options.delay}
+    if len(numbers) > 1:
+        scaled, at_the_end, unknown = scaling.scalings(runs, published, network, numbers, **given)
+        print(json.dumps(scaling.as_dicts(scaled), indent=2) if options.json else scaling.table(scaled, at_the_end))
+    else:
+        found, unknown = forecast(runs, published, network, **given, workers=numbers[0])
+        print(json.dumps([item.as_dict() for item in found], indent=2) if options.json else table(found))
     for line in unknown:
         print(f"resync: left out: {line}", file=sys.stderr)
 

@@ -32,12 +32,10 @@ def _status(options: argparse.Namespace) -> None:
 
 @verb("export a paper's results as one table", CONFIGS, RESULTS, PAPER, SCALE)
 def _collect(options: argparse.Namespace) -> None:
-    from resync.results import collect
+    from resync.results.collect import collect
 
-    suite = suite_of(options)
-    frame = collect.collect(suite.runs(options.paper, options.scale), _folder(options))
-    collect.write(frame, options.results / options.scale / options.paper / "collected")
-    for line in frame.attrs["damaged"]:
+    runs, stem = suite_of(options).runs(options.paper, options.scale), Path(options.scale, options.paper, "collected")
+    for line in collect(runs, _folder(options), options.results / stem).damaged:
         print(f"resync: warning: {line}", file=sys.stderr)
 
 

@@ -6,6 +6,7 @@ the audit and imported logs take it from here.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
@@ -433,11 +434,13 @@ def names_where(condition: Callable[[Metric], bool]) -> tuple[str, ...]:
     return tuple(name for name, metric in METRICS.items() if condition(metric))
 
 
+@cache
 def columns(file: File) -> tuple[str, ...]:
     """The columns that a file may have."""
     return names_where(lambda metric: file in metric.files)
 
 
+@cache
 def required_columns(file: File) -> tuple[str, ...]:
     """The columns that a file always has."""
     return names_where(lambda metric: file in metric.files and not (metric.evaluated or metric.optional))

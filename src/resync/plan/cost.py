@@ -151,7 +151,7 @@ def table(costs: Sequence[Cost]) -> str:
     exact = ("run", "steps", "rounds", "volume %", "sent/worker", "samples")
     lines: list[tuple[str, ...]] = [(*exact, *_HEADINGS)]
     for item in costs:
-        volume, sent = f"{item.volume_percent:.3f}", _in_units(item.bytes_per_worker, "B")
+        volume, sent = f"{item.volume_percent:.3f}", in_units(item.bytes_per_worker, "B")
         cells = item.run, f"{item.steps:,}", f"{item.rounds:,}", volume, sent, f"{item.samples:,}"
         lines.append((*cells, *_sizes(item)))
     return "\n".join(aligned(lines))
@@ -168,11 +168,11 @@ _HEADINGS = ("sent by all", "computing", "GPU-h limit", "disk")
 
 
 def _sizes(item: Cost | Total) -> tuple[str, ...]:
-    flops = "-" if item.flops is None else _in_units(item.flops, "FLOP")
-    return _in_units(item.bytes_of_all, "B"), flops, f"{item.gpu_hours:,.4g}", _in_units(item.disk_bytes, "B")
+    flops = "-" if item.flops is None else in_units(item.flops, "FLOP")
+    return in_units(item.bytes_of_all, "B"), flops, f"{item.gpu_hours:,.4g}", in_units(item.disk_bytes, "B")
 
 
-def _in_units(count: int, unit: str) -> str:
+def in_units(count: int, unit: str) -> str:
     """Return a count with a decimal prefix, 1 kB = 1000 B."""
     amount, prefixes = float(count), iter(("", "k", "M", "G", "T", "P", "E", "Z"))
     prefix = next(prefixes)

@@ -4,13 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from resync.config import Run
 from resync.config.parts import SyncOptions, Traffic
 from resync.formulas.arrivals import sending_intervals
-from resync.formulas.periods import rounds
+from resync.formulas.declared_schedules import LearningRate
+from resync.formulas.periods import Period, rounds
 from resync.formulas.topology import messages
 
 
@@ -95,7 +97,25 @@ def round_lengths(run: Run) -> list[int]:
         if sum(before) >= (run.start_step or 0):
             break
         before.append(h)
-    return before + rounds(run.period, run.lr, run.total_steps, run.warmup_steps, first=sum(before))
+    course = run.workers, run.epochs, run.steps_per_epoch, run.total_steps, run.warmup_steps
+    return [*before, *_rounds(_Timetable(run.period, run.schedule, *course), first=sum(before))]
+
+
+class _Timetable(NamedTuple):
+    """What the lengths of rounds follow from: the same for all seeds, and mostly for several series."""
+
+    period: Period
+    schedule: LearningRate
+    workers: int
+    epochs: int
+    steps_per_epoch: int
+    total_steps: int
+    warmup_steps: int
+
+
+@lru_cache(maxsize=64)
+def _rounds(of: _Timetable, first: int) -> tuple[int, ...]:
+    return tuple(rounds(of.period, of.schedule.of(of), of.total_steps, of.warmup_steps, first=first))
 
 
 def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Iterator[ExchangeKind]:

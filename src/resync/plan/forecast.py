@@ -7,7 +7,7 @@ from typing import Any
 from resync.config import Run
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.config.published import CERTAINTY, PublishedValue, most_certain
-from resync.plan.calibrate import Timing, calibrate
+from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.network import Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
@@ -154,25 +154,31 @@ def fit(
     network_of: Callable[[Run], Network],
     delay: float = 0.0,
 ) -> Fit:
-    """Calibrate on two published hours of runs of one experiment that only average over all workers.
+    """Calibrate on two published times of runs of one experiment that only average over all workers.
 
-    Of several experiments, that with the most certain pair is used, then that with the fewest workers: the model
-    extrapolates upwards. The arguments are those of `forecast`.
+    The times are hours of the training, or seconds per step where no two hours are known. Of several experiments, that
+    with the most certain pair is used, then that with the fewest workers: the model extrapolates upwards. The arguments
+    are those of `forecast`.
 
     Raises ValueError if there is no such pair.
     """
-    timings: dict[str, list[Timing]] = {}
-    for run, count in sorted(runs, key=lambda pair: pair[0].workers):
-        value = published_hours(run, published)
-        if value is None or value.value is None or any(exchange.to == "peers" for exchange in exchanges(run)):
-            continue
-        bare = wall_clock(run, Machine(network_of(run), 0.0, delay), count)
-        time = value.value * SECONDS_PER_HOUR - bare.compute - bare.waiting
-        status = certainty(run, value, published)
-        timing = Timing(run.id, bare.communication / bare.steps, time / bare.steps, CERTAINTY.index(status))
-        timings.setdefault(run.experiment, []).append(timing)
-    found = [calibrate(known) for known in timings.values() if len({timing.load for timing in known}) > 1]
-    if not found:
+    found: list[Calibration] = []
+    for metric, seconds in (("training_hours", SECONDS_PER_HOUR), ("seconds_per_step", 1)):
+        timings: dict[str, list[Timing]] = {}
+        for run, count in sorted(runs, key=lambda pair: pair[0].workers):
+            value = _published(run, published, metric)
+            if value is None or value.value is None or any(exchange.to == "peers" for exchange in exchanges(run)):
+                continue
+            bare = wall_clock(run, Machine(network_of(run), 0.0, delay), count)
+            steps = 1 if metric == "seconds_per_step" else bare.steps
+            time = value.value * seconds / steps - (bare.compute + bare.waiting) / bare.steps
+            status = certainty(run, value, published)
+            timing = Timing(run.id, bare.communication / bare.steps, time, CERTAINTY.index(status))
+            timings.setdefault(run.experiment, []).append(timing)
+        found += [calibrate(known) for known in timings.values() if len({timing.load for timing in known}) > 1]
+        if found:
+            break
+    else:
         names = ", ".join(sorted({f"{run.paper}/{run.experiment}" for run, _ in runs}))
         raise ValueError(
             f"{names}: no two published hours of averages over all workers to calibrate on, give --compute"
@@ -185,8 +191,12 @@ def fit(
 
 def published_hours(run: Run, published: Iterable[PublishedValue]) -> PublishedValue | None:
     """The most certain published hours of a run at its scale."""
+    return _published(run, published, "training_hours")
+
+
+def _published(run: Run, published: Iterable[PublishedValue], metric: str) -> PublishedValue | None:
     known = [value for value in published if value.scale == run.scale and value.value is not None]
-    return most_certain(known, run.experiment, run.series, "training_hours")
+    return most_certain(known, run.experiment, run.series, metric)
 
 
 def certainty(run: Run, hours: PublishedValue, published: Iterable[PublishedValue]) -> str:
@@ -211,10 +221,10 @@ def table(forecasts: Sequence[Forecast]) -> str:
             f"{item.published.value:g} {item.published.status}" if item.published else "-",
             item.basis if item.error is None or item.basis == "fitted" else f"{100 * item.error:+.1f} %",
         ))  # fmt: skip
-    return "\n".join([*aligned(lines), *_calibrations(forecasts), *_limits(forecasts)])
+    return "\n".join([*aligned(lines), *calibrations(forecasts), *limits(forecasts)])
 
 
-def _calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
+def calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
     """One line per calibration."""
     for found in dict.fromkeys(item.fit for item in forecasts if item.fit):
         runs = [f"{_series(run)} ({status})" for run, status in zip(found.runs, found.statuses, strict=True)]
@@ -224,7 +234,7 @@ def _calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
         )
 
 
-def _limits(forecasts: Sequence[Forecast]) -> Iterator[str]:
+def limits(forecasts: Sequence[Forecast]) -> Iterator[str]:
     """Every limit of the model once, with the series to which it applies."""
     met: dict[str, list[str]] = {}
     for item in forecasts:

@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
@@ -33,30 +34,43 @@ ADDRESS = "RESYNC_WARM"
 
 _REQUEST_BYTES = 1 << 16
 
+_OPTIONS = ("resync.sync.options.*", "resync.models.options.*", "resync.optim.options.*", "resync.render.options.*")
 _TRAINING = (
     "torch._dynamo",  # torch's optimizers import it on first use
     "torch.distributed.launcher.api",
     "resync.train",
     "resync.launch.attempts",
+    *_OPTIONS,
+    "resync.sync.*",
+    "resync.models.*",
+    "resync.optim.*",
+    "resync.data.memory",
+    "resync.data.sentences",
+    "resync.train.bleu",
+    "sacrebleu.tokenizers.tokenizer_13a",
+    "sentencepiece",
     "torch.utils.serialization",  # torch.save does
     "wandb.sdk.launch.inputs.internal",  # wandb.init does
 )
 IMPORTS = {
     "launch": _TRAINING,
     "train": _TRAINING,
-    "collect": ("resync.results.collect",),
+    "plan": (*_OPTIONS, "resync.models.*", "torch.utils.flop_counter", "torch._dynamo"),
+    "collect": ("resync.results.collect", *_OPTIONS),
     "render": (
-        "resync.render.table",
-        "resync.render.lines",
+        *_OPTIONS,
+        "resync.render.*",
         "matplotlib.pyplot",
         "matplotlib.backends.backend_pdf",
+        "fontTools.ttLib.tables.*",  # a PDF imports those of the tables in its fonts
         "PIL.PngImagePlugin",
+        "PIL.JpegImagePlugin",
         "pyarrow.pandas_compat",
     ),
-    "audit": ("resync.audit",),
-    "report": ("resync.report",),
+    "audit": ("resync.audit", "pandas", *_OPTIONS),
+    "report": ("resync.report", "pandas", *_OPTIONS),
 }
-"""The verbs that run in a fork, and the modules imported before the first job of each."""
+"""The verbs that run in a fork, and the modules imported before the first job of each; `.*`: all of a package."""
 
 
 def run(command: list[str]) -> int:
@@ -214,10 +228,8 @@ class Server:
         request.close()
 
     def _start(self, connection: socket.socket, asked: dict[str, Any], request: Request, signals: bytes) -> None:
-        for module in IMPORTS[asked["arguments"][0]]:
-            # The job imports it again, where the user sees why that fails.
-            with contextlib.suppress(ImportError):
-                importlib.import_module(module)
+        for name in IMPORTS[asked["arguments"][0]]:
+            _import(name)
         gc.freeze()  # a garbage collection in a fork would copy the shared memory
         child = os.fork()
         if child == 0:
@@ -263,6 +275,16 @@ class Server:
             self.selector.unregister(self.children[child].fileno())
         for number in signals or [signal.SIGTERM]:
             os.kill(child, number)
+
+
+def _import(name: str) -> None:
+    """Import a module, or all modules of a package; the job imports it again, where the user sees why that fails."""
+    with contextlib.suppress(ImportError):
+        module = importlib.import_module(name.removesuffix(".*"))
+        if name.endswith(".*"):
+            for each in pkgutil.iter_modules(module.__path__, f"{module.__name__}."):
+                if not each.ispkg:
+                    _import(each.name)
 
 
 def serve(verb: Callable[[list[str]], int]) -> NoReturn:

@@ -4,64 +4,111 @@ Nothing in this package reads the table: it is for other programs. Figures need 
 more of a run than its numbers; both read the runs' files (`resync.results.runs`).
 """
 
-import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 from resync.config import Run
-from resync.files import write_bytes, write_text
+from resync.files import replacing
 from resync.results.runs import RunResult, RunState, state_of
 
-_KEYS = ["paper", "scale", "experiment", "series", "label", "seed", "status", "config_hash"]
-_TIDY = [*_KEYS, "record", "step", "epoch", "metric", "value"]
+_TEXTS = ("paper", "scale", "experiment", "series", "label")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in _TEXTS),
+        ("seed", pa.int64()),
+        ("status", pa.string()),
+        ("config_hash", pa.string()),
+        ("record", pa.string()),
+        ("step", pa.int64()),
+        ("epoch", pa.float64()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+    ]
+)
+_ROWS_AT_A_TIME = 1 << 18
 
 
-def collect(runs: Iterable[Run], results: Path) -> pd.DataFrame:
-    """The long tidy table of `runs`: one row per value, in the order of the runs; NaN values are kept.
+@dataclass
+class Collected:
+    """The files of an export, and the runs that have no rows in it: one line per run."""
 
-    Runs without results have no rows: `attrs` describes the damaged ones and those that are missing, one line per run.
+    parquet: Path
+    csv: Path
+    missing: list[str]
+    damaged: list[str]
+
+
+def collect(runs: Iterable[Run], results: Path, stem: Path) -> Collected:
+    """Write the long tidy table of `runs` as `stem`.parquet and `stem`.csv, each complete or not at all.
+
+    It has one row per value, in the order of the runs; NaN values are kept. Only a part of it is in memory at a time.
     """
-    frames = []
-    lines: dict[str, list[str]] = {"missing": [], "damaged": []}
+    found = Collected(Path(f"{stem}.parquet"), Path(f"{stem}.csv"), [], [])
+    with ExitStack() as stack:
+        binary, text = (stack.enter_context(replacing(path)) for path in (found.parquet, found.csv))
+        columns = stack.enter_context(parquet.ParquetWriter(binary, _SCHEMA))
+        lines = stack.enter_context(csv.CSVWriter(text, _SCHEMA))
+        for table in _in_parts(_tables(runs, results, found)):
+            columns.write_table(table)
+            lines.write_table(table)
+    return found
+
+
+def _tables(runs: Iterable[Run], results: Path, found: Collected) -> Iterator[pa.Table]:
+    """The rows of each run; runs without results are noted in `found`."""
     for run in runs:
         state = state_of(run, results)
         if state.status == "damaged":
-            lines["damaged"].append(f"{run.id} ({run.scale}): damaged: {state.reason}")
+            found.damaged.append(f"{run.id} ({run.scale}): damaged: {state.reason}")
         elif state.result is None:
-            lines["missing"].append(f"{run.id} ({run.scale}): {state.status}: {state.reason}")
+            found.missing.append(f"{run.id} ({run.scale}): {state.status}: {state.reason}")
         else:
-            frames.append(_tidy(state, state.result))
-    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=_TIDY)
-    table.attrs.update(lines)
-    return table
+            yield _rows(state, state.result)
 
 
-def write(frame: pd.DataFrame, stem: Path) -> list[Path]:
-    """Write `stem`.parquet and `stem`.csv, each complete or not at all; return their paths."""
-    binary, text = Path(f"{stem}.parquet"), Path(f"{stem}.csv")
-    buffer = io.BytesIO()
-    parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False), buffer)
-    write_bytes(binary, buffer.getvalue())
-    write_text(text, frame.to_csv(index=False, na_rep="nan"))
-    return [binary, text]
+def _in_parts(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of some hundred thousand."""
+    part: list[pa.Table] = []
+    for table in tables:
+        part.append(table)
+        if sum(each.num_rows for each in part) >= _ROWS_AT_A_TIME:
+            yield pa.concat_tables(part)
+            part = []
+    if part:
+        yield pa.concat_tables(part)
 
 
-def _tidy(state: RunState, result: RunResult) -> pd.DataFrame:
-    keys = ["step", "epoch"]
+def _rows(state: RunState, result: RunResult) -> pa.Table:
+    names, values = zip(*result.final_values(), strict=True)
+    last = result.evaluations.slice(result.evaluations.num_rows - 1)
+    summary = last.select(["step", "epoch"])
+    for name, value in zip(names, values, strict=True):
+        summary = summary.append_column(name, pa.array([value], pa.float64()))
     parts = [
-        result.metrics.melt(keys, var_name="metric").assign(record="evaluation"),
-        result.steps.melt(keys, var_name="metric").assign(record="step"),
-        pd.DataFrame(result.final_values(), columns=["metric", "value"]).assign(
-            record="summary", step=result.metrics["step"].iloc[-1], epoch=result.metrics["epoch"].iloc[-1]
-        ),
+        _melted(table, record)
+        for table, record in ((result.evaluations, "evaluation"), (result.sampled, "step"), (summary, "summary"))
     ]
-    table = pd.concat(parts, ignore_index=True).astype({"value": "float64"})
-    run = state.run
-    declared = [run.paper, run.scale, run.experiment, run.series, run.label, run.seed]
-    for key, value in zip(_KEYS, [*declared, state.status, result.summary["config_hash"]], strict=True):
-        table[key] = value
-    return table[_TIDY]
+    table, run = pa.concat_tables(parts), state.run
+    keys = {name: getattr(run, name) for name in (*_TEXTS, "seed")}
+    keys |= {"status": state.status, "config_hash": result.summary["config_hash"]}
+    columns = [pa.repeat(pa.scalar(value, _SCHEMA.field(key).type), table.num_rows) for key, value in keys.items()]
+    return pa.Table.from_arrays([*columns, *table.columns], schema=_SCHEMA)
+
+
+def _melted(table: pa.Table, record: str) -> pa.Table:
+    """One row per value of a table, column by column."""
+    rows, names = table.num_rows, [name for name in table.column_names if name not in ("step", "epoch")]
+    values = np.concatenate([table[name].to_numpy().astype(float, copy=False) for name in names])
+    return pa.table({
+        "record": pa.repeat(record, len(values)),
+        "step": np.tile(table["step"].to_numpy().astype(np.int64, copy=False), len(names)),
+        "epoch": np.tile(table["epoch"].to_numpy().astype(float, copy=False), len(names)),
+        "metric": pa.array(names).take(pa.array(np.repeat(np.arange(len(names)), rows))),
+        "value": values,
+    })  # fmt: skip

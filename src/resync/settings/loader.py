@@ -45,7 +45,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     yaml_implicit_resolvers = {None: _SCALARS}  # noqa: RUF012 - PyYAML's class attribute; None = any first letter
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     # The rules of YAML 1.1 and ours: text that looks like a value to any reader is quoted.
     yaml_implicit_resolvers = {**yaml.SafeDumper.yaml_implicit_resolvers, None: _SCALARS}  # noqa: RUF012
 

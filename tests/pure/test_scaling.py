@@ -1,0 +1,80 @@
+"""How methods scale, by the wall-clock model, and the page that says so."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from resync.cli import main
+from resync.config import load_suite
+from resync.plan.cost import in_units
+from resync.plan.network import LINKS, Network
+from resync.plan.scaling import MOST_WORKERS, Scaling, scalings
+from resync.plan.wallclock import Machine, wall_clock
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/scaling.md").read_text()
+BLOCKS = re.findall(r"```\n\$ (.+)\n((?:.+\n)+)```", PAGE)
+RESNET50 = 25_557_032
+ETHERNET = Network(LINKS["ethernet_10g"], all_reduce="recursive_doubling")
+COMPUTE = 0.25
+MESSAGE = LINKS["ethernet_10g"].message(4 * RESNET50)
+STEP = COMPUTE + ETHERNET.inside_seconds(4 * RESNET50, 8)
+
+
+@pytest.fixture(scope="module")
+def sgp() -> dict[str, Scaling]:
+    """Methods of SGP's paper that compute for 0.25 s in a step, on 4 and 4,096 nodes."""
+    suite = load_suite(ROOT / "paper_configs", papers=["sgp"])
+    runs = [(run, RESNET50) for run in suite.runs("sgp", "paper", "resnet50_ethernet")]
+    found, at_the_end, unknown = scalings(runs, (), lambda run: ETHERNET, (4, 4096), compute=COMPUTE)
+    assert len(at_the_end) == len(found)
+    assert unknown == []
+    return {each.series.split("/")[1]: each for each in found}
+
+
+def test_a_method_is_shown_once(sgp: dict[str, Scaling]):
+    assert list(sgp) == ["ar_4", "dpsgd_4", "sgp_4"]
+
+
+def test_gossip_takes_a_time_that_shrinks_with_the_workers_and_an_all_reduce_log2_more(sgp: dict[str, Scaling]):
+    per_sample = {name: [4 * sgp[name].seconds[0], 4096 * sgp[name].seconds[1]] for name in sgp}
+    few, many = per_sample["sgp_4"]
+    assert many == pytest.approx(few)
+    few, many = per_sample["ar_4"]
+    assert many / few == pytest.approx((STEP + 12 * MESSAGE) / (STEP + 2 * MESSAGE))
+
+
+def test_the_limit_is_where_half_of_the_time_is_left(sgp: dict[str, Scaling]):
+    assert 3 * MESSAGE < STEP < 4 * MESSAGE  # of log2 n messages
+    assert (sgp["ar_4"].half, sgp["sgp_4"].half) == (8, MOST_WORKERS)
+
+
+def test_all_methods_take_the_same_samples(sgp: dict[str, Scaling]):
+    assert {each.samples for each in sgp.values()} == {90 * 1252 * 1024}
+    run = load_suite(ROOT / "paper_configs", papers=["sgp"]).runs("sgp", "paper", "resnet50_ethernet", "sgp_4")[0]
+    clock = wall_clock(run, Machine(ETHERNET, COMPUTE), RESNET50, 4)
+    assert sgp["sgp_4"].seconds[0] == pytest.approx(clock.total)
+    assert sgp["sgp_4"].whole_set == 5005  # 1,281,167 images, 256 for each
+    assert sgp["sgp_4"].simulated_bytes == 3 * 4 * RESNET50  # with momentum
+
+
+@pytest.mark.parametrize(("command", "printed"), BLOCKS, ids=[command.split("--")[1] for command, _ in BLOCKS])
+def test_the_page_shows_what_its_commands_print(command: str, printed: str, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_the_page_draws_conclusions_from_its_tables():
+    rows = re.findall(r"^([\w/]+)  +(.+)$", "".join(printed for _, printed in BLOCKS), re.MULTILINE)
+    cells = {name: re.split(r"  +", rest) for name, rest in rows}
+    assert len(BLOCKS) == 4
+    assert cells["imagenet_resnet50/ar"][-1] == "8,192"
+    assert cells["imagenet_resnet50/local"][-1] == cells["imagenet_resnet50/sgp_slowmo_tau12"][-1] == "131,072"
+    assert cells["vit_b16_b4096/parallel"][-1] == "32,768"
+    assert cells["vit_b16_b4096/qsr_h4"][-1] == "> 131,072"
+    in_simulation = in_units(100_000 * 3 * 4 * 19_218, "B")
+    assert in_simulation == "23.06 GB"
+    assert f"and {in_simulation} of the ResNet-8 with 19,218" in PAGE

@@ -37,7 +37,7 @@ class Processes:
     """The children of the harness, with those that lost their parents."""
 
     def __init__(self) -> None:
-        for module in ("torch._dynamo", "torch.distributed.launcher.api", "resync.train", "resync.launch.attempts",
+        for module in ("torch._dynamo", "resync.launch.ranks", "resync.train", "resync.launch.attempts",
                        "torch.utils.serialization", "snakemake.cli", "smart_open"):  # fmt: skip
             import_module(module)
         import_module("snakemake.cli").get_argument_parser()

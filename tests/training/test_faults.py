@@ -30,6 +30,7 @@ from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
 from resync.train import train
+from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog, roll_call_store
 
 CHANGES: dict[str, Any] = {
@@ -347,6 +348,66 @@ def test_a_rank_that_waits_for_one_that_was_killed_ends_when_it_is_told_to(folde
     log = (folder / "launch.log").read_text()
     assert "rank 1 ended with exit code -9" in log
     assert "forcefully exiting via" not in log
+
+
+def others_of_this_rank() -> list[psutil.Process]:
+    found = [each for each in psutil.Process(os.getppid()).children() if each.pid != os.getpid()]
+    return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_rank_that_has_finished_ends_while_another_publishes(folder, undisturbed, monkeypatch):
+    """As long as it lived, it could be killed, and a launcher that waits for it would wait forever."""
+    clear = state.clear
+    monkeypatch.setattr(state, "clear", lambda out: (wait_until(lambda: not others_of_this_rank()), clear(out)))
+    assert finish(folder) == 0, (folder / "launch.log").read_text()
+    assert_same_results(folder, undisturbed)
+
+
+def test_a_rank_that_publishes_when_another_is_killed_ends_as_soon_as_it_has_published(
+    folder, undisturbed, monkeypatch
+):
+    asked: list[int] = []
+    remember, clear, leave = Interruption._remember, state.clear, dist.destroy_process_group
+
+    def publish(out: Path) -> None:
+        for each in others_of_this_rank():
+            each.kill()
+        wait_until(lambda: asked)
+        clear(out)
+
+    monkeypatch.setattr(Interruption, "_remember", lambda *given: (asked.append(given[1]), remember(*given)))
+    monkeypatch.setattr(state, "clear", publish)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: leave() if os.environ["RANK"] == "0" else signal.pause())
+    assert finish(folder) == 1
+    log = (folder / "launch.log").read_text()
+    assert "rank 1 ended with exit code -9" in log
+    assert "is killed: it has not ended" not in log
+    assert "forcefully" not in log
+    assert_same_results(folder, undisturbed)
+
+
+def test_a_rank_that_does_not_end_when_it_is_told_to_is_killed(folder, monkeypatch):
+    def failed(*given: Any) -> None:
+        if os.environ["RANK"] == "0":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            (folder / "deaf").touch()
+            signal.pause()
+        wait_until((folder / "deaf").exists)
+        raise ValueError("it does not fit")
+
+    monkeypatch.setattr("resync.train.run.resume", failed)
+    monkeypatch.setattr("resync.launch.ranks._GRACE_SECONDS", 0.5)
+    assert finish(folder) == 2
+    log = (folder / "launch.log").read_text()
+    assert "resync: rank 0 is killed: it has not ended within 0.5 s" in log
+    assert "resync: error: it does not fit" in log
 
 
 def test_another_step_of_a_job_uses_another_port(monkeypatch):

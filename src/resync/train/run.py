@@ -186,7 +186,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
 
 @contextmanager
 def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> Iterator[torch.device]:
-    """Join the processes that torchrun has started; yields this process's device."""
+    """Join the other processes of the run; yields this process's device."""
     device = _device(run)
     if world_size == 1:
         yield device
@@ -197,7 +197,7 @@ def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> It
     # Until all have joined, a signal ends this process: Python would see it only then, and if another rank has died,
     # the launcher would wait for this one.
     with handled(signal.SIG_DFL):
-        # torchrun brings a store; otherwise torch would create one that listens on all interfaces.
+        # torchrun brings a store; without ours, torch would create one that listens on all interfaces.
         store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
         dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
     try:

@@ -35,7 +35,7 @@ _REQUEST_BYTES = 1 << 16
 
 _TRAINING = (
     "torch._dynamo",  # torch's optimizers import it on first use
-    "torch.distributed.launcher.api",
+    "resync.launch.ranks",
     "resync.train",
     "resync.launch.attempts",
     "torch.utils.serialization",  # torch.save does
@@ -106,7 +106,7 @@ def delegate(arguments: list[str]) -> int | None:
     """Run `resync <arguments>` in a fork of the warm process; return its exit code, or None if there is none.
 
     The fork has this process's working directory, environment and standard streams, receives the signals `STOP`, and
-    ends with this process.
+    ends with this process. It also ends, after a SIGTERM, when the warm process is killed; the exit code is then 1.
     """
     path = os.environ.get(ADDRESS)
     if not path or limited() or not arguments or arguments[0] not in IMPORTS:
@@ -221,7 +221,7 @@ class Server:
         gc.freeze()  # a garbage collection in a fork would copy the shared memory
         child = os.fork()
         if child == 0:
-            connection.close()
+            connection.detach()  # stays open: a client whose server is killed hears of it when its job has ended too
             self._become(asked, request.streams)
             return
         self.children[child] = connection
@@ -233,6 +233,7 @@ class Server:
 
     def _become(self, asked: dict[str, Any], streams: list[int]) -> None:
         """Turn this fork into the process that the request describes."""
+        end_with_parent(signal.SIGTERM)  # a run that lived on would train beside the next one, and nobody could stop it
         self.selector.close()
         for connection in (self.listener, *self.requests, *self.children.values()):
             connection.close()

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,54 @@ def test_two_jobs_for_a_run_train_it_once(folder, undisturbed):
             assert code_of(second) == 0
     assert "waiting for the job that trains this run" in (folder / "launch.log").read_text()
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [84]
+
+
+@contextmanager
+def held_by_another_job(folder: Path) -> Iterator[Callable[[], object]]:
+    """The folder of a run while another job trains it; calling what the block gets ends that."""
+
+    def hold() -> int:
+        with lock.locked(folder):
+            state.begin(folder, Run.from_file(folder / "config.yaml"))
+            wait_until((folder / "end").exists)
+        return 0
+
+    with forked(hold, log=folder / "holder.log") as holder:
+        until(lambda: lock.holder(folder) and (folder / state.NAME).exists(), holder)
+        yield (folder / "end").touch
+
+
+def training(folder: Path, *flags: str) -> AbstractContextManager[psutil.Process]:
+    command = ["train", "--config", str(folder / "config.yaml"), "--out", str(folder), *flags]
+    return forked(main, command, log=folder / "train.log")
+
+
+def test_a_training_that_waits_for_another_job_says_so_and_leaves_no_trace(tmp_path):
+    make_run(tmp_path, **CHANGES | {"processes": 1})
+    log = tmp_path / "train.log"
+    with held_by_another_job(tmp_path), training(tmp_path) as waiting:
+        until(lambda: log.exists() and "waiting" in log.read_text(), waiting)
+        waiting.send_signal(signal.SIGINT)
+        assert code_of(waiting) == 130
+        first, last = log.read_text().splitlines()
+        assert f"{tmp_path}/run.lock: waiting for the job that trains this run: {{'host': " in first
+        assert last == "resync: interrupted"
+        assert state.recorded(tmp_path).state == "running"  # the other job still is
+
+
+@pytest.mark.parametrize("verb", [training, launched], ids=["train", "launch"])
+def test_a_job_that_has_waited_for_one_of_another_configuration_overwrites_nothing(verb, tmp_path, undisturbed):
+    make_run(tmp_path, **CHANGES | {"seed": 9})
+    log = tmp_path / ("train.log" if verb is training else "launch.log")
+    with held_by_another_job(tmp_path) as end, verb(tmp_path) as waiting:
+        until(lambda: log.exists() and "waiting" in log.read_text(), waiting)
+        for name in ("summary.json", "metrics.csv", "steps.csv", "model.pt"):
+            shutil.copy(undisturbed / name, tmp_path)
+        end()
+        assert code_of(waiting) == 2
+    last = log.read_text().splitlines()[-1]
+    assert f"resync: error: --out {tmp_path}: has results of test/small/one/seed3 with configuration" in last
+    assert (tmp_path / "summary.json").read_text() == (undisturbed / "summary.json").read_text()
 
 
 def test_truncated_files_are_written_again(tmp_path, undisturbed):

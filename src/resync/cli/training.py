@@ -69,7 +69,7 @@ def _train(options: argparse.Namespace) -> int:
         "--launcher",
         choices=("torchrun", "deepspeed"),
         default="torchrun",
-        help="who starts the processes on a machine: this command, as torchrun does, or DeepSpeed (default: %(default)s)",
+        help="how the processes on a machine are started: as by torchrun, or by DeepSpeed (default: %(default)s)",
     ),
     flag(
         "--max-restarts",

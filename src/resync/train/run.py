@@ -21,6 +21,7 @@ from resync.processes.lock import locked
 from resync.processes.signals import end_with_parent, handled
 from resync.processes.tcp_store import meet
 from resync.results import state
+from resync.results.summary import refuse_other_results
 from resync.train import provenance
 from resync.train.build import build
 from resync.train.checkpoint import parameters_sha256, save_model
@@ -55,16 +56,24 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
         products.allow_tf32 = run.precision == "tf32"
     with (
+        _only_job(run, out) if rank == 0 else nullcontext(),
         state.failures_recorded(out, run),
         Interruption.awaited() as interruption,
         watchdog.watching(),
         _process_group(run, rank, world_size, limit) as device,
     ):
         watchdog.beat(0)
-        with locked(out) if rank == 0 else nullcontext():
-            if rank == 0:
-                state.begin(out, run)
-            return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+        if rank == 0:
+            state.begin(out, run)
+        return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+
+
+@contextmanager
+def _only_job(run: Run, out: Path) -> Iterator[None]:
+    """Wait until no other job trains in this folder. Raises ValueError if that has left other results."""
+    with locked(out):
+        refuse_other_results(out, run.hash)
+        yield
 
 
 def _train_and_publish(

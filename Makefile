@@ -21,9 +21,15 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: reproduce test test-fast test-gpu chaos
 
 reproduce: .venv/installed
-	@$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
-	@printf '\nLook at:\n'
-	@ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf
+	@code=0; \
+	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE) || code=$$?; \
+	if [ $$code = 0 ]; then \
+		printf '\nLook at:\n'; \
+		ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
+		printf '\n'; \
+		cat results/$(SCALE)/audit.log; \
+	fi; \
+	$(BIN)/resync status --scale $(SCALE) --problems && exit $$code
 
 test: .venv/installed
 	$(BIN)/ruff check

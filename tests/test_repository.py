@@ -120,17 +120,31 @@ def test_environment_yml_agrees_with_pyproject():
     assert declared(by_pip["pip"]) == declared(extras["ffcv"])
 
 
-def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
-    """A pin, its marker if any, and then a line for each hash; `make` installs no archive with another one."""
-    text = (ROOT / "requirements.lock").read_text()
+def pinned(lock: str) -> dict[str, tuple[str, str]]:
+    """Each package of a lock: its version, and its marker if any with a line for each hash."""
+    text = (ROOT / lock).read_text()
     assert "--generate-hashes" in text.splitlines()[1]
     pins = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
-    pin = r"(\S+==[^\s;]+)(?: ; [^\\\n]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
+    pin = r"(\S+)==([^\s;]+)((?: ; [^\\\n]+)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
     assert re.sub(pin, "", pins) == ""
-    pinned = declared([name for name, _ in re.findall(pin, pins)])
+    assert f"--require-hashes -r {lock}" in (ROOT / "Makefile").read_text()
+    return {name: (version, hashes) for name, version, hashes in re.findall(pin, pins)}
+
+
+def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
+    """`make` installs no archive with another hash."""
     names = PYPROJECT["project"]["dependencies"] + PYPROJECT["project"]["optional-dependencies"]["dev"]
-    assert set(declared(names)) <= set(pinned)
-    assert "--require-hashes -r requirements.lock" in (ROOT / "Makefile").read_text()
+    assert set(declared(names)) <= set(pinned("requirements.lock"))
+
+
+def test_the_lock_of_ffcv_agrees_with_the_other_one():
+    of_ffcv, others = pinned("requirements-ffcv.lock"), pinned("requirements.lock")
+    shared = of_ffcv.keys() & others.keys()
+    assert {"numpy", "torch"} < shared
+    versions = [{name: lock[name][0] for name in shared} for lock in (of_ffcv, others)]
+    assert versions[0] == versions[1]
+    [extra] = declared(PYPROJECT["project"]["optional-dependencies"]["ffcv"]).items()
+    assert extra == ("ffcv", f"=={of_ffcv['ffcv'][0]}")
 
 
 def test_version_is_the_cited_one():

@@ -4,6 +4,8 @@ import ast
 import graphlib
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -185,3 +187,24 @@ def test_folders_that_the_workflow_writes_are_there():
 
 def test_slurm_profile_is_found_by_name():
     assert (ROOT / "slurm/profile.v9+.yaml").samefile(ROOT / "workflow/profiles/slurm/profile.v9+.yaml")
+
+
+@pytest.mark.parametrize(("snakemake", "problems", "code"), [(0, 0, 0), (0, 1, 2), (1, 0, 2), (1, 1, 2)])
+def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(
+    snakemake: int, problems: int, code: int, tmp_path: Path
+):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "resync").write_text(
+        f'#!/bin/sh\ncase "$1" in warm) exit {snakemake};; status) echo "problems of $*"; exit {problems};; esac'
+    )
+    (tmp_path / "resync").chmod(0o755)
+    files = {"results/smoke/audit.log": "the sentence\n", "results/smoke/audit.html": "", "figures/smoke/p/fig.pdf": ""}
+    names = ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml", "results/smoke/audit.md")
+    for name, text in (dict.fromkeys(names, "") | files | {".venv/installed": ""}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(["make", "reproduce", "BIN=."], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == code
+    lines = done.stdout.strip().splitlines()
+    assert lines[-1] == "problems of status --scale smoke --problems"
+    assert (lines[0] == "Look at:") is ("the sentence" in lines) is (snakemake == 0)

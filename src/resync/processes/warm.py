@@ -59,6 +59,10 @@ IMPORTS = {
 """The verbs that run in a fork, and the modules imported before the first job of each."""
 
 
+SERVE = "from resync import cli; from resync.processes import warm; warm.serve(cli.main)"
+"""The program of the warm process."""
+
+
 def run(command: list[str]) -> int:
     """Run `command` beside a warm process; return its exit code, 128 + n if signal n has ended it.
 
@@ -66,12 +70,7 @@ def run(command: list[str]) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="resync-") as folder:
         path = Path(folder) / "socket"
-        serve = [
-            sys.executable,
-            "-c",
-            "from resync import cli; from resync.processes import warm; warm.serve(cli.main)",
-            str(path),
-        ]
+        serve = [sys.executable, "-c", SERVE, str(path)]
         # Jobs set their own number of threads; a process that forks must have a single thread.
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with subprocess.Popen(serve, stdin=subprocess.PIPE, env=environment) as server:

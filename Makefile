@@ -1,8 +1,10 @@
 # Two commands, and more tests or fewer. All but test-gpu first set up .venv from requirements.lock, once.
-#   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data)
+#   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data); fails if
+#                               runs have failed or are damaged
 #   make test                   style, types, tests
 #   make test-fast              the tests that take less than ten seconds
-#   make chaos                  kills processes of runs and compares what they end with (KILLS=200 SEED=0)
+#   make chaos                  kills processes of runs, compares what they end with, and reports what it cost, also
+#                               after Ctrl-C (KILLS=200 SEED=0); `make test` does it with 20 kills
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 
@@ -24,9 +26,15 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: reproduce test test-fast test-gpu chaos bench
 
 reproduce: .venv/installed
-	@$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
-	@printf '\n%s\n\nLook at:\n' "$$(tail -n 1 results/$(SCALE)/audit.log)"
-	@ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf
+	@code=0; \
+	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE) || code=$$?; \
+	if [ $$code = 0 ]; then \
+		printf '\nLook at:\n'; \
+		ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
+		printf '\n'; \
+		cat results/$(SCALE)/audit.log; \
+	fi; \
+	$(BIN)/resync status --scale $(SCALE) --problems && exit $$code
 
 test: .venv/installed
 	$(BIN)/ruff check
@@ -49,8 +57,8 @@ test-gpu:
 	$(PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir . -p no:cacheprovider tests/gpu
 
 # Uses uv if it is installed; otherwise pip installs it into .venv. Every archive that is installed must have a hash that
-# requirements.lock lists; FFCV, which is not in the lock, is the exception, with what only it needs.
-.venv/installed: requirements.lock pyproject.toml
+# requirements.lock lists, or requirements-ffcv.lock for FFCV and what it needs.
+.venv/installed: requirements.lock requirements-ffcv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	@if uv --version >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .venv; \
@@ -61,7 +69,7 @@ test-gpu:
 	uv pip install --python $(BIN)/python --require-hashes -r requirements.lock && \
 	uv pip install --python $(BIN)/python --no-deps -e . && \
 	if pkg-config --exists opencv4 libturbojpeg 2>/dev/null; then \
-		uv pip install --python $(BIN)/python --constraints requirements.lock -e '.[ffcv]'; \
+		uv pip install --python $(BIN)/python --require-hashes -r requirements-ffcv.lock; \
 	else \
 		echo 'installing without FFCV, which needs libopencv-dev, libturbojpeg0-dev and pkg-config (docs/data.md)'; \
 	fi

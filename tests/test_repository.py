@@ -4,6 +4,8 @@ import ast
 import graphlib
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -122,18 +124,32 @@ def test_environment_yml_agrees_with_pyproject():
     assert declared(by_pip["pip"]) == declared(extras["ffcv"])
 
 
-def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
-    """A pin, its marker if any, and then a line for each hash; `make` installs no archive with another one."""
-    text = (ROOT / "requirements.lock").read_text()
+def pinned(lock: str) -> dict[str, tuple[str, str]]:
+    """Each package of a lock: its version, and its marker if any with a line for each hash."""
+    text = (ROOT / lock).read_text()
     assert "--generate-hashes" in text.splitlines()[1]
     pins = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
-    pin = r"(\S+==[^\s;]+)(?: ; [^\\\n]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
+    pin = r"(\S+)==([^\s;]+)((?: ; [^\\\n]+)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
     assert re.sub(pin, "", pins) == ""
-    pinned = declared([name for name, _ in re.findall(pin, pins)])
+    assert f"--require-hashes -r {lock}" in (ROOT / "Makefile").read_text()
+    return {name: (version, hashes) for name, version, hashes in re.findall(pin, pins)}
+
+
+def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
+    """`make` installs no archive with another hash."""
     extras = {name: lines for name, lines in PYPROJECT["project"]["optional-dependencies"].items() if name != "ffcv"}
     names = PYPROJECT["project"]["dependencies"] + [line for lines in extras.values() for line in lines]
-    assert set(declared(names)) <= set(pinned)
-    assert "--require-hashes -r requirements.lock" in (ROOT / "Makefile").read_text()
+    assert set(declared(names)) <= set(pinned("requirements.lock"))
+
+
+def test_the_lock_of_ffcv_agrees_with_the_other_one():
+    of_ffcv, others = pinned("requirements-ffcv.lock"), pinned("requirements.lock")
+    shared = of_ffcv.keys() & others.keys()
+    assert {"numpy", "torch"} < shared
+    versions = [{name: lock[name][0] for name in shared} for lock in (of_ffcv, others)]
+    assert versions[0] == versions[1]
+    [extra] = declared(PYPROJECT["project"]["optional-dependencies"]["ffcv"]).items()
+    assert extra == ("ffcv", f"=={of_ffcv['ffcv'][0]}")
 
 
 def test_version_is_the_cited_one():
@@ -174,3 +190,24 @@ def test_folders_that_the_workflow_writes_are_there():
 
 def test_slurm_profile_is_found_by_name():
     assert (ROOT / "slurm/profile.v9+.yaml").samefile(ROOT / "workflow/profiles/slurm/profile.v9+.yaml")
+
+
+@pytest.mark.parametrize(("snakemake", "problems", "code"), [(0, 0, 0), (0, 1, 2), (1, 0, 2), (1, 1, 2)])
+def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(
+    snakemake: int, problems: int, code: int, tmp_path: Path
+):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "resync").write_text(
+        f'#!/bin/sh\ncase "$1" in warm) exit {snakemake};; status) echo "problems of $*"; exit {problems};; esac'
+    )
+    (tmp_path / "resync").chmod(0o755)
+    files = {"results/smoke/audit.log": "the sentence\n", "results/smoke/audit.html": "", "figures/smoke/p/fig.pdf": ""}
+    names = ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml", "results/smoke/audit.md")
+    for name, text in (dict.fromkeys(names, "") | files | {".venv/installed": ""}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(["make", "reproduce", "BIN=."], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == code
+    lines = done.stdout.strip().splitlines()
+    assert lines[-1] == "problems of status --scale smoke --problems"
+    assert (lines[0] == "Look at:") is ("the sentence" in lines) is (snakemake == 0)

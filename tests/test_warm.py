@@ -18,13 +18,22 @@ import pytest
 from resync.processes import warm
 
 SERVER = """
-import os, sys, time
+import os, signal, sys, time
 from resync.processes import warm
 
 def verb(arguments):
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:])
     print("to the other stream", file=sys.stderr)
     if "wait" in arguments:
+        time.sleep(600)
+    if "clean" in arguments:
+        def clean(*given):
+            while not os.path.exists("may_end"):
+                time.sleep(0.01)
+            open("cleaned", "w").close()
+            os._exit(0)
+        signal.signal(signal.SIGTERM, clean)
+        open("started", "w").close()
         time.sleep(600)
     if "raise" in arguments:
         raise RuntimeError("no traceback is lost")
@@ -43,12 +52,18 @@ sys.exit(warm.delegate(sys.argv[1:]))
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[Path]:
-    """The socket of a warm process whose only verb is the one above."""
+def server(tmp_path: Path) -> Iterator[subprocess.Popen]:
+    """A warm process whose only verb is the one above."""
     path = tmp_path / "socket"
-    server = subprocess.Popen([sys.executable, "-c", SERVER, str(path)], stdin=subprocess.PIPE)
-    until(path.exists)
-    yield path
+    with subprocess.Popen([sys.executable, "-c", SERVER, str(path)], stdin=subprocess.PIPE) as server:
+        until(path.exists)
+        yield server
+
+
+@pytest.fixture
+def address(server: subprocess.Popen, tmp_path: Path) -> Iterator[Path]:
+    """The socket of the warm process, which ends well when its input does."""
+    yield tmp_path / "socket"
     assert server.stdin
     server.stdin.close()
     assert server.wait(60) == 0
@@ -89,13 +104,25 @@ def test_an_exception_is_the_clients_traceback(address):
     assert job.returncode == 1
 
 
-def test_a_job_ends_with_its_client_and_the_next_one_is_served(address):
-    server = next(each for each in psutil.process_iter(["cmdline"]) if str(address) in (each.info["cmdline"] or []))
+def test_a_job_ends_with_its_client_and_the_next_one_is_served(server, address):
+    server = psutil.Process(server.pid)
     job = client(address, "wait", "0")
     until(server.children)
     job.send_signal(signal.SIGKILL)
     until(lambda: not server.children())
     assert client(address, "0").wait(120) == 0
+
+
+def test_a_job_is_asked_to_end_when_the_warm_process_is_killed_and_its_client_ends_after_it(server, tmp_path):
+    """It would go on unseen otherwise, beside the job that is started in its place."""
+    job = client(tmp_path / "socket", "clean", "0")
+    until((tmp_path / "started").exists)
+    server.kill()
+    server.wait()
+    (tmp_path / "may_end").touch()
+    assert "the warm process ended before the job did" in job.communicate(timeout=120)[1]
+    assert job.returncode == 1
+    assert (tmp_path / "cleaned").exists()
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"arguments": ["verb"'])

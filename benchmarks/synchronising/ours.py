@@ -13,10 +13,10 @@ from resync.config.parts import SyncOptions
 from resync.config.training import EngineSettings
 from resync.engine import choose
 from resync.engine.clocks import Clocks
-from resync.engine.memory import keep_freed_memory
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.periods import Constant
+from resync.processes.memory import keep_freed_memory
 from resync.sync.algorithm import Training
 from resync.sync.options import allreduce, dpsgd, local, osgp, sgp, slowmo
 

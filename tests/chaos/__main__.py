@@ -1,7 +1,8 @@
-"""`make chaos`: kill processes of runs until there are enough kills, print the report, and keep it as JSON."""
+"""`make chaos`: kill processes of runs until there are enough kills or Ctrl-C, and report what that cost."""
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,12 +20,16 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="file for all kills as JSON")
     parser.add_argument("--keep", type=Path, help="folder in which runs and logs stay; default: they are deleted")
     options = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as temporary:
         report = Harness((options.keep or Path(temporary)).absolute(), options.seed).run(options.kills)
     if options.report:
         options.report.write_text(report.as_json())
-    print(report.as_text())
-    return 1 if report.defects else 0
+    print(f"\n{report.as_text()}", flush=True)
+    if report.defects:
+        return 1
+    return 0 if report.complete else 128 + signal.SIGINT
 
 
 if __name__ == "__main__":

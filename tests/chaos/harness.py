@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from functools import cached_property
 from itertools import cycle
 from pathlib import Path
@@ -34,9 +35,13 @@ EVERY = 9
 """Steps from one checkpoint to the next, in the middle of rounds and epochs."""
 ASYNCHRONOUS = "adpsgd_asynchronous"
 RUNS = VARIANTS | {ASYNCHRONOUS: {"workers": 2, "sync": {"name": "adpsgd", "asynchronous": True}}}
-WAYS = ("launch", "launch", "warm", "launch", "snakemake")
-FIRST_VICTIMS = {"warm": "warm server", "snakemake": "Snakemake"}
+_MOSTLY = ("launch", "launch", "warm", "launch", "snakemake", "launch")
+WAYS = (*_MOSTLY, "make", *_MOSTLY, "launch")
+FIRST_VICTIMS = {"warm": "warm server", "snakemake": "Snakemake", "make": "resync warm"}
 """Whom the first kill of a trial hits, so that few trials hit each."""
+
+
+KILLS_OF_A_TRIAL = 3
 
 
 class Defect(AssertionError):
@@ -60,6 +65,14 @@ class Kill:
     seconds_to_continue: float | None = None
     """From the kill to the first step after it, or to the end of a run that had none left."""
 
+    def as_text(self) -> str:
+        """What was killed where, and what that cost, in one line."""
+        place = f"{self.victim} killed at {self.moment.phase} {self.moment.number} of {self.moment.who}, "
+        place += f"step {self.step} ({self.what})" if self.what else f"step {self.step}"
+        if self.seconds_to_continue is None:
+            return place
+        return f"{place}: {self.lost_steps} steps lost, {self.seconds_to_continue:.1f} s to continue"
+
 
 @dataclass
 class Report:
@@ -72,6 +85,8 @@ class Report:
     resumes: int = 0
     defects: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    complete: bool = False
+    """Whether there were as many kills as were asked for."""
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=2) + "\n"
@@ -91,7 +106,7 @@ class Report:
             f"moments: {', '.join(f'{phase} {count}' for phase, count in phases.most_common())}\n"
             f"{len(self.kills)} kills in {self.trials} runs of {len(variants)} variants, seed {self.seed}: "
             f"{self.recovered} runs recovered, {self.resumes} continued from a checkpoint, "
-            f"{len(self.defects)} defects, {self.seconds:.0f} s\n"
+            f"{len(self.defects)} defects, {self.seconds:.0f} s{'' if self.complete else ', interrupted'}\n"
             + "".join(f"DEFECT {each}\n" for each in self.defects)
         )
 
@@ -119,32 +134,43 @@ def settings(variant: str) -> dict[str, Any]:
 
 
 class Harness:
-    """Trials in a folder of their own until there are enough kills."""
+    """Trials in a folder of their own until there are enough kills; what comes out is printed as it goes."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
+        self.began = time.monotonic()
         self.processes = Processes()
         self.draw = random.Random(seed)
         self.report = Report(seed)
         self.references: dict[str, Reference] = {}
 
     def run(self, kills: int) -> Report:
-        """Trials with altogether so many kills, or one trial more than that."""
-        began = time.monotonic()
-        with self.processes.ended():
-            for trial, (variant, way) in enumerate(zip(self._variants(), cycle(WAYS), strict=False)):
-                if len(self.report.kills) >= kills:
+        """Trials with altogether so many kills, or one trial more than that; every algorithm comes up if they suffice.
+
+        Ctrl-C ends the trials early.
+        """
+        of = self._algorithms()
+        with self.processes.ended(), suppress(KeyboardInterrupt):
+            for trial, (variant, way) in enumerate(zip(self._variants(of), cycle(WAYS), strict=False)):
+                left = kills - len(self.report.kills)
+                if left <= 0:
+                    self.report.complete = True
                     break
-                self._try(trial, variant, way, kills - len(self.report.kills))
-        self.report.seconds = time.monotonic() - began
+                self._try(trial, variant, way, max(1, left - max(0, len(of) - trial - 1)))
+        self.report.seconds = time.monotonic() - self.began
         return self.report
 
-    def _variants(self) -> Iterator[str]:
-        """Algorithm after algorithm, with variants of each in an order that is drawn."""
+    @staticmethod
+    def _algorithms() -> dict[str, list[str]]:
+        """The variants of each algorithm."""
         of: dict[str, list[str]] = {}
         for name, changes in RUNS.items():
             sync = changes.get("sync", BASE["sync"])
             of.setdefault("asynchronous" if sync.get("asynchronous") else sync["name"], []).append(name)
+        return of
+
+    def _variants(self, of: dict[str, list[str]]) -> Iterator[str]:
+        """Algorithm after algorithm, with variants of each in an order that is drawn."""
         orders = [cycle(self.draw.sample(names, len(names))) for names in of.values()]
         self.draw.shuffle(orders)
         while True:
@@ -158,18 +184,26 @@ class Harness:
             if variant not in self.references:
                 self.references[variant] = Reference(self.processes, self.folder / variant, variant)
             trial = Trial(number, variant, way, KINDS[way](self.processes, folder, settings(variant)))
-            plan = self.references[variant].draw(self.draw, trial, min(kills, self.draw.randint(1, 3)))
+            count = min(kills, self.draw.randint(1, KILLS_OF_A_TRIAL))
+            plan = self.references[variant].draw(self.draw, trial, count)
             try:
                 trial.run(plan, self.references[variant])
             finally:
                 trial.start.close()
                 self.report.kills += trial.done
+                for kill in trial.done:
+                    print(f"trial {number}, {variant} by {way}: {kill.as_text()}")
             self.report.recovered += bool(trial.done)
             self.report.resumes += len(trial.results(trial.start.out)["resumed_from"])
         except (Defect, Hung) as defect:
-            self.report.defects.append(f"{folder.name}, {variant} by {way}: {defect}")
+            self.report.defects.append(f"trial {number}, {variant} by {way}: {defect}")
+            print(f"DEFECT {self.report.defects[-1]}")
             for each in self.processes.others():
-                each.kill()
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+        report = self.report
+        print(f"{len(report.kills)} kills, {report.recovered} of {report.trials} runs recovered, "
+              f"{len(report.defects)} defects, {time.monotonic() - self.began:.0f} s", flush=True)  # fmt: skip
 
 
 class Reference:
@@ -255,6 +289,7 @@ class Trial:
     def _attempt(self, kill: Kill | None) -> int:
         """The exit code of one start."""
         start, processes = self.start, self.start.processes
+        start.settle()
         control = Control(start.folder / f"control{len(self.controls)}")
         control.choose(kill.moment if kill else None)
         self.controls.append(control)
@@ -305,7 +340,11 @@ class Trial:
                 kill.seconds_to_continue = after[0][0] - kill.at
                 kill.lost_steps = max(0, before + 1 - min(step for _, step in after))
             elif until == float("inf"):
-                kill.seconds_to_continue, kill.lost_steps = time.time() - kill.at, 0
+                summary = self.results(self.start.out)
+                ended = datetime.fromisoformat(summary["ended"]).timestamp()
+                # A job that has no warm process any more writes no journal.
+                resumed = max(summary["resumed_from"], default=0) if kill.victim == "warm server" else before
+                kill.seconds_to_continue, kill.lost_steps = max(0.0, ended - kill.at), max(0, before - resumed)
             if kill.lost_steps and kill.lost_steps > EVERY and self.variant != ASYNCHRONOUS:
                 raise Defect(f"lost {kill.lost_steps} steps with a checkpoint in every {EVERY}: {kill}")
 
@@ -327,7 +366,9 @@ def _equal(ours: list[dict[str, str]], reference: list[dict[str, str]], variant:
 
 
 def _described(process: psutil.Process) -> str:
-    return f"{process.pid} ({' '.join(process.cmdline())[-80:]})"
+    with suppress(psutil.NoSuchProcess):
+        return f"{process.pid} ({' '.join(process.cmdline())[-80:]})"
+    return f"{process.pid}"
 
 
 def _last_lines(log: Path) -> str:

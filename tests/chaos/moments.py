@@ -66,7 +66,7 @@ class Control:
     def choose(self, moment: Moment | None) -> None:
         """Prepare a start that waits at a moment, or one that waits nowhere."""
         self.folder.mkdir(parents=True)
-        self.chosen.write_text(json.dumps(moment))
+        self.chosen.write_text(json.dumps({"moment": moment, "harness": os.getpid()}))
 
     def journal(self) -> Iterator[Entry]:
         """What the processes have done, in the order of time."""
@@ -82,7 +82,8 @@ class Recorder:
     def __init__(self, control: Control, run: Path) -> None:
         self.control, self.run = control, str(run.absolute()) + os.sep
         chosen = json.loads(control.chosen.read_text())
-        self.chosen = Moment(*chosen) if chosen else None
+        self.chosen = Moment(*chosen["moment"]) if chosen["moment"] else None
+        self.harness = Path(f"/proc/{chosen['harness']}")
         self.journal = os.open(control.folder / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.steps = 0
@@ -130,6 +131,8 @@ class Recorder:
         if moment == self.chosen and not self.control.reached.exists():
             self.control.reached.touch()
             while not self.control.released.exists():
+                if not self.harness.exists():  # it was killed itself
+                    os._exit(1)
                 time.sleep(0.002)
 
 

@@ -24,8 +24,8 @@ from resync.processes import warm
 from resync.processes.signals import end_with_parent
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 120.0
-"""Seconds within which everything that is waited for happens, or never."""
+LIMIT = 300.0
+"""Seconds within which everything that is waited for happens, also on a busy machine, or never."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -37,7 +37,7 @@ class Processes:
     """The children of the harness, with those that lost their parents."""
 
     def __init__(self) -> None:
-        for module in ("torch._dynamo", "torch.distributed.launcher.api", "resync.train", "resync.launch.attempts",
+        for module in ("torch._dynamo", "resync.launch.ranks", "resync.train", "resync.launch.attempts",
                        "torch.utils.serialization", "snakemake.cli", "smart_open"):  # fmt: skip
             import_module(module)
         import_module("snakemake.cli").get_argument_parser()
@@ -78,7 +78,7 @@ class Processes:
         """All living processes below this one, except these."""
         self.code(0)
         found = psutil.Process().children(recursive=True)
-        return [each for each in found if each.pid not in but and each.status() != psutil.STATUS_ZOMBIE]
+        return [each for each in found if each.pid not in but and _lives(each)]
 
     @contextmanager
     def ended(self) -> Iterator[None]:
@@ -90,6 +90,12 @@ class Processes:
                 for each in left:
                     with suppress(psutil.NoSuchProcess):
                         each.kill()
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
@@ -141,6 +147,9 @@ class Start:
         """The processes that may live on when the run has ended."""
         return ()
 
+    def settle(self) -> None:
+        """Wait for what must have ended before the command is started again."""
+
     def close(self) -> None:
         """End what may live on."""
 
@@ -171,7 +180,8 @@ class Warm(Start):
     def close(self) -> None:
         if self.server and self.processes.code(self.server) is None:
             os.close(self.input)
-            wait(lambda: self.processes.code(self.server) is not None, "the end of the warm server")
+            if self.processes.code(self.command) is not None:  # otherwise it has the other end of the input, too
+                wait(lambda: self.processes.code(self.server) is not None, "the end of the warm server")
 
     def _serve(self) -> None:
         if self.server:
@@ -234,4 +244,30 @@ class Snakemake(Warm):
         return 0
 
 
-KINDS: dict[str, type[Start]] = {"launch": Start, "warm": Warm, "snakemake": Snakemake}
+class Make(Snakemake):
+    """The same as `make reproduce` does it: `resync warm` starts the warm process and Snakemake, and ends both."""
+
+    victims = ("resync warm", "Snakemake", "rank 0", "rank 1", "launcher")
+
+    def start(self, control: moments.Control) -> None:
+        Start.start(self, control)
+
+    def run(self) -> int:
+        os.chdir(self.folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
+        warm.SERVE = "import moments; from resync.processes import warm; warm.serve(moments.main)"
+        return warm.run([sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local", self.target])
+
+    def numbers(self, victim: str, control: moments.Control) -> list[int]:
+        if victim == "resync warm":
+            return [self.command]
+        if victim == "Snakemake":
+            return [each.pid for each in psutil.Process(self.command).children() if "--profile" in each.cmdline()]
+        return Start.numbers(self, victim, control)
+
+    def settle(self) -> None:
+        """Nothing outlives `resync warm`."""
+        wait(lambda: not self.processes.others(), "the end of what resync warm has started")
+
+
+KINDS: dict[str, type[Start]] = {"launch": Start, "warm": Warm, "snakemake": Snakemake, "make": Make}

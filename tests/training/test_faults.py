@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
 from resync.train import train
+from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog, roll_call_store
 
 CHANGES: dict[str, Any] = {
@@ -221,6 +222,54 @@ def test_two_jobs_for_a_run_train_it_once(folder, undisturbed):
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [84]
 
 
+@contextmanager
+def held_by_another_job(folder: Path) -> Iterator[Callable[[], object]]:
+    """The folder of a run while another job trains it; calling what the block gets ends that."""
+
+    def hold() -> int:
+        with lock.locked(folder):
+            state.begin(folder, Run.from_file(folder / "config.yaml"))
+            wait_until((folder / "end").exists)
+        return 0
+
+    with forked(hold, log=folder / "holder.log") as holder:
+        until(lambda: lock.holder(folder) and (folder / state.NAME).exists(), holder)
+        yield (folder / "end").touch
+
+
+def training(folder: Path, *flags: str) -> AbstractContextManager[psutil.Process]:
+    command = ["train", "--config", str(folder / "config.yaml"), "--out", str(folder), *flags]
+    return forked(main, command, log=folder / "train.log")
+
+
+def test_a_training_that_waits_for_another_job_says_so_and_leaves_no_trace(tmp_path):
+    make_run(tmp_path, **CHANGES | {"processes": 1})
+    log = tmp_path / "train.log"
+    with held_by_another_job(tmp_path), training(tmp_path) as waiting:
+        until(lambda: log.exists() and "waiting" in log.read_text(), waiting)
+        waiting.send_signal(signal.SIGINT)
+        assert code_of(waiting) == 130
+        first, last = log.read_text().splitlines()
+        assert f"{tmp_path}/run.lock: waiting for the job that trains this run: {{'host': " in first
+        assert last == "resync: interrupted"
+        assert state.recorded(tmp_path).state == "running"  # the other job still is
+
+
+@pytest.mark.parametrize("verb", [training, launched], ids=["train", "launch"])
+def test_a_job_that_has_waited_for_one_of_another_configuration_overwrites_nothing(verb, tmp_path, undisturbed):
+    make_run(tmp_path, **CHANGES | {"seed": 9})
+    log = tmp_path / ("train.log" if verb is training else "launch.log")
+    with held_by_another_job(tmp_path) as end, verb(tmp_path) as waiting:
+        until(lambda: log.exists() and "waiting" in log.read_text(), waiting)
+        for name in ("summary.json", "metrics.csv", "steps.csv", "model.pt"):
+            shutil.copy(undisturbed / name, tmp_path)
+        end()
+        assert code_of(waiting) == 2
+    last = log.read_text().splitlines()[-1]
+    assert f"resync: error: --out {tmp_path}: has results of test/small/one/seed3 with configuration" in last
+    assert (tmp_path / "summary.json").read_text() == (undisturbed / "summary.json").read_text()
+
+
 def test_truncated_files_are_written_again(tmp_path, undisturbed):
     """As by a file system that lost what it had promised to keep."""
     folder = tmp_path / "run"
@@ -347,6 +396,66 @@ def test_a_rank_that_waits_for_one_that_was_killed_ends_when_it_is_told_to(folde
     log = (folder / "launch.log").read_text()
     assert "rank 1 ended with exit code -9" in log
     assert "forcefully exiting via" not in log
+
+
+def others_of_this_rank() -> list[psutil.Process]:
+    found = [each for each in psutil.Process(os.getppid()).children() if each.pid != os.getpid()]
+    return [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_rank_that_has_finished_ends_while_another_publishes(folder, undisturbed, monkeypatch):
+    """As long as it lived, it could be killed, and a launcher that waits for it would wait forever."""
+    clear = state.clear
+    monkeypatch.setattr(state, "clear", lambda out: (wait_until(lambda: not others_of_this_rank()), clear(out)))
+    assert finish(folder) == 0, (folder / "launch.log").read_text()
+    assert_same_results(folder, undisturbed)
+
+
+def test_a_rank_that_publishes_when_another_is_killed_ends_as_soon_as_it_has_published(
+    folder, undisturbed, monkeypatch
+):
+    asked: list[int] = []
+    remember, clear, leave = Interruption._remember, state.clear, dist.destroy_process_group
+
+    def publish(out: Path) -> None:
+        for each in others_of_this_rank():
+            each.kill()
+        wait_until(lambda: asked)
+        clear(out)
+
+    monkeypatch.setattr(Interruption, "_remember", lambda *given: (asked.append(given[1]), remember(*given)))
+    monkeypatch.setattr(state, "clear", publish)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: leave() if os.environ["RANK"] == "0" else signal.pause())
+    assert finish(folder) == 1
+    log = (folder / "launch.log").read_text()
+    assert "rank 1 ended with exit code -9" in log
+    assert "is killed: it has not ended" not in log
+    assert "forcefully" not in log
+    assert_same_results(folder, undisturbed)
+
+
+def test_a_rank_that_does_not_end_when_it_is_told_to_is_killed(folder, monkeypatch):
+    def failed(*given: Any) -> None:
+        if os.environ["RANK"] == "0":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            (folder / "deaf").touch()
+            signal.pause()
+        wait_until((folder / "deaf").exists)
+        raise ValueError("it does not fit")
+
+    monkeypatch.setattr("resync.train.run.resume", failed)
+    monkeypatch.setattr("resync.launch.ranks._GRACE_SECONDS", 0.5)
+    assert finish(folder) == 2
+    log = (folder / "launch.log").read_text()
+    assert "resync: rank 0 is killed: it has not ended within 0.5 s" in log
+    assert "resync: error: it does not fit" in log
 
 
 def test_another_step_of_a_job_uses_another_port(monkeypatch):

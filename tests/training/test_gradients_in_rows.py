@@ -91,7 +91,7 @@ def test_buckets_are_averaged_once_for_all_micro_batches(bucket: int):
 
 FAULTS = """
 import resource
-from resync.engine.memory import keep_freed_memory
+from resync.processes.memory import keep_freed_memory
 keep_freed_memory()
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 block = bytearray(16 << 20)

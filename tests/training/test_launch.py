@@ -10,7 +10,7 @@ from runs import make_run
 from resync import train
 from resync.cli import main
 from resync.config import Run
-from resync.launch import Request, machine
+from resync.launch import Request, ranks
 
 
 @pytest.fixture
@@ -67,4 +67,4 @@ def test_processes_that_cannot_meet_are_started_again(launched, capsys: pytest.C
 
 def test_a_process_that_is_spawned_for_a_gpu_can_be_handed_its_request(tmp_path: Path):
     request = Request(tmp_path / "config.yaml", tmp_path, 77, nodes=1, cpus=2, launcher="torchrun", max_restarts=0)
-    assert pickle.loads(pickle.dumps((machine._process, request))) == (machine._process, request)
+    assert pickle.loads(pickle.dumps((ranks._rank, request))) == (ranks._rank, request)

@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from images import CLASSES, declare, images, write_archive, write_cifar10, write_files, write_mnist
+from launched import code_of, forked
 from PIL import Image
 
 from resync import data, prepare
@@ -21,12 +24,20 @@ from resync.cli import main
 from resync.config.data_sets import data_set, prepared_names
 from resync.config.preparation import ClassCounts
 from resync.data import prepared
+from resync.prepare import convert
 from resync.prepare.folders import prepared_file
 from resync.prepare.prepared_file import Images, Prepared, save
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
 FILES = {"folder": "copy", "variant": "copy-q75"}
 ORIGIN = {"variant": "copy-q75", "source": "copy"}
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def left_in(root: Path) -> list[str]:
@@ -280,6 +291,38 @@ def test_prepared_data_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.Mon
     assert sorted(path.name for path in root.iterdir()) == ["copy"]
     assert prepared.read(of).sha256 == record["sha256"]
     assert all(each.holds for each in prepare.check(of, root))
+
+
+@pytest.mark.parametrize("image", ["copy", "nothing"], ids=["complete", "failed"])
+def test_of_two_conversions_at_once_one_waits_for_the_other(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It finds what the first one has made, or makes it where that has failed."""
+    of, root, log = declare(tmp_path, [FILES]), tmp_path / "root", tmp_path / "log"
+    write_files(root / "copy", images())
+    find = convert.find
+
+    def find_late(*given: Any) -> Any:
+        with (tmp_path / "finds").open("a") as finds:
+            finds.write("once\n")
+        until(lambda: "waiting for the process that converts tiny" in log.read_text())
+        if image == "nothing" and (tmp_path / "finds").read_text().count("once") == 1:
+            raise ValueError("it cannot be read")
+        return find(*given)
+
+    def second() -> int:
+        until((tmp_path / "finds").exists)
+        return 0 if prepare.prepare(of, root) else 1
+
+    monkeypatch.setattr(convert, "find", find_late)
+    with forked(second, log=log) as process:
+        until(log.exists)
+        with nullcontext() if image == "copy" else pytest.raises(ValueError, match="it cannot be read"):
+            prepare.prepare(of, root)
+        assert code_of(process) == 0, log.read_text()
+    assert (tmp_path / "finds").read_text().count("once") == (1 if image == "copy" else 2)
+    assert all(each.holds for each in prepare.check(of, root))
+    assert left_in(root) == ["tiny.json", "tiny.npz"]
 
 
 @pytest.mark.parametrize("packed", [None, {}])

@@ -19,15 +19,29 @@ def _folder(options: argparse.Namespace) -> Path:
     return folder
 
 
-@verb("show the progress of a scale's runs, and why some failed", CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON)
-def _status(options: argparse.Namespace) -> None:
-    from resync.results.status import progress, table
+@verb(
+    "show the progress of a scale's runs, and why some failed",
+    CONFIGS,
+    RESULTS,
+    ONE_PAPER,
+    SCALE,
+    JSON,
+    flag(
+        "--problems",
+        action="store_true",
+        help="list only runs that are damaged, stale, failed or stopped, and exit with 1 if there are any",
+    ),
+)
+def _status(options: argparse.Namespace) -> int:
+    from resync.results.status import PROBLEMS, progress, table
 
     suite = suite_of(options)
     papers = [options.paper] if options.paper else list(suite.papers)
     results = _folder(options)
     found = [progress(run, results) for paper in papers for run in suite.runs(paper, options.scale)]
-    print(json.dumps([asdict(each) for each in found], indent=2) if options.json else table(found))
+    listed = [each for each in found if each.status in PROBLEMS] if options.problems else found
+    print(json.dumps([asdict(each) for each in listed], indent=2) if options.json else table(found, listed))
+    return 1 if options.problems and listed else 0
 
 
 @verb("export a paper's results as one table", CONFIGS, RESULTS, PAPER, SCALE)

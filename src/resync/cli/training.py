@@ -69,7 +69,7 @@ def _train(options: argparse.Namespace) -> int:
         "--launcher",
         choices=("torchrun", "deepspeed"),
         default="torchrun",
-        help="program that starts the processes on a machine (default: %(default)s)",
+        help="how the processes on a machine are started: as by torchrun, or by DeepSpeed (default: %(default)s)",
     ),
     flag(
         "--max-restarts",

@@ -33,25 +33,33 @@ def launch(request: Request, on_node: bool) -> int:
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
     if on_node:
         return machine.run(run, request, slurm.place())
-    with locked(request.out), state.failures_recorded(request.out, run):
-        state.begin(request.out, run)
-        if not slurm.inside():
-            if request.hostfile and request.nodes != 1:
-                chosen = hosts.choose(run, request)
-                code = _restarted(run, request, lambda: hosts.run(run, request, chosen))
-                state.conclude(request.out, run, code)
-                return code
-            if (request.nodes or 1) > 1:
-                found = f"found {request.nodes} nodes outside a Slurm job"
-                raise ValueError(f"{found}, allowed there: 1, or a hostfile (--hostfile, RESYNC_HOSTFILE)")
-            code = _restarted(run, request, lambda: machine.run(run, request, HERE))
-            state.conclude(request.out, run, code)
-            return code
-        code = _restarted(run, request, lambda: slurm.run(run, request))
-        state.conclude(request.out, run, code)
-        if code == os.EX_TEMPFAIL:
-            slurm.requeue()
-        return code
+    with locked(request.out):
+        refuse_other_results(request.out, run.hash)  # of the job that this one has waited for
+        with state.failures_recorded(request.out, run):
+            return _attempts(run, request)
+
+
+def _attempts(run: Run, request: Request) -> int:
+    """The exit code of a run that no other job trains."""
+    state.begin(request.out, run)
+    code = _restarted(run, request, _attempt(run, request))
+    state.conclude(request.out, run, code)
+    if slurm.inside() and code == os.EX_TEMPFAIL:
+        slurm.requeue()
+    return code
+
+
+def _attempt(run: Run, request: Request) -> Callable[[], int]:
+    """What starts all processes and returns their exit code: in a Slurm job, on other hosts, or here."""
+    if slurm.inside():
+        return lambda: slurm.run(run, request)
+    if request.hostfile and request.nodes != 1:
+        chosen = hosts.choose(run, request)
+        return lambda: hosts.run(run, request, chosen)
+    if (request.nodes or 1) > 1:
+        found = f"found {request.nodes} nodes outside a Slurm job"
+        raise ValueError(f"{found}, allowed there: 1, or a hostfile (--hostfile, RESYNC_HOSTFILE)")
+    return lambda: machine.run(run, request, HERE)
 
 
 def _restarted(run: Run, request: Request, attempt: Callable[[], int]) -> int:

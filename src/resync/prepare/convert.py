@@ -10,7 +10,7 @@ import numpy as np
 from resync.config.data_sets import DataSet, data_set, prepared_names
 from resync.prepare import beton
 from resync.prepare.characters import check_characters, divided, original
-from resync.prepare.folders import require_writable
+from resync.prepare.folders import converting, require_writable
 from resync.prepare.packed import check_packed, require_packer, save_packed
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, load_record, save, write
 from resync.prepare.properties import Property, check_images, check_text, pairs, properties
@@ -35,9 +35,15 @@ def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any
     """Make the prepared file of a data set from its first source below `root`; returns its record (see `Prepared`).
 
     A data set that is read from disk is prepared in this `format` (see `prepare_stream`), by default its own. A data
-    set that is prepared already is left unchanged. Raises ValueError, with nothing written, if there is no source, if
-    it is damaged or does not match the declaration, or if FFCV is needed and not installed.
+    set that is prepared already is left unchanged; one that another process converts is waited for. Raises ValueError,
+    with nothing written, if there is no source, if it is damaged or does not match the declaration, or if FFCV is
+    needed and not installed.
     """
+    with converting(of, root):
+        return _prepare(of, root, format)
+
+
+def _prepare(of: DataSet, root: Path, format: str | None) -> dict[str, Any]:
     if of.preparation and of.preparation.streaming:
         return prepare_stream(of, root, format or of.config.model_fields["format"].default)
     _refuse(of, format)

@@ -1,10 +1,13 @@
 """The folders of original and of prepared data."""
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from resync.config.data_sets import DataSet
+from resync.processes.lock import alone
 
 DATA_ROOT = "RESYNC_DATA"
 """The environment variable that names the folder of all data."""
@@ -40,6 +43,23 @@ def require_writable(of: DataSet, root: Path) -> None:
         found = f"prepared data cannot be written here ({error.strerror})"
         allowed = f"allowed: another folder, named by {PREPARED_FOLDER} (docs/data.md)"
         raise ValueError(f"data {of.name}: {folder}: {found}, {allowed}") from error
+
+
+@contextmanager
+def converting(of: DataSet, root: Path) -> Iterator[None]:
+    """Let no other process convert this data set within the block; before, wait until the one that does has ended."""
+    folder = _prepared_folder(root)
+    with ExitStack() as held:
+        held.callback(_delete_if_empty, folder)
+        # Where nothing can be written nobody converts anything, and `require_writable` says so.
+        with suppress(OSError):
+            held.enter_context(alone(folder / f".{of.name}.lock", f"the process that converts {of.name}"))
+        yield
+
+
+def _delete_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _prepared_folder(root: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A lock in a run's folder, so that only one job at a time trains the run."""
+"""Locks on files, so that only one job at a time trains a run, or converts a data set."""
 
 import errno
 import fcntl
@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -44,7 +44,7 @@ def locked(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     # Never deleted: after a deletion, two jobs could lock two different files.
     with (directory / NAME).open("a+") as file:
-        _wait_for(file)
+        _wait_for(file, "the job that trains this run")
         file.truncate(0)
         file.write(json.dumps(_this_job()) + "\n")
         file.flush()
@@ -83,7 +83,38 @@ def _is_held_here(folder: Path) -> bool:
     return folder in _held and _held[folder][0] == os.getpid()
 
 
-def _wait_for(file: IO[str]) -> None:
+@contextmanager
+def alone(path: Path, other: str) -> Iterator[None]:
+    """Hold the lock of the file `path`, which exists only in the block; if `other` holds it, print a message and wait.
+
+    Raises OSError where the file cannot be made.
+    """
+    while (file := _acquired(path, other)) is None:
+        pass
+    with file:
+        try:
+            file.truncate(0)
+            file.write(json.dumps(_this_job()) + "\n")
+            file.flush()
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _acquired(path: Path, other: str) -> IO[str] | None:
+    """The file with its lock; None if its former holder has deleted it, after which somebody may hold another one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        file = path.open("a+")
+        _wait_for(file, other)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
+    return None
+
+
+def _wait_for(file: IO[str], other: str) -> None:
     announced = False
     while True:
         try:
@@ -91,7 +122,7 @@ def _wait_for(file: IO[str]) -> None:
             return
         except (BlockingIOError, PermissionError):
             if not announced:
-                print(f"resync: {file.name}: waiting for the job that trains this run: {_written_in(file)}", flush=True)
+                print(f"resync: {file.name}: waiting for {other}: {_written_in(file)}", file=sys.stderr, flush=True)
                 announced = True
             time.sleep(_POLL_SECONDS)
         except OSError as error:

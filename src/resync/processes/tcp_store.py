@@ -12,13 +12,28 @@ from ipaddress import ip_address
 
 import torch.distributed as dist
 
+SERVED = "RESYNC_STORE_SERVED"
+"""The environment variable that tells the ranks of a run that their launcher serves the store."""
+
 
 def meet(rank: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
-    """The store of all processes: rank 0 serves it, at MASTER_ADDR and MASTER_PORT. Raises as `serve` does."""
+    """The store of all processes at MASTER_ADDR and MASTER_PORT, which the launcher serves, or else rank 0.
+
+    Raises as `serve` and `join` do.
+    """
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    if rank == 0:
+    if rank == 0 and SERVED not in os.environ:
         return serve(address, port, world_size, timeout)
-    return dist.TCPStore(address, port, world_size, False, timeout)
+    return join(address, port, world_size, timeout)
+
+
+def join(address: str, port: int, world_size: int, timeout: timedelta) -> dist.TCPStore:
+    """The store that another process serves. Raises ConnectionError if nobody does within the timeout."""
+    try:
+        return dist.TCPStore(address, port, world_size, False, timeout)
+    except (dist.DistNetworkError, dist.DistStoreError) as error:
+        within = f"within {timeout.total_seconds():g} s"
+        raise ConnectionError(f"no process of the run has answered at {address}:{port} {within}") from error
 
 
 def serve(address: str, port: int, world_size: int, timeout: timedelta) -> dist.TCPStore:

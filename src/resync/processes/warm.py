@@ -37,7 +37,7 @@ _REQUEST_BYTES = 1 << 16
 _OPTIONS = ("resync.sync.options.*", "resync.models.options.*", "resync.optim.options.*", "resync.render.options.*")
 _TRAINING = (
     "torch._dynamo",  # torch's optimizers import it on first use
-    "torch.distributed.launcher.api",
+    "resync.launch.ranks",
     "resync.train",
     "resync.launch.attempts",
     *_OPTIONS,
@@ -73,6 +73,10 @@ IMPORTS = {
 """The verbs that run in a fork, and the modules imported before the first job of each; `.*`: all of a package."""
 
 
+SERVE = "from resync import cli; from resync.processes import warm; warm.serve(cli.main)"
+"""The program of the warm process."""
+
+
 def run(command: list[str]) -> int:
     """Run `command` beside a warm process; return its exit code, 128 + n if signal n has ended it.
 
@@ -80,12 +84,7 @@ def run(command: list[str]) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="resync-") as folder:
         path = Path(folder) / "socket"
-        serve = [
-            sys.executable,
-            "-c",
-            "from resync import cli; from resync.processes import warm; warm.serve(cli.main)",
-            str(path),
-        ]
+        serve = [sys.executable, "-c", SERVE, str(path)]
         # Jobs set their own number of threads; a process that forks must have a single thread.
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with subprocess.Popen(serve, stdin=subprocess.PIPE, env=environment) as server:
@@ -120,7 +119,7 @@ def delegate(arguments: list[str]) -> int | None:
     """Run `resync <arguments>` in a fork of the warm process; return its exit code, or None if there is none.
 
     The fork has this process's working directory, environment and standard streams, receives the signals `STOP`, and
-    ends with this process.
+    ends with this process. It also ends, after a SIGTERM, when the warm process is killed; the exit code is then 1.
     """
     path = os.environ.get(ADDRESS)
     if not path or limited() or not arguments or arguments[0] not in IMPORTS:
@@ -233,7 +232,7 @@ class Server:
         gc.freeze()  # a garbage collection in a fork would copy the shared memory
         child = os.fork()
         if child == 0:
-            connection.close()
+            connection.detach()  # stays open: a client whose server is killed hears of it when its job has ended too
             self._become(asked, request.streams)
             return
         self.children[child] = connection
@@ -245,6 +244,7 @@ class Server:
 
     def _become(self, asked: dict[str, Any], streams: list[int]) -> None:
         """Turn this fork into the process that the request describes."""
+        end_with_parent(signal.SIGTERM)  # a run that lived on would train beside the next one, and nobody could stop it
         self.selector.close()
         for connection in (self.listener, *self.requests, *self.children.values()):
             connection.close()

@@ -16,6 +16,9 @@ from resync.config.metrics import METRICS, columns
 from resync.results.runs import Status, state_of
 from resync.text_tables import aligned
 
+PROBLEMS: tuple[Status, ...] = ("damaged", "stale", "failed", "stopped")
+"""The states that a run does not leave by itself."""
+
 _RECENT_ROWS = 20
 """Number of rows at the end of steps.csv from which the current time per step is estimated."""
 
@@ -48,16 +51,16 @@ def progress(run: Run, results: Path) -> Progress:
     return Progress(run.id, state.status, step, run.total_steps, step / run.steps_per_epoch, left, state.reason)
 
 
-def table(found: Iterable[Progress]) -> str:
-    """One line per run, and a last line with the number of runs in each state."""
-    listed = list(found)
+def table(found: Iterable[Progress], listed: Iterable[Progress] | None = None) -> str:
+    """One line for each run that is listed, by default all, and a last line with the number of runs in each state."""
+    runs = list(found)
     lines = [("run", "state", "step", "epoch", "left", "")]
     lines += [(each.run, each.status, f"{each.step}/{each.steps}", f"{each.epoch:.1f}", _left(each), each.reason)
-              for each in listed]  # fmt: skip
-    states = [each.status for each in listed]
+              for each in (runs if listed is None else listed)]  # fmt: skip
+    states = [each.status for each in runs]
     counts = ", ".join(f"{states.count(status)} {status}" for status in dict.fromkeys(states))
-    text = aligned(lines, right=False)
-    return "\n".join([*text, "", f"{len(listed)} runs: {counts}" if listed else "no runs"])
+    text = [*aligned(lines, right=False), ""] if len(lines) > 1 or not runs else []
+    return "\n".join([*text, f"{len(runs)} runs: {counts}" if runs else "no runs"])
 
 
 def _last_rows(directory: Path) -> list[dict[str, str]]:

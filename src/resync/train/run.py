@@ -16,13 +16,13 @@ import torch.distributed as dist
 from resync.config import Run
 from resync.config.metrics import BEST, EVALUATED, METRICS
 from resync.config.run import Resources
-from resync.engine.memory import keep_freed_memory
 from resync.files import write_text
 from resync.processes.lock import locked
 from resync.processes.memory import keep_freed_memory
 from resync.processes.signals import end_with_parent, handled
 from resync.processes.tcp_store import meet
 from resync.results import state
+from resync.results.summary import refuse_other_results
 from resync.train import provenance
 from resync.train.build import build
 from resync.train.checkpoint import parameters_sha256, save_model
@@ -59,16 +59,24 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     for products in (torch.backends.cuda.matmul, torch.backends.cudnn):
         products.allow_tf32 = run.precision == "tf32"
     with (
+        _only_job(run, out) if rank == 0 else nullcontext(),
         state.failures_recorded(out, run),
         Interruption.awaited() as interruption,
         watchdog.watching(),
         _process_group(run, rank, world_size, limit) as device,
     ):
         watchdog.beat(0)
-        with locked(out) if rank == 0 else nullcontext():
-            if rank == 0:
-                state.begin(out, run)
-            return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+        if rank == 0:
+            state.begin(out, run)
+        return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+
+
+@contextmanager
+def _only_job(run: Run, out: Path) -> Iterator[None]:
+    """Wait until no other job trains in this folder. Raises ValueError if that has left other results."""
+    with locked(out):
+        refuse_other_results(out, run.hash)
+        yield
 
 
 def _train_and_publish(
@@ -194,7 +202,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
 
 @contextmanager
 def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> Iterator[torch.device]:
-    """Join the processes that torchrun has started; yields this process's device."""
+    """Join the other processes of the run; yields this process's device."""
     device = _device(run)
     if world_size == 1:
         yield device
@@ -205,7 +213,7 @@ def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> It
     # Until all have joined, a signal ends this process: Python would see it only then, and if another rank has died,
     # the launcher would wait for this one.
     with handled(signal.SIG_DFL):
-        # torchrun brings a store; otherwise torch would create one that listens on all interfaces.
+        # torchrun brings a store; without ours, torch would create one that listens on all interfaces.
         store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
         dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
     try:

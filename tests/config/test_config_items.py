@@ -83,6 +83,12 @@ ITEMS = {
         "loss against steps, nanoGPT": "nanogpt_curves",
         "CPU setting": "nanogpt",
         "GPU setting": "nanogpt_gpu",
+        "loss against steps, bytes and modelled time": "methods",
+        "QSR under an outer optimizer": "periods",
+        "forgather's patterns": "constant_lr",
+        "averaging by topology": "averaging",
+        "consensus by topology": "consensus",
+        "averaging x momentum x K x H": "grid",
     },
     "ddp_tricks": {"reference run and its tricks": "tricks", "where they end": "endings"},
 }
@@ -144,7 +150,29 @@ SERIES = {
         "vit_b16_b4096_continued": ["qsr_h4"],
         "vit_b16_b4096_rules": ["linear", "cubic", "post_local", "swap"],
     },
-    "outer_optimizers": {"nanogpt_cpu": ["nanogpt"], "nanogpt_gpu": ["nanogpt"]},
+    "outer_optimizers": {
+        "nanogpt_cpu": ["nanogpt"],
+        "nanogpt_gpu": ["nanogpt"],
+        "grid": [
+            "base",
+            *(f"outer_k1_h{h}" for h in (5, 20, 100)),
+            *(f"{what}_k{k}_h{h}" for k in (2, 8) for what in ("average", "both") for h in (5, 20, 100)),
+            "outer_k1_h20_gain1", "both_k2_h20_gain1", "both_k8_h20_gain1",
+        ],
+        "constant_lr": [
+            "base",
+            *(f"outer_k1_h{h}" for h in (20, 100, 500)),
+            "average_k2_h20",
+            *(f"both_k2_h{h}" for h in (20, 100, 500)),
+        ],
+        "methods": [
+            "allreduce", "lookahead", "slowmo", "snoo", "gpa", "palsgd", "muon", "muloco_k1", "muloco",
+        ],
+        "periods": ["qsr", "qsr_outer", "qsr_corrected"],
+        "topologies": [
+            "ring", "bipartite_exponential", "base_graph", "u_equistatic", "ou_equidyn", "random_matching",
+        ],
+    },
     "ddp_tricks": {
         "mnist": [
             "all_tricks", "no_lookahead", "no_warmup", "no_clipping", "no_plateau", "cosine", "bf16", "fp32", "none",

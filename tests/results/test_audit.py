@@ -295,6 +295,7 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
         "measured": {"not comparable": 4},
         "computed": {"unverified source": 1, "computed": 2},
         "claims": {"not comparable": 1, "computed": 1, "holds": 3},
+        "logs": {},
         "rounds": {"as planned": 4},
         "unknown": 1,
     }

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from resync.audit.rows import COMPUTED, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
+from resync.audit.rows import COMPUTED, LOGS, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import VERDICTS
 from resync.config.run import SCALES
 
@@ -24,12 +24,13 @@ class Totals:
 
     measured, computed: of the published numbers that runs measure and of those that follow from the configuration,
         without those whose published value is not known, which are `unknown`.
-    claims: of the claims. rounds: of the series, whether they did the planned number of rounds.
+    claims: of the claims. logs: of the means of logs that others published. rounds: of the series, whether they did the planned number of rounds.
     """
 
     measured: dict[str, int]
     computed: dict[str, int]
     claims: dict[str, int]
+    logs: dict[str, int]
     rounds: dict[str, int]
     unknown: int
 
@@ -37,9 +38,9 @@ class Totals:
 def totals(audit: Audit) -> Totals:
     """The totals of an audit."""
     known = [row for row in audit.rows if row.verdict != "unknown"]
-    kinds = {kind: counts(row for row in known if row.kind == kind) for kind in (MEASURED, COMPUTED, ROUNDS)}
+    kinds = {kind: counts(row for row in known if row.kind == kind) for kind in (MEASURED, COMPUTED, LOGS, ROUNDS)}
     unknown = len(audit.rows) - len(known)
-    return Totals(kinds[MEASURED], kinds[COMPUTED], counts(audit.claims), kinds[ROUNDS], unknown)
+    return Totals(kinds[MEASURED], kinds[COMPUTED], counts(audit.claims), kinds[LOGS], kinds[ROUNDS], unknown)
 
 
 def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
@@ -56,6 +57,7 @@ def headline(audit: Audit) -> tuple[str, ...]:
         _computed(found),
         _claims(audit.claims, found.claims),
         _elsewhere(audit),
+        _logs(found.logs),
         f"{_counted(found.unknown, 'published value is', 'published values are')} still to be looked up."
         if found.unknown
         else "",
@@ -107,6 +109,11 @@ def _elsewhere(audit: Audit) -> str:
         f"{_counted(count, 'claim needs', 'claims need')} {scale} scale: `make reproduce SCALE={scale}`."
         for scale, count in found
     )
+
+
+def _logs(found: dict[str, int]) -> str:
+    means = _counted(sum(found.values()), "mean", "means")
+    return f"Of {means} of logs that others published, {_listed(found)}." if found else ""
 
 
 def _rounds(found: dict[str, int]) -> str:

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from resync.audit import verdicts
+from resync.audit import logs, verdicts
 from resync.audit.claims import claim_row
 from resync.audit.comparison import Comparison
 from resync.audit.rows import (
@@ -65,6 +65,9 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
         declared = suite.papers[paper]
         claims += [claim_row(declared, claim, groups, scale) for claim in declared.claims]
+        if scale == logs.SCALE:
+            rows += logs.log_rows(declared, results)
+            claims += logs.comparison_rows(declared, results)
     titles = {name: suite.papers[name].title for name in names}
     return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, names), damaged)
 

@@ -38,6 +38,7 @@ VERDICTS = {
     "unverified source": ("?", "the published value itself is uncertain"),
     "unknown": ("…", "the published value is still to be looked up"),
     "computed": ("=", "follows from the configuration alone, whatever was run, and agrees with the paper"),
+    "recomputed": ("=", "computed again from the logs that others published, and agrees"),
     "as planned": ("=", "every run did the number of rounds that its configuration says"),
     "not as planned": ("✗", "a run did another number of rounds than its configuration says"),
     "holds": ("✓", "an effect smaller than the claimed one is rejected"),

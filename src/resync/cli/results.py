@@ -97,15 +97,15 @@ def _audit(options: argparse.Namespace) -> int:
     "write a third-party log as the results of a declared run",
     CONFIGS,
     RESULTS,
-    flag("--run", required=True, help="id of the declared run, as `resync expand` lists it"),
+    flag("--run", required=True, help="id of the declared run, as `resync expand` lists it; paper/table for runs"),
     SCALE,
     flag(
         "--format",
         required=True,
-        choices=("sgp", "fairseq", "csv", "wandb-csv", "wandb-api"),
+        choices=("sgp", "fairseq", "csv", "wandb-csv", "wandb-api", "runs"),
         help="sgp: CSV logs of the original SGP code, one per rank; fairseq: the log of its Transformer; csv: a table; "
         "wandb-csv: charts exported from the web page of Weights & Biases; wandb-api: a run on its server "
-        "(WANDB_API_KEY)",
+        "(WANDB_API_KEY); runs: a published table of many runs, declared in the paper's logs.yaml",
     ),
     flag(
         "--columns", type=Path, help="YAML file that maps our columns to those of the log, except for sgp and fairseq"
@@ -115,8 +115,17 @@ def _audit(options: argparse.Namespace) -> int:
     flag("source", nargs="+", help="files of the log; for wandb-api entity/project/run"),
 )
 def _import(options: argparse.Namespace) -> None:
-    from resync.importer import import_log
+    from resync.importer import import_log, import_runs
 
+    if options.format == "runs":
+        without_effect = {"--columns": options.columns, "--wandb-run": options.wandb_run}
+        for name in (name for name, value in without_effect.items() if value is not None):
+            raise ValueError(f"{name}: has no effect on format runs, whose tables are declared")
+        if len(options.source) > 1:
+            raise ValueError(f"{options.source[1]}: a second source, allowed: one with format runs")
+        source = Path(options.source[0])
+        print(import_runs(suite_of(options), options.run, source, options.results, options.replace))
+        return
     print(
         import_log(
             suite_of(options), options.run, options.scale, options.format, options.source, options.results,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from resync.config.expand import expand
+from resync.config.logs import LogsFile
 from resync.config.paper import Experiment, Paper, PaperFile
 from resync.config.reduction import Reduction, ScaleFile, ScaleLayer
 from resync.config.references import Known, read_claims, read_published
@@ -43,7 +44,7 @@ def read_paper(
     folder: Path, scale_layers: dict[str, ScaleLayer], collector: Collector
 ) -> tuple[Paper | None, tuple[Run, ...]]:
     """A paper and its runs at all scales; None if the paper cannot be read, with its problems noted."""
-    _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml"], collector)
+    _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml", "logs.yaml"], collector)
     experiments, runs = _read_experiments(folder, scale_layers, collector)
     sound = not collector.found_any
     node = collector.load(folder / "paper.yaml")
@@ -54,6 +55,7 @@ def read_paper(
     known = Known(experiments, items, sound)
     published = read_published(folder / "published.yaml", known, collector)
     claims = read_claims(folder / "claims.yaml", known, collector)
+    logs = _read_logs(folder / "logs.yaml", collector)
     if file is None or node is None:
         return None, ()
     paper = Paper(
@@ -68,10 +70,17 @@ def read_paper(
         published,
         claims,
         file.missing,
+        logs,
     )
     if not collector.found_any:
         collector.note(_unreachable_items(node, paper))
     return paper, tuple(runs)
+
+
+def _read_logs(file: Path, collector: Collector) -> LogsFile:
+    """The published logs; a paper without the file has none."""
+    node = collector.load(file) if file.exists() else None
+    return (collector.validate(LogsFile, node) if node else None) or LogsFile()
 
 
 def _read_experiments(

@@ -1,12 +1,13 @@
 """A paper: its experiments, its figures and tables, its published values and its claims."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from resync.config.claim import Claim
+from resync.config.logs import LogsFile
 from resync.config.parts import KindOptions
 from resync.config.published import PublishedValue
 from resync.config.run import Layer, Scale, SeriesLayer
@@ -161,6 +162,7 @@ class Paper:
     published: tuple[PublishedValue, ...]
     claims: tuple[Claim, ...]
     missing: tuple[MissingItem, ...] = ()
+    logs: LogsFile = field(default_factory=LogsFile)
 
     @property
     def items(self) -> dict[str, Item]:

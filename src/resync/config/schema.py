@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from resync.config.claim import ClaimsFile
 from resync.config.columns import ColumnMap
 from resync.config.data_sets import data_set, data_set_names
+from resync.config.logs import LogsFile
 from resync.config.paper import ExperimentFile, PaperFile
 from resync.config.published import PublishedFile
 from resync.config.reduction import ScaleFile
@@ -34,6 +35,7 @@ def schemas(package: Path = PACKAGE) -> dict[str, Schema]:
         "experiment.schema.json": experiment,
         "published.schema.json": _exported(PublishedFile, package),
         "claims.schema.json": _exported(ClaimsFile, package),
+        "logs.schema.json": _exported(LogsFile, package),
         "columns.schema.json": _exported(ColumnMap, package),
         "scale.schema.json": _partial(_exported(ScaleFile, package)),
         "run.schema.json": _exported(Run, package),

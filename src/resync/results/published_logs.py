@@ -1,0 +1,29 @@
+"""The values of published runs that were imported: `logs/<paper>/<table>.json` below the results."""
+
+from pathlib import Path
+
+from resync.config.logs import LogGroup, LogsFile
+from resync.files import read_json
+from resync.results.errors import ResultsError
+from resync.results.evidence import Evidence
+
+
+def file_of(results: Path, paper: str, table: str) -> Path:
+    """The file with the values of a table's runs."""
+    return results / "logs" / paper / f"{table}.json"
+
+
+def values_of(results: Path, paper: str, logs: LogsFile, group: LogGroup) -> Evidence:
+    """The values of the runs of a group. Raises ResultsError, which says what to do, if they are not there."""
+    file = file_of(results, paper, group.table)
+    again = f"resync import --format runs --run {paper}/{group.table}"
+    [table] = [table for table in logs.tables if table.id == group.table]
+    try:
+        content = read_json(file)
+    except FileNotFoundError:
+        raise ResultsError(f"{file}: missing; {again} reads the table") from None
+    except ValueError as error:
+        raise ResultsError(str(error)) from error
+    if not isinstance(content, dict) or content.get("sha256") != table.sha256 or group.id not in content["groups"]:
+        raise ResultsError(f"{file}: of another table or declaration; {again} --replace reads it again")
+    return Evidence.of(content["groups"][group.id].values())

@@ -1,0 +1,168 @@
+"""Published logs of runs: imported from a table, and what the audit computes again from them."""
+
+import hashlib
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+from resync.audit import audit
+from resync.config.suite import load_suite
+from resync.importer import import_runs
+from resync.importer.log import LogError
+from resync.settings.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+BASE, NEW = [3.2781, 3.2790, 3.2769], [3.2776, 3.2771, 3.2779, 3.2770]
+HEADER = "result,log,run,step,loss"
+
+
+def table_of(base: list[float], new: list[float]) -> str:
+    """Three logs of one run each, and one log with all runs of the new result; the rows before the last mislead."""
+    rows = [f"base,log{index},0,{step},{value + late}" for index, value in enumerate(base)
+            for step, late in ((100, 1), (200, 0), (300, 2))]  # fmt: skip
+    rows += [f"new,log9,{index},{step},{value + late}" for index, value in enumerate(new)
+             for step, late in ((100, 1), (160, 0))]  # fmt: skip
+    return "\n".join([HEADER, *rows]) + "\n"
+
+
+@pytest.fixture
+def declared(tmp_path: Path):
+    """A function that declares the table with changes of groups and comparison, and returns suite and table."""
+
+    def declare(content: str | None = None, base: dict | None = None, new: dict | None = None, rule: bool = True):
+        content = content or table_of(BASE, NEW)
+        folder = tmp_path / "configs"
+        (folder / "demo/experiments").mkdir(parents=True, exist_ok=True)
+        shutil.copytree(ROOT / "paper_configs/scales", folder / "scales", dirs_exist_ok=True)
+        (folder / "demo/paper.yaml").write_text("title: a\nauthors: [b]\nvenue: c\n")
+        common = {"table": "track", "metric": "val_loss", "source": "there"}
+        groups = [
+            {"id": "base", "label": "Base", "name": "base", "step": 200, "mean": 3.2780, "n": 3}
+            | common
+            | (base or {}),
+            {"id": "new", "label": "New", "name": "new", "mean": 3.2774, "n": 4, "step": 160} | common | (new or {}),
+        ]
+        comparison = {
+            "id": "new_beats_base",
+            "statement": "it does",
+            "better": "new",
+            "than": "base",
+            "source": "there",
+        }
+        rules = {"rule": {"slope": 4.5e-5, "least": 0.004, "source": "there"}} if rule else {}
+        table = {
+            "id": "track", "origin": "somewhere", "sha256": hashlib.sha256(content.encode()).hexdigest(),
+            "group": "result", "run": ["log", "run"], "step": "step", "value": "loss",
+        }  # fmt: skip
+        logs = {"tables": [table], "groups": groups, "comparisons": [comparison | rules]}
+        (folder / "demo/logs.yaml").write_text(yaml.safe_dump(logs))
+        (tmp_path / "table.csv").write_text(content)
+        return load_suite(folder), tmp_path / "table.csv"
+
+    return declare
+
+
+def audited(declared, tmp_path: Path, **changes):
+    suite, table = declared(**changes)
+    import_runs(suite, "demo/track", table, tmp_path / "results", replace=True)
+    found = audit(suite, "paper", tmp_path / "results")
+    return {row.id: row for row in found.rows}, found.claims[0]
+
+
+def test_a_published_mean_is_verified_if_it_follows_from_the_logs(declared, tmp_path):
+    rows, _ = audited(declared, tmp_path, new={"std": 0.0004})
+    for name, values in (("base", BASE), ("new", NEW)):
+        assert sorted(rows[name].ours.values) == sorted(values)
+        assert rows[name].ours.mean == pytest.approx(np.mean(values))
+        assert (rows[name].verdict, rows[name].reference.status) == ("recomputed", "verified")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"mean": 3.2781}, "the logs give mean 3.27800, published 3.2781"),
+        ({"n": 5}, "the logs give 3 runs, published 5"),
+        ({"std": 0.0009}, "the logs give deviation 0.00105, published 0.0009"),
+    ],
+)
+def test_one_that_does_not_follow_is_an_unverified_source(declared, tmp_path, changes, expected):
+    rows, _ = audited(declared, tmp_path, base=changes)
+    assert (rows["base"].verdict, rows["base"].reference.status) == ("unverified source", "unverified")
+    assert rows["base"].reason == expected
+
+
+def test_a_comparison_has_welchs_test_and_the_rule_of_the_benchmark(declared, tmp_path):
+    """Both written out; the steps saved are worth their number times the slope."""
+    _, claim = audited(declared, tmp_path)
+    saved = 40 * 4.5e-5
+    [effect] = claim.effects
+    difference = np.mean(BASE) - np.mean(NEW) + saved
+    assert effect.difference == pytest.approx(difference)
+    test = stats.ttest_ind(np.array(BASE) + saved, NEW, equal_var=False, alternative="greater")
+    assert effect.p_less == pytest.approx(test.pvalue)
+    assert test.pvalue < 0.05
+    reached = difference / math.sqrt(1 / 3 + 1 / 4)
+    assert reached < 0.004
+    assert claim.verdict == "inconclusive"
+    assert f"the benchmark's rule gives {reached:.5f}, allowed: at least 0.004" in claim.reason
+
+
+@pytest.mark.parametrize(
+    ("new", "rule", "expected"),
+    [
+        ([value - 0.004 for value in NEW], True, "holds"),
+        ([value - 0.004 for value in NEW], False, "holds"),
+        ([value + 0.02 for value in NEW], True, "fails"),
+        ([3.2774], False, "inconclusive"),
+    ],
+)
+def test_verdicts_on_comparisons(declared, tmp_path, new, rule, expected):
+    _, claim = audited(declared, tmp_path, content=table_of(BASE, new), rule=rule)
+    assert claim.verdict == expected
+
+
+def test_without_the_table_the_reason_says_how_to_import_it(declared, tmp_path):
+    suite, table = declared()
+    (tmp_path / "results").mkdir()
+    found = audit(suite, "paper", tmp_path / "results")
+    assert {row.verdict for row in found.lines} == {"not run"}
+    assert all("resync import --format runs --run demo/track reads the table" in row.reason for row in found.rows)
+    assert not audit(suite, "smoke", tmp_path / "results").lines
+    import_runs(suite, "demo/track", table, tmp_path / "results")
+    suite, _ = declared(content=table_of(BASE, [3.27]))
+    assert all("--replace reads it again" in row.reason for row in audit(suite, "paper", tmp_path / "results").rows)
+
+
+def test_what_cannot_be_imported_is_one_line(declared, tmp_path):
+    suite, table = declared()
+    results = tmp_path / "results"
+    import_runs(suite, "demo/track", table, results)
+    with pytest.raises(LogError, match=r"track\.json: exists, allowed: none, or with --replace$"):
+        import_runs(suite, "demo/track", table, results)
+    with pytest.raises(LogError, match=r"^--run: found 'demo/trak', allowed: demo/track"):
+        import_runs(suite, "demo/trak", table, results)
+    table.write_text(table.read_text() + "\n")
+    with pytest.raises(LogError, match=r"table\.csv: SHA-256: found [0-9a-f]{64}, allowed: [0-9a-f]{64}, that of demo"):
+        import_runs(suite, "demo/track", table, results, replace=True)
+    suite, table = declared(new={"step": 170})
+    with pytest.raises(LogError, match=r"no row with result 'new' at step 170, which new declares$"):
+        import_runs(suite, "demo/track", table, results, replace=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"base": {"table": "other"}}, "groups[0].table: found 'other', allowed: track"),
+        ({"new": {"id": "base"}}, "groups[1].id: found 'base' again, allowed: a name of its own"),
+        ({"new": {"step": None}}, "comparisons[0].rule: found for new without a step, allowed: with steps"),
+    ],
+)
+def test_declarations_that_do_not_fit_are_one_line(declared, changes, expected):
+    with pytest.raises(ConfigError) as caught:
+        declared(**changes)
+    assert any(line.endswith(expected) for line in caught.value.lines), caught.value.lines

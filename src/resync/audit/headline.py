@@ -24,7 +24,8 @@ class Totals:
 
     measured, computed: of the published numbers that runs measure and of those that follow from the configuration,
         without those whose published value is not known, which are `unknown`.
-    claims: of the claims. logs: of the means of logs that others published. rounds: of the series, whether they did the planned number of rounds.
+    claims: of the claims. logs: of the means of logs that others published.
+    rounds: of the series, whether they did the planned number of rounds.
     """
 
     measured: dict[str, int]

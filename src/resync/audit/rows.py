@@ -17,8 +17,8 @@ from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunState
 
 MEASURED, COMPUTED, ROUNDS, LOGS = "measured", "computed", "rounds as planned", "published log"
-"""The kinds of rows: a published number that runs measure, that follows from the configuration or from published logs, and
-the self-check that runs did their rounds."""
+"""The kinds of rows: a published number that runs measure, that follows from the configuration or from published logs,
+and the self-check that runs did their rounds."""
 
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 """A number; null in JSON stands for NaN."""

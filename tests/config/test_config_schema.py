@@ -40,7 +40,7 @@ def test_exported_schemas_equal_the_models():
 
 
 def test_export_writes_what_is_compared(tmp_path):
-    assert len(schema.differences(tmp_path)) == 7
+    assert len(schema.differences(tmp_path)) == 8
     written = schema.export(tmp_path)
     assert {file.name for file in written} == {*FILES, "run.schema.json"}
     assert schema.differences(tmp_path) == []

@@ -3,6 +3,7 @@
 #   make test                   style, types, tests
 #   make test-fast              the tests that take less than ten seconds
 #   make chaos                  kills processes of runs and compares what they end with (KILLS=200 SEED=0)
+#   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 
 PYTHON ?= python3
@@ -14,11 +15,13 @@ UV_VERSION := 0.13.9
 # How many processes `make chaos` kills, and what its choices follow from.
 KILLS ?= 20
 SEED ?= 0
+# The benchmarks that `make bench` runs, separated by commas; empty: all.
+ONLY ?=
 BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce test test-fast test-gpu chaos
+.PHONY: reproduce test test-fast test-gpu chaos bench
 
 reproduce: .venv/installed
 	@$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE)
@@ -36,6 +39,9 @@ test-fast: .venv/installed
 
 chaos: .venv/installed
 	$(BIN)/python tests/chaos --kills $(KILLS) --seed $(SEED)
+
+bench: .venv/installed
+	$(BIN)/python -m benchmarks --only "$(ONLY)"
 
 # Installs nothing and needs few packages; fails without a GPU.
 test-gpu:

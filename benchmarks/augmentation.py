@@ -1,32 +1,52 @@
-"""Benchmark of augmentation: `python benchmarks/augmentation.py`.
+"""Augmentation: batched crops, flips and normalisation beside torchvision.transforms.v2, image by image.
 
-Prints images per second for the batched crops, flips and normalisation of `resync.data.pixels`, and for the same with
-torchvision.transforms.v2 image by image, as in a data loader; both in this process, in alternating turns, with the best
-turn of each. On the CPU, seconds are processor time on one thread, so that other load on the machine matters little.
+Both in this process. On the CPU, seconds are processor time on one thread, so that other load on the machine matters
+little.
 """
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
+from benchmarks.harness import Benchmark, Case, Measure
 from resync.config.data_sets import data_set
 from resync.config.readers import MemoryReader
 from resync.data.pixels import Pixels
 
-TURNS = 7
+BATCHES = 32, 128, 1024, 4096
+REPEATS = 3
+ONE_BY_ONE = "torchvision.transforms.v2, one by one"
 READER = data_set("cifar10").reader
 assert isinstance(READER, MemoryReader)
 SHAPE, PADDING = (3, 32, 32), READER.crop_padding
-BATCHES = 32, 128, 1024, 4096
 
 
-def compare(images: Tensor) -> tuple[float, float]:
-    """Images per second, batched and image by image."""
-    pixels = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).to(images.device)
-    draws = torch.randint(pixels.num_draws, (len(images),), device=images.device)
+def benchmark() -> Benchmark:
+    """A group for each device and size of a batch."""
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    cases = [case for device in devices for batch in BATCHES for case in of_batch(torch.device(device), batch)]
+    crops = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).crops
+    assert crops is not None
+    return Benchmark(
+        title="Augmentation of 32 x 32 images",
+        minutes=0.5,
+        measures={"images_per_second": Measure("1/s", "higher")},
+        cases=cases,
+        base=ONE_BY_ONE,
+        notes=[f"memory of the batched form: {crops.nbytes / 2**20:.1f} MiB for the {len(crops)} crops and flips"],
+        warm_up=lambda: torch.set_num_threads(1),
+    )
+
+
+def of_batch(device: torch.device, batch: int) -> list[Case]:
+    """Both forms for batches of one size."""
+    images = torch.randint(256, (batch, *SHAPE), dtype=torch.uint8, device=device)
+    pixels = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).to(device)
+    draws = torch.randint(pixels.num_draws, (batch,), device=device)
     one = v2.Compose(
         [
             v2.RandomCrop(SHAPE[1:], padding=PADDING),
@@ -36,41 +56,21 @@ def compare(images: Tensor) -> tuple[float, float]:
         ]
     )
     few = images[:32]  # image by image, the rate does not depend on their number
-    turns = [
-        (
-            seconds(lambda: pixels.augmented(images, draws), images.device),
-            seconds(lambda: torch.stack([one(image) for image in few]), images.device),
-        )
-        for _ in range(TURNS)
+    group = f"{device.type}, batches of {batch}"
+    return [
+        Case("batched", partial(rate, lambda: pixels.augmented(images, draws), images), group),
+        Case(ONE_BY_ONE, partial(rate, lambda: torch.stack([one(image) for image in few]), few), group),
     ]
-    batched, one_by_one = map(min, zip(*turns, strict=True))
-    return len(images) / batched, len(few) / one_by_one
 
 
-def seconds(function: Callable[[], object], device: torch.device) -> float:
-    """Duration of one call."""
-    clock = time.process_time if device.type == "cpu" else time.perf_counter
-    started = clock()
-    function()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return clock() - started
-
-
-def main() -> None:
-    """Measure and print."""
-    torch.set_num_threads(1)
-    devices = [torch.device("cpu"), *([torch.device("cuda")] if torch.cuda.is_available() else [])]
-    for device in devices:
-        print(f"{'device':>6} {'batch':>6} {'batched, images/s':>18} {'v2 one by one':>14} {'ratio':>6}")
-        for batch in BATCHES:
-            images = torch.randint(256, (batch, *SHAPE), dtype=torch.uint8, device=device)
-            ours, theirs = compare(images)
-            print(f"{device.type:>6} {batch:>6} {ours:>18,.0f} {theirs:>14,.0f} {ours / theirs:>6.1f}")
-    crops = Pixels.of(READER.mean, READER.std, SHAPE, PADDING).crops
-    assert crops is not None
-    print(f"memory: 1 byte per stored value, and {crops.nbytes / 2**20:.1f} MiB for the {len(crops)} crops and flips")
-
-
-if __name__ == "__main__":
-    main()
+def rate(make: Callable[[], object], images: Tensor) -> dict[str, list[float]]:
+    """Images per second of some calls."""
+    clock = time.process_time if images.device.type == "cpu" else time.perf_counter
+    rates = []
+    for _ in range(REPEATS):
+        started = clock()
+        make()
+        if images.is_cuda:
+            torch.cuda.synchronize(images.device)
+        rates.append(len(images) / (clock() - started))
+    return {"images_per_second": rates}

@@ -1,16 +1,16 @@
-"""Benchmark of a smoke run alone and in a warm process: `python benchmarks/warm_start.py`.
+"""A short training alone and in a warm process: two in a row, the second of which is like every further job of a DAG.
 
-Runs the same short training twice in each way, from the repository's folder, and prints seconds and their ratio. The
-first warm run includes the imports; the second one takes as long as every further job of a DAG.
+The first one in a warm process includes its imports.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
+from benchmarks.harness import Benchmark, Case, Measure
 from resync.config import load_suite
 from resync.processes import warm
 
@@ -22,31 +22,33 @@ for number in range(2):
     subprocess.run([*launch, "--out", f"{folder}/{number}"], check=True, stdout=subprocess.DEVNULL)
     print(time.perf_counter() - started, flush=True)
 """
+RESYNC = [sys.executable, "-m", "resync"]
+ROOT = Path(__file__).parents[1]
 
 
-def seconds(before: list[str], config: Path, folder: Path) -> list[float]:
+def benchmark() -> Benchmark:
+    """One run of smoke scale in both ways."""
+    run = load_suite(ROOT / "paper_configs").runs("qsr", "smoke")[-1]
+    return Benchmark(
+        title=f"A short training, {run.id}",
+        minutes=1.5,
+        measures={"second_run": Measure("s", "lower"), "first_run": Measure("s", "lower")},
+        cases=[
+            Case("alone", partial(seconds, [], run.to_yaml())),
+            Case("in a warm process", partial(seconds, [*RESYNC, "warm"], run.to_yaml())),
+        ],
+        base="alone",
+    )
+
+
+def seconds(before: list[str], config: str) -> dict[str, float]:
     """Wall-clock seconds of two consecutive runs."""
-    launch = [sys.executable, "-m", "resync", "launch", "--config", str(config)]
-    timed = [*before, sys.executable, "-c", TIMED, *launch, str(folder)]
     environment = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}
-    printed = subprocess.run(timed, check=True, capture_output=True, text=True, env=environment).stdout
-    return [float(line) for line in printed.split()]
-
-
-def main() -> None:
-    """Measure and print."""
-    run = load_suite(Path("paper_configs")).runs("qsr", "smoke")[-1]
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "run.yaml"
-        config.write_text(run.to_yaml())
-        started = time.perf_counter()
-        alone = seconds([], config, Path(folder) / "alone")
-        warmed = seconds([sys.executable, "-m", "resync", "warm"], config, Path(folder) / "warm")
-    print(f"{run.id}, {time.perf_counter() - started:.0f} s in all")
-    for name, (first, second) in (("alone", alone), ("warm", warmed)):
-        print(f"{name:>6}: first {first:6.1f} s, second {second:6.1f} s")
-    print(f"a further job: {alone[1] / warmed[1]:.1f} times faster in a warm process")
-
-
-if __name__ == "__main__":
-    main()
+        path = Path(folder) / "run.yaml"
+        path.write_text(config)
+        launch = [*RESYNC, "launch", "--config", str(path)]
+        timed = [*before, sys.executable, "-c", TIMED, *launch, str(Path(folder) / "out")]
+        printed = subprocess.run(timed, check=True, capture_output=True, text=True, env=environment, cwd=ROOT).stdout
+    first, second = map(float, printed.split())
+    return {"second_run": second, "first_run": first}

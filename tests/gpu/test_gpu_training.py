@@ -46,6 +46,15 @@ def test_every_variant_ends_with_the_parameters_of_the_cpu(name: str, device: to
     assert losses == pytest.approx(expected, rel=10 * tolerance)
 
 
+@pytest.mark.parametrize("name", ["allreduce_clipped_micro_batches", "local_adamw", "sgp", "batch_norm_members"])
+def test_stacked_workers_end_with_the_parameters_of_the_cpu(name: str, device: torch.device, tmp_path: Path):
+    here, cpu = (
+        trained(0, 1, tmp_path / engine, variant(name) | {"device": kind, "engine": {"name": engine}})
+        for kind, engine in ((device.type, "stacked"), ("cpu", "serial"))
+    )
+    np.testing.assert_allclose(here["rows"], cpu["rows"], rtol=0, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_run_has_the_bits_of_one_that_was_left_alone(name: str, device: torch.device, tmp_path: Path):
     changes = VARIANTS[name] | {"device": device.type}

@@ -13,6 +13,7 @@ from resync.train.loop import batches, train_step
 @pytest.mark.parametrize(
     ("name", "averages", "workers", "world_size", "expected"),
     [
+        ("stacked", True, 4, 4, "stacked"),
         ("auto", True, 4, 4, "ddp"),
         ("auto", True, 4, 2, "serial"),
         ("auto", True, 1, 1, "serial"),
@@ -23,6 +24,14 @@ from resync.train.loop import batches, train_step
 )
 def test_the_engine_follows_from_the_settings(name, averages, workers, world_size, expected):
     assert chosen(name, averages, workers, world_size) == expected
+
+
+@pytest.mark.parametrize(
+    ("averages", "world_size", "expected"),
+    [(True, 1, "stacked"), (True, 2, "stacked"), (True, 4, "ddp"), (False, 4, "serial"), (False, 8, "ddp")],
+)
+def test_workers_of_a_process_are_stacked_where_that_pays(averages: bool, world_size: int, expected: str):
+    assert chosen("auto", averages, 4, world_size, stacking_pays=True) == expected
 
 
 OVERLAPS = {
@@ -51,7 +60,7 @@ def test_gradients_are_averaged_during_the_backward_pass_unless_asked_not_to(tmp
 
 
 def test_an_engine_refuses_a_state_that_it_cannot_read(tmp_path: Path):
-    engine = make_session(tmp_path).engine
+    engine = make_session(tmp_path, engine={"name": "serial"}).engine
     state = engine.state_dict() | {"format": "DeepSpeed with ZeRO stage 1"}
     message = "^engine serial: found a state of DeepSpeed with ZeRO stage 1, allowed: .*; continue with the engine that"
     with pytest.raises(ValueError, match=message):

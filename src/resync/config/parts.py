@@ -11,6 +11,9 @@ from resync.formulas.periods import Constant, Period
 from resync.formulas.topology import TopologyName
 from resync.settings.options import Options
 
+Form = Literal["channels", "samples"]
+"""How the samples of several workers pass through a model at once, see `resync.engine.stacked_layers`."""
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -112,6 +115,10 @@ class ModelOptions(Options):
     """The task that the model is for."""
     batch_norm: ClassVar[bool | None] = None
     """Whether the model has BatchNorm, unless an option decides; None: unknown."""
+    form: ClassVar[Form | None] = None
+    """The form in which the engine `stacked` can compute it: the model's layers are among those that
+    `resync.engine.stacked_layers` knows, and it computes nothing else that mixes samples, nor, in the form `channels`,
+    channels. None: that engine cannot."""
 
     @property
     def has_batch_norm(self) -> bool | None:

@@ -193,12 +193,14 @@ class Log(Settings):
 class EngineSettings(Settings):
     """The engine, which computes gradients and takes optimizer steps. Engines differ in rounding only."""
 
-    name: Literal["auto", "serial", "ddp", "deepspeed"] = Field(
+    name: Literal["auto", "serial", "stacked", "ddp", "deepspeed"] = Field(
         default="auto",
         description="serial: the workers of a process one after the other, gradients averaged after the backward pass, "
-        "so that the time of communication is measured; ddp: averages gradients in buckets during the backward pass, "
-        "as torch's DistributedDataParallel, with one or more processes per worker; deepspeed: DeepSpeed's engine, "
-        "for allreduce with one worker per process; auto: ddp where it can overlap, else serial",
+        "so that the time of communication is measured; stacked: the same, but each layer for all workers of the "
+        "process at once, which is faster for small layers, and not for every model; ddp: averages gradients in "
+        "buckets during the backward pass, as torch's DistributedDataParallel, with one or more processes per worker; "
+        "deepspeed: DeepSpeed's engine, for allreduce with one worker per process; auto: ddp where it can overlap, "
+        "stacked where it was measured to be faster, else serial",
     )
     zero_stage: Literal[0, 1, 2] = Field(
         default=0,
@@ -484,6 +486,8 @@ class RunSettings(Execution, ResultSettings):
         engine, stage = self.engine.name, self.engine.zero_stage
         if stage and engine != "deepspeed":
             yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"
+        if engine == "stacked":
+            yield from self._stacked_checks()
         if engine not in ("ddp", "deepspeed"):
             return
         if engine == "ddp" and not self.sync.engine_may_average and self.processes == self.workers:
@@ -500,6 +504,16 @@ class RunSettings(Execution, ResultSettings):
             )
         if engine == "deepspeed":
             yield from self._deepspeed_checks()
+
+    def _stacked_checks(self) -> Iterator[Check]:
+        allowed = "auto, serial"
+        if self.model.form is None:
+            yield ("engine", "name"), f"found stacked with model {self.model.name}, allowed: {allowed}"
+        if self.precision == "fp16":
+            yield ("engine", "name"), f"found stacked with precision fp16, allowed: {allowed}, or precision bf16"
+        if self.processes > self.workers:
+            found = f"stacked with {self.processes} processes for {self.workers} workers"
+            yield ("engine", "name"), f"found {found}, allowed: {allowed}, or one process per worker"
 
     def _deepspeed_checks(self) -> Iterator[Check]:
         if self.sync.name != "allreduce" or not self.sync.engine_may_average:

@@ -1,4 +1,8 @@
-"""The choice of a run's engine from its settings alone, so that a run continues with the same engine."""
+"""The choice of a run's engine from its settings alone, so that a run continues with the same engine.
+
+Where `stacked` is chosen, `benchmarks/simulated.py` has measured it to be faster than `serial`: see
+`resync.engine.stacked.LIMITS`.
+"""
 
 from typing import Any
 
@@ -6,19 +10,23 @@ from torch.optim import Optimizer
 
 from resync.config.training import EngineSettings
 from resync.engine.engine import Engine, LossFunction
+from resync.engine.stacked import Stacked, Stacking
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 
 
-def chosen(name: str, may_average: bool, num_workers: int, world_size: int) -> str:
-    """The engine of this name; `auto` is `ddp` where it can overlap the averaging of gradients, else `serial`.
+def chosen(name: str, may_average: bool, num_workers: int, world_size: int, stacking_pays: bool = False) -> str:
+    """The engine of this name; `auto` is `ddp` where it can overlap the averaging of gradients.
 
-    An engine averages gradients over all workers if it may, and else over the processes of a worker.
+    Elsewhere it is `stacked` if that pays and processes have several workers, else `serial`. An engine averages
+    gradients over all workers if it may, and else over the processes of a worker.
     """
     if name != "auto":
         return name
     averaged_over = world_size if may_average else world_size // num_workers
-    return "ddp" if averaged_over > 1 and world_size >= num_workers else "serial"
+    if averaged_over > 1 and world_size >= num_workers:
+        return "ddp"
+    return "stacked" if stacking_pays and world_size < num_workers else "serial"
 
 
 def build(
@@ -28,16 +36,21 @@ def build(
     workers: Workers,
     optimizer: Optimizer,
     loss: LossFunction,
+    stacking: Stacking | None = None,
+    stacking_pays: bool = False,
     **gradient: Any,
 ) -> Engine:
     """The engine of a run; `gradient` are the keyword arguments of `Engine`.
 
-    `may_average` says whether the algorithm lets the engine average gradients. Raises ValueError if the engine does not
-    support this number of workers per process.
+    `may_average` says whether the algorithm lets the engine average gradients; `stacking` is None for a model that the
+    engine `stacked` cannot compute. Raises ValueError if the engine does not support the model or this number of
+    workers per process.
     """
-    name = chosen(settings.name, may_average, transport.num_workers, transport.world_size)
+    name = chosen(settings.name, may_average, transport.num_workers, transport.world_size, stacking_pays)
     if name == "serial":
         return Engine(workers, optimizer, loss, members=transport.members, **gradient)
+    if name == "stacked":
+        return Stacked(workers, optimizer, loss, stacking=stacking, members=transport.members, **gradient)
     if name == "ddp":
         from resync.engine.ddp import Ddp
 

@@ -18,7 +18,8 @@ from resync.models.options import cifar_resnet
 class Block(nn.Module):
     """Two 3x3 convolutions with a shortcut, [batch, inputs, h, w] to [batch, width, h / stride, w / stride].
 
-    If the block is wider than its input, the shortcut's new channels are zeros, half of them on either side.
+    If the block is wider than its input, the shortcut's new channels are zeros, half of them on either side. Like every
+    layer, it keeps to one worker's channels where those of several workers lie side by side.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Block(nn.Module):
         self.norm2 = norm(width)
         self.activation = activation()
         self.stride = stride
+        self.inputs = inputs
         self.new_channels = width - inputs
 
     def forward(self, images: Tensor) -> Tensor:
@@ -46,7 +48,8 @@ class Block(nn.Module):
         if not self.new_channels:
             return images
         before = self.new_channels // 2
-        return F.pad(images[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.new_channels - before))
+        of_workers = images[:, :, :: self.stride, :: self.stride].unflatten(1, (-1, self.inputs))
+        return F.pad(of_workers, (0, 0, 0, 0, before, self.new_channels - before)).flatten(1, 2)
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: cifar_resnet.CifarResNet) -> nn.Module:

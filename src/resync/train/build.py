@@ -19,6 +19,7 @@ from resync.engine.clocks import Clocks
 from resync.engine.engine import Engine
 from resync.engine.loss_scale import LossScales
 from resync.engine.members import Members
+from resync.engine.stacked import Stacking, stacking_pays
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.models.originals import load_original
@@ -121,6 +122,8 @@ def _engine(
         workers,
         optimizer,
         objective.training_loss,
+        stacking=_stacking(run, objective),
+        stacking_pays=_stacking_pays(run, workers.models[0]),
         micro_batches=run.micro_batches // transport.members.processes,
         clip_norm=run.clip_norm,
         loss_scales=_loss_scales(run, transport.num_local),
@@ -129,6 +132,21 @@ def _engine(
     if run.compile:
         engine.compile(run.compile)
     return engine
+
+
+def _stacking(run: Run, objective: Objective) -> Stacking | None:
+    """What the engine `stacked` needs to know; None for a model that it cannot compute."""
+    if run.model.form is None or not isinstance(objective, Classification):
+        return None
+    return Stacking(run.model.form, objective.training_losses)
+
+
+def _stacking_pays(run: Run, model: nn.Module) -> bool:
+    """Whether the engine `stacked` has been measured to be faster for a run like this."""
+    if run.model.form is None or run.precision != "fp32" or run.compile:
+        return False
+    device = next(model.parameters()).device.type
+    return stacking_pays(run.model.form, model, run.facts["input_shape"], run.forward_batch_size, device)
 
 
 def _loss_scales(run: Run, num_local: int) -> LossScales | None:

@@ -71,10 +71,15 @@ class Classification:
     def training_loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The same, and the percentages of samples with their most probable label first, and among the first five."""
         logits = self.logits(model, inputs)
-        labels = targets.argmax(1) if targets.is_floating_point() else targets
-        # Few operations, because every training step makes them: labels among the first 1, 2, ... 5.
-        among = _found(logits.detach(), labels).sum(0, dtype=logits.dtype).cumsum(0)
-        return self._cross_entropy(logits, targets), among[:: len(among) - 1] * (100 / len(labels))
+        return self._cross_entropy(logits, targets), _accuracies(logits, targets, 1).squeeze(0)
+
+    def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of k workers, [k] and [k, 2], from inputs and targets [k, b, ...] and a model with such outputs."""
+        logits = self.logits(model, inputs)
+        workers, samples, _ = logits.shape
+        logits, targets = logits.flatten(0, 1), targets.flatten(0, 1)
+        losses = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="none")
+        return losses.view(workers, samples).mean(1), _accuracies(logits, targets, workers)
 
     def logits(self, model: nn.Module, inputs: Tensor) -> Tensor:
         """The model's output [b, classes] in float32."""
@@ -103,6 +108,15 @@ class Classification:
 
     def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+
+
+def _accuracies(logits: Tensor, targets: Tensor, workers: int) -> Tensor:
+    """For the samples of each worker, one worker's after another's: top-1 and top-5 accuracy in percent, [k, 2]."""
+    labels = targets.argmax(1) if targets.is_floating_point() else targets
+    found = _found(logits.detach(), labels).unflatten(0, (workers, -1))
+    # Few operations, because every training step makes them: labels among the first 1, 2, ... 5.
+    among = found.sum(1, dtype=logits.dtype).cumsum(1)
+    return among[:, :: among.shape[1] - 1] * (100 / found.shape[1])
 
 
 def _found(logits: Tensor, targets: Tensor) -> Tensor:

@@ -90,6 +90,8 @@ def _train_and_publish(
     session = build(run, out, *place)
     if session.log:
         write_text(out / "run.yaml", run.to_yaml())
+        chosen = " (chosen by auto)" if run.engine.name == "auto" else ""
+        print(f"{run.id}: engine {session.engine.name}{chosen}", flush=True)
     try:
         resume(session)
         if session.log:

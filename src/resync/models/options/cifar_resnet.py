@@ -14,6 +14,7 @@ class CifarResNet(ModelOptions):
     Option A of He et al. 2016; includes the Local SGD paper's ResNet-56.
     """
 
+    form = "channels"
     name: Literal["cifar_resnet"] = Field(default="cifar_resnet", init=False)
     depth: Literal[8, 14, 20, 32, 44, 56, 110, 1202] = Field(description="number of layers")
     width: PositiveInt = Field(

@@ -11,6 +11,7 @@ from resync.settings.base import PositiveInt, Several
 class CNN(ModelOptions):
     """Small convolutional network of 3x3 convolutions with normalisation and ReLU, and global average pooling."""
 
+    form = "channels"
     name: Literal["cnn"] = Field(default="cnn", init=False)
     widths: Several[PositiveInt] = Field(
         default=(8, 16),

@@ -12,6 +12,7 @@ class MLP(ModelOptions):
     """Multi-layer perceptron on the flattened input."""
 
     batch_norm = False
+    form = "samples"
     name: Literal["mlp"] = Field(default="mlp", init=False)
     hidden: Several[PositiveInt] = Field(default=(64,), min_length=1, description="width of every hidden layer")
     activation: Literal["relu", "silu"] = Field(

@@ -14,4 +14,5 @@ class MnistCNN(ModelOptions):
     """
 
     batch_norm = True
+    form = "channels"
     name: Literal["mnist_cnn"] = Field(default="mnist_cnn", init=False)

@@ -15,6 +15,7 @@ class ResNet(ModelOptions):
     """
 
     batch_norm = True
+    form = "channels"
     name: Literal["resnet"] = Field(default="resnet", init=False)
     depth: Literal[18, 34, 50, 101, 152] = Field(description="number of layers")
     stem: Literal["imagenet", "cifar"] = Field(

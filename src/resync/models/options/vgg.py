@@ -14,6 +14,7 @@ class VGG(ModelOptions):
     """
 
     batch_norm = False
+    form = "channels"
     name: Literal["vgg"] = Field(default="vgg", init=False)
     depth: Literal[11, 13, 16, 19] = Field(
         description="number of layers, as in the model names of Simonyan and Zisserman 2015"

@@ -15,6 +15,7 @@ class ViT(ModelOptions):
     """
 
     batch_norm = False
+    form = "samples"
     name: Literal["vit"] = Field(default="vit", init=False)
     patch: PositiveInt = Field(default=16, description="side of a patch in pixels; divides the image's side")
     dim: Annotated[int, Field(ge=4, multiple_of=4)] = Field(default=768, description="model dimension")

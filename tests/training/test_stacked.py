@@ -1,0 +1,179 @@
+"""The engine `stacked` beside the engine `serial`: the same gradients, and the same bits for any number of workers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from runs import CNN_WITH_BATCH_NORM, VARIANTS, make_run, trained
+from torch import nn
+
+from resync import models, optim
+from resync.config.parts import ModelOptions
+from resync.engine.engine import Engine
+from resync.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, stacking_pays
+from resync.engine.stacked_layers import Stack
+from resync.engine.workers import Workers
+from resync.settings.options import options_of
+from resync.train.objective import Classification
+from resync.train.run import train
+
+WORKERS, BATCH, CLASSES = LARGEST_STACK + 1, 6, 7
+RESNET = {"depth": 8, "width": 8}
+MODELS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
+    "mlp": ("mlp", {"hidden": (16, 9)}, (1, 8, 8)),
+    "cnn": ("cnn", {"widths": (8, 10), "groups": 2}, (3, 9, 9)),
+    "cnn_without_norm": ("cnn", {"widths": (5, 6), "norm": "none"}, (2, 8, 8)),
+    "cnn_batch_norm": ("cnn", {"widths": (6, 10), "norm": "batch"}, (1, 8, 8)),
+    "resnet_group_norm": ("cifar_resnet", RESNET | {"norm": "group", "activation": "silu"}, (3, 16, 16)),
+    "resnet_batch_norm": ("cifar_resnet", RESNET, (3, 16, 16)),
+    "vit": ("vit", {"patch": 4, "dim": 12, "depth": 2, "heads": 3, "mlp_dim": 20}, (3, 8, 8)),
+}
+
+
+def engine_of(
+    name: str, first: int, number: int, stacked: bool, micro_batches: int = 1, memory_format: Any = None
+) -> Engine:
+    """An engine for `number` of the workers from `first` on, all of which have weights of their own."""
+    module, given, shape = MODELS[name]
+    options = options_of("models", module)(**given)
+    assert isinstance(options, ModelOptions)
+    assert options.form is not None
+    torch.manual_seed(0)
+    model = models.build(options, shape, CLASSES, seed=1)
+    model = model.to(memory_format=memory_format) if memory_format else model
+    workers = Workers(model, number)
+    shifts = torch.randn(WORKERS, workers.num_parameters, generator=torch.Generator().manual_seed(1))
+    workers.rows.data.add_(0.1 * shifts[first : first + number])
+    optimizer = optim.build(options_of("optim", "sgd")(), workers)
+    objective = Classification(label_smoothing=0.1)
+    settings = {"micro_batches": micro_batches}
+    if stacked:
+        stacking = Stacking(options.form, objective.training_losses)
+        return Stacked(workers, optimizer, objective.training_loss, stacking=stacking, **settings)
+    return Engine(workers, optimizer, objective.training_loss, **settings)
+
+
+def samples(name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and targets of all workers."""
+    generator = torch.Generator().manual_seed(2)
+    inputs = torch.randn(WORKERS, BATCH, *MODELS[name][2], generator=generator)
+    return inputs, torch.randint(CLASSES, (WORKERS, BATCH), generator=generator)
+
+
+def found_by(engine: Engine, name: str, first: int = 0) -> dict[str, torch.Tensor]:
+    """Losses and metrics, gradients and buffers after two passes."""
+    part = slice(first, first + engine.workers.num_local)
+    inputs, targets = (each[part] for each in samples(name))
+    losses = [engine.gradients(inputs, targets) for _ in range(2)][-1]
+    state = engine.workers.state_dict()["workers"]
+    return {"losses": losses, "gradients": engine.workers.grads.clone()} | state
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_losses_and_buffers_are_those_of_the_serial_engine(name: str, micro_batches: int):
+    expected, found = (found_by(engine_of(name, 0, WORKERS, stacked, micro_batches), name) for stacked in (False, True))
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_worker_has_the_same_bits_beside_any_number_of_others(name: str):
+    whole = found_by(engine_of(name, 0, WORKERS, stacked=True), name)
+    for first, number in ((0, 1), (2, 2), (4, 5), (WORKERS - 1, 1)):
+        part = found_by(engine_of(name, first, number, stacked=True), name, first)
+        for key, value in part.items():
+            assert torch.equal(value, whole[key][first : first + number]), (key, first, number)
+
+
+def test_images_may_lie_with_their_channels_last():
+    expected, found = (
+        found_by(engine_of("resnet_group_norm", 0, 3, stacked, memory_format=torch.channels_last), "resnet_group_norm")
+        for stacked in (False, True)
+    )
+    for key, value in expected.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-5, atol=1e-5)
+
+
+COMPARED = [
+    "allreduce_clipped_micro_batches", "local_adamw", "sgp_weighted", "osgp_stale_two_peers", "adpsgd_straggler_adamw",
+    "diloco", "batch_norm", "batch_norm_members",
+]  # fmt: skip
+MIXED = {"loss": {"mixup": 0.5, "label_noise": 0.1, "label_smoothing": 0.1}, "micro_batch_size": 8}
+
+
+@pytest.mark.parametrize("name", [*COMPARED, "mixup"])
+def test_a_run_ends_with_the_weights_and_the_log_of_the_serial_engine(name: str, tmp_path: Path):
+    changes = VARIANTS.get(name, MIXED)
+    serial, stacked = (
+        trained(0, 1, tmp_path / each, changes | {"engine": {"name": each}}) for each in ("serial", "stacked")
+    )
+    np.testing.assert_allclose(stacked["rows"], serial["rows"], rtol=0, atol=1e-5)
+    for table, rows in serial["log"].items():
+        for found, expected in zip(stacked["log"][table], rows, strict=True):
+            numbers = {key: value for key, value in expected.items() if "seconds" not in key}
+            assert {key: found[key] for key in numbers} == pytest.approx(numbers, rel=1e-4, abs=1e-4, nan_ok=True)
+
+
+def test_bfloat16_is_possible(tmp_path: Path):
+    changes = CNN_WITH_BATCH_NORM | {"precision": "bf16", "evaluation": {"bn_batches": 3}}
+    serial, stacked = (
+        trained(0, 1, tmp_path / each, changes | {"engine": {"name": each}}) for each in ("serial", "stacked")
+    )
+    np.testing.assert_allclose(stacked["rows"], serial["rows"], rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)), "a layer Dropout .* in the form samples"),
+        (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), "a layer BatchNorm1d .* in the form samples"),
+        (nn.Bilinear(3, 4, 2), "a layer Bilinear"),
+    ],
+)
+def test_a_model_with_other_layers_is_refused(model: nn.Module, message: str):
+    workers = Workers(model, 2)
+    with pytest.raises(ValueError, match=f"engine stacked: cannot compute {message}.*, allowed: engine serial"):
+        Stack(workers.models, workers.rows.data, workers.grads, "samples")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"precision": "fp16"}, "found stacked with precision fp16, allowed: auto, serial"),
+        (VARIANTS["translation"], "found stacked with model transformer, allowed: auto, serial"),
+        ({"gpus_per_worker": 2, "processes": 8}, "found stacked with 8 processes for 4 workers, allowed: auto, serial"),
+    ],
+)
+def test_settings_that_it_does_not_support_are_errors(changes: dict[str, Any], message: str, tmp_path: Path):
+    with pytest.raises(ValueError, match=message):
+        make_run(tmp_path, **changes, engine={"name": "stacked"})
+
+
+def test_stacking_pays_for_small_layers_on_the_cpu():
+    small, wide = nn.Linear(8, 4), nn.Linear(1024, 1024)
+    assert of_a_layer(small, (8,)) == (6 * 8 * 4, 8 * 4)
+    assert of_a_layer(nn.Conv2d(2, 3, 3, padding=1), (2, 5, 5)) == (6 * 2 * 3 * 9 * 25, 2 * 3 * 9)
+    assert stacking_pays("samples", small, (8,), 16, "cpu")
+    assert not stacking_pays("samples", small, (8,), 16, "cuda")
+    assert not stacking_pays("samples", small, (8,), 10**6, "cpu")
+    assert not stacking_pays("samples", wide, (1024,), 1, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "engine"),
+    [
+        ({}, "stacked"),
+        ({"precision": "bf16"}, "serial"),
+        ({"workers": 1}, "serial"),
+        (VARIANTS["translation"], "serial"),
+    ],
+)
+def test_auto_says_what_it_has_chosen(changes: dict[str, Any], engine: str, tmp_path: Path, capsys):
+    short = {"epochs": 1, "steps_per_epoch": 1, "schedule": {"name": "constant", "lr": 0.1}}
+    run = make_run(tmp_path / "config", **changes | short)
+    assert train(run, tmp_path / "out")
+    assert f"engine {engine} (chosen by auto)\n" in capsys.readouterr().out

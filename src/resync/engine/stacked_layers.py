@@ -77,7 +77,7 @@ class Stack(nn.Module):
             leaf = torch.cat([leaf, leaf]) if self.computed > self.size else leaf
             self._leaves.append(leaf.requires_grad_())
             for layer, kind in places:
-                vars(layer)[kind] = leaf  # an ordinary attribute, without nn.Module's search for parameters
+                object.__setattr__(layer, kind, leaf)  # without a search among parameters, which takes longer
 
     def store(self) -> None:
         """Write the gradients of all passes since `load`."""

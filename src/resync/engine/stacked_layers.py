@@ -73,7 +73,7 @@ class Stack(nn.Module):
         self._leaves = []
         for row, places in zip(self._rows, self._places, strict=True):
             # A matrix product reads a matrix where it lies; everything else needs the workers' one after another.
-            leaf = row.contiguous() if row.ndim != 3 else row.detach()
+            leaf = row.detach() if row.ndim == 3 else row.detach().contiguous()
             leaf = torch.cat([leaf, leaf]) if self.computed > self.size else leaf
             self._leaves.append(leaf.requires_grad_())
             for layer, kind in places:

@@ -42,6 +42,7 @@ def resnet(depth: int, width: int, norm: str = "group") -> dict[str, Any]:
 SETTINGS: list[tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = [
     ("MLP 64", {"name": "mlp", "hidden": (64,)}, DIGITS, (4, 8, 32, 256), (8, 32)),
     ("MLP 128", {"name": "mlp", "hidden": (128,)}, MNIST, (8,), (8, 32, 128)),
+    ("MLP 512-512", {"name": "mlp", "hidden": (512, 512)}, MNIST, (4,), (8, 32)),
     ("CNN 8-16", {"name": "cnn"}, DIGITS, (4, 8, 32), (8, 32)),
     ("CNN 8-16", {"name": "cnn"}, MNIST_14, (8,), (16, 32)),
     ("CNN 16-32", {"name": "cnn", "widths": (16, 32)}, CIFAR_16, (8,), (16, 32)),

@@ -89,6 +89,20 @@ def test_a_worker_has_the_same_bits_beside_any_number_of_others(name: str):
             assert torch.equal(value, whole[key][first : first + number]), (key, first, number)
 
 
+def test_a_gradient_does_not_remain_for_the_next_step():
+    """Also where the rows are one matrix without gaps, so that nothing needs to be copied."""
+    workers = Workers(nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.Flatten()), 3)
+    stack = Stack(workers.models, workers.rows.data, workers.grads, "channels")
+    found = []
+    for _ in range(2):
+        stack.load()
+        stack(torch.ones(3, 2, 1, 3, 3)).sum().backward()
+        stack.store()
+        found.append(workers.grads.clone())
+    assert torch.equal(*found)
+    assert found[0].abs().min() > 0
+
+
 def test_images_may_lie_with_their_channels_last():
     expected, found = (
         found_by(engine_of("resnet_group_norm", 0, 3, stacked, memory_format=torch.channels_last), "resnet_group_norm")

@@ -73,11 +73,11 @@ class Stack(nn.Module):
         self._leaves = []
         for row, places in zip(self._rows, self._places, strict=True):
             # A matrix product reads a matrix where it lies; everything else needs the workers' one after another.
-            leaf = row.contiguous() if row.ndim != 3 else row.detach()
+            leaf = row.detach() if row.ndim == 3 else row.detach().contiguous()
             leaf = torch.cat([leaf, leaf]) if self.computed > self.size else leaf
             self._leaves.append(leaf.requires_grad_())
             for layer, kind in places:
-                layer.__dict__[kind] = leaf  # an ordinary attribute, without nn.Module's search for parameters
+                object.__setattr__(layer, kind, leaf)  # without a search among parameters, which takes longer
 
     def store(self) -> None:
         """Write the gradients of all passes since `load`."""

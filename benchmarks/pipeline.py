@@ -1,0 +1,90 @@
+"""What the pipeline takes beside training: planning, collecting and auditing ten thousand runs, one figure, one job."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from benchmarks import _made_results, warm_start
+from benchmarks.harness import Benchmark, Case, Goal, Measure
+from benchmarks.harness.processes import Failed
+from resync.config import load_suite
+from resync.processes import warm
+
+ROOT = Path(__file__).parents[1]
+RESYNC = [sys.executable, "-m", "resync"]
+SNAKEMAKE = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local", "--quiet", "all", "--nolock"]
+FIGURE = "figures/paper/qsr/h_vit.pdf"
+
+
+def benchmark() -> Benchmark:
+    """Each verb in a process of its own, as a user starts it."""
+    place = tempfile.TemporaryDirectory(prefix="resync-pipeline-")
+    folder = place.name
+    made = ["--configs", f"{folder}/configs", "--results", f"{folder}/results", "--paper", "made"]
+    render = [*RESYNC, "render", "--figures", f"{folder}/figures"]
+    cases = {
+        "dry run of all papers": [[*SNAKEMAKE, "-n", "--config", "scale=paper"]],
+        "plan of all papers": [[*RESYNC, "plan", "--scale", "paper"]],
+        "collect 10,000 runs": [[*RESYNC, "collect", *made]],
+        "audit 10,000 runs": [[*RESYNC, "audit", *made]],
+        "draw 10,000 runs": [[*render, *made, "--item", _made_results.ITEM]],
+        "one figure again": [
+            [*SNAKEMAKE, "-n", "--config", "scale=paper", "--", FIGURE],
+            [*render, "--results", f"{folder}/results", "--paper", "qsr", "--scale", "paper", "--item", "h_vit"],
+        ],
+    }
+    limits = (15, 8, 60, 60, 60, 5, 2)
+    return Benchmark(
+        title="The pipeline without training",
+        minutes=9,
+        measures={name: Measure(unit, "lower") for name, unit in _MEASURES.items()},
+        cases=[
+            *(Case(name, partial(measured, commands)) for name, commands in cases.items()),
+            Case("one step in a warm process", one_step),
+        ],
+        base="dry run of all papers",
+        goals=[
+            *(Goal(name, limit) for name, limit in zip([*cases, "one step in a warm process"], limits, strict=True)),
+            Goal("collect 10,000 runs", 2e9, measure="peak_memory"),
+        ],
+        notes=[
+            "The 10,000 runs have 10 million values in two tables and a summary each; they were made without training.",
+            "One figure again: Snakemake's plan for it, and drawing it. It is computed from the configuration.",
+            "One step: a whole job of a training of one step, from its start to its results.",
+        ],
+        warm_up=lambda: _made_results.write(Path(folder)),
+        close=place.cleanup,
+    )
+
+
+_MEASURES = {"seconds": "s", "processor_seconds": "s", "peak_memory": "B"}
+
+
+def measured(commands: list[list[str]]) -> dict[str, float]:
+    """Seconds, processor time and largest memory of commands that run one after the other."""
+    environment = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}
+    started, processor, peak = time.perf_counter(), 0.0, 0
+    for command in commands:
+        child = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert child.stderr
+        error = child.stderr.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise Failed(f"{' '.join(command)}: {error.decode()}")
+        processor += usage.ru_utime + usage.ru_stime
+        peak = max(peak, 1024 * usage.ru_maxrss)
+    return {"seconds": time.perf_counter() - started, "processor_seconds": processor, "peak_memory": float(peak)}
+
+
+def one_step() -> dict[str, float]:
+    """Seconds of the second of two jobs of one step in a warm process."""
+    run = load_suite(ROOT / "paper_configs", papers=["qsr"]).runs("qsr", "smoke", "vit_b16_b4096", "h4")[0]
+    shorter = {"epochs": 1, "steps_per_epoch": 1}
+    schedule = run.schedule.model_copy(update={"warmup_epochs": None})
+    text = run.model_copy(update=shorter | {"schedule": schedule}).to_yaml()
+    return {"seconds": warm_start.seconds([*RESYNC, "warm"], text)["second_run"]}

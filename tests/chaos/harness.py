@@ -332,8 +332,8 @@ class Trial:
             (entry.time, entry.step) for control in self.controls for entry in control.journal()
             if entry.moment.who == "rank 0" and entry.moment.phase == TRAINING and entry.step
         ]  # fmt: skip
-        ends = [kill.at for kill in self.done[1:]] + [float("inf")]
-        for kill, until in zip(self.done, ends, strict=True):
+        ends = [*(kill.at for kill in self.done[1:]), float("inf")]
+        for kill, until in zip(self.done, ends, strict=False):  # without a kill there is one end more
             before = max((step for at, step in steps if at <= kill.at), default=0)
             after = [(at, step) for at, step in steps if kill.at < at <= until]
             if after:

@@ -26,6 +26,8 @@ from resync.processes.signals import end_with_parent
 ROOT = Path(__file__).parents[2]
 LIMIT = 300.0
 """Seconds within which everything that is waited for happens, also on a busy machine, or never."""
+SILENCE = 240
+"""Seconds after which the watchdog of a rank ends it: no process of a busy machine is silent for so long."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -126,7 +128,7 @@ class Start:
 
     @property
     def arguments(self) -> list[str]:
-        return ["launch", "--config", str(self.out / "config.yaml"), "--out", str(self.out), "--timeout", "60"]
+        return ["launch", "--config", str(self.out / "config.yaml"), "--out", str(self.out), "--timeout", str(SILENCE)]
 
     def start(self, control: moments.Control) -> None:
         """Start the command in a process of its own."""
@@ -220,7 +222,7 @@ class Snakemake(Warm):
         (paper / "paper.yaml").write_text(yaml.safe_dump(title))
         experiment = {
             "expect": "It ends.",
-            "base": base | {"resources": {"cpus": 2, "timeout_seconds": 60}},
+            "base": base | {"resources": {"cpus": 2, "timeout_seconds": SILENCE}},
             "series": {names["series"]: {"label": "One"}},
             "scales": {names["scale"]: base | {"seeds": [names["seed"]]}},
         }

@@ -18,7 +18,7 @@ from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 
 from resync.config import load_suite
-from resync.processes import lock, warm
+from resync.processes import lock, tcp_store, warm
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog
 
@@ -117,7 +117,7 @@ def wait_in_stages(watchdog: Watchdog, steps: int, beat=Watchdog.beat) -> None:
     """In place of `beat`."""
     beat(watchdog, steps)
     over = Path(f"stage{steps}_over")
-    if steps in STAGES and {"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"} <= os.environ.keys() and not over.exists():
+    if steps in STAGES and {"SLURM_JOB_ID", tcp_store.SERVED} <= os.environ.keys() and not over.exists():
         Path(f"stage{steps}").write_text(os.environ["SLURM_JOB_ID"])
         while not over.exists():
             time.sleep(0.05)

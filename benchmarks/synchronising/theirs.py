@@ -52,6 +52,8 @@ def fairscale_slowmo(setting: Setting) -> Step:
     """fairscale's SlowMoDistributedDataParallel, with Local SGD as its base algorithm."""
     from fairscale.experimental.nn.data_parallel import SlowMoBaseAlgorithm, SlowMoDistributedDataParallel
 
+    if not torch.cuda.is_available():
+        torch.cuda.synchronize = lambda *_: None  # it waits for a GPU on the CPU, too
     model = SlowMoDistributedDataParallel(
         setting.model, nprocs_per_node=1, broadcast_buffers=False, slowmo_base_algorithm=SlowMoBaseAlgorithm.LOCALSGD,
         global_group=dist.new_group(), master_group=dist.new_group(), local_node_group=dist.group.WORLD,

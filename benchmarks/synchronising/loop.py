@@ -4,7 +4,7 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -63,6 +63,8 @@ class Setting:
     rank: int
     size: int
     folder: str
+    keep: list[Any] = field(default_factory=list)
+    """What must live as long as the process."""
 
     def optimizer(self) -> torch.optim.Optimizer:
         """The optimizer of a caller's loop."""

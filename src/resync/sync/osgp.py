@@ -60,9 +60,20 @@ class OSGP(SGP):
             self.numbers = [0] * len(self.numbers)
         else:
             self._take(until=self.steps)
+        weights = self.weights.clone()
         if peers:
             self._send()
-        super().before_forward()
+        if not self.biased:
+            self._debias(weights)
+
+    def _debias(self, weights: Tensor) -> None:
+        """z = x / w, from the x and w that a worker had before it sent: sending scales both alike.
+
+        On regular topologies the weight is then 1, and nothing is to be done.
+        """
+        if self.rows.is_cuda or not bool((weights == 1).all()):
+            self.rows.div_(weights.to(self.rows))
+        self.debiased = True
 
     def mix(self) -> None:
         """Average in a phase with 0 peers; messages to peers are handled in `before_forward`."""
@@ -82,8 +93,8 @@ class OSGP(SGP):
                     sent[worker - local.start].copy_(state[worker - local.start])
         for due in sorted({self.due[worker] for worker in free}):
             mix = self._post(self.steps, due)
-            for state in self.states:
-                state.mul_(mix.self_weight(state, self.transport))
+            scaled = self.rows if self.biased else self.weights  # see _debias
+            scaled.mul_(mix.self_weight(scaled, self.transport))
 
     def _post(self, sent_at: int, due: int) -> Mix:
         """Start the messages that were sent and are due at these steps; returns their mixing step."""

@@ -94,6 +94,7 @@ def _train_and_publish(
             print(f"{run.id}: {stop}", flush=True)
         return False
     finally:
+        session.data.close()
         if session.log:
             session.log.close()
     return True

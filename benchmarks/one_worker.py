@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -65,16 +66,18 @@ TASKS = {
 
 def benchmark() -> Benchmark:
     """A group for each model."""
-    photos, processes = Photos(), Processes()
+    photos, running = Photos(), ExitStack()
+    started: list[Processes] = []
+
+    def warm_up() -> None:
+        running.callback(photos.close)
+        photos.make()
+        started.append(running.enter_context(Processes()))
 
     def case(form: str, task: str) -> dict[str, Any]:
-        folder = str(photos.folder)
-        [report] = processes.run("benchmarks.one_worker:measured", [{"form": form, "name": task, "folder": folder}])
+        given = {"form": form, "name": task, "folder": str(photos.folder)}
+        [report] = started[0].run("benchmarks.one_worker:measured", [given])
         return report.value
-
-    def close() -> None:
-        processes.close()
-        photos.close()
 
     forms = {task: [OURS, THEIRS, *([] if TASKS[task].is_translation else [FROM_DISK])] for task in TASKS}
     return Benchmark(
@@ -89,8 +92,8 @@ def benchmark() -> Benchmark:
             "processor time on one thread" if not CUDA else "bf16, channels_last",
             ".beton files are decoded by one process beside, whose processor time is not counted: it overlaps",
         ],
-        warm_up=photos.make,
-        close=close,
+        warm_up=warm_up,
+        close=running.close,
     )
 
 

@@ -308,7 +308,7 @@ def test_training_crops_are_torchvisions_bit_by_bit(height: int, width: int):
         assert torch.equal(torch.rand(()), after)
 
 
-def test_processes_that_decode_live_from_pass_to_pass_and_end_with_the_data_set(small: Streamed):
+def test_processes_that_decode_live_from_pass_to_pass_and_end_when_the_data_set_is_closed(small: Streamed):
     others = set(multiprocessing.active_children())
 
     def decoders() -> set[Any]:
@@ -323,7 +323,7 @@ def test_processes_that_decode_live_from_pass_to_pass_and_end_with_the_data_set(
         assert torch.equal(next(images.validation(0, 1))[0], next(small.validation(0, 1))[0])
     assert started < decoders()
     assert len(decoders()) == 4
-    del images
+    images.close()
     assert not decoders()
 
 

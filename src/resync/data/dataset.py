@@ -50,3 +50,6 @@ class Dataset(Protocol):
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Any, Any]:
         """Inputs and targets of training batch number `index` for statistics of the consensus model."""
+
+    def close(self) -> None:
+        """End the processes that it has started, if any, after the last batch."""

@@ -68,6 +68,9 @@ class InMemory:
         chosen, draws = (torch.from_numpy(each).to(self.train_inputs.device) for each in drawn)
         return self._training_inputs(chosen, draws), self.train_targets[chosen]
 
+    def close(self) -> None:
+        """Nothing: there are no processes."""
+
     @property
     def _num_draws(self) -> int:
         return self.pixels.num_draws if self.pixels else 1

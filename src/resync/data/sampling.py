@@ -18,8 +18,12 @@ class Share:
 
     def of(self, samples: int) -> slice:
         """The part of a batch of this many samples."""
-        own = samples // self.number
+        own = self.length(samples)
         return slice(self.index * own, (self.index + 1) * own)
+
+    def length(self, samples: int) -> int:
+        """The number of samples in the part."""
+        return samples // self.number
 
 
 WHOLE = Share()
@@ -88,10 +92,12 @@ class Sampler:
 
         Every worker has its own stream.
         """
-        shape = self.steps, self.local_batch
+        shape, chosen = (self.steps, self.local_batch), range(self.num_workers)[workers]
+        if high == 1:  # nothing to draw, which would take longer than the steps of an epoch of small nets
+            return np.zeros((self.steps, len(chosen), self.share.length(self.local_batch)), dtype=np.int64)
         columns = [
             stream(self.seed, "augmentation", worker=worker, epoch=epoch).integers(high, size=shape)
-            for worker in range(self.num_workers)[workers]
+            for worker in chosen
         ]
         return np.stack(columns, axis=1)[..., self.share.of(self.local_batch)]
 

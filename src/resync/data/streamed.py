@@ -83,6 +83,11 @@ class Streamed:
         seen = torch.stack([_image(self.splits["train"], self.transforms["train"], *each) for each in requests])
         return self.pixels.normalised(seen.to(self.device)), self._labels("train", requests)
 
+    def close(self) -> None:
+        """End the decoding processes."""
+        for loader in self._loaders.values():
+            loader.close()
+
     def _loaded(self, split: str, requests: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs [n, C, H, W] and targets [n] of each batch of requests [n, 2]: index and seed of every image."""
         for number, images in enumerate(self._loaders[split].batches(requests)):
@@ -124,6 +129,10 @@ class _Loader:
             yield self._places[place, : len(batch)]
             if self._passes != current:
                 raise RuntimeError("a pass over a split of images goes on after the next one has begun")
+
+    def close(self) -> None:
+        """End the processes; a further pass would start others."""
+        self._loader = None
 
     def _start(self, batch_size: int) -> None:
         """Make places for batches: for those asked for ahead of time, and for the one that is being used."""

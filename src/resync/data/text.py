@@ -112,6 +112,9 @@ class ParallelText:
         chosen = stream(seed, "bn-statistics", worker=index, epoch=epoch).integers(len(self._train))
         return self._bucket("train", self._train[chosen])
 
+    def close(self) -> None:
+        """Nothing: there are no processes."""
+
     @cached_property
     def _train(self) -> list[NDArray[np.int64]]:
         return self._buckets("train")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from resync.data.sampling import WHOLE, Share
@@ -25,14 +26,15 @@ class LabelNoise:
 
     def __call__(self, inputs: Tensor, targets: Tensor, step: int, first_worker: int) -> tuple[Tensor, Tensor]:
         """The inputs, and noisy labels [k, b] in place of those of the workers from `first_worker` on."""
-        noisy = [self._of(row, step, first_worker + index) for index, row in enumerate(targets)]
-        return inputs, torch.stack(noisy)
+        drawn = [self._offsets(targets.shape[1], step, first_worker + index) for index in range(len(targets))]
+        offsets = torch.from_numpy(np.stack(drawn)).to(targets.device)
+        return inputs, (targets + offsets) % self.num_classes
 
-    def _of(self, targets: Tensor, step: int, worker: int) -> Tensor:
+    def _offsets(self, own: int, step: int, worker: int) -> NDArray[np.int64]:
+        """What is added to the labels of this process's `own` samples of a worker, [own]."""
         generator = stream(self.seed, "label-noise", worker=worker, epoch=step)
-        samples = self.share.number * len(targets)
+        samples = self.share.number * own
         flipped = generator.random(samples) < self.probability
         # An offset of 1 to C - 1 reaches every other class once.
         offsets = np.where(flipped, generator.integers(1, self.num_classes, size=samples), 0)
-        own = torch.from_numpy(offsets[self.share.of(samples)]).to(targets.device)
-        return (targets + own) % self.num_classes
+        return offsets[self.share.of(samples)]

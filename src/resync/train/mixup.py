@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -28,24 +29,29 @@ class Mixup:
 
     def __call__(self, inputs: Tensor, targets: Tensor, step: int, first_worker: int) -> tuple[Tensor, Tensor]:
         """Mixed inputs [k, b, ...] and probabilities [k, b, classes] for inputs and labels [k, b] of these workers."""
-        batches = enumerate(zip(inputs, targets, strict=True), start=first_worker)
-        mixed = [self._of(*batch, step, worker) for worker, batch in batches]
-        return torch.stack([samples for samples, _ in mixed]), torch.stack([labels for _, labels in mixed])
-
-    def _of(self, inputs: Tensor, targets: Tensor, step: int, worker: int) -> tuple[Tensor, Tensor]:
-        generator = stream(self.seed, "mixup", worker=worker, epoch=step)
-        samples = self.share.number * len(targets)
-        own = self.share.of(samples)
-        parts = np.split(np.arange(samples), self.micro_batches)
-        z = generator.beta(self.alpha, self.alpha, size=len(parts))
-        lambdas = np.minimum(z, 1 - z).repeat(len(parts[0])).astype(np.float32)
-        partners = np.concatenate([generator.permutation(part) for part in parts])
-        lam = torch.from_numpy(lambdas[own]).to(inputs.device)
-        partner = torch.from_numpy(partners[own] - own.start).to(inputs.device)
+        drawn = [self._draws(inputs.shape[1], step, first_worker + index) for index in range(len(inputs))]
+        # One operation over the samples of all workers, whose partners are their own.
+        lam, partner = (torch.from_numpy(np.stack(each)).to(inputs.device) for each in zip(*drawn, strict=True))
+        partner += len(targets[0]) * torch.arange(len(targets), device=inputs.device).unsqueeze(1)
         labels = F.one_hot(targets, self.num_classes).to(inputs.dtype)
         return _mean(inputs, partner, lam), _mean(labels, partner, lam)
 
+    def _draws(self, own: int, step: int, worker: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Weights and partners of this process's `own` samples of a worker, [own]."""
+        generator = stream(self.seed, "mixup", worker=worker, epoch=step)
+        samples = self.share.number * own
+        part = self.share.of(samples)
+        parts = np.split(np.arange(samples), self.micro_batches)
+        z = generator.beta(self.alpha, self.alpha, size=len(parts))
+        lambdas = np.minimum(z, 1 - z).repeat(len(parts[0])).astype(np.float32)
+        partners = np.concatenate([generator.permutation(each) for each in parts])
+        return lambdas[part], partners[part] - part.start
+
 
 def _mean(values: Tensor, partner: Tensor, lam: Tensor) -> Tensor:
-    """Means of `values` [b, ...] and those of their partners [b], in which the latter have the weight `lam` [b]."""
-    return torch.lerp(values, values[partner], lam.view(-1, *(1,) * (values.ndim - 1)))
+    """Means of `values` [k, b, ...] and those of their partners, in which the latter have the weight `lam` [k, b].
+
+    `partner` [k, b] counts the samples of all k workers.
+    """
+    others = values.flatten(0, 1).index_select(0, partner.flatten()).view(values.shape)
+    return torch.lerp(values, others, lam.view(*lam.shape, *(1,) * (values.ndim - 2)))

@@ -106,6 +106,7 @@ def _train_and_publish(
             print(f"{run.id}: {stop}", flush=True)
         return False
     finally:
+        session.data.close()
         if session.log:
             session.log.close()
     return True

@@ -20,6 +20,7 @@ FILES = {
     "published.schema.json": sorted(CONFIGS.glob("*/published.yaml")),
     "claims.schema.json": sorted(CONFIGS.glob("*/claims.yaml")),
     "columns.schema.json": sorted(REPOSITORY.glob("docs/*columns*.yaml")),
+    "logs.schema.json": sorted(CONFIGS.glob("*/logs.yaml")),
     "scale.schema.json": sorted(CONFIGS.glob("scales/*.yaml")),
 }
 

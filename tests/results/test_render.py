@@ -15,9 +15,12 @@ import pytest
 import synthetic
 
 from resync.config import Run, Suite, load_suite
+from resync.plan.network import LINKS, Network
+from resync.plan.wallclock import Machine, wall_clock
 from resync.render import (
     accuracy_and_volume,
     accuracy_curves,
+    cost_curves,
     metric_against_option,
     metrics_table,
     period_and_accuracy,
@@ -378,3 +381,24 @@ def test_what_shows_results_imports_no_more_than_it_needs(modules: str, absent: 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for module in absent:
         assert f"'{module}'" not in loaded
+
+
+def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_model(tmp_path: Path):
+    suite = load_suite(Path(__file__).parents[2] / "paper_configs", papers=["outer_optimizers"])
+    runs = suite.item_runs("outer_optimizers", "methods", "smoke")
+    for index, run in enumerate(runs[:2]):
+        synthetic.write_short_run(run, tmp_path, 75.0, bytes_sent=index * 3_000_000)
+    panels = cost_curves.prepare(load(suite, "outer_optimizers", "methods", "smoke", tmp_path))
+    assert list(panels.lines) == ["Step", "Sent by a worker (MB)", "Modelled time (s)"]
+    for index, run in enumerate(runs[:2]):
+        steps, sent, times = (lines[index] for lines in panels.lines.values())
+        assert steps.x.tolist() == [0, run.total_steps]
+        assert sent.x.tolist() == [0, 3 * index]
+        assert sent.y.tolist() == times.y.tolist() == [1.0, 1.0]
+        size = read_run(tmp_path / run.directory).summary["parameters"]
+        clock = wall_clock(run, Machine(Network(LINKS["ethernet_10g"]), 1e-3), size)
+        assert clock.communication > 0
+        # Without bytes sent there is no time of communication.
+        assert times.x.tolist() == pytest.approx([0, clock.total if index else clock.total - clock.communication])
+    assert panels.lines["Modelled time (s)"][2].x.size == 0
+    assert len(cost_curves.draw(panels).axes) == 3

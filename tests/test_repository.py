@@ -206,7 +206,13 @@ def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(
     for name, text in (dict.fromkeys(names, "") | files | {".venv/installed": ""}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    done = subprocess.run(["make", "reproduce", "BIN=."], cwd=tmp_path, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "reproduce", "BIN=."],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == code
     lines = done.stdout.strip().splitlines()
     assert lines[-1] == "problems of status --scale smoke --problems"

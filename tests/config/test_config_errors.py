@@ -417,7 +417,7 @@ FILES = {
     "misplaced": (
         "configs/qsr/vit.yaml",
         b"{}",
-        "configs/qsr/vit.yaml: nothing reads this file, allowed: paper.yaml, published.yaml, claims.yaml",
+        "configs/qsr/vit.yaml: nothing reads this file, allowed: paper.yaml, published.yaml, claims.yaml, logs.yaml",
     ),
     "other_scale": (
         "configs/scales/huge.yaml",

@@ -166,7 +166,8 @@ SERIES = {
             *(f"both_k2_h{h}" for h in (20, 100, 500)),
         ],
         "methods": [
-            "allreduce", "lookahead", "slowmo", "snoo", "gpa", "palsgd", "muon", "muloco_k1", "muloco",
+            "allreduce", "lookahead", "slowmo", "snoo", "gpa", "palsgd", "streaming_diloco", "desloc", "noloco", "muon",
+            "muloco_k1", "muloco",
         ],
         "periods": ["qsr", "qsr_outer", "qsr_corrected"],
         "topologies": [

@@ -132,6 +132,7 @@ def test_every_setting_that_is_a_time_or_a_learning_rate_is_converted():
     length = SimpleNamespace(epochs=90, steps_per_epoch=100, total_steps=9000, lr=lambda step: 0.1)
     limits = SimpleNamespace(epochs=4, steps_per_epoch=5, peak_lr=0.4)
     kept = {"every_epochs", "every_steps", "keep_epochs"}  # settings of the execution are the scale's own
+    kept |= {"others_lr"}  # in units of the schedule, which is converted
     found = {
         name
         for name, text in options(json.loads(SCHEMA.read_text()))

@@ -31,7 +31,10 @@ def test_the_operations_of_the_transport(transport: Transport, device: torch.dev
     mean = rows.clone()
     transport.mean_(mean)
     assert torch.equal(mean, rows)
-    assert (transport.bytes_sent, transport.wire_bytes) == (24, 24)
+    assert (transport.bytes_sent, transport.wire_bytes) == (
+        0,
+        24,
+    )  # a single worker sends nothing, whatever the network carries
     assert torch.equal(transport.gather(rows[0, 3:4]), rows[0, 3:4])
     assert torch.equal(transport.sum_(rows[0].clone()), rows[0])
     assert (transport.broadcast(7), transport.broadcast(0.25)) == (7, 0.25)

@@ -83,12 +83,12 @@ STATES = {
         "state.json: not JSON, half-written?",
         "partial",
     ),
-    "results": (lambda folder, run: None, "finished", "", "reproduced"),
+    "results": (lambda folder, run: None, "finished", "", "as planned"),
     "results beside an old state": (
         lambda folder, run: state.record(folder, run, "failed", 3, "out of space"),
         "finished",
         "",
-        "reproduced",
+        "as planned",
     ),
     "no finite loss": (diverged, "diverged", "at step 330 worker 3", "diverged"),
     "another configuration": (

@@ -328,11 +328,11 @@ def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to mount a small disk needs root")
 def test_a_full_disk_of_wandb_is_named_and_costs_nothing(tmp_path, undisturbed):
-    with small_disk(tmp_path / "wandb", 8) as grow:
+    with small_disk(tmp_path / "wandb", 16) as grow:
         make_run(tmp_path, **CHANGES | WITH_WANDB)
         assert finish(tmp_path) == 2
         log = (tmp_path / "launch.log").read_text()
-        assert "step 0 is only in metrics.csv; a wandb log is incomplete" in log
+        assert "is only in metrics.csv; a wandb log is incomplete" in log
         assert not (tmp_path / "summary.json").exists()
         grow()
         assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
@@ -491,3 +491,20 @@ def test_a_taken_port_is_one_line_and_worth_another_attempt(folder, monkeypatch)
         assert code_of(process) == 1
     expected = f"resync: error: the processes of a run cannot meet at 127.0.0.2:{store.port}: Address already in use"
     assert log.read_text().splitlines() == [expected]
+
+
+def test_a_rank_that_waits_for_one_that_was_told_to_stop_before_is_ended(folder, monkeypatch, tmp_path):
+    """The one has ended before it met the others; the other one waits for it and cannot notice the signal."""
+
+    def started(*given: Any) -> None:
+        if os.environ["RANK"] == "1":
+            wait_until((tmp_path / "waits").exists)
+            os._exit(os.EX_TEMPFAIL)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (tmp_path / "waits").touch()
+        signal.pause()
+
+    monkeypatch.setattr("resync.train.run.resume", started)
+    monkeypatch.setattr("resync.launch.ranks._GRACE_SECONDS", 0.5)
+    assert finish(folder) == os.EX_TEMPFAIL
+    assert "resync: rank 0 is killed: it has not ended within 0.5 s" in (folder / "launch.log").read_text()

@@ -81,7 +81,7 @@ GREY = {"mean": [0.5], "std": [0.5]}
         ({"reader": {"kind": "memory", **GREY}}, ""),
         (
             {"reader": {"kind": "memry", **GREY}},
-            "reader.kind: found 'memry', allowed: memory, stream, text; did you mean 'memory'?",
+            "reader.kind: found 'memry', allowed: characters, memory, stream, text; did you mean 'memory'?",
         ),
         (
             {"reader": {"kind": "memory", **GREY, "mean": [0.5] * 3}},
@@ -101,7 +101,7 @@ GREY = {"mean": [0.5], "std": [0.5]}
                 "reader": {"kind": "memory", **GREY, "crop_padding": 1},
                 "options": {"augmentation": {"type": "boolean", "description": "another"}},
             },
-            "options: unknown key, allowed: description, facts, reader, prepare, prepare_text",
+            "options: unknown key, allowed: description, facts, reader, prepare, prepare_text, prepare_characters",
         ),
     ],
 )
@@ -124,5 +124,7 @@ def test_a_data_set_without_reader_and_module_is_one_line(tmp_path: Path, monkey
     file.parent.mkdir()
     file.write_text(yaml.safe_dump({"description": "tiny", "facts": {"train_samples": 3, "val_samples": 3}}))
     monkeypatch.setattr(data, "data_set", lambda name: data_set(name, tmp_path))
-    with pytest.raises(ValueError, match=r"tiny.yaml: reader: missing, allowed: memory, stream or text, or a module"):
+    with pytest.raises(
+        ValueError, match=r"tiny.yaml: reader: missing, allowed: one of memory, stream, text, characters, or a module"
+    ):
         data.build("tiny", {})

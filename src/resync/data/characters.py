@@ -50,6 +50,9 @@ class Characters:
         """A copy that makes its batches on `device`."""
         return replace(self, train=self.train.to(device), val=self.val.to(device))
 
+    def close(self) -> None:
+        """Nothing: no process was started."""
+
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[Windows]:
         """Training windows of the chosen workers and what follows, both [k, b, context], from `first_step` on."""
         starts = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(self.train.device)

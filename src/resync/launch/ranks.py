@@ -76,7 +76,11 @@ def _rank(request: Request, variables: Mapping[str, object]) -> None:
 
 
 def _outcome(run: Run, ranks: Mapping[int, BaseProcess]) -> int:
-    """The exit code of all ranks together: that of the first one that fails, or when all have ended."""
+    """The exit code of all ranks together: that of the first one that fails, or when all have ended.
+
+    A rank that is told to stop before it has met the others does not come, and those that wait for it cannot notice.
+    """
+    first_stopped: float | None = None
     while True:
         codes = {rank: process.exitcode for rank, process in ranks.items()}
         failed = {rank: code for rank, code in codes.items() if code not in (None, os.EX_OK, os.EX_TEMPFAIL)}
@@ -89,6 +93,10 @@ def _outcome(run: Run, ranks: Mapping[int, BaseProcess]) -> int:
             return 2 if failed[rank] == 2 else 1
         if None not in codes.values():
             return os.EX_TEMPFAIL if os.EX_TEMPFAIL in codes.values() else os.EX_OK
+        if os.EX_TEMPFAIL in codes.values():
+            first_stopped = first_stopped or time.monotonic()
+            if time.monotonic() - first_stopped > _GRACE_SECONDS:
+                return os.EX_TEMPFAIL
         # With a limit, because a process that a rank has forked keeps its sentinel open.
         wait([process.sentinel for rank, process in ranks.items() if codes[rank] is None], _POLL_SECONDS)
 

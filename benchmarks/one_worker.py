@@ -82,7 +82,7 @@ def benchmark() -> Benchmark:
     forms = {task: [OURS, THEIRS, *([] if TASKS[task].is_translation else [FROM_DISK])] for task in TASKS}
     return Benchmark(
         title="One worker",
-        minutes=5,
+        minutes=3.5,
         measures={"per_second": Measure("1/s", "higher"), "share_of_matmul": Measure("1", "higher")},
         cases=[Case(form, partial(case, form, task), task) for task in TASKS for form in forms[task]],
         base=THEIRS,

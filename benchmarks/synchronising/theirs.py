@@ -1,8 +1,6 @@
 """The same training with the peers, each in its own environment: what their documentation shows for a loop."""
 
 import os
-from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -66,34 +64,5 @@ def fairscale_slowmo(setting: Setting) -> Step:
         optimizer.step()
         optimizer.zero_grad(set_to_none=False)
         model.perform_slowmo(optimizer)
-
-    return step
-
-
-def torchft_ddp(setting: Setting) -> Step:
-    """torchft's DistributedDataParallel, each process being a replica group."""
-    from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
-    from torchft.coordination import LighthouseServer
-
-    address = Path(setting.folder) / "lighthouse"
-    if setting.rank == 0:
-        setting.keep.append(LighthouseServer(bind="127.0.0.1:0", min_replicas=setting.size, join_timeout_ms=60000))
-        address.write_text(setting.keep[0].address())
-    dist.barrier()
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    manager = Manager(
-        pg=ProcessGroupGloo(timeout=timedelta(seconds=60)), load_state_dict=lambda state: None, state_dict=dict,
-        min_replica_size=setting.size, rank=0, world_size=1, store_addr="127.0.0.1", store_port=store.port,
-        lighthouse_addr=address.read_text(), replica_id=f"replica{setting.rank}", hostname="127.0.0.1",
-        init_sync=False, use_async_quorum=False,
-    )  # fmt: skip
-    setting.keep.extend([store, manager])
-    model = DistributedDataParallel(manager, setting.model, broadcast_buffers=False)
-    optimizer = Optimizer(manager, setting.optimizer())
-
-    def step(batch: Tensor, labels: Tensor) -> None:
-        optimizer.zero_grad()
-        loss_of(model, batch, labels).backward()
-        optimizer.step()
 
     return step

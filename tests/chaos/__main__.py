@@ -20,10 +20,11 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="file for all kills as JSON")
     parser.add_argument("--keep", type=Path, help="folder in which runs and logs stay; default: they are deleted")
     options = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background
-        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as temporary:
-        report = Harness((options.keep or Path(temporary)).absolute(), options.seed).run(options.kills)
+        harness = Harness((options.keep or Path(temporary)).absolute(), options.seed)
+        for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background
+            signal.signal(number, harness.interrupt)
+        report = harness.run(options.kills)
     if options.report:
         options.report.write_text(report.as_json())
     print(f"\n{report.as_text()}", flush=True)

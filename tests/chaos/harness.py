@@ -143,6 +143,12 @@ class Harness:
         self.draw = random.Random(seed)
         self.report = Report(seed)
         self.references: dict[str, Reference] = {}
+        self.interrupted = False
+
+    def interrupt(self, number: int, frame: object) -> None:
+        """A handler of signals that ends the trials, also where Python drops the exception, as in a hook of os.fork."""
+        self.interrupted = True
+        raise KeyboardInterrupt
 
     def run(self, kills: int) -> Report:
         """Trials with altogether so many kills, or one trial more than that; every algorithm comes up if they suffice.
@@ -153,8 +159,8 @@ class Harness:
         with self.processes.ended(), suppress(KeyboardInterrupt):
             for trial, (variant, way) in enumerate(zip(self._variants(of), cycle(WAYS), strict=False)):
                 left = kills - len(self.report.kills)
-                if left <= 0:
-                    self.report.complete = True
+                if left <= 0 or self.interrupted:
+                    self.report.complete = left <= 0
                     break
                 self._try(trial, variant, way, max(1, left - max(0, len(of) - trial - 1)))
         self.report.seconds = time.monotonic() - self.began

@@ -22,8 +22,8 @@ from runs import make_run
 from resync.cli import main
 from resync.config import Run
 from resync.files import write_text
-from resync.launch import slurm
-from resync.launch.request import Place
+from resync.launch import attempts, slurm
+from resync.launch.request import Place, Request
 from resync.processes import lock
 from resync.processes.tcp_store import meet, serve
 from resync.results import state, wandb_log
@@ -508,3 +508,19 @@ def test_a_rank_that_waits_for_one_that_was_told_to_stop_before_is_ended(folder,
     monkeypatch.setattr("resync.launch.ranks._GRACE_SECONDS", 0.5)
     assert finish(folder) == os.EX_TEMPFAIL
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in (folder / "launch.log").read_text()
+
+
+def test_a_restart_clears_what_a_killed_rank_has_left(folder):
+    """The job holds the lock meanwhile, so that no other start of the run does it."""
+    leftover = folder / ".metrics.csv.partial.0123456789abcdef.tmp"
+
+    def attempt() -> int:
+        code = 0 if leftover.exists() or calls else 1
+        calls.append(leftover.exists())
+        leftover.touch()
+        return code
+
+    calls: list[bool] = []
+    request = Request(folder / "config.yaml", folder, 60, None, 1, "torchrun", max_restarts=1)
+    assert attempts._restarted(request.run, request, attempt) == 0
+    assert calls == [False, False]

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 
 from resync.config import Run
+from resync.files import clear_leftovers
 from resync.launch import hosts, machine, slurm
 from resync.launch.request import Place, Request
 from resync.processes.lock import locked
@@ -69,4 +70,5 @@ def _restarted(run: Run, request: Request, attempt: Callable[[], int]) -> int:
         if code in _FINAL:
             return code
         print(f"resync: {run.id}: exit code {code}, restart {restart + 1} of {request.max_restarts}", flush=True)
+        clear_leftovers(request.out)
     return attempt()

@@ -98,7 +98,8 @@ class Simulation:
         sgd = options_of("optim", "sgd")(momentum=MOMENTUM, nesterov=True, weight_decay=DECAY)
         optimizer, objective = optim.build(sgd, workers), Classification()
         if name == "auto":
-            pays = stacking_pays(self.options.form, workers.models[0], self.shape, self.batch, self.device)
+            sample = torch.zeros(1, *self.shape)
+            pays = stacking_pays(self.options.form, workers.models[0], sample, self.batch, self.device)
             name = chosen("auto", False, self.workers, 1, pays)
         engine: Engine
         if name == "stacked":

@@ -28,7 +28,6 @@ class Peer:
 PEERS = {
     "accelerate": Peer(("accelerate==1.15.0",), "import accelerate"),
     "decent-dp": Peer(("decent-dp==0.2.3", "numpy"), "import decent_dp.ddp"),
-    "exogym": Peer(("exogym==0.0.0a0", "numpy"), "from exogym import LocalTrainer"),
     "fairscale": Peer(
         ("fairscale==0.4.13", "numpy"),
         "from fairscale.experimental.nn.data_parallel import SlowMoDistributedDataParallel",

@@ -9,8 +9,8 @@ from torch import Tensor
 import resync
 from benchmarks.synchronising.loop import LR, MOMENTUM, H, Setting, Step, loss_of
 from resync import sync
+from resync.config.execution import EngineSettings
 from resync.config.parts import SyncOptions
-from resync.config.training import EngineSettings
 from resync.engine import choose
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport

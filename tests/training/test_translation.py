@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from torch.nn import functional as F
 
 from resync import data, models
-from resync.config.training import BeamSearch
+from resync.config.evaluation import BeamSearch
 from resync.data.sampling import Sampler, Share
 from resync.data.text import Targets
 from resync.engine.engine import Engine

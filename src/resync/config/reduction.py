@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import Field
 
 from resync.config.data_sets import DataOptions
+from resync.config.execution import Execution
 from resync.config.parts import ModelOptions
 from resync.config.run import Layer, SeriesLayer
-from resync.config.training import Execution
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
 from resync.settings.tree import Node, merge, without
 

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
+from resync.config.execution import Execution
 from resync.config.readers import EXECUTION
-from resync.config.training import Execution, RunSettings
+from resync.config.training import RunSettings
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
 from resync.settings.errors import raise_if_any
 from resync.settings.loader import dump, load

@@ -7,19 +7,17 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from resync.config import tasks
 from resync.config.data_sets import DataOptions
+from resync.config.evaluation import EarlyStopping, Evaluation, Plateau
+from resync.config.execution import Execution
 from resync.config.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.formulas.declared_schedules import AnySchedule
 from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
 from resync.settings.base import (
     Check,
-    Count,
-    Items,
-    NonNegativeNumber,
     PositiveInt,
     PositiveNumber,
     Settings,
-    Text,
     checks_failed,
     reading_of,
 )
@@ -64,176 +62,6 @@ class Heterogeneity(Settings):
         description="parameter of the Dirichlet distribution of a worker's proportions of classes (with equally large "
         "classes, the same for each); small: few classes per worker, large: all alike"
     )
-
-
-class Plateau(Settings):
-    """Learning-rate reductions when the validation loss stops falling (torch's ReduceLROnPlateau).
-
-    They multiply the learning rate of the schedule. Evaluations before the end of the warm-up do not count.
-    """
-
-    factor: float = Field(default=0.1, gt=0, lt=1, description="factor of a reduction")
-    patience: Count = Field(
-        default=10, description="consecutive evaluations without improvement that are tolerated; the next one reduces"
-    )
-    threshold: float = Field(default=1e-4, ge=0, lt=1, description="smallest relative improvement that counts")
-
-
-class EarlyStopping(Settings):
-    """An end of the training before the last epoch. Evaluations before the end of the warm-up do not count."""
-
-    patience: PositiveInt = Field(
-        default=50, description="consecutive evaluations without a new best validation loss after which it ends"
-    )
-    min_delta: NonNegativeNumber = Field(default=0.0, description="smallest improvement that counts, in nats")
-
-
-class BeamSearch(Settings):
-    """Beam search for translations."""
-
-    beam_size: PositiveInt = Field(default=4, description="hypotheses per sentence; 1 is greedy decoding")
-    length_penalty: NonNegativeNumber = Field(
-        default=0.6,
-        description="exponent of the length by which a log probability is divided; 0 favours short sentences",
-    )
-
-
-class Evaluation(Settings):
-    """When and how the consensus model is evaluated, and what else."""
-
-    every_epochs: PositiveInt = Field(default=1, description="epochs between two evaluations")
-    at: Literal["rounds"] | None = Field(
-        default=None,
-        description="rounds: not at the end of the epoch but of the last round that ends by then, so that only models "
-        "that the algorithm makes are evaluated; null: at the end of the epoch",
-    )
-    every_rounds: PositiveInt | None = Field(
-        default=None,
-        description="rounds (steps, for algorithms without them) between two evaluations; null: every_epochs decides",
-    )
-    also: Literal["workers"] | None = Field(
-        default=None,
-        description="workers: every worker's own model too, with its own BatchNorm statistics, on all validation "
-        "samples; their mean, smallest and largest metrics are columns of their own; null: the consensus alone",
-    )
-    bn_batches: Count = Field(
-        default=0,
-        description="training batches from which the BatchNorm statistics are re-estimated before an evaluation",
-    )
-    sharpness_batches: PositiveInt | None = Field(
-        default=None,
-        description="training batches from which the trace of the Hessian of the training loss is estimated; "
-        "null: it is not",
-    )
-    average_last: PositiveInt | None = Field(
-        default=None,
-        description="number of newest evaluated models whose average is evaluated, and saved; null: the last one alone",
-    )
-    beam_search: BeamSearch | None = Field(
-        default=None, description="how the test sentences are translated, for BLEU; null: they are not"
-    )
-    random_batches: PositiveInt | None = Field(
-        default=None,
-        description="random validation batches of a worker's size on which val_loss_estimate is measured, as nanoGPT "
-        "does; null: it is not",
-    )
-    sample_characters: PositiveInt | None = Field(
-        default=None,
-        description="characters that the model writes at the end of the training, into sample.txt; null: none",
-    )
-
-    def checks(self) -> Iterator[Check]:
-        """Require one interval."""
-        if self.every_rounds and self.every_epochs != 1:
-            yield (
-                ("every_epochs",),
-                f"found {self.every_epochs} beside every_rounds, allowed: 1, or without every_rounds",
-            )
-        if self.every_rounds and self.at:
-            yield ("at",), f"found {self.at} beside every_rounds, allowed: null, or without every_rounds"
-
-
-class Checkpoint(Settings):
-    """Checkpoints, from which an interrupted run continues: whenever one of the four intervals has passed.
-
-    At the end of the training there is always one. Asynchronous AD-PSGD saves one after every evaluation instead.
-    """
-
-    every_rounds: PositiveInt | None = Field(default=None, description="rounds between two checkpoints")
-    every_steps: PositiveInt | None = Field(default=None, description="steps between two, also within a round")
-    every_epochs: PositiveInt | None = Field(default=None, description="epochs between two, also within a round")
-    every_minutes: PositiveNumber | None = Field(
-        default=20.0,
-        description="minutes between two, also within a round, on the clock of rank 0, looked at every log.every_steps",
-    )
-    keep: PositiveInt = Field(default=2, description="number of newest checkpoints to keep")
-    keep_epochs: Items[NonNegativeNumber] = Field(
-        default=(),
-        description="epochs after which a checkpoint is written and kept for good, with the averaged model, such as "
-        "[0, 150]; other runs can start from it (start_from: ...@step<n>)",
-    )
-    keep_at_decays: bool = Field(default=False, description="keep one at every decay of the schedule step too")
-
-
-class Log(Settings):
-    """Logging during training."""
-
-    every_steps: PositiveInt = Field(default=10, description="steps between two rows of steps.csv")
-    wandb: Literal["offline", "online", "disabled"] = Field(default="offline", description="Weights & Biases mode")
-    wandb_project: Text = Field(default="resync", description="project of Weights & Biases")
-    wandb_entity: Text | None = Field(default=None, description="its user or team; null: the default one of the key")
-    wandb_tags: Items[Text] = Field(default=(), description="tags of the run there")
-    wandb_resume: bool = Field(
-        default=True,
-        description="with mode online, continue the run that has the same configuration; false: a new one in every job",
-    )
-    tensorboard: bool = Field(default=False, description="also write event files for TensorBoard, in tensorboard/")
-
-
-class EngineSettings(Settings):
-    """The engine, which computes gradients and takes optimizer steps. Engines differ in rounding only."""
-
-    name: Literal["auto", "serial", "stacked", "ddp", "deepspeed"] = Field(
-        default="auto",
-        description="serial: the workers of a process one after the other, gradients averaged after the backward pass, "
-        "so that the time of communication is measured; stacked: the same, but each layer for all workers of the "
-        "process at once, which is faster for small layers, and not for every model; ddp: averages gradients in "
-        "buckets during the backward pass, as torch's DistributedDataParallel, with one or more processes per worker; "
-        "deepspeed: DeepSpeed's engine, for allreduce with one worker per process; auto: ddp where it can overlap, "
-        "stacked where it was measured to be faster, else serial",
-    )
-    zero_stage: Literal[0, 1, 2] = Field(
-        default=0,
-        description="ZeRO stage of the engine deepspeed: 1 shards the optimizer state over the processes, 2 the "
-        "gradients too",
-    )
-
-
-class Execution(Settings):
-    """How a run is executed. This affects rounding at most, so it is not in the run's hash and may change at any time.
-
-    The device and the number of threads are here too: they affect the last bits, but no result that anybody would
-    report; the summary of a run records them.
-    """
-
-    processes: PositiveInt = Field(
-        default=1,
-        description="number of processes W that host workers: a divisor of workers, or workers times a divisor of "
-        "gpus_per_worker",
-    )
-    engine: EngineSettings = Field(
-        default=EngineSettings(), description="engine that computes gradients and takes optimizer steps"
-    )
-    checkpoint: Checkpoint = Field(default=Checkpoint(), description="checkpoints")
-    log: Log = Field(default=Log(), description="logging")
-    memory_format: Literal["channels_last"] | None = Field(
-        default=None, description="memory layout of images inside the model; null: channels first"
-    )
-    compile: Literal["default", "reduce-overhead", "max-autotune"] | None = Field(
-        default=None, description="mode of torch.compile for forward and backward passes; null: not compiled"
-    )
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: cuda if available, else cpu")
-    threads: PositiveInt = Field(default=1, description="CPU threads per process")
 
 
 class ResultSettings(Settings):
@@ -507,8 +335,9 @@ class RunSettings(Execution, ResultSettings):
 
     def _stacked_checks(self) -> Iterator[Check]:
         allowed = "auto, serial"
-        if self.model.form is None:
-            yield ("engine", "name"), f"found stacked with model {self.model.name}, allowed: {allowed}"
+        if self.model.stacked_form is None:
+            found = f"model {self.model.name}" + (" with dropout" if self.model.form else "")
+            yield ("engine", "name"), f"found stacked with {found}, allowed: {allowed}"
         if self.precision == "fp16":
             yield ("engine", "name"), f"found stacked with precision fp16, allowed: {allowed}, or precision bf16"
         if self.processes > self.workers:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from resync.config.training import EngineSettings
+from resync.config.execution import EngineSettings
 from resync.engine.engine import Engine, LossFunction
 from resync.engine.stacked import Stacked, Stacking
 from resync.engine.transport import Transport

@@ -136,17 +136,18 @@ def _engine(
 
 def _stacking(run: Run, objective: Objective) -> Stacking | None:
     """What the engine `stacked` needs to know; None for a model that it cannot compute."""
-    if run.model.form is None or not isinstance(objective, Classification):
+    if run.model.stacked_form is None or not isinstance(objective, Classification | LanguageModel):
         return None
-    return Stacking(run.model.form, objective.training_losses)
+    return Stacking(run.model.stacked_form, objective.training_losses)
 
 
 def _stacking_pays(run: Run, model: nn.Module) -> bool:
     """Whether the engine `stacked` has been measured to be faster for a run like this."""
-    if run.model.form is None or run.precision != "fp32" or run.compile:
+    if run.model.stacked_form is None or run.precision != "fp32" or run.compile:
         return False
     device = next(model.parameters()).device.type
-    return stacking_pays(run.model.form, model, run.facts["input_shape"], run.forward_batch_size, device)
+    sample = models.example(run.model, run.facts["input_shape"], 1)
+    return stacking_pays(run.model.stacked_form, model, sample, run.forward_batch_size, device)
 
 
 def _loss_scales(run: Run, num_local: int) -> LossScales | None:

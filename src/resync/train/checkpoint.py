@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from resync.config.training import Checkpoint
+from resync.config.execution import Checkpoint
 from resync.engine.transport import Transport
 from resync.files import clear_leftovers, delete_folder, sync_folder, write_bytes, write_text
 

@@ -13,39 +13,23 @@ from torch.nn import functional as F
 from resync.data.characters import Characters
 from resync.engine.transport import Transport
 from resync.streams import stream
-from resync.train.objective import Objective
+from resync.train.objective import CrossEntropy, Objective
 
 
 @dataclass(frozen=True)
-class LanguageModel:
-    """Cross entropy per character; the forward pass is under autocast to `half`, if given."""
-
-    label_smoothing: float = 0.0
-    half: torch.dtype | None = None
-
-    @property
-    def signatures(self) -> dict[str, str]:
-        """Empty: these metrics have only one version."""
-        return {}
-
-    @property
-    def training_metrics(self) -> tuple[str, ...]:
-        """None."""
-        return ()
+class LanguageModel(CrossEntropy):
+    """Cross entropy per character."""
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean loss over all places of a batch of windows: inputs and targets [b, T]."""
         logits = self.logits(model, inputs).flatten(0, 1)
         return F.cross_entropy(logits, targets.flatten(), label_smoothing=self.label_smoothing)
 
-    def training_loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss alone."""
-        return self.loss(model, inputs, targets)
-
-    def logits(self, model: nn.Module, inputs: Tensor) -> Tensor:
-        """The model's output [b, T, alphabet] in float32."""
-        with torch.autocast(inputs.device.type, self.half, enabled=self.half is not None):
-            return model(inputs).float()
+    def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses of k workers, [k], from inputs and targets [k, b, T], and no metrics [k, 0]."""
+        logits, labels = self.logits(model, inputs).flatten(0, 2), targets.flatten()
+        losses = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing, reduction="none")
+        return losses.view(len(targets), -1).mean(1), losses.new_empty(len(targets), 0)
 
     def sums(self, models: Sequence[nn.Module], data: Characters, rank: int, world_size: int) -> Tensor:
         """Sum of the losses (without smoothing) and number of characters, [n, 2]."""
@@ -55,10 +39,6 @@ class LanguageModel:
                 sums[index, 0] += _total_loss(self.logits(model, inputs), targets)
             sums[:, 1] += targets.numel()
         return sums
-
-    def test_sums(self, model: nn.Module, data: Characters, rank: int, world_size: int) -> Tensor:
-        """Empty: there is no test apart from the validation."""
-        return torch.empty(0, dtype=torch.float64)
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
         """Validation loss in nats and in bits per character."""

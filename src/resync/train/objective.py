@@ -1,5 +1,6 @@
 """Training losses and metrics."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -48,16 +49,47 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
-class Classification:
-    """Cross entropy, top-1 and top-5 accuracy; the forward pass is under autocast to `half`, if given."""
+class CrossEntropy(ABC):
+    """What objectives whose loss is cross entropy have in common.
+
+    The forward pass is under autocast to `half`, if given. As it is here, there are no training metrics and no test.
+    """
 
     label_smoothing: float = 0.0
     half: torch.dtype | None = None
 
     @property
     def signatures(self) -> dict[str, str]:
-        """Empty: these metrics have only one version."""
+        """Empty: the metrics have only one version."""
         return {}
+
+    @property
+    def training_metrics(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    @abstractmethod
+    def loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor:
+        """The training loss of a forward pass."""
+
+    def training_loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """The loss alone."""
+        return self.loss(model, inputs, targets)
+
+    def logits(self, model: nn.Module, inputs: Any) -> Tensor:
+        """The model's output in float32: [b, classes], or [n, T, vocabulary] for text."""
+        device = (inputs if isinstance(inputs, Tensor) else inputs[0]).device
+        with torch.autocast(device.type, self.half, enabled=self.half is not None):
+            return model(inputs).float()
+
+    def test_sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Tensor:
+        """Empty: there is no test apart from the validation."""
+        return torch.empty(0, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Classification(CrossEntropy):
+    """Cross entropy, top-1 and top-5 accuracy."""
 
     @property
     def training_metrics(self) -> tuple[str, ...]:
@@ -81,11 +113,6 @@ class Classification:
         losses = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="none")
         return losses.view(workers, samples).mean(1), _accuracies(logits, targets, workers)
 
-    def logits(self, model: nn.Module, inputs: Tensor) -> Tensor:
-        """The model's output [b, classes] in float32."""
-        with torch.autocast(inputs.device.type, self.half, enabled=self.half is not None):
-            return model(inputs).float()
-
     def sums(self, models: Sequence[nn.Module], data: Dataset, rank: int, world_size: int) -> Tensor:
         """Sum of the losses (without smoothing), labels found first and among five, samples, [n, 4]."""
         total = next(models[0].parameters()).new_zeros(len(models), 4, dtype=torch.float64)
@@ -96,10 +123,6 @@ class Classification:
                 loss = F.cross_entropy(logits, targets, reduction="sum").to(total)
                 total[index] += torch.stack([loss, found[0], found.sum(), total.new_tensor(len(targets))])
         return total
-
-    def test_sums(self, model: nn.Module, data: Dataset, rank: int, world_size: int) -> Tensor:
-        """Empty: there is no test apart from the validation."""
-        return torch.empty(0, dtype=torch.float64)
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
         """Validation loss (nats), top-1 and top-5 accuracy (percent)."""

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from resync.config.training import BeamSearch
+from resync.config.evaluation import BeamSearch
 from resync.data.text import Inputs, ParallelText, Targets
 from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
 from resync.prepare.vocabulary import PAD
+from resync.train.objective import CrossEntropy
 
 if TYPE_CHECKING:
     from resync.train.bleu import Bleu
@@ -29,16 +30,14 @@ LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
-class Translation:
+class Translation(CrossEntropy):
     """Cross entropy per token, and BLEU of the test sentences in `language` if `beam_search` is given.
 
     A worker's loss is the sum over its tokens in the step, divided by their number; with `over_all_workers`, it is
     divided by the mean number over the workers, so that the mean of the workers' gradients is the gradient of the mean
-    over all tokens of the step. The forward pass is under autocast to `half`, if given.
+    over all tokens of the step.
     """
 
-    label_smoothing: float = 0.0
-    half: torch.dtype | None = None
     over_all_workers: bool = False
     beam_search: BeamSearch | None = None
     language: str = "de"
@@ -47,11 +46,6 @@ class Translation:
     def signatures(self) -> dict[str, str]:
         """Signatures of the forms of BLEU."""
         return {name: form.signature for name, form in self._bleu.items()}
-
-    @property
-    def training_metrics(self) -> tuple[str, ...]:
-        """None."""
-        return ()
 
     def loss(self, model: nn.Module, inputs: Inputs, targets: Targets) -> Tensor:
         """The loss of a bucket; see the class for its denominator."""
@@ -64,15 +58,6 @@ class Translation:
             label_smoothing=self.label_smoothing,
         )
         return total / (targets.tokens_of_all if self.over_all_workers else targets.tokens)
-
-    def training_loss(self, model: nn.Module, inputs: Inputs, targets: Targets) -> Tensor:
-        """The loss alone."""
-        return self.loss(model, inputs, targets)
-
-    def logits(self, model: nn.Module, inputs: Inputs) -> Tensor:
-        """The model's output [n, T, vocabulary] in float32."""
-        with torch.autocast(inputs[0].device.type, self.half, enabled=self.half is not None):
-            return model(inputs).float()
 
     def sums(self, models: Sequence[nn.Module], data: ParallelText, rank: int, world_size: int) -> Tensor:
         """Sum of the losses (without smoothing) and number of tokens, [n, 2]."""

@@ -43,7 +43,7 @@ def benchmark() -> Benchmark:
     )
     return Benchmark(
         title="Steps of a language model (nanoGPT's setting for a CPU, 0.8 M parameters)",
-        minutes=1,
+        minutes=0.5,
         measures={"ms_per_step": Measure("ms", "lower")},
         cases=[
             Case(OURS, partial(seconds, cache(partial(our_steps, run, folder)))),

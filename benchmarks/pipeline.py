@@ -40,7 +40,7 @@ def benchmark() -> Benchmark:
     limits = (15, 8, 60, 60, 60, 5, 2)
     return Benchmark(
         title="The pipeline without training",
-        minutes=5,
+        minutes=8,
         measures={name: Measure(unit, "lower") for name, unit in _MEASURES.items()},
         cases=[
             *(Case(name, partial(measured, commands)) for name, commands in cases.items()),

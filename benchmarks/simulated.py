@@ -137,7 +137,7 @@ def benchmark() -> Benchmark:
                 goals.append(Goal("auto", at=1 / 20, beside=("plain loop",), group=group))
     return Benchmark(
         title="Simulated workers: milliseconds of a step of all",
-        minutes=5,
+        minutes=2,
         measures={"processor_ms": Measure("ms", "lower"), "wall_ms": Measure("ms", "lower")},
         cases=cases,
         base="plain loop",

@@ -16,14 +16,13 @@ BASE = "no communication"
 
 @dataclass(frozen=True)
 class Method:
-    """A function of benchmarks.synchronising; how many steps it measures, and the least that it could send.
+    """A function of benchmarks.synchronising, and the least that it could send.
 
-    `least` is in parameter vectors a step for a number of processes; `everywhere` says whether it is also measured on
-    shaped networks.
+    `least` is in parameter vectors per step for a number of processes; `everywhere` says whether it is also measured on
+    shaped networks; `every` is the number of steps in a round.
     """
 
     target: str
-    steps: int
     least: Callable[[int], float]
     peer: str | None = None
     everywhere: bool = False
@@ -34,10 +33,10 @@ def _reduced(size: int) -> float:
     return 2 * (size - 1) / size
 
 
-per_step, per_round = partial(Method, steps=6), partial(Method, steps=H, every=H, least=lambda size: _reduced(size) / H)
-all_reduced, gossiped = partial(per_step, least=_reduced), partial(per_step, least=lambda size: 1.0)
+per_round = partial(Method, every=H, least=lambda size: _reduced(size) / H)
+all_reduced, gossiped = partial(Method, least=_reduced), partial(Method, least=lambda size: 1.0)
 METHODS = {
-    BASE: per_step("ideal:nothing", least=lambda size: 0.0, everywhere=True),
+    BASE: Method("ideal:nothing", least=lambda size: 0.0, everywhere=True),
     "Local SGD, ideal": per_round("ideal:local_sgd"),
     "Local SGD (library)": per_round("ours:library_local_sgd", everywhere=True),
     "Local SGD (suite)": per_round("ours:suite_local_sgd"),
@@ -59,8 +58,9 @@ METHODS = {
     "all-reduce (suite)": all_reduced("ours:suite_all_reduce", everywhere=True),
     "torch DDP": all_reduced("ideal:ddp", everywhere=True),
 }
-SETTINGS = [("MLP", 2, None), ("MLP", 4, None), ("ResNet", 2, None), ("ResNet", 4, None), ("MLP", 4, "1gbit"),
-            ("MLP", 2, "100mbit")]  # fmt: skip
+SETTINGS = [("MLP", 2, None, 6), ("MLP", 4, None, 6), ("ResNet", 2, None, 4), ("ResNet", 4, None, 4),
+            ("MLP", 4, "1gbit", 4), ("MLP", 2, "100mbit", 3)]  # fmt: skip
+"""Models, numbers of processes, networks, and measured steps of methods that synchronise in every step."""
 
 
 @dataclass
@@ -107,14 +107,16 @@ class Machines:
         self.close_networks()
 
 
-def measure(machines: Machines, method: Method, model: str, size: int, rate: str | None) -> Mapping[str, object]:
+def measure(
+    machines: Machines, method: Method, model: str, size: int, rate: str | None, steps: int
+) -> Mapping[str, object]:
     """One round of one case: all its processes, with means over them."""
     network = machines.network(size, rate)
     processes = machines.of(method.peer)
     with tempfile.TemporaryDirectory() as folder:
         given = {
             "method": method.target, "model": model, "size": size, "folder": folder, "every": method.every,
-            "interface": network.interface if network else None, "steps": method.steps,
+            "interface": network.interface if network else None, "steps": method.every if method.every > 1 else steps,
         }  # fmt: skip
         reports = processes.run(
             "benchmarks.synchronising.loop:measure",
@@ -140,18 +142,18 @@ def benchmark() -> Benchmark:
     """A group for each model, number of processes and network."""
     machines = Machines()
     cases = []
-    for model, size, rate in SETTINGS:
+    for model, size, rate, steps in SETTINGS:
         group = f"{model}, {size} processes, {rate or 'loopback'}"
         for name, method in METHODS.items():
             if rate is None or method.everywhere:
-                cases.append(Case(name, partial(measure, machines, method, model, size, rate), group))
+                cases.append(Case(name, partial(measure, machines, method, model, size, rate, steps), group))
     return Benchmark(
         title="A step of training with synchronisation",
-        minutes=11,
+        minutes=13,
         measures={
             "step_time": Measure("ms", "lower"),
             "slowest_step": Measure("ms, 95th percentile", "lower"),
-            "processor_time": Measure("ms a process", "lower"),
+            "processor_time": Measure("ms per process", "lower"),
             "memory": Measure("parameter vectors", "lower"),
             "sent_of_least": Measure("bytes sent / least possible", "lower"),
         },
@@ -159,7 +161,7 @@ def benchmark() -> Benchmark:
         base=BASE,
         goals=list(_goals()),
         notes=[
-            f"H = {H}; one thread a process; gloo; step_time is the mean over whole rounds, and over the processes",
+            f"H = {H}; one thread per process; gloo; step_time is the mean over whole rounds, and over the processes",
             "sent_of_least counts the kernel's bytes, with the headers of TCP, IP and Ethernet",
         ],
         close=machines.close,

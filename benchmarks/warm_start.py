@@ -31,7 +31,7 @@ def benchmark() -> Benchmark:
     run = load_suite(ROOT / "paper_configs").runs("qsr", "smoke")[-1]
     return Benchmark(
         title=f"A short training, {run.id}",
-        minutes=1,
+        minutes=0.5,
         measures={"second_run": Measure("s", "lower"), "first_run": Measure("s", "lower")},
         cases=[
             Case("alone", partial(seconds, [], run.to_yaml())),

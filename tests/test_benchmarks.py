@@ -1,6 +1,7 @@
 """The harness of the benchmarks: rounds, ratios, goals, processes, results, figures."""
 
 import json
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -71,6 +72,19 @@ def test_rounds_ratios_and_goals_follow_from_what_was_measured():
     assert another["unavailable"] == "could not be installed: no such package"
     reached = [(goal["case"], goal["beside"], goal["reached"], goal["met"]) for goal in found["goals"]]
     assert reached == [("ours", "theirs", 0.5, True), ("theirs", None, 4, False), ("another", None, None, False)]
+
+
+def test_a_goal_is_for_the_groups_that_have_its_cases():
+    def case(name, group):
+        return Case(name, lambda: {"seconds": [1.0]}, group)
+
+    declared = replace(
+        benchmark([]),
+        cases=[case("ours", "here"), case("theirs", "here"), case("ours", "there")],
+        goals=[Goal("ours", at=1.0, beside=("theirs",)), Goal("ours", at=2.0)],
+    )
+    groups = [goal["group"] for goal in harness.run(declared)["goals"]]
+    assert groups == ["here", "here", "there"]
 
 
 def test_figure_follows_from_the_json_alone(tmp_path):

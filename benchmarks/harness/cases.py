@@ -167,10 +167,11 @@ def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def _goal(benchmark: Benchmark, goal: Goal, found: Mapping[Key, _Found]) -> list[dict[str, Any]]:
-    """A goal in every group that it is for, with what was measured; null where a case is missing."""
+    """A goal in every group that has its cases, with what was measured; null where a case could not be."""
     name = goal.measure or next(iter(benchmark.measures))
     measure = benchmark.measures[name]
     groups = [group for group, case in found if case == goal.case and goal.group in (None, group)]
+    groups = [group for group in groups if not goal.beside or any((group, other) in found for other in goal.beside)]
     if not groups:
         raise ValueError(f"{benchmark.title}: a goal is for the case {goal.case!r}, which does not exist")
     rows = []

@@ -48,11 +48,13 @@ def local_sgd(setting: Setting) -> Step:
 
 def periodic_averager(setting: Setting) -> Step:
     """torch's PeriodicModelAverager."""
-    alone, averager = nothing(setting), PeriodicModelAverager(period=H)
+    optimizer, averager = setting.optimizer(), PeriodicModelAverager(period=H)
 
     def step(batch: Tensor, labels: Tensor) -> None:
-        alone(batch, labels)
-        averager.average_parameters(setting.model.parameters())
+        optimizer.zero_grad()
+        loss_of(setting.model, batch, labels).backward()
+        optimizer.step()
+        averager.average_parameters(setting.model.parameters())  # it leaves out parameters without a gradient
 
     return step
 

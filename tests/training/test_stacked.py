@@ -16,6 +16,7 @@ from resync.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, 
 from resync.engine.stacked_layers import Stack
 from resync.engine.workers import Workers
 from resync.settings.options import options_of
+from resync.train.language_model import LanguageModel
 from resync.train.objective import Classification
 from resync.train.run import train
 
@@ -29,6 +30,8 @@ MODELS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
     "resnet_group_norm": ("cifar_resnet", RESNET | {"norm": "group", "activation": "silu"}, (3, 16, 16)),
     "resnet_batch_norm": ("cifar_resnet", RESNET, (3, 16, 16)),
     "vit": ("vit", {"patch": 4, "dim": 12, "depth": 2, "heads": 3, "mlp_dim": 20}, (3, 8, 8)),
+    "gpt": ("gpt", {"layers": 2, "dim": 12, "heads": 3}, (5,)),
+    "gpt_with_biases": ("gpt", {"layers": 1, "dim": 8, "heads": 2, "bias": True}, (5,)),
 }
 
 
@@ -47,7 +50,7 @@ def engine_of(
     shifts = torch.randn(WORKERS, workers.num_parameters, generator=torch.Generator().manual_seed(1))
     workers.rows.data.add_(0.1 * shifts[first : first + number])
     optimizer = optim.build(options_of("optim", "sgd")(), workers)
-    objective = Classification(label_smoothing=0.1)
+    objective = (LanguageModel if options.task == "language_model" else Classification)(label_smoothing=0.1)
     settings = {"micro_batches": micro_batches}
     if stacked:
         stacking = Stacking(options.form, objective.training_losses)
@@ -58,6 +61,8 @@ def engine_of(
 def samples(name: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets of all workers."""
     generator = torch.Generator().manual_seed(2)
+    if name.startswith("gpt"):
+        return torch.randint(CLASSES, (2, WORKERS, BATCH, *MODELS[name][2]), generator=generator).unbind()
     inputs = torch.randn(WORKERS, BATCH, *MODELS[name][2], generator=generator)
     return inputs, torch.randint(CLASSES, (WORKERS, BATCH), generator=generator)
 
@@ -159,6 +164,7 @@ def test_a_model_with_other_layers_is_refused(model: nn.Module, message: str):
     [
         ({"precision": "fp16"}, "found stacked with precision fp16, allowed: auto, serial"),
         (VARIANTS["translation"], "found stacked with model transformer, allowed: auto, serial"),
+        (VARIANTS["language_model"], "found stacked with model gpt with dropout, allowed: auto, serial"),
         ({"gpus_per_worker": 2, "processes": 8}, "found stacked with 8 processes for 4 workers, allowed: auto, serial"),
     ],
 )
@@ -169,12 +175,12 @@ def test_settings_that_it_does_not_support_are_errors(changes: dict[str, Any], m
 
 def test_stacking_pays_for_small_layers_on_the_cpu():
     small, wide = nn.Linear(8, 4), nn.Linear(1024, 1024)
-    assert of_a_layer(small, (8,)) == (6 * 8 * 4, 8 * 4)
-    assert of_a_layer(nn.Conv2d(2, 3, 3, padding=1), (2, 5, 5)) == (6 * 2 * 3 * 9 * 25, 2 * 3 * 9)
-    assert stacking_pays("samples", small, (8,), 16, "cpu")
-    assert not stacking_pays("samples", small, (8,), 16, "cuda")
-    assert not stacking_pays("samples", small, (8,), 10**6, "cpu")
-    assert not stacking_pays("samples", wide, (1024,), 1, "cpu")
+    assert of_a_layer(small, torch.zeros(1, 8)) == (6 * 8 * 4, 8 * 4)
+    assert of_a_layer(nn.Conv2d(2, 3, 3, padding=1), torch.zeros(1, 2, 5, 5)) == (6 * 2 * 3 * 9 * 25, 2 * 3 * 9)
+    assert stacking_pays("samples", small, torch.zeros(1, 8), 16, "cpu")
+    assert not stacking_pays("samples", small, torch.zeros(1, 8), 16, "cuda")
+    assert not stacking_pays("samples", small, torch.zeros(1, 8), 10**6, "cpu")
+    assert not stacking_pays("samples", wide, torch.zeros(1, 1024), 1, "cpu")
 
 
 @pytest.mark.parametrize(

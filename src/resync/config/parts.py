@@ -121,6 +121,11 @@ class ModelOptions(Options):
     channels. None: that engine cannot."""
 
     @property
+    def stacked_form(self) -> Form | None:
+        """The form in which that engine can compute it with these options."""
+        return self.form
+
+    @property
     def has_batch_norm(self) -> bool | None:
         """Whether the model has BatchNorm with these options; an evaluation re-estimates its statistics."""
         return self.batch_norm

@@ -41,12 +41,12 @@ class Stacking:
 
     Attributes:
         form: the form in which the workers' samples pass through the model (`resync.engine.stacked_layers`).
-        losses: (model, inputs [k, b, ...], targets [k, b, ...]) -> the mean losses of k workers [k], and m further
-            means [k, m], which are only logged.
+        losses: (model, inputs [k, b, ...], targets [k, b, ...]) -> the mean losses of k workers [k], and if there are
+            any, m further means [k, m], which are only logged.
     """
 
     form: Form
-    losses: Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
+    losses: Callable[[nn.Module, Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
 
 
 class Stacked(Engine):
@@ -84,16 +84,18 @@ class Stacked(Engine):
         return torch.cat([self._of_stack(index, inputs[part], targets[part]) for index, part in enumerate(self.slices)])
 
     def _of_stack(self, index: int, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Fill the gradients of the workers of a stack, and return their losses and further means, [k, 1 + m]."""
+        """Fill the gradients of the workers of a stack; returns their losses and further means, [k] or [k, 1 + m]."""
         stack, forward = self.stacks[index], self.forwards[index]
         stack.load()
         found = []
         parts = zip(inputs.chunk(self.micro_batches, 1), targets.chunk(self.micro_batches, 1), strict=True)
         for number, (x, y) in enumerate(parts):
             stack.track(number * self.members.num_local < self.micro_batches)  # only member 0 does
-            losses, further = self.losses(forward, x, y)
+            given = self.losses(forward, x, y)
+            losses, *further = given if isinstance(given, tuple) else (given,)
             (losses.sum() / self.micro_batches).backward()
-            found.append(torch.cat([losses.detach().unsqueeze(1), further], 1))
+            losses = losses.detach()
+            found.append(torch.cat([losses.unsqueeze(1), *further], 1) if further else losses)
         stack.store()
         return found[0] if len(found) == 1 else torch.stack(found).mean(0)
 
@@ -105,19 +107,19 @@ def _stacks(workers: int, largest: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise(ends)]
 
 
-def stacking_pays(form: Form, model: nn.Module, input_shape: Sequence[int], samples: int, device: str) -> bool:
+def stacking_pays(form: Form, model: nn.Module, sample: Tensor, samples: int, device: str) -> bool:
     """Whether `stacked` is faster than `serial` for passes of this many samples of a worker, as measured on the CPU.
 
     A function of its arguments alone, so that a run has the same engine whenever it starts.
     """
     if device != "cpu":
         return False
-    operations, parameters = of_a_layer(model, input_shape)
+    operations, parameters = of_a_layer(model, sample)
     return samples * operations <= LIMITS[form] and parameters <= LARGEST_LAYER
 
 
-def of_a_layer(model: nn.Module, input_shape: Sequence[int]) -> tuple[float, float]:
-    """Means over linear layers and convolutions: operations for one sample, forward and backward, and parameters."""
+def of_a_layer(model: nn.Module, sample: Tensor) -> tuple[float, float]:
+    """Means over linear layers and convolutions: operations for `sample` [1, ...], forward and backward; parameters."""
     model = copy.deepcopy(model).eval()
     products: list[int] = []
 
@@ -129,5 +131,5 @@ def of_a_layer(model: nn.Module, input_shape: Sequence[int]) -> tuple[float, flo
     for layer in layers:
         layer.register_forward_hook(count)
     with torch.no_grad():
-        model(torch.zeros(1, *input_shape))
+        model(sample)
     return 3 * 2 * sum(products) / len(layers), sum(layer.weight.numel() for layer in layers) / len(layers)

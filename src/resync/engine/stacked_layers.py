@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from resync.config.parts import Form
+from resync.models.embeddings import LearnedPositions, TiedEmbedding
 
 WITHOUT_PARAMETERS = (
     nn.Identity, nn.Flatten, nn.ReLU, nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU,
@@ -103,7 +104,7 @@ class Stack(nn.Module):
     def _counterpart(self, name: str, layers: list[nn.Module]) -> nn.Module:
         """Put the layer of all workers in place of the one of this name, unless it can be computed as it is."""
         kind = type(layers[0])
-        if kind in WITHOUT_PARAMETERS:
+        if kind in WITHOUT_PARAMETERS or (isinstance(layers[0], nn.Dropout) and layers[0].p == 0):
             return layers[0]
         counterparts = COUNTERPARTS[self.form]
         _require(kind in counterparts, f"a layer {kind.__name__} ({name}) in the form {self.form}")
@@ -230,14 +231,36 @@ class LayerNorm(Layer):
         super().__init__(layers, computed)
         [layer, *_] = layers
         assert isinstance(layer, nn.LayerNorm)
-        simple = layer.elementwise_affine and layer.bias is not None and len(layer.normalized_shape) == 1
+        simple = layer.elementwise_affine and len(layer.normalized_shape) == 1
         _require(simple, f"a layer {layer}")
         self.shape, self.eps = layer.normalized_shape, layer.eps
 
     def forward(self, values: Tensor) -> Tensor:
-        assert self.bias is not None
         normal = F.layer_norm(values, self.shape, eps=self.eps).view(self.workers, -1, *self.shape)
+        if self.bias is None:
+            return (normal * self.weight.unsqueeze(1)).view(values.shape)
         return torch.addcmul(self.bias.unsqueeze(1), normal, self.weight.unsqueeze(1)).view(values.shape)
+
+
+class TiedEmbeddingOfSamples(Layer):
+    """A tied embedding, ids [k * b, T] to vectors [k * b, T, n], and to logits."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        of_workers = ids.unflatten(0, (self.workers, -1))
+        first = torch.arange(self.workers, device=ids.device).view(-1, 1, 1) * self.weight.shape[1]
+        return F.embedding((of_workers + first).flatten(0, 1), self.weight.flatten(0, 1))
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        found = _linear(vectors.reshape(self.workers, -1, vectors.shape[-1]), self.weight, None)
+        return found.view(*vectors.shape[:-1], -1)
+
+
+class LearnedPositionsOfSamples(Layer):
+    """Learned positions, [k * b, T, n] to the same shape."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        of_workers = vectors.unflatten(0, (self.workers, -1))
+        return (of_workers + self.weight[:, None, : vectors.shape[1]]).flatten(0, 1)
 
 
 COUNTERPARTS: dict[Form, dict[type[nn.Module], type[Layer]]] = {
@@ -245,7 +268,10 @@ COUNTERPARTS: dict[Form, dict[type[nn.Module], type[Layer]]] = {
         nn.Conv2d: Convolution, nn.Linear: LinearOfChannels, nn.GroupNorm: GroupNorm, nn.BatchNorm1d: BatchNorm,
         nn.BatchNorm2d: BatchNorm,
     },
-    "samples": {nn.Linear: LinearOfSamples, nn.LayerNorm: LayerNorm},
+    "samples": {
+        nn.Linear: LinearOfSamples, nn.LayerNorm: LayerNorm, TiedEmbedding: TiedEmbeddingOfSamples,
+        LearnedPositions: LearnedPositionsOfSamples,
+    },
 }  # fmt: skip
 
 

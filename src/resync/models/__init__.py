@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from resync.config.parts import ModelOptions
@@ -46,17 +45,18 @@ def flops_per_sample(options: ModelOptions, input_shape: Sequence[int], num_clas
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    example = getattr(import_module(f"resync.models.{options.name}"), "example", _images)
     with torch.device("meta"):
         model = build(options, input_shape, num_classes, seed=0)
         # Two samples, because BatchNorm refuses a single one.
-        samples = example(input_shape, 2)
+        samples = example(options, input_shape, 2)
         with FlopCounterMode(display=False) as counter:
             model(samples).sum().backward()
     return counter.get_total_flops() // 2
 
 
-def _images(input_shape: Sequence[int], samples: int) -> torch.Tensor:
+def example(options: ModelOptions, input_shape: Sequence[int], samples: int) -> Any:
+    """Inputs of the model of these options, of the right shape and type; their values mean nothing."""
     import torch
 
-    return torch.empty(samples, *input_shape)
+    module = import_module(f"resync.models.{options.name}")
+    return module.example(input_shape, samples) if hasattr(module, "example") else torch.zeros(samples, *input_shape)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from resync.models.embeddings import LearnedPositions, TiedEmbedding
 from resync.models.options import gpt
 
 INITIAL_STD = 0.02
@@ -58,8 +59,8 @@ class GPT(nn.Module):
 
     def __init__(self, length: int, vocabulary: int, options: gpt.GPT) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, options.dim)
-        self.positions = nn.Embedding(length, options.dim)
+        self.embedding = TiedEmbedding(vocabulary, options.dim)
+        self.positions = LearnedPositions(length, options.dim)
         self.dropout = nn.Dropout(options.dropout)
         self.blocks = nn.Sequential(*(Block(options) for _ in range(options.layers)))
         self.norm = nn.LayerNorm(options.dim, bias=options.bias)
@@ -69,8 +70,8 @@ class GPT(nn.Module):
                 nn.init.normal_(residual.weight, std=INITIAL_STD / sqrt(2 * options.layers))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
-        return F.linear(self.norm(self.blocks(self.dropout(x))), self.embedding.weight)
+        x = self.dropout(self.positions(self.embedding(tokens)))
+        return self.embedding.logits(self.norm(self.blocks(x)))
 
 
 def _initialise(module: nn.Module) -> None:

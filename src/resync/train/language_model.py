@@ -25,11 +25,11 @@ class LanguageModel(CrossEntropy):
         logits = self.logits(model, inputs).flatten(0, 1)
         return F.cross_entropy(logits, targets.flatten(), label_smoothing=self.label_smoothing)
 
-    def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses of k workers, [k], from inputs and targets [k, b, T], and no metrics [k, 0]."""
+    def training_losses(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The losses of k workers, [k], from inputs and targets [k, b, T] and a model with such outputs."""
         logits, labels = self.logits(model, inputs).flatten(0, 2), targets.flatten()
         losses = F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing, reduction="none")
-        return losses.view(len(targets), -1).mean(1), losses.new_empty(len(targets), 0)
+        return losses.view(len(targets), -1).mean(1)
 
     def sums(self, models: Sequence[nn.Module], data: Characters, rank: int, world_size: int) -> Tensor:
         """Sum of the losses (without smoothing) and number of characters, [n, 2]."""

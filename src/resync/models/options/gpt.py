@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from resync.config.parts import ModelOptions
+from resync.config.parts import Form, ModelOptions
 from resync.settings.base import PositiveInt
 
 
@@ -17,6 +17,7 @@ class GPT(ModelOptions):
 
     task = "language_model"
     batch_norm = False
+    form = "samples"
     name: Literal["gpt"] = Field(default="gpt", init=False)
     layers: PositiveInt = Field(default=12, description="number of blocks")
     heads: PositiveInt = Field(default=12, description="attention heads; divides dim")
@@ -28,3 +29,8 @@ class GPT(ModelOptions):
         default=0.0,
         description="dropout probability on the embeddings, the attention weights and the output of every sublayer",
     )
+
+    @property
+    def stacked_form(self) -> Form | None:
+        """None with dropout, whose draws are those of one worker after another."""
+        return None if self.dropout else self.form

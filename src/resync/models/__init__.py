@@ -30,10 +30,7 @@ def build(options: ModelOptions, input_shape: Sequence[int], num_classes: int, s
 
 def num_parameters(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> int:
     """Number of trainable parameters of the model, counted without allocating them."""
-    import torch
-
-    with torch.device("meta"):
-        model = build(options, input_shape, num_classes, seed=0)
+    model = _without_values(options, input_shape, num_classes)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -45,13 +42,27 @@ def flops_per_sample(options: ModelOptions, input_shape: Sequence[int], num_clas
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    with torch.device("meta"):
-        model = build(options, input_shape, num_classes, seed=0)
-        # Two samples, because BatchNorm refuses a single one.
-        samples = example(options, input_shape, 2)
-        with FlopCounterMode(display=False) as counter:
-            model(samples).sum().backward()
+    model = _without_values(options, input_shape, num_classes)
+    # Two samples, because BatchNorm refuses a single one.
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model(example(options, input_shape, 2)).sum().backward()
     return counter.get_total_flops() // 2
+
+
+def _without_values(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> nn.Module:
+    """The model on torch's device without memory; initial values, of which there are none, take most of the time."""
+    import torch
+    from torch import Tensor
+    from torch.overrides import TorchFunctionMode
+
+    initialise = {Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_}
+
+    class NoValues(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return args[0] if function in initialise else function(*args, **kwargs or {})
+
+    with torch.device("meta"), NoValues():
+        return build(options, input_shape, num_classes, seed=0)
 
 
 def example(options: ModelOptions, input_shape: Sequence[int], samples: int) -> Any:

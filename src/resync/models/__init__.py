@@ -8,6 +8,7 @@ options. If its inputs are not float32 tensors [samples, *input_shape], the mode
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def build(options: ModelOptions, input_shape: Sequence[int], num_classes: int, s
 
 def num_parameters(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> int:
     """Number of trainable parameters of the model, counted without allocating them."""
-    model = _without_values(options, input_shape, num_classes)
+    model = _without_values(options, tuple(input_shape), num_classes)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -42,14 +43,15 @@ def flops_per_sample(options: ModelOptions, input_shape: Sequence[int], num_clas
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    model = _without_values(options, input_shape, num_classes)
+    model = _without_values(options, tuple(input_shape), num_classes)
     # Two samples, because BatchNorm refuses a single one.
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         model(example(options, input_shape, 2)).sum().backward()
     return counter.get_total_flops() // 2
 
 
-def _without_values(options: ModelOptions, input_shape: Sequence[int], num_classes: int) -> nn.Module:
+@cache
+def _without_values(options: ModelOptions, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """The model on torch's device without memory; initial values, of which there are none, take most of the time."""
     import torch
     from torch import Tensor

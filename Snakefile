@@ -1,5 +1,5 @@
 # From paper_configs/ to every figure, table and audit. Targets by name:
-#   snakemake                               everything at the chosen scale (--config scale=smoke|mini|paper)
+#   snakemake                               everything at the chosen scale (--config scale=smoke|mini|gpu|paper)
 #   snakemake qsr                           everything of one paper
 #   snakemake figures/smoke/qsr/fig5.pdf    one figure or table, with only the runs that it shows
 #   snakemake plan                          the costs of the runs

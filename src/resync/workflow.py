@@ -73,9 +73,10 @@ class Targets:
         return [run.label for run in self._runs(paper)]
 
     def audited(self, paper: str) -> list[str]:
-        """The published values, claims and missing items of a paper, as configured."""
+        """The published values, claims, missing items and weights of a paper, as configured."""
         declared = self.suite.papers[paper]
-        return [each.model_dump_json() for each in (*declared.published, *declared.claims, *declared.missing)]
+        parts = (*declared.published, *declared.claims, *declared.missing, declared.score)
+        return [each.model_dump_json() for each in parts]
 
     def item_results(self, paper: str, item: str) -> list[str]:
         """The files of its runs that an item reads: all that training writes, or none for a kind without training."""

@@ -432,7 +432,7 @@ FILES = {
     "other_scale": (
         "configs/scales/huge.yaml",
         b"{}",
-        "configs/scales/huge.yaml: nothing reads this file, allowed: smoke.yaml, mini.yaml, paper.yaml",
+        "configs/scales/huge.yaml: nothing reads this file, allowed: smoke.yaml, mini.yaml, gpu.yaml, paper.yaml",
     ),
     "other_suffix": (
         "configs/qsr/experiments/new.yml",

@@ -89,7 +89,7 @@ def to_markdown(audit: Audit, directory: Path) -> str:
     """The score, a few sentences, then two tables per paper: its numbers and its claims."""
     lines = [f"# Audit, {audit.scale} scale", "", *(f"* {line}" for line in headline(audit)), ""]
     headings = ["part", "weight", *score.OUTCOMES, "why undecided"]
-    shares = [[" / ".join(names), *numbers, why] for names, *numbers, why in _shares(audit)]
+    shares = [[" / ".join(names[1:] or names), *numbers, why] for names, *numbers, why in _shares(audit)]
     lines += [*markdown(headings, shares, "lrrrrrl"), ""]
     lines += [*(f"* {markdown_text(line)}" for line in audit.damaged_runs), ""] if audit.damaged_runs else []
     for paper, part in _parts(audit):

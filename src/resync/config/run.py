@@ -19,8 +19,8 @@ from resync.settings.loader import dump, load
 from resync.settings.overrides import overridden
 from resync.settings.validation import validate
 
-SCALES = ("smoke", "mini", "paper")
-Scale = Literal["smoke", "mini", "paper"]
+SCALES = ("smoke", "mini", "gpu", "paper")
+Scale = Literal["smoke", "mini", "gpu", "paper"]
 
 
 class Resources(Settings):

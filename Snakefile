@@ -1,8 +1,9 @@
 # From paper_configs/ to every figure, table and audit. Targets by name:
-#   snakemake                               everything at the chosen scale (--config scale=smoke|mini|paper)
+#   snakemake                               everything at the chosen scale (--config scale=smoke|mini|gpu|paper)
 #   snakemake qsr                           everything of one paper
 #   snakemake figures/smoke/qsr/fig5.pdf    one figure or table, with only the runs that it shows
 #   snakemake plan                          the costs of the runs
+#   snakemake pilots                        the pilot runs, from which `resync power` computes the seeds that claims need
 #   snakemake audit                         comparison with the published values and claims
 #   snakemake report                        one page with all results
 from snakemake.utils import min_version
@@ -33,6 +34,12 @@ rule all:
         rules.plan.input,
         rules.audit.input,
         rules.report.input,
+    localrule: True
+
+
+rule pilots:
+    input:
+        at(SCALE).pilot_files,
     localrule: True
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from resync.cli import parser
 from resync.cli.declare import VERBS
+from resync.config.run import SCALES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "workflow/profiles/README.md"]
@@ -60,7 +61,7 @@ def _check_snakemake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.chdir(ROOT)
     _, options = parse_args(arguments)
-    assert parse_config(options.config).get("scale", "smoke") in ("smoke", "mini", "paper")
+    assert parse_config(options.config).get("scale", "smoke") in SCALES
     rules = re.findall(
         r"^rule (\w+):", "".join(file.read_text() for file in ROOT.glob("workflow/**/*.smk")), re.MULTILINE
     )

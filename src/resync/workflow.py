@@ -32,10 +32,22 @@ class Targets:
         """The runs of all papers by directory."""
         return {f"results/{run.directory}": run for paper in self.suite.papers for run in self._runs(paper)}
 
+    @cached_property
+    def pilots(self) -> dict[str, Run]:
+        """The pilot runs of all papers by directory."""
+        found = (run for paper in self.suite.papers for run in self.suite.pilots(paper, self.scale))
+        return {f"results/{run.directory}": run for run in found}
+
+    @property
+    def pilot_files(self) -> list[str]:
+        """The files that training writes for the pilot runs of all papers."""
+        return _files(self.pilots.values())
+
     def run(self, directory: str) -> Run:
-        if directory not in self.runs:
+        found = self.runs.get(directory) or self.pilots.get(directory)
+        if found is None:
             raise ConfigError([f"paper_configs declares no run {directory}"])
-        return self.runs[directory]
+        return found
 
     @cached_property
     def papers(self) -> list[str]:
@@ -61,9 +73,10 @@ class Targets:
         return [run.label for run in self._runs(paper)]
 
     def audited(self, paper: str) -> list[str]:
-        """The published values, claims and missing items of a paper, as configured."""
+        """The published values, claims, missing items and weights of a paper, as configured."""
         declared = self.suite.papers[paper]
-        return [each.model_dump_json() for each in (*declared.published, *declared.claims, *declared.missing)]
+        parts = (*declared.published, *declared.claims, *declared.missing, declared.score)
+        return [each.model_dump_json() for each in parts]
 
     def item_results(self, paper: str, item: str) -> list[str]:
         """The files of its runs that an item reads: all that training writes, or none for a kind without training."""

@@ -118,6 +118,9 @@ FILES = {
     "configs/scales/mini.yaml": """\
         seeds: [0]
         """,
+    "configs/scales/gpu.yaml": """\
+        seeds: [0]
+        """,
     "configs/scales/paper.yaml": """\
         seeds: [7]
         device: cuda

@@ -122,6 +122,10 @@ VALUES = [
     case("negative seed", SMOKE, "[0, 1]", "[0, -1]", "1: seeds[1]: found -1, allowed: integer >= 0"),
     case("equal seeds", SMOKE, "[0, 1]", "[1, 1]",
          "1: seeds: found [1, 1], allowed: different seeds (at scale smoke)"),
+    case("equal pilot seeds", SMOKE, "[0, 1]", "[0, 1]\npilot_seeds: [9, 9]",
+         "2: pilot_seeds: found [9, 9], allowed: different seeds (at scale smoke)"),
+    case("a pilot seed that decides", SMOKE, "[0, 1]", "[0, 1]\npilot_seeds: [9, 1]",
+         "2: pilot_seeds: found 1, which is one of the seeds [0, 1], allowed: others (at scale smoke)"),
 ]  # fmt: skip
 
 NAMES = [
@@ -207,6 +211,12 @@ CLAIMED = [
          "20: [1].test: found 'paired', allowed: exact for volume_percent"),
     case("confidence in a schedule", CLAIMS, "test: exact", "test: exact\n  confidence: 0.9",
          "21: [1].confidence: has no effect in an exact test, allowed: test welch or paired"),
+    case("expected effect in a schedule", CLAIMS, "test: exact", "test: exact\n  expected: {smoke: 1}",
+         "21: [1].expected: has no effect in an exact test, allowed: test welch or paired"),
+    case("expected effect elsewhere", CLAIMS, "test: welch", "test: welch\n  expected: {mini: 1}",
+         "10: [0].expected: found mini, allowed: scales of the claim, smoke, paper"),
+    case("item of a claim", CLAIMS, "metric: val_top1", "item: fig2\n  metric: val_top1",
+         "6: [0].item: found 'fig2', allowed: fig1, table1; did you mean 'fig1'?"),
     case("hardware of an accuracy", CLAIMS, "metric: val_top1", "metric: val_top1\n  hardware: one GPU",
          "7: [0].hardware: has no effect on val_top1, allowed: for times"),
     case("epoch of a schedule", CLAIMS, "test: exact", "test: exact\n  at_epoch: 2",
@@ -422,7 +432,7 @@ FILES = {
     "other_scale": (
         "configs/scales/huge.yaml",
         b"{}",
-        "configs/scales/huge.yaml: nothing reads this file, allowed: smoke.yaml, mini.yaml, paper.yaml",
+        "configs/scales/huge.yaml: nothing reads this file, allowed: smoke.yaml, mini.yaml, gpu.yaml, paper.yaml",
     ),
     "other_suffix": (
         "configs/qsr/experiments/new.yml",

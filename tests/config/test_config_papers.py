@@ -204,6 +204,24 @@ def test_smoke_runs_are_small(suite):
         assert run.model.name in ("mlp", "cnn") or run.workers * run.total_steps <= 4 * 20, run.id
 
 
+def test_a_paper_takes_at_most_an_hour_of_one_gpu_at_gpu_scale(suite):
+    for paper in suite.papers:
+        runs = suite.runs(paper, "gpu")
+        assert all((run.processes, run.resources.nodes, run.resources.gpus_per_node) == (1, 1, 1) for run in runs)
+        assert sum(run.resources.minutes for run in runs) <= 60
+    shown = {*suite.items("local_sgd", "gpu"), *suite.items("slowmo", "gpu"), *suite.items("qsr", "gpu")}
+    assert {"fig1a", "fig2", "fig3a", "fig7_resnet56", "fig7_vgg16", "table1_cifar10", "fig5", "table1b"} <= shown
+
+
+def test_long_trainings_at_gpu_scale_have_the_published_models_workers_and_epochs(suite):
+    """Those with label noise have no published length; SlowMo's and Local SGD's others do."""
+    for paper, experiment in (("local_sgd", "cifar10_post_local"), ("slowmo", "cifar10_resnet18")):
+        for run in suite.runs(paper, "gpu", experiment):
+            published = run_of(suite, paper, experiment, run.series)
+            for setting in ("data", "model", "workers", "batch_size", "total_steps", "sync", "schedule", "optimizer"):
+                assert getattr(run, setting) == getattr(published, setting), f"{run.id}: {setting}"
+
+
 def test_each_method_runs_in_several_processes_at_smoke_scale(suite):
     runs = [run for paper in suite.papers for run in suite.runs(paper, "smoke")]
     several = {run.sync.name for run in runs if run.processes > 1}

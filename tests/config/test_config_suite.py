@@ -176,7 +176,7 @@ def test_runs_are_in_the_order_of_the_files(workspace):
     ]
     assert [run.series for run in suite.runs("qsr", "paper")] == ["parallel", "h4", "qsr"]
     assert suite.runs("qsr", "mini") == []
-    assert suite.scales == ("smoke", "mini", "paper")
+    assert suite.scales == ("smoke", "mini", "gpu", "paper")
 
 
 def test_resources_belong_to_a_run_but_not_to_its_file(workspace):
@@ -210,6 +210,7 @@ def test_an_item_of_a_kind_without_series_exists_at_every_scale(workspace):
     assert {scale: suite.items("qsr", scale) for scale in suite.scales} == {
         "smoke": ["fig1", "table1"],
         "mini": ["table1"],
+        "gpu": ["table1"],
         "paper": ["fig1", "table1"],
     }
     assert suite.item_runs("qsr", "table1", "smoke") == []
@@ -232,7 +233,7 @@ QUESTIONS = {
     ),
     "scale": (
         lambda suite: suite.runs("qsr", "smok"),
-        "scale: found 'smok', allowed: smoke, mini, paper; did you mean 'smoke'?",
+        "scale: found 'smok', allowed: smoke, mini, gpu, paper; did you mean 'smoke'?",
     ),
     "experiment": (
         lambda suite: suite.runs("qsr", "smoke", experiment="vit_b"),

@@ -8,6 +8,7 @@ import pytest
 import synthetic
 from hypothesis import settings
 
+from resync.audit import Audit, audit
 from resync.config import Run, Suite, load_suite
 
 settings.register_profile("any machine", deadline=None)  # how long a test takes depends on who else runs
@@ -20,6 +21,13 @@ CONFIGS = Path(__file__).parent / "configs"
 def suite() -> Suite:
     """Paper `toy`: four series with three seeds at smoke and paper scale."""
     return load_suite(CONFIGS)
+
+
+@pytest.fixture(scope="session")
+def without_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Audit]:
+    """The audits of our papers without any results, by scale: with all planned rounds, they take a while."""
+    suite, results = load_suite(Path(__file__).parents[2] / "paper_configs"), tmp_path_factory.mktemp("without_runs")
+    return {scale: audit(suite, scale, results) for scale in suite.scales}
 
 
 @pytest.fixture(scope="session")

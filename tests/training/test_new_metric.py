@@ -33,6 +33,7 @@ device: cpu
 log: {wandb: disabled}
 """,
     "scales/mini.yaml": "seeds: [0]",
+    "scales/gpu.yaml": "seeds: [0]",
     "scales/paper.yaml": "seeds: [0]",
     "toy/experiments/digits.yaml": """
 expect: the probabilities come closer to the labels

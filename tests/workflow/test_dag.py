@@ -202,7 +202,7 @@ def test_a_run_on_several_nodes_asks_slurm_for_them(workflow):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--config", "scales=mini"], r"--config takes scale=smoke\|mini\|paper"),
+        (["--config", "scales=mini"], r"--config takes scale=smoke\|mini\|gpu\|paper"),
         (["figures/mini/qsr/table2a.pdf"], "qsr table2a has no runs at scale mini"),
         (["figures/smoke/qsr/fig55.pdf"], "fig55"),
     ],

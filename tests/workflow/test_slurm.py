@@ -82,6 +82,7 @@ FILES = {
     "packed/experiments/nodes.yaml": ONE_NODE,
     "scales/smoke.yaml": "device: cpu\n",
     "scales/mini.yaml": "{}\n",
+    "scales/gpu.yaml": "{}\n",
     "scales/paper.yaml": "{}\n",
 }
 RUN = "results/smoke/{}/nodes/{}/seed{}"

@@ -1,6 +1,7 @@
 """The files of the papers, without Snakemake."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_a_run_is_found_by_its_directory(smoke: Targets):
     assert run.id == "qsr/vit_b16_b4096/h4/seed1"
     with pytest.raises(ConfigError, match="paper_configs declares no run results/smoke/qsr/vit_b16_b4096/h4/seed9"):
         smoke.run(RUN.format(**names | {"seed": "9"}))
+
+
+def test_pilot_runs_are_trained_but_no_result_reads_them(tmp_path: Path):
+    folder = shutil.copytree(ROOT / "paper_configs", tmp_path / "configs")
+    file = folder / "ddp_tricks/experiments/mnist.yaml"
+    file.write_text(file.read_text().replace("  mini:\n", "  mini:\n    pilot_seeds: [100]\n"))
+    mini = Targets(load_suite(folder, papers=["ddp_tricks"]), "mini")
+    [run, *_] = mini.pilots.values()
+    assert mini.run(f"results/{run.directory}") is run
+    assert run.seed == 100
+    assert f"results/{run.directory}/summary.json" in mini.pilot_files
+    assert run.directory.name not in {Path(directory).name for directory in mini.runs}
+    assert not any("seed100" in file for file in mini.paper_files("ddp_tricks"))
 
 
 def test_every_name_of_a_run_matches_its_pattern(suite: Suite):

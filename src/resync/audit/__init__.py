@@ -2,8 +2,8 @@
 
 from resync.audit.headline import sentence
 from resync.audit.overview import gather
-from resync.audit.page import write
+from resync.audit.page import answer, find, to_json, write
 from resync.audit.papers import audit
 from resync.audit.rows import Audit
 
-__all__ = ["Audit", "audit", "gather", "sentence", "write"]
+__all__ = ["Audit", "answer", "audit", "find", "gather", "sentence", "to_json", "write"]

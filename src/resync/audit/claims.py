@@ -28,11 +28,11 @@ from resync.config.paper import Paper
 from resync.results.evidence import Evidence, number, signed
 from resync.results.runs import RunState
 
-_TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
+TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
 
 
 @dataclass(frozen=True)
-class _Series:
+class ClaimSeries:
     """One series of a claim with the states of its runs."""
 
     name: str
@@ -75,7 +75,8 @@ class _Series:
 def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[RunState]], scale: str) -> ClaimRow:
     """The verdict on a claim at a scale; `groups` holds the states of the runs by (experiment, series)."""
     labels = {name: _label(paper, *claim.where(name)) for name in claim.series}
-    series = {name: _Series(name, label, groups.get(claim.where(name), []), claim) for name, label in labels.items()}
+    states = {name: groups.get(claim.where(name), []) for name in labels}
+    series = {name: ClaimSeries(name, label, states[name], claim) for name, label in labels.items()}
     verdict = next(_obstacles(claim, list(series.values()), scale), None)
     found: tuple[Effect, ...] = ()
     if verdict is None:
@@ -98,7 +99,7 @@ def _label(paper: Paper, experiment: str, series: str) -> str:
     return paper.experiments[experiment].labels[series]
 
 
-def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verdict]:
+def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
     """Reasons why nothing can be compared, the most serious one first."""
     if scale not in claim.scales:
         allowed = ", ".join(claim.scales)
@@ -121,7 +122,7 @@ def _obstacles(claim: Claim, series: list[_Series], scale: str) -> Iterator[Verd
     yield from _too_few(claim, series)
 
 
-def _unfinished(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
+def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
     """Verdicts on series some of whose declared seeds have not finished."""
     found = [(one.label, *problem) for one in series if (problem := unfinished(one.states))]
     for kind in ("stale", "not run"):
@@ -130,9 +131,9 @@ def _unfinished(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
     yield from (Verdict("inconclusive", f"{label}: {word}, {reason}{lacking[word]}") for label, word, reason in found)
 
 
-def _too_few(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
+def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
     """A standard deviation needs two values: of each series, or of the differences at common seeds."""
-    name = _TESTS[claim.test]
+    name = TESTS[claim.test]
     if claim.test == "welch":
         missing = [(one.label, LEAST_SEEDS - one.evidence.n) for one in series if one.evidence.n < LEAST_SEEDS]
         more = ", ".join(f"{count} more of {label}" for label, count in missing)
@@ -147,7 +148,7 @@ def _too_few(claim: Claim, series: list[_Series]) -> Iterator[Verdict]:
             yield Verdict("inconclusive", f"{name} needs {LEAST_SEEDS} common seeds: {more}")
 
 
-def _effect(claim: Claim, better: _Series, than: _Series) -> Effect:
+def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
     """The effect between two comparable series; positive is better."""
     sign = 1.0 if claim.direction == "higher" else -1.0
     first, second = (Evidence.of(sign * value for value in one.evidence.values) for one in (better, than))
@@ -186,7 +187,7 @@ def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str])
         step, word = weakest, "inconclusive"
         rejected = f"rejects neither a smaller effect ({_p(weakest.p_less)}) nor the claimed one"
     n = " and ".join(str(count) for count in dict.fromkeys(step.n or ()))
-    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {_TESTS[claim.test]} {rejected} (n = {n})")
+    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {TESTS[claim.test]} {rejected} (n = {n})")
 
 
 def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from resync.audit import score
 from resync.audit.rows import COMPUTED, LOGS, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import VERDICTS
 from resync.config.run import SCALES
@@ -51,9 +52,10 @@ def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
 
 
 def headline(audit: Audit) -> tuple[str, ...]:
-    """What was compared and came out, what was computed, what this scale cannot show and which command can."""
-    found = totals(audit)
+    """The score, what was compared, what was computed, what this scale cannot show and which command can."""
+    found, scored = totals(audit), score.score(audit)
     sentences = [
+        score.in_words(scored, audit.scale) if scored else "",
         _measured(audit, found.measured),
         _computed(found),
         _claims(audit.claims, found.claims),

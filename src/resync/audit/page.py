@@ -3,11 +3,12 @@
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from resync.audit import score
 from resync.audit.headline import headline, sentence, totals
 from resync.audit.rows import Audit, ClaimRow, Ours, ValueRow
 from resync.audit.verdicts import FAILURES, VERDICTS
@@ -15,6 +16,7 @@ from resync.config.metrics import METRICS
 from resync.files import write_text
 from resync.pages import fill
 from resync.results.evidence import number
+from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text
 
 _PAGE, _OVERVIEW = (Path(__file__).with_name(f"{name}.html.j2") for name in ("page", "overview"))
@@ -31,24 +33,64 @@ def write(audit: Audit, directory: Path) -> list[Path]:
 
 def to_json(audit: Audit, directory: Path) -> str:
     """Every row and claim with all its fields; a number that is NaN or infinite becomes null."""
+    scored = score.score(audit)
     content = {
         "scale": audit.scale,
+        "score": asdict(scored) if scored else None,
         "sentence": sentence(audit),
         "headline": headline(audit),
         "totals": asdict(totals(audit)),
         "failed": audit.failed,
+        "outcomes": score.OUTCOMES,
+        "why_undecided": score.WHY,
         "verdicts": {word: meaning for word, (_, meaning) in VERDICTS.items()},
         "rows": [asdict(row) for row in audit.rows],
         "claims": [asdict(claim) for claim in audit.claims],
         "damaged": audit.damaged,
         "missing_items": {paper: [item.model_dump() for item in items] for paper, items in audit.missing.items()},
     }
+    return _json(content)
+
+
+def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
+    """The claims and published numbers with these ids, `paper/id`, or `id` if no other paper has it, by `paper/id`.
+
+    Raises ValueError for an unknown or ambiguous id.
+    """
+    known = {f"{line.paper}/{name}": line for line in audit.lines if line.place for name in _ids(line)}
+    found = {}
+    for wanted in ids:
+        names = [name for name in known if wanted in (name, name.partition("/")[2])]
+        if len(names) > 1:
+            raise ValueError(f"{wanted}: found in several papers, allowed: {' or '.join(names)}")
+        if not names:
+            raise ValueError(f"claim or published number: {not_among(wanted, known)}")
+        found[names[0]] = known[names[0]]
+    return found
+
+
+def answer(found: Mapping[str, ValueRow | ClaimRow], as_json: bool) -> str:
+    """The verdicts on some claims and published numbers: JSON with all that is known of them, or a line each."""
+    if as_json:
+        return _json({name: asdict(line) for name, line in found.items()}).rstrip()
+    return "\n".join(f"{name}: {line.verdict}: {line.reason}" for name, line in found.items())
+
+
+def _ids(line: ValueRow | ClaimRow) -> list[str]:
+    """The ids of a line: of a published quantity, those of all its sources."""
+    return [line.id, *(other.id for other in line.also)] if isinstance(line, ValueRow) else [line.id]
+
+
+def _json(content: Any) -> str:
     return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_markdown(audit: Audit, directory: Path) -> str:
-    """A few sentences, then two tables per paper: its numbers and its claims."""
+    """The score, a few sentences, then two tables per paper: its numbers and its claims."""
     lines = [f"# Audit, {audit.scale} scale", "", *(f"* {line}" for line in headline(audit)), ""]
+    headings = ["part", "weight", *score.OUTCOMES, "why undecided"]
+    shares = [[" / ".join(names[1:] or names), *numbers, why] for names, *numbers, why in _shares(audit)]
+    lines += [*markdown(headings, shares, "lrrrrrl"), ""]
     lines += [*(f"* {markdown_text(line)}" for line in audit.damaged_runs), ""] if audit.damaged_runs else []
     for paper, part in _parts(audit):
         lines += [f"## {paper}", "", sentence(part), ""]
@@ -92,6 +134,9 @@ def to_html(audit: Audit, directory: Path) -> str:
         scale=audit.scale,
         headline=headline(audit),
         totals=totals(audit),
+        outcomes=score.OUTCOMES,
+        why_undecided=score.WHY,
+        shares=list(_shares(audit)),
         note=_note(audit),
         damaged=audit.damaged_runs,
         verdicts=VERDICTS,
@@ -101,6 +146,25 @@ def to_html(audit: Audit, directory: Path) -> str:
         claims=[_html_claim(line, base) for line in shown if isinstance(line, ClaimRow)],
         missing=[item for items in audit.missing.values() for item in items],
     )
+
+
+def _shares(audit: Audit) -> Iterator[tuple[tuple[str, ...], str, str, str, str, str, str]]:
+    """Weight, outcomes and reasons in percent of the papers, or of the sections, figures and tables of a single one."""
+    whole = score.score(audit)
+    papers = whole.parts if whole else {}
+    several = len(audit.papers) > 1
+    for paper, found in papers.items():
+        yield _percentages((audit.papers[paper],), found)
+        for section, part in ({} if several else found.parts).items():
+            yield _percentages((audit.papers[paper], section), part)
+            for item, own in part.parts.items():
+                yield _percentages((audit.papers[paper], section, item), own)
+
+
+def _percentages(names: tuple[str, ...], found: score.Score) -> tuple[tuple[str, ...], str, str, str, str, str, str]:
+    numbers = (found.weight, found.reproduced, found.holds, found.fails, found.undecided)
+    weight, reproduced, holds, fails, undecided = (score.percent(share) for share in numbers)
+    return names, weight, reproduced, holds, fails, undecided, score.reasons(found)
 
 
 _WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_markdown, "html": to_html}

@@ -24,6 +24,7 @@ from resync.audit.rows import (
     reference_of,
     verdict_fields,
 )
+from resync.audit.score import placed
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
@@ -51,25 +52,37 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
     damaged: dict[str, tuple[str, ...]] = {}
     names = list(suite.papers if papers is None else papers)
     for paper in names:
+        declared = suite.papers[paper]
         states = [state_of(run, results) for run in suite.runs(paper, scale)]
         bad = [state for state in states if state.status == "damaged"]
         damaged[paper] = tuple(f"{state.run.id} ({scale}): damaged: {state.reason}" for state in bad)
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
-        for value, *others in quantities(suite.papers[paper].published):
-            also = tuple(reference_of(other) for other in others)
-            if value.metric in EXACT:
-                rows.append(_planned_row(suite, paper, value, also))
-            else:
-                rows.append(_measured_row(suite, paper, value, also, groups, scale))
+        published = [_published_row(suite, paper, same, groups, scale) for same in quantities(declared.published)]
+        claimed = [claim_row(declared, claim, groups, scale) for claim in declared.claims]
+        published, claimed = placed(suite, paper, scale, published, claimed)
         # A run that may stop early has no planned number of rounds.
-        rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
-        declared = suite.papers[paper]
-        claims += [claim_row(declared, claim, groups, scale) for claim in declared.claims]
+        rows += [*published, *(_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping)]
+        claims += claimed
         if scale == logs.SCALE:
             rows += logs.log_rows(declared, results)
             claims += logs.comparison_rows(declared, results)
     titles = {name: suite.papers[name].title for name in names}
     return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, names), damaged)
+
+
+def _published_row(
+    suite: Suite,
+    paper: str,
+    same: list[PublishedValue],
+    groups: Mapping[tuple[str, str], list[RunState]],
+    scale: str,
+) -> ValueRow:
+    """The row of a published quantity, of which there may be several sources."""
+    value, *others = same
+    also = tuple(reference_of(other) for other in others)
+    if value.metric in EXACT:
+        return _planned_row(suite, paper, value, also)
+    return _measured_row(suite, paper, value, also, groups, scale)
 
 
 def _measured_row(
@@ -88,7 +101,7 @@ def _measured_row(
     comparison = Comparison.of(value, reference_time(value, suite.papers[paper].published))
     obstacle = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     evidence = [one for one, _ in found]
-    shown = comparison if value.scale == scale and not _is_bare_time(value) else None
+    shown = comparison if value.scale == scale and not value.is_bare_time else None
     return ValueRow(
         **_names(suite, paper, value, MEASURED, also),
         ours=_ours(value, comparison, evidence, sides, scale),
@@ -100,11 +113,6 @@ def _measured_row(
     )
 
 
-def _is_bare_time(value: PublishedValue) -> bool:
-    """Whether it is a time that is compared with no other one, and so with nothing on another machine."""
-    return METRICS[value.metric].depends_on == "hardware" and value.series_beside is None
-
-
 def _obstacles(
     value: PublishedValue, sides: list[list[RunState]], problems: list[Verdict | None], scale: str
 ) -> Iterator[Verdict]:
@@ -113,7 +121,7 @@ def _obstacles(
         yield Verdict("unknown", f"no published value is known: {value.source}")
     if value.scale != scale:
         yield Verdict("not comparable", f"published at {value.scale} scale, these runs are of {scale} scale")
-    if _is_bare_time(value):
+    if value.is_bare_time:
         yield Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
     for side, problem in zip(sides, problems, strict=True):
         yield from filter(None, [problem, _verdict_of_states(side)])

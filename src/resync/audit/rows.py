@@ -26,7 +26,10 @@ Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 
 @dataclass(frozen=True)
 class Reference:
-    """The other side of a comparison: a published value with its source and status, or a planned number."""
+    """The other side of a comparison: a published value with its source and status, or a planned number.
+
+    `id` is that of the published value; empty for any other number.
+    """
 
     text: str
     value: float | None
@@ -35,6 +38,7 @@ class Reference:
     scale: str
     std: float | None = None
     n: int | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,20 @@ class Side:
     series: str
     label: str
     ours: Ours
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a claim or published number in the tree by which its paper is scored; see `audit.score`.
+
+    `weight` is its share of the paper, `outcome` what counts for the score, and `why` the reason for being undecided.
+    """
+
+    section: str
+    item: str
+    weight: float
+    outcome: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -84,13 +102,15 @@ class ClaimRow:
     at_epoch: float | None = None
     hardware: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
 class ValueRow:
     """One line of the audit: a published number or the rounds of a series; with `than`, a number of two series.
 
-    `reference` is the most certain source of a published quantity, `also` what other sources say of it.
+    `reference` is the most certain source of a published quantity, `also` what other sources say of it. Only published
+    numbers have a `place` in the score.
     """
 
     paper: str
@@ -112,6 +132,7 @@ class ValueRow:
     than: str | None = None
     also: tuple[Reference, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -175,7 +196,7 @@ def reference_of(published: PublishedValue) -> Reference:
     """A published value as the reference of a row; an unknown value reads `to be filled`."""
     value, std, n = published.value, published.std, published.n
     text = "to be filled" if value is None else _SIGNS[published.bound] + as_published(value, std, n)
-    return Reference(text, value, published.status, published.source, published.scale, std, n)
+    return Reference(text, value, published.status, published.source, published.scale, std, n, published.id)
 
 
 def ours_of(evidence: Evidence, scale: str, states: Sequence[RunState], decimals: int = 2) -> Ours:

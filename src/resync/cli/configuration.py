@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from resync.cli.declare import CHECK, CONFIGS, JSON, ONE_PAPER, PAPER, SCALE, flag, suite_of, verb
+from resync.cli.declare import CHECK, CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
 from resync.config import Run
 from resync.config.parts import ModelOptions
 from resync.config.run import SCALES
@@ -24,9 +24,9 @@ def _validate(options: argparse.Namespace) -> None:
         print(f"{paper.id}: {len(paper.experiments)} experiments, runs: {runs}")
 
 
-@verb("list the runs of a paper", CONFIGS, PAPER, SCALE, JSON)
+@verb("list the runs of a paper", CONFIGS, PAPER, SCALE, PILOTS, JSON)
 def _expand(options: argparse.Namespace) -> None:
-    runs = suite_of(options).runs(options.paper, options.scale)
+    runs = runs_of(suite_of(options), options.paper, options)
     if options.json:
         print(json.dumps([_described(run) for run in runs], indent=2))
     else:
@@ -54,6 +54,7 @@ def _described(run: Run) -> dict[str, object]:
     CONFIGS,
     ONE_PAPER,
     SCALE,
+    PILOTS,
     JSON,
     flag(
         "--by",
@@ -73,7 +74,7 @@ def _plan(options: argparse.Namespace) -> None:
         return round(flops_of_input(run) * run.inputs_per_sample)
 
     papers = [options.paper] if options.paper else list(suite.papers)
-    costs = [cost(run, size(run), flops(run)) for paper in papers for run in suite.runs(paper, options.scale)]
+    costs = [cost(run, size(run), flops(run)) for paper in papers for run in runs_of(suite, paper, options)]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     entries = json.dumps([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])], indent=2)
     text = "\n\n".join([table(costs), *(table_of_totals(found, of) for of, found in sums.items())])

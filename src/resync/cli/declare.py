@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resync.config import Suite, load_suite
+from resync.config import Run, Suite, load_suite
 from resync.config.run import SCALES, Resources
 
 Verb = Callable[[argparse.Namespace], int | None]
@@ -47,6 +47,7 @@ FIGURES = _folder("--figures", "figures", "folder of the figures")
 PAPER = flag("--paper", required=True, help="name of the paper, a folder in --configs; no other paper is read")
 ONE_PAPER = flag("--paper", help="only this paper; no other paper is read")
 SCALE = flag("--scale", choices=SCALES, default="smoke", help="default: %(default)s")
+PILOTS = flag("--pilots", action="store_true", help="the pilot runs instead of those that figures and claims read")
 JSON = flag("--json", action="store_true", help="print JSON")
 CHECK = flag("--check", action="store_true", help="exit with 1 if something fails")
 TRAINING = (
@@ -70,6 +71,11 @@ TRAINING = (
     ),
 )
 """Common flags of the verbs that train a run."""
+
+
+def runs_of(suite: Suite, paper: str, options: argparse.Namespace) -> list[Run]:
+    """The runs of a paper at the scale named on the command line; with `--pilots`, the pilot runs."""
+    return (suite.pilots if options.pilots else suite.runs)(paper, options.scale)
 
 
 def suite_of(options: argparse.Namespace) -> Suite:

@@ -8,7 +8,21 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from resync.cli.declare import CHECK, CONFIGS, FIGURES, JSON, ONE_PAPER, PAPER, RESULTS, SCALE, flag, suite_of, verb
+from resync.cli.declare import (
+    CHECK,
+    CONFIGS,
+    FIGURES,
+    JSON,
+    ONE_PAPER,
+    PAPER,
+    PILOTS,
+    RESULTS,
+    SCALE,
+    flag,
+    runs_of,
+    suite_of,
+    verb,
+)
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -19,12 +33,20 @@ def _folder(options: argparse.Namespace) -> Path:
     return folder
 
 
+def _probability(text: str) -> float:
+    value = float(text)
+    if not 0.5 <= value < 1:
+        raise argparse.ArgumentTypeError(f"found {text}, allowed: at least 0.5 and less than 1")
+    return value
+
+
 @verb(
     "show the progress of a scale's runs, and why some failed",
     CONFIGS,
     RESULTS,
     ONE_PAPER,
     SCALE,
+    PILOTS,
     JSON,
     flag(
         "--problems",
@@ -38,7 +60,7 @@ def _status(options: argparse.Namespace) -> int:
     suite = suite_of(options)
     papers = [options.paper] if options.paper else list(suite.papers)
     results = _folder(options)
-    found = [progress(run, results) for paper in papers for run in suite.runs(paper, options.scale)]
+    found = [progress(run, results) for paper in papers for run in runs_of(suite, paper, options)]
     listed = [each for each in found if each.status in PROBLEMS] if options.problems else found
     print(json.dumps([asdict(each) for each in listed], indent=2) if options.json else table(found, listed))
     return 1 if options.problems and listed else 0
@@ -78,19 +100,50 @@ def _render(options: argparse.Namespace) -> None:
     SCALE,
     flag("--gather", action="store_true", help="combine the existing audits of all papers, without new ones"),
     CHECK,
+    flag("--json", action="store_true", help="print JSON, all that audit.json has or of each id"),
+    flag(
+        "ids",
+        nargs="*",
+        metavar="ID",
+        help="claims or published numbers, `paper/id` or `id`: their verdicts are printed and no file is written",
+    ),
 )
 def _audit(options: argparse.Namespace) -> int:
-    from resync.audit import audit, gather, sentence, write
+    from resync.audit import answer, audit, find, gather, sentence, to_json, write
+    from resync.audit.verdicts import FAILURES
 
     suite, folder = suite_of(options), _folder(options) / options.scale
+    if options.ids:
+        named = [paper for paper in suite.papers if any(each.startswith(f"{paper}/") for each in options.ids)]
+        papers = named if all("/" in each for each in options.ids) else list(suite.papers)
+        found = find(audit(suite, options.scale, options.results, papers), options.ids)
+        print(answer(found, options.json))
+        return 1 if options.check and any(line.verdict in FAILURES for line in found.values()) else 0
     for paper in [options.paper] if options.paper else [] if options.gather else suite.papers:
         result = audit(suite, options.scale, options.results, [paper])
         write(result, folder / paper)
     if not options.paper:
         result = gather(suite, options.scale, options.results)
         write(result, folder)
-    print(sentence(result))
+    print(to_json(result, folder).rstrip() if options.json else sentence(result))
     return 1 if options.check and result.failed else 0
+
+
+@verb(
+    "compute from pilot runs how many seeds the claims need at a scale",
+    CONFIGS,
+    RESULTS,
+    ONE_PAPER,
+    SCALE,
+    JSON,
+    flag("--power", type=_probability, default=0.8, help="wanted probability of a verdict (default: %(default)s)"),
+)
+def _power(options: argparse.Namespace) -> None:
+    from resync.audit.power import powers, table
+
+    suite = suite_of(options)
+    found = powers(suite, options.scale, _folder(options), suite.papers, options.power)
+    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else table(found, options.power))
 
 
 @verb(

@@ -31,6 +31,7 @@ class Claim(Settings):
         min_length=3,
         description="instead of better and than: series from the best to the worst, each better than the next",
     )
+    item: Id | None = Field(default=None, description="figure or table that shows it; null: stated elsewhere")
     metric: ComparedMetric = Field(description="what is compared: the value at the end of a run, or at `at_epoch`")
     at_epoch: PositiveNumber | None = Field(
         default=None, description="epoch whose evaluation is compared; null: the end of the run"
@@ -49,6 +50,11 @@ class Claim(Settings):
         default=0.95, description="level of the test (its error rate is 1 - confidence) and of the interval"
     )
     scales: Items[Scale] = Field(min_length=1, description="scales at which the claim is meaningful")
+    expected: dict[Scale, float] = Field(
+        default={},
+        description="effect that is expected at a scale, in the metric's unit and positive if `better` is better, for "
+        "`resync power`; declared before the seeds that decide the claim are run",
+    )
     status: Literal["verified", "secondary", "derived", "unverified"] = Field(
         description="how certain it is that the paper says so, with the same words as for published values"
     )
@@ -78,6 +84,11 @@ class Claim(Settings):
         return experiment or self.experiment, name
 
     @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """The (experiment, series) pairs of all of its series."""
+        return tuple(map(self.where, self.series))
+
+    @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The comparisons as (better, worse): a single one, or one per step of the order."""
         return tuple(pairwise(self.series))
@@ -95,6 +106,10 @@ class Claim(Settings):
             yield ("test",), f"found {self.test!r}, allowed: {allowed} for {self.metric}"
         elif self.test == "exact" and "confidence" in self.model_fields_set:
             yield ("confidence",), "has no effect in an exact test, allowed: test welch or paired"
+        if self.test == "exact" and self.expected:
+            yield ("expected",), "has no effect in an exact test, allowed: test welch or paired"
+        elif elsewhere := [scale for scale in self.expected if scale not in self.scales]:
+            yield ("expected",), f"found {elsewhere[0]}, allowed: scales of the claim, {', '.join(self.scales)}"
         if self.hardware is not None and METRICS[self.metric].depends_on != "hardware":
             yield ("hardware",), f"has no effect on {self.metric}, allowed: for times"
         if self.at_epoch is not None and self.metric not in EVALUATED:

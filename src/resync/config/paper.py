@@ -15,6 +15,7 @@ from resync.settings.base import (
     Check,
     Id,
     Items,
+    PositiveNumber,
     Settings,
     Text,
     checks_failed,
@@ -82,6 +83,42 @@ class MissingItem(Settings):
     reason: Text = Field(description="what is not known or not possible here")
 
 
+class Section(Settings):
+    """A part of a paper: figures and tables that the score weighs together."""
+
+    title: Text = Field(description="the section of the paper, or what its figures and tables are about")
+    items: Items[Id] = Field(min_length=1, description="its figures and tables")
+    weight: PositiveNumber = Field(default=1.0, description="weight among the sections of the paper")
+
+
+class ScoreWeights(Settings):
+    """How much of a paper each of its parts is: a tree of sections, their figures and tables, and the entries of these.
+
+    Siblings have equal weights where none are given. An entry is a claim or a published number. One that names no
+    figure or table belongs to the first that shows all of its series. What no section names is a section of its own.
+    """
+
+    sections: Items[Section] = Field(default=(), description="the sections, in the order of the paper")
+    items: dict[Id, PositiveNumber] = Field(default={}, description="weights of figures and tables in their section")
+    entries: dict[Id, PositiveNumber] = Field(
+        default={}, description="weights of claims and published numbers in their figure or table"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require that sections have titles of their own and that no item is in two of them."""
+        titles: set[str] = set()
+        seen: dict[str, str] = {}
+        for number, section in enumerate(self.sections):
+            if section.title in titles:
+                yield ("sections", number, "title"), f"found {section.title!r} again, allowed: a title of its own"
+            titles.add(section.title)
+            for index, item in enumerate(section.items):
+                if item in seen:
+                    found = f"found {item}, which is in {seen[item]!r}, allowed: an item in one section only"
+                    yield ("sections", number, "items", index), found
+                seen[item] = section.title
+
+
 class PaperFile(Settings):
     """`paper.yaml`: where the paper appeared and what it shows."""
 
@@ -94,6 +131,7 @@ class PaperFile(Settings):
     missing: Items[MissingItem] = Field(
         default=(), description="figures and tables of the paper that are not regenerated, which the audit shows"
     )
+    score: ScoreWeights = Field(default=ScoreWeights(), description="weights with which the audit scores the paper")
 
     def checks(self) -> Iterator[Check]:
         """Require unique names of items: they share a folder."""
@@ -163,11 +201,21 @@ class Paper:
     claims: tuple[Claim, ...]
     missing: tuple[MissingItem, ...] = ()
     logs: LogsFile = field(default_factory=LogsFile)
+    score: ScoreWeights = field(default_factory=ScoreWeights)
 
     @property
     def items(self) -> dict[str, Item]:
         """Figures and tables by name."""
         return self.figures | self.tables
+
+    def shown(self, item: str) -> set[tuple[str, str]]:
+        """The (experiment, series) pairs of an item at any scale."""
+        references = [reference.partition("/") for reference in self.items[item].series]
+        return {
+            (experiment, name)
+            for experiment, _, series in references
+            for name in ([series] if series else self.experiments[experiment].series)
+        }
 
     def has_item(self, item: str, scale: str) -> bool:
         """Whether an item exists at a scale: all of its series do, or its kind shows none."""

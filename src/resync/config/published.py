@@ -68,6 +68,16 @@ class PublishedValue(Settings):
         return self.than is None and self.bound is None
 
     @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """The (experiment, series) pairs that a comparison with our results needs."""
+        return tuple((self.experiment, series) for series in (self.series, self.series_beside) if series)
+
+    @property
+    def is_bare_time(self) -> bool:
+        """Whether it is a time that is compared with no other one, and so with nothing on another machine."""
+        return METRICS[self.metric].depends_on == "hardware" and self.series_beside is None
+
+    @property
     def series_beside(self) -> str | None:
         """The second series that a comparison with our results needs."""
         return self.than or self.relative_to

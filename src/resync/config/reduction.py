@@ -74,7 +74,7 @@ def reduced(node: Node, published: SeriesLayer, scale: ScaleLayer) -> Node:
     """The merged layers `node` of a published series, which are valid as `published`, at a reduced scale."""
     assert scale.reduction
     assert scale.node
-    kept = without(node, *Execution.model_fields, "resources", "seeds", "start_checkpoint", "loss_scale")
+    kept = without(node, *Execution.model_fields, "resources", "seeds", "pilot_seeds", "start_checkpoint", "loss_scale")
     with_times = _converted(kept, conversions(published, scale.reduction))
     small = _overlay(published, scale.reduction, scale.node)
     return merge(merge(with_times, scale.settings), small)

@@ -34,8 +34,7 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
     """The published values; a paper without the file has none."""
     entries = _read(PublishedFile, file, collector)
     for value, node in entries:
-        if value.item is not None and known.items is not None and value.item not in known.items:
-            collector.note([node.entries["item"].problem(not_among(value.item, known.items))])
+        collector.note(_dangling_item(value, node, known))
         named = {
             getattr(value, key): node.entries[key] for key in ("series", "than", "relative_to") if getattr(value, key)
         }
@@ -46,6 +45,12 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
     return values
 
 
+def _dangling_item(entry: PublishedValue | Claim, node: Node, known: Known) -> Iterator[Problem]:
+    """A figure or table that the paper does not have."""
+    if entry.item is not None and known.items is not None and entry.item not in known.items:
+        yield node.entries["item"].problem(not_among(entry.item, known.items))
+
+
 def _without_reference(value: PublishedValue, node: Node, values: tuple[PublishedValue, ...]) -> Iterator[Problem]:
     """A time relative to a series for which the same metric was not published."""
     if value.relative_to and (reference_time(value, values) is None):
@@ -53,10 +58,17 @@ def _without_reference(value: PublishedValue, node: Node, values: tuple[Publishe
         yield node.entries["relative_to"].problem(f"{found}, allowed: a series with a published value")
 
 
-def read_claims(file: Path, known: Known, collector: Collector) -> tuple[Claim, ...]:
-    """The claims; a paper without the file has none."""
+def read_claims(
+    file: Path, known: Known, published: tuple[PublishedValue, ...], collector: Collector
+) -> tuple[Claim, ...]:
+    """The claims; a paper without the file has none. They share their names with the published values."""
+    taken = {value.id for value in published}
     entries = _read(ClaimsFile, file, collector)
     for claim, node in entries:
+        if claim.id in taken:
+            found = f"found {claim.id!r}, which is a published value, allowed: a name of its own"
+            collector.note([node.entries["id"].problem(found)])
+        collector.note(_dangling_item(claim, node, known))
         listed = node.entries["order"].value if claim.order else [node.entries["better"], node.entries["than"]]
         for series, place in zip(claim.series, listed, strict=True):
             experiment, name = claim.where(series)

@@ -20,8 +20,8 @@ from resync.settings.loader import dump, load
 from resync.settings.overrides import overridden
 from resync.settings.validation import validate
 
-SCALES = ("smoke", "mini", "paper")
-Scale = Literal["smoke", "mini", "paper"]
+SCALES = ("smoke", "mini", "gpu", "paper")
+Scale = Literal["smoke", "mini", "gpu", "paper"]
 
 
 class Resources(Settings):
@@ -62,6 +62,7 @@ class Run(RunSettings, _Names):
     )
     _label: str = PrivateAttr("")
     _resources: Resources = PrivateAttr(default_factory=Resources)
+    _is_pilot: bool = PrivateAttr(default=False)
     _start: Run | None = PrivateAttr(default=None)
 
     @classmethod
@@ -90,6 +91,11 @@ class Run(RunSettings, _Names):
     def resources(self) -> Resources:
         """Resources that the run requests from the machine; the defaults for a run read from its file."""
         return self._resources
+
+    @property
+    def is_pilot(self) -> bool:
+        """Whether it is a pilot run, with a seed that only `resync power` reads."""
+        return self._is_pilot
 
     @property
     def id(self) -> str:
@@ -160,6 +166,11 @@ class Layer(RunSettings):
     """Run settings with seeds and resources, of which a layer of an experiment may hold any part."""
 
     seeds: Items[Count] = Field(min_length=1, description="seeds, with one run for each")
+    pilot_seeds: Items[Count] = Field(
+        default=(),
+        description="further seeds, whose runs only `resync power` reads: from their spread it computes how many seeds "
+        "a claim needs, so that none of those that decide it was used to choose their number",
+    )
     resources: Resources = Field(default=Resources(), description="what a run requests from the machine")
 
     def checks(self) -> Iterator[Check]:
@@ -171,8 +182,12 @@ class Layer(RunSettings):
         elif 0 < gpus < self.processes // nodes:
             allowed = f"one for each of a machine's processes, processes / nodes = {self.processes // nodes}; or 0"
             yield ("resources", "gpus_per_node"), f"found {gpus}, allowed: {allowed}"
-        if len(set(self.seeds)) < len(self.seeds):
-            yield ("seeds",), f"found {list(self.seeds)}, allowed: different seeds"
+        for key in ("seeds", "pilot_seeds"):
+            seeds = getattr(self, key)
+            if len(set(seeds)) < len(seeds):
+                yield (key,), f"found {list(seeds)}, allowed: different seeds"
+        if both := sorted(set(self.seeds) & set(self.pilot_seeds)):
+            yield ("pilot_seeds",), f"found {both[0]}, which is one of the seeds {list(self.seeds)}, allowed: others"
 
 
 class SeriesLayer(Layer):
@@ -181,10 +196,10 @@ class SeriesLayer(Layer):
     label: str = Field(min_length=1, description="name of the series in figures and tables")
 
     def runs(self, paper: str, experiment: str, series: str, scale: str) -> Iterator[Run]:
-        """One run per seed of this layer, which must be merged with all layers below it."""
+        """One run per seed and pilot seed of this layer, which must be merged with all layers below it."""
         content = {name: getattr(self, name) for name in RunSettings.model_fields}
         content |= {"paper": paper, "experiment": experiment, "series": series, "scale": scale}
-        for seed in self.seeds:
+        for seed in (*self.seeds, *self.pilot_seeds):
             run = Run(**content, seed=seed)
-            run._label, run._resources = self.label, self.resources
+            run._label, run._resources, run._is_pilot = self.label, self.resources, seed in self.pilot_seeds
             yield run

@@ -14,7 +14,7 @@ from resync.settings.problems import Collector
 
 @dataclass(frozen=True)
 class Suite:
-    """Papers by name, and the runs of each. A name that does not exist raises ConfigError."""
+    """Papers by name, and the runs of each, pilot runs included. A name that does not exist raises ConfigError."""
 
     papers: dict[str, Paper]
     expanded: dict[str, tuple[Run, ...]]
@@ -22,6 +22,13 @@ class Suite:
 
     def runs(self, paper: str, scale: str, experiment: str | None = None, series: str | None = None) -> list[Run]:
         """The runs of a paper at a scale, in the order of its files; of one experiment or series if given."""
+        return [run for run in self._all(paper, scale, experiment, series) if not run.is_pilot]
+
+    def pilots(self, paper: str, scale: str, experiment: str | None = None, series: str | None = None) -> list[Run]:
+        """The pilot runs, likewise: those with `pilot_seeds`, which no figure, table or claim shows."""
+        return [run for run in self._all(paper, scale, experiment, series) if run.is_pilot]
+
+    def _all(self, paper: str, scale: str, experiment: str | None, series: str | None) -> list[Run]:
         experiments = self._paper(paper).experiments
         _require("scale", scale, self.scales)
         if experiment is not None:

@@ -1,0 +1,245 @@
+"""The seeds that a claim needs, from pilot runs whose seeds decide no claim.
+
+A claim is tested by two one-sided t tests at its confidence (`audit.effects`). The power of such a test, the
+probability that it rejects its null hypothesis, follows from the noncentral t distribution (Cohen 1988, section 2.2).
+With the standard deviation s over seeds and n of them, an effect that differs by d from the null hypothesis is
+d / (s / sqrt(n)) standard errors away in the paired test, where s is that of the differences, and d / (s sqrt(2 / n))
+in the test of two series with the same deviation. Welch's does not know that they have the same: its power is the mean
+over what the two samples may say of their deviations.
+
+An expected effect above the claimed one is to show that the claim holds, one below it that the claim fails.
+"""
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from scipy import optimize, stats
+
+from resync.audit.claims import ClaimSeries
+from resync.audit.verdicts import MOST_SEEDS
+from resync.config import Suite
+from resync.config.claim import LEAST_SEEDS, Claim
+from resync.config.metrics import SECONDS_PER_HOUR
+from resync.results.evidence import Evidence
+from resync.results.runs import RunState, state_of
+from resync.text_tables import aligned
+
+WANTED = 0.8
+"""The power that is usually asked for."""
+FARTHEST = 1e4
+"""Standard errors from the null hypothesis beyond which no test is in doubt."""
+SHARES = 200
+"""Quantiles over which the power of Welch's test is averaged."""
+
+
+@dataclass(frozen=True)
+class Power:
+    """How many seeds a comparison of two series of a claim needs. Effects are positive if `better` is better.
+
+    Attributes:
+        claim: `paper/claim`; a claim that orders series has a comparison for each pair of neighbours.
+        at_least: the claimed effect, in `unit`.
+        declared: seeds of the two series at the scale; of a paired test, the common ones.
+        expected: the effect that is expected at the scale; None if the claim declares none.
+        shows: what the expected effect would show, `holds` or `fails`.
+        std: standard deviation over seeds, pooled over the pilots of both series, or of differences at common seeds.
+        degrees: its degrees of freedom.
+        in_pilots: the effect in the pilots, a hint of what to expect and no more.
+        seeds: seeds of each series with which the test has the wanted power; None if not even `MOST_SEEDS` suffice.
+        power: the power with the declared seeds.
+        detectable: smallest effect with which the claim is found to hold with the wanted power by the declared seeds.
+        hours: wall-clock hours of the runs with `seeds`, one after the other, at the speed of the pilots.
+        problem: why nothing is known of the spread; empty if it is known.
+    """
+
+    claim: str
+    scale: str
+    better: str
+    than: str
+    metric: str
+    unit: str
+    test: str
+    at_least: float
+    declared: tuple[int, int]
+    expected: float | None
+    shows: str | None = None
+    std: float | None = None
+    degrees: int = 0
+    in_pilots: float | None = None
+    seeds: int | None = None
+    power: float | None = None
+    detectable: float | None = None
+    hours: float | None = None
+    problem: str = ""
+
+
+def powers(suite: Suite, scale: str, results: Path, papers: Iterable[str], wanted: float = WANTED) -> list[Power]:
+    """The comparisons of all claims that are tested over seeds at a scale, in the order of the files."""
+    found: list[Power] = []
+    for name in papers:
+        pilots: dict[tuple[str, str], list[RunState]] = defaultdict(list)
+        seeds: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for run in suite.pilots(name, scale):
+            pilots[run.experiment, run.series].append(state_of(run, results))
+        for run in suite.runs(name, scale):
+            seeds[run.experiment, run.series].add(run.seed)
+        for claim in suite.papers[name].claims:
+            if scale in claim.scales and claim.test != "exact" and not claim.undecidable:
+                found += _of_claim(name, claim, scale, pilots, seeds, wanted)
+    return found
+
+
+def _of_claim(
+    paper: str,
+    claim: Claim,
+    scale: str,
+    pilots: Mapping[tuple[str, str], list[RunState]],
+    seeds: Mapping[tuple[str, str], set[int]],
+    wanted: float,
+) -> Iterator[Power]:
+    for names in claim.pairs:
+        places = [claim.where(name) for name in names]
+        first, second = (seeds.get(place, set()) for place in places)
+        declared = (len(first), len(second)) if claim.test == "welch" else (len(first & second),) * 2
+        expected = next((effect for at, effect in claim.expected.items() if at == scale), None)
+        shows = None if expected is None else "holds" if expected > claim.at_least else "fails"
+        row = Power(
+            f"{paper}/{claim.id}", scale, *names, claim.metric, claim.unit, claim.test, claim.at_least, declared,
+            expected, shows,
+        )  # fmt: skip
+        better, than = map(partial(_pilots, claim, pilots), names)
+        yield _with_spread(row, claim, better, than, wanted)
+
+
+def _pilots(claim: Claim, pilots: Mapping[tuple[str, str], list[RunState]], name: str) -> ClaimSeries:
+    return ClaimSeries(name, name, pilots.get(claim.where(name), []), claim)
+
+
+def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSeries, wanted: float) -> Power:
+    """The comparison with what the pilots of its two series say."""
+    problem = next((f"{one.name}: {one.problem}" for one in (better, than) if one.problem), "")
+    sign = 1.0 if claim.direction == "higher" else -1.0
+    ours, theirs = better.by_seed, than.by_seed
+    if claim.test == "paired":
+        samples = [Evidence.of(ours[seed] - theirs[seed] for seed in ours if seed in theirs)]
+    else:
+        samples = [better.evidence, than.evidence]
+    degrees = sum(max(0, sample.n - 1) for sample in samples)
+    if not problem and not all(sample.finite for sample in samples):
+        problem = "no finished pilot runs"
+    elif not problem and not degrees:
+        problem = f"the pilots have no {LEAST_SEEDS} {'common ' if claim.test == 'paired' else ''}seeds"
+    if problem:
+        return replace(row, problem=problem)
+    variance = math.fsum((sample.n - 1) * sample.std**2 for sample in samples if sample.n > 1) / degrees
+    std, level = math.sqrt(variance), 1 - claim.confidence
+    known = replace(
+        row,
+        std=std,
+        degrees=degrees,
+        in_pilots=sign * (samples[0].mean - sum(sample.mean for sample in samples[1:])),
+        detectable=claim.at_least + detectable(claim.test, std, row.declared, level, wanted),
+    )
+    if row.expected is None:
+        return known
+    # One comparison of several that fails is found at the level of all of them together.
+    level = level / len(claim.pairs) if row.shows == "fails" else level
+    effect = abs(row.expected - claim.at_least)
+    seeds = needed(claim.test, effect, std, level, wanted)
+    hours = [_hours(one.states) for one in (better, than)]
+    return replace(
+        known,
+        power=power(claim.test, effect, std, row.declared, level),
+        seeds=seeds,
+        hours=None if seeds is None or None in hours else seeds * math.fsum(filter(None, hours)),
+    )
+
+
+def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: float) -> float:
+    """Probability that a one-sided test rejects a null hypothesis from which the true effect differs by `effect`.
+
+    `std` is the deviation over the seeds of both series, or of the differences at common seeds for the paired test.
+    """
+    first, second = seeds
+    if min(seeds) < LEAST_SEEDS:
+        return 0.0
+    if test == "paired":
+        distance = _in_errors(effect, std / math.sqrt(first))
+        return float(stats.nct.sf(stats.t.ppf(1 - level, first - 1), first - 1, distance))
+    # Given the share of the first sample in the sum of squares, which is independent of everything else, Welch's
+    # statistic is Student's times a known factor, and its degrees of freedom are known.
+    shares = stats.beta.ppf((np.arange(SHARES) + 0.5) / SHARES, (first - 1) / 2, (second - 1) / 2)
+    variances = shares / (first - 1) / first, (1 - shares) / (second - 1) / second
+    total, pooled = variances[0] + variances[1], first + second - 2
+    degrees = total**2 / (variances[0] ** 2 / (first - 1) + variances[1] ** 2 / (second - 1))
+    unit = 1 / first + 1 / second
+    bounds = stats.t.ppf(1 - level, degrees) * np.sqrt(pooled * total / unit)
+    return float(stats.nct.sf(bounds, pooled, _in_errors(effect, std * math.sqrt(unit))).mean())
+
+
+def _in_errors(effect: float, error: float) -> float:
+    return min(effect / error, FARTHEST) if error else FARTHEST * (effect > 0)
+
+
+def needed(test: str, effect: float, std: float, level: float, wanted: float = WANTED) -> int | None:
+    """The smallest number of seeds of each series with which the test has the wanted power; None if above the most."""
+    numbers = range(LEAST_SEEDS, MOST_SEEDS + 1)
+    place = bisect_left(numbers, wanted, key=lambda n: power(test, effect, std, (n, n), level))
+    return numbers[place] if place < len(numbers) else None
+
+
+def detectable(test: str, std: float, seeds: tuple[int, int], level: float, wanted: float = WANTED) -> float:
+    """The smallest difference from the null hypothesis that the test finds with the wanted power."""
+    if min(seeds) < LEAST_SEEDS:
+        return math.inf
+    if not std:
+        return 0.0
+    found = optimize.brentq(lambda effect: power(test, effect, std, seeds, level) - wanted, 0, std * FARTHEST)
+    return float(found)
+
+
+def _hours(states: Iterable[RunState]) -> float | None:
+    """The mean hours of training and evaluation of a series' finished pilots; None if they are not recorded."""
+    results = [state.result for state in states if state.status == "finished" and state.result]
+    clocks = [[result.summary["seconds"][name] for name in ("training", "evaluation")] for result in results]
+    hours = Evidence.of(math.fsum(each) / SECONDS_PER_HOUR for each in clocks if None not in each)
+    return hours.mean if hours.finite else None
+
+
+def table(found: Sequence[Power], wanted: float = WANTED) -> str:
+    """An aligned text table of the comparisons, and how many of them have enough seeds."""
+    lines = [_HEADINGS, *map(_cells, found)]
+    enough = sum(row.power is not None and row.power >= wanted for row in found)
+    more = sum(row.power is not None and row.power < wanted for row in found)
+    open_ends = {"no effect expected": [row for row in found if row.expected is None and not row.problem]}
+    open_ends |= {"no spread known": [row for row in found if row.problem]}
+    counts = [f"{enough} with enough seeds for a power of {wanted:g}", f"{more} with too few"]
+    counts += [f"{len(rows)} with {words}" for words, rows in open_ends.items() if rows]
+    problems = [f"{row.claim}, {row.better} and {row.than}: {row.problem}" for row in found if row.problem]
+    return "\n".join([*aligned(lines, right=False), "", f"{len(found)} comparisons: {', '.join(counts)}.", *problems])
+
+
+_HEADINGS = ("claim", "better", "than", "metric", "std (df)", "in pilots", "claimed", "expected", "detectable", "seeds",
+             "power", "needed", "hours")  # fmt: skip
+
+
+def _cells(row: Power) -> tuple[str, ...]:
+    seeds = " and ".join(str(count) for count in dict.fromkeys(row.declared))
+    needed = "-" if row.power is None else f"> {MOST_SEEDS}" if row.seeds is None else str(row.seeds)
+    return (
+        row.claim, row.better, row.than, f"{row.metric} ({row.unit}), {row.test}",
+        "-" if row.std is None else f"{row.std:.3g} ({row.degrees})",
+        *(_effect(value) for value in (row.in_pilots, row.at_least, row.expected, row.detectable)),
+        seeds, "-" if row.power is None else f"{row.power:.2f}", needed,
+        "-" if row.hours is None else f"{row.hours:.3g}",
+    )  # fmt: skip
+
+
+def _effect(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.3g}"

@@ -6,12 +6,16 @@
 #   snakemake pilots                        the pilot runs, from which `resync power` computes the seeds that claims need
 #   snakemake audit                         comparison with the published values and claims
 #   snakemake report                        one page with all results
+#   snakemake --report report.html          Snakemake's own page: figures, tables, times and provenance
 from snakemake.utils import min_version
 
 min_version("9.20")
 
 
 include: "workflow/rules/common.smk"
+
+
+report: "workflow/report/workflow.rst"
 
 
 wildcard_constraints:

@@ -1,17 +1,15 @@
 """Results on disk and their figures."""
 
-import io
 import json
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 
 from resync.files import read_json, write_bytes, write_text
-from resync.render.style import DOUBLE_COLUMN, GREY, PALETTE, look, new_figure
+from resync.render.style import GREY, PALETTE, TEXT, look, new_figure, svg
 
 FOLDER = Path(__file__).parents[1] / "results"
 
@@ -26,12 +24,10 @@ def write(path: Path, results: dict[str, Any], draw: Draw | None = None) -> None
 
 def redraw(path: Path, draw: Draw | None = None) -> None:
     """Draw the figure of a JSON file again, from nothing else."""
-    # The same ids in every drawing, so that unchanged results give the same bytes.
-    with look(), matplotlib.rc_context({"svg.hashsalt": "resync", "svg.fonttype": "path"}):
-        figure = (draw or bars)(read_json(path))
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    write_bytes(path.with_suffix(".svg"), buffer.getvalue())
+    results = read_json(path)
+    with look():
+        drawn = svg((draw or bars)(results), results["title"])
+    write_bytes(path.with_suffix(".svg"), drawn)
 
 
 def bars(results: dict[str, Any]) -> Figure:
@@ -43,7 +39,7 @@ def bars(results: dict[str, Any]) -> Figure:
     columns = min(2, len(panels))
     stacks = [panels[column::columns] for column in range(columns)]
     heights = [max(map(len, row)) for row in zip_longest(*stacks, fillvalue=[])]
-    figure = new_figure(DOUBLE_COLUMN, 0.5 + sum(0.17 * height + 0.45 for height in heights))
+    figure = new_figure(TEXT, 0.5 + sum(0.17 * height + 0.45 for height in heights))
     axes = list(figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights).flat)
     for each in axes:
         each.set_axis_off()

@@ -29,10 +29,13 @@ def aligned(lines: Sequence[Sequence[str]], right: bool = True) -> list[str]:
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> list[str]:
     """The lines of a pipe table of plain texts; `align` has l, c or r for each column."""
+    return pipe_table(list(map(markdown_text, headings)), [list(map(markdown_text, row)) for row in rows], align)
+
+
+def pipe_table(headings: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> list[str]:
+    """The lines of a pipe table whose cells are Markdown."""
     marks = {"l": ":--", "c": ":-:", "r": "--:"}
-    lines = [list(map(markdown_text, headings)), [marks[letter] for letter in align]]
-    lines += [list(map(markdown_text, row)) for row in rows]
-    return ["| " + " | ".join(line) + " |" for line in lines]
+    return ["| " + " | ".join(line) + " |" for line in (headings, [marks[letter] for letter in align], *rows)]
 
 
 def markdown_text(text: str) -> str:

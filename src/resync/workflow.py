@@ -4,11 +4,13 @@ The rules call these functions with the names in a target. Paths are relative to
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
 from resync.config import ConfigError, Run, Suite
+from resync.config.in_words import setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
 
@@ -16,8 +18,8 @@ RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 """Pattern of a run's directory."""
 RUN_FILES = ("metrics.csv", "steps.csv", "summary.json")
 """The files that training writes there."""
-FIGURE_FILES = (".pdf", ".png")
-TABLE_FILES = (".pdf", ".png", ".md", ".tex", ".csv")
+FIGURE_FILES = (".pdf", ".png", ".svg", ".csv")
+TABLE_FILES = (".pdf", ".png", ".svg", ".csv", ".md", ".tex")
 SOURCE = Path("src/resync")
 
 
@@ -99,6 +101,18 @@ class Targets:
         published = self.suite.papers[paper].published
         known = [value.model_dump_json() for value in published if value.experiment in experiments]
         return f"{self._item(paper, item).model_dump_json()} {shown} {at_paper_scale} {known}"
+
+    def item_caption(self, paper: str, item: str) -> str:
+        """The title, what was trained and the caption of an item in reStructuredText, for Snakemake's report."""
+        declared, runs = self._item(paper, item), self._shown(paper, item)
+        setting = [_restructured(setting_of(runs))] if runs else []
+        parts = [f"**{_restructured(declared.title)}**", *setting, _restructured(declared.caption)]
+        return "\n\n".join(part for part in parts if part)
+
+    def item_labels(self, paper: str, item: str) -> dict[str, str]:
+        """The columns by which Snakemake's report lists an item; braces would be wildcards there."""
+        title = self._item(paper, item).title.translate({ord("{"): "(", ord("}"): ")"})
+        return {"kind": "figure" if item in self.suite.papers[paper].figures else "table", "item": item, "title": title}
 
     def item_files(self, paper: str) -> list[str]:
         """The files of a paper's figures and tables."""
@@ -203,6 +217,11 @@ def _one_item(items: Iterable[tuple[str, str]]) -> str:
 
 def _files(runs: Iterable[Run]) -> list[str]:
     return [f"results/{run.directory}/{name}" for run in runs for name in RUN_FILES]
+
+
+def _restructured(text: str) -> str:
+    """A text in which no character has a meaning in reStructuredText."""
+    return re.sub(r"[^a-zA-Z0-9\s]", r"\\\g<0>", " ".join(text.split()))
 
 
 def _hash(texts: Iterator[str]) -> str:

@@ -9,6 +9,7 @@ from resync.config import load_suite
 from resync.formulas.slow_sde import diffuse, predict, psi, simulate
 from resync.render import slow_sde
 from resync.render.item import load, render
+from resync.workflow import FIGURE_FILES
 
 END = np.array([0.0, 4.0])
 
@@ -57,4 +58,4 @@ def test_the_figure_shows_both_and_needs_no_results(tmp_path, monkeypatch):
     monkeypatch.setattr(slow_sde, "prepare", lambda data: panels)
     for scale in suite.scales:
         files = render(suite, "local_sgd", "slow_sde", scale, tmp_path, tmp_path)
-        assert files == [tmp_path / scale / f"local_sgd/slow_sde{suffix}" for suffix in (".pdf", ".png")]
+        assert files == [tmp_path / scale / f"local_sgd/slow_sde{suffix}" for suffix in FIGURE_FILES]

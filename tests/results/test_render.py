@@ -28,11 +28,15 @@ from resync.render import (
 )
 from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
-from resync.render.style import distinct, encode, look, style_of
-from resync.render.table import Heading, Table
+from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of
+from resync.render.table import Cell, Heading, Table
+from resync.render.table_files import encode_table
+from resync.render.table_layout import fitted
+from resync.render.table_picture import picture
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
 from resync.settings.options import option_names, options_of
+from resync.workflow import FIGURE_FILES, TABLE_FILES
 
 
 def drop(results: Path, *runs: Run) -> None:
@@ -54,13 +58,17 @@ def seeds(suite: Suite, series: str) -> list[Run]:
 @pytest.mark.parametrize("item", ["fig5", "fig6", "fig7", "table1", "table2"])
 def test_files_are_complete_and_the_same_bytes_again(item: str, suite: Suite, finished: Path, tmp_path: Path):
     first = render(suite, "toy", item, "smoke", finished, tmp_path / "a")
-    wanted = [".pdf", ".png", ".md", ".tex", ".csv"] if item.startswith("table") else [".pdf", ".png"]
+    wanted = TABLE_FILES if item.startswith("table") else FIGURE_FILES
     assert sorted(path.suffix for path in first) == sorted(wanted)
     assert all(path.parent == tmp_path / "a/smoke/toy" for path in first)
     second = render(suite, "toy", item, "smoke", finished, tmp_path / "b")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    pdf, png = (path.read_bytes() for path in sorted(first) if path.suffix in (".pdf", ".png"))
+    pdf, png, svg = (path.read_bytes() for path in sorted(first) if path.suffix in (".pdf", ".png", ".svg"))
     assert b"/CreationDate" not in pdf
+    assert b"/Title" in pdf
+    assert b"<dc:date>" not in svg
+    assert b"<text" in svg
+    assert len(svg) < 60_000
     assert b"/Type3" not in pdf
     assert b"/FontFile2" in pdf or b"/Type42" in pdf or b"/CIDFontType2" in pdf
     width, height = struct.unpack(">II", png[16:24])
@@ -186,8 +194,9 @@ def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Pat
     assert panels.metric[3].y.size == 0
     files = render(suite, "toy", "table1", "smoke", results, tmp_path)
     text = next(path for path in files if path.suffix == ".md").read_text()
-    assert "96.49 ± 0.11 (n=2), 1 of 3 diverged" in text
-    assert "| SGP | not run | \N{EN DASH} | \N{EN DASH} |" in text
+    assert "| 96.49 ± 0.11 (n=2)<sup>b</sup> |" in text
+    assert "a 1 of 3 not run · b 1 of 3 diverged · c 1 of 3 stale, 1 of 3 damaged" in text
+    assert "| SGP | not run | unknown | \N{EN DASH} | \N{EN DASH} | \N{EN DASH} |" in text
     render(suite, "toy", "fig5", "smoke", results, tmp_path)
     table = next(path for path in files if path.suffix == ".csv").read_text()
     rows = {row["series"]: row for row in csv.DictReader(io.StringIO(table))}
@@ -199,7 +208,7 @@ def test_all_seeds_diverged(suite: Suite, results: Path, tmp_path: Path):
     for run in seeds(suite, "h4"):
         diverge(results, run)
     data = load(suite, "toy", "table1", "smoke", results)
-    assert accuracy_and_volume.prepare(data).rows[1][1] == "diverged"
+    assert accuracy_and_volume.prepare(data).rows[1][1] == Cell("diverged")
     drop(results, *seeds(suite, "parallel"), *seeds(suite, "qsr"), *seeds(suite, "sgp"))
     render(suite, "toy", "fig5", "smoke", results, tmp_path)
 
@@ -208,16 +217,41 @@ def test_a_figure_without_any_result_is_an_error_and_a_table_says_not_run(suite:
     with pytest.raises(ResultsError, match="fig5: none of its runs has finished"):
         render(suite, "toy", "fig5", "smoke", tmp_path, tmp_path)
     rows = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", tmp_path)).rows
-    assert {row[1] for row in rows} == {"not run"}
+    assert {row[1].text for row in rows} == {"not run"}
+
+
+def texts(row: tuple[Cell, ...]) -> tuple[str, ...]:
+    return tuple(cell.text + cell.mark for cell in row)
 
 
 def test_the_table_shows_ours_beside_published_with_its_status(suite: Suite, finished: Path):
     table = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", finished))
-    rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["Parallel SGD"][1:] == ("100.00", "660", "79.86 ± 0.03 (n=3), derived", "100.0, verified")
-    assert rows["QSR, H_base = 4"][1:] == ("19.55", "129", "80.98, verified", "10.4, unverified")
-    assert rows["SGP"][3:] == ("missing", "\N{EN DASH}")
+    assert [heading.text for heading in table.headings] == [
+        "Method",
+        "Validation top-1 accuracy (%), smoke scale",
+        "Validation top-1 accuracy (%), published",
+        "Communication volume (%), smoke scale",
+        "Communication volume (%), published",
+        "Rounds",
+    ]
+    rows = {row[0].text: texts(row[1:]) for row in table.rows}
+    assert rows["Parallel SGD"][1:] == ("79.86 ± 0.03‡", "100.00", "100.0", "660")
+    assert rows["QSR, H_base = 4"][1:] == ("80.98", "19.55", "10.4§", "129")
+    assert rows["SGP"][1] == "unknown"
     assert "smoke-scale stand-in: mlp on digits, 8 workers, 660 steps" in table.note
+    assert table.note.endswith("in % of one per step · ‡ derived · § unverified")
+
+
+def test_the_best_means_are_bold_with_those_that_overlap(suite: Suite, tmp_path: Path):
+    accuracies = {"parallel": (97.0, 97.2), "h4": (97.4, 97.6), "qsr": (97.5, 97.9), "sgp": (90.0, 99.0)}
+    for series, values in accuracies.items():
+        for run, value in zip(seeds(suite, series), values, strict=False):
+            synthetic.write_run(run, tmp_path, top1=value)
+    table = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", tmp_path))
+    # 97.70 ± 0.28 overlaps with 97.50 ± 0.14 and with 94.50 ± 6.36, and not with 97.10 ± 0.14.
+    assert [row[1].best for row in table.rows] == [False, True, True, True]
+    assert not any(cell.best for row in table.rows for cell in row[2:])
+    assert "bold: the best mean, and those whose ± overlaps with it" in table.note
 
 
 def test_a_table_of_metrics_has_published_columns_where_something_is_published(suite: Suite, results: Path):
@@ -226,17 +260,18 @@ def test_a_table_of_metrics_has_published_columns_where_something_is_published(s
     assert [heading.text for heading in table.headings] == [
         "Method",
         "Best validation top-1 accuracy (%)",
-        "Validation top-1 accuracy (%)",
-        "Published (%)",
-        "Training time (h)",
-        "Published (h)",
+        "Validation top-1 accuracy (%), smoke scale",
+        "Validation top-1 accuracy (%), published",
+        "Training time, smoke scale (s)",
+        "Training time, published (h)",
     ]
-    rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["Parallel SGD"][2] == "79.86 ± 0.03 (n=3), derived"
+    rows = {row[0].text: texts(row[1:]) for row in table.rows}
+    assert rows["Parallel SGD"][2] == "79.86 ± 0.03‡"
     assert rows["Parallel SGD"][4] == "\N{EN DASH}"
-    assert rows["QSR, H_base = 4"][2::2] == ("80.98, verified", "20.2, verified")
-    assert re.fullmatch(r"0\.00\d{3} ± 0\.00\d{3} \(n=3\)", rows["QSR, H_base = 4"][3])
-    assert rows["SGP"][0].endswith("(n=2), 1 of 3 not run")
+    assert rows["QSR, H_base = 4"][2::2] == ("80.98", "20.2")
+    assert re.fullmatch(r"\d\.\d\d ± 0\.\d\d \(n=3\)", rows["QSR, H_base = 4"][3])
+    assert rows["SGP"][0].endswith("(n=2)a")
+    assert table.note.endswith("a 1 of 3 not run")
     hours = mean(read_run(results / run.directory).final("training_hours") for run in seeds(suite, "parallel"))
     assert table.records[0]["training_hours_mean"] == pytest.approx(hours)
 
@@ -251,14 +286,23 @@ def test_periods_are_drawn_without_any_run(suite: Suite, tmp_path: Path):
     assert (qsr.x[0], qsr.x[-1]) == (0, 30)
 
 
-def test_tex_is_escaped_booktabs():
-    headings = (Heading("Method", align="l"), Heading("Share", "%"))
-    table = Table("T_1", headings, (("A & B_c", "1 ± 2 ~ 3\\"),), ({"a": 1},), "note · 5%")
-    text = table.tex()
-    assert r"A \& B\_c & 1 $\pm$ 2 \textasciitilde{} 3\textbackslash{} \\" in text
-    assert r"Method & Share (\%) \\" in text
+def test_tex_is_a_float_with_caption_label_and_note():
+    headings = (Heading("Method", numbers=False), Heading("here", group="Share (%)"), Heading("published", "h"))
+    row = Cell("A & B_c"), Cell("-1.5 ± 2", best=True, mark="†"), Cell("3 ~ 4\\")
+    table = Table("T_1", headings, (row,), ({"a": 1},), "note · 5%", "What it shows.")
+    text = encode_table(table, COLUMN, "qsr-t")[".tex"].decode()
+    assert r"\caption{T\_1. What it shows.}" in text
+    assert r"\label{tab:qsr-t}" in text
+    assert r"\begin{tabular}{@{}lr@{}lr@{}l@{}}" in text
+    assert r"  & \multicolumn{2}{c}{Share (\%)} &  & \\" in text.replace("   &", "  &")
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"Method & \multicolumn{2}{c}{here} & \multicolumn{2}{c}{published (h)} \\" in text
+    number = r"\textbf{$-$1} & \textbf{.5 $\pm$ 2}\textsuperscript{\dag{}}"
+    assert rf"A \& B\_c & {number} & 3 & \ \textasciitilde{{}} 4\textbackslash{{}} \\" in text
     assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 1
-    assert r"\multicolumn{2}{l}{\footnotesize note $\cdot$ 5\%} \\" in text
+    assert r"\footnotesize note $\cdot$ 5\%}" in text
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
+    assert r"\begin{table*}" in encode_table(table, TEXT, "qsr-t")[".tex"].decode()
 
 
 TEXTS = {
@@ -278,17 +322,18 @@ TEXTS = {
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_table_shows_its_texts_as_they_are(text: str):
     as_markdown, as_tex = TEXTS[text]
-    table = Table(text, (Heading(text, align="l"),), ((text,),), ({"a": text},), text)
+    table = Table(text, (Heading(text, numbers=False),), ((Cell(text),),), ({"a": text},), text)
     title, _, heading, _, row, _, note = table.markdown().splitlines()
     assert (title, note) == (f"**{as_markdown}**", as_markdown)
     assert heading == row == f"| {as_markdown} |"
-    comment, _, _, head, _, body, *_ = table.tex().splitlines()
-    assert comment == f"% {' '.join(text.split())}: needs \\usepackage{{booktabs}}"
-    assert head == body == rf"{as_tex} \\"
-    drawn = [artist for artist in table.draw().texts if artist.get_text() == text]
-    assert len(drawn) == 3
+    files = encode_table(table, COLUMN, "")
+    lines = files[".tex"].decode().splitlines()
+    assert lines.count(rf"{as_tex} \\") == 2
+    assert rf"\caption{{{as_tex}.}}" in lines
+    drawn = [artist for artist in picture(table, fitted(table.headings, table.rows, COLUMN)).texts]
+    assert [artist.get_text() for artist in drawn] == [" ".join(text.split()), text, " ".join(text.split())]
     assert not any(artist.get_parse_math() for artist in drawn)
-    assert set(table.encode()) == {".pdf", ".png", ".md", ".tex", ".csv"}
+    assert set(files) == set(TABLE_FILES)
 
 
 def test_a_figure_shows_labels_as_they_are(suite: Suite, finished: Path):
@@ -297,7 +342,7 @@ def test_a_figure_shows_labels_as_they_are(suite: Suite, finished: Path):
     series = tuple(replace(each, label=label) for each, label in zip(data.series, labels, strict=True))
     panels = period_and_accuracy.prepare(replace(data, series=series))
     with look():
-        figure = period_and_accuracy.draw(replace(panels, setting=labels[1]))
+        figure = period_and_accuracy.draw(replace(panels, setting=labels[1]), COLUMN)
         assert encode(figure)
     drawn = figure.legends[0].get_texts()
     assert [text.get_text() for text in drawn] == labels
@@ -314,11 +359,14 @@ def test_an_algorithm_has_one_style_everywhere(suite: Suite):
 
 def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
     style = style_of(suite.runs("toy", "smoke")[0])
-    few, many = distinct([style] * 4), distinct([style] * 11)
-    assert few[0] == style
-    assert {one.color for one in few} == {style.color}
-    for styles in (few, many):
+    pair, few, many = distinct([style] * 2), distinct([style] * 4), distinct([style] * 11)
+    assert pair[0] == few[0] == style
+    assert {one.color for one in pair} == {style.color}
+    assert len({one.color for one in few}) == 4
+    for styles in (pair, few, many):
         assert len({(one.color, one.dash) for one in styles}) == len(styles)  # also where no markers are drawn
+        assert len({one.marker for one in styles}) == min(10, len(styles))
+    assert len({one.dash for one in few}) == 4  # also without colour
     assert len({one.color for one in many}) == 7
 
 
@@ -348,7 +396,7 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     assert panels.setting.endswith(
         "32 workers, 14,130 steps · ± 1 standard deviation of 2 seeds · open or dotted: published"
     )
-    figure = metric_against_option.draw(panels)
+    figure = metric_against_option.draw(panels, TEXT)
     assert figure.axes[0].get_xscale() == "log"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["12", "24", "48", "96"]
 
@@ -389,7 +437,7 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
     for index, run in enumerate(runs[:2]):
         synthetic.write_short_run(run, tmp_path, 75.0, bytes_sent=index * 3_000_000)
     panels = cost_curves.prepare(load(suite, "outer_optimizers", "methods", "smoke", tmp_path))
-    assert list(panels.lines) == ["Step", "Sent by a worker (MB)", "Modelled time (s)"]
+    assert list(panels.lines) == ["Step", "Sent by a worker (MB)", "Modelled time (ms)"]
     for index, run in enumerate(runs[:2]):
         steps, sent, times = (lines[index] for lines in panels.lines.values())
         assert steps.x.tolist() == [0, run.total_steps]
@@ -399,6 +447,6 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         clock = wall_clock(run, Machine(Network(LINKS["ethernet_10g"]), 1e-3), size)
         assert clock.communication > 0
         # Without bytes sent there is no time of communication.
-        assert times.x.tolist() == pytest.approx([0, clock.total if index else clock.total - clock.communication])
-    assert panels.lines["Modelled time (s)"][2].x.size == 0
-    assert len(cost_curves.draw(panels).axes) == 3
+        assert times.x.tolist() == pytest.approx([0, 1e3 * (clock.total if index else clock.total - clock.communication)])
+    assert panels.lines["Modelled time (ms)"][2].x.size == 0
+    assert len(cost_curves.draw(panels, TEXT).axes) == 3

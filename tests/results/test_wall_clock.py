@@ -13,7 +13,9 @@ from resync.config.published import PublishedValue
 from resync.plan.network import LINKS
 from resync.render import time_per_iteration, wall_clock
 from resync.render.item import ItemData, load, render
+from resync.render.table import Table
 from resync.results.runs import RunResult, state_of
+from resync.workflow import TABLE_FILES
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +43,36 @@ def own(suite: Suite, results: Path, series: str) -> list[RunResult]:
 PAIR = (hours("parallel", 10.0), hours("qsr", 8.0))
 
 
+def cells(table: Table) -> dict[str, tuple[str, ...]]:
+    """The texts of each method's cells with their marks."""
+    return {row[0].text: tuple(cell.text + cell.mark for cell in row[1:]) for row in table.rows}
+
+
 def test_cells_say_what_is_published_fitted_predicted_and_measured(suite: Suite, finished: Path):
     table = wall_clock.prepare(toy(suite, finished, *PAIR, hours("h4", 8.7, "secondary")))
-    rows = {row[0]: row[1:] for row in table.rows}
+    rows = cells(table)
     parallel, h4 = rows["Parallel SGD"], rows["Local SGD, H = 4"]
-    assert parallel[1:4] == ("10.0, verified", "\N{EN DASH}", "10.00, fitted")
-    assert parallel[4].endswith(", derived")
+    assert parallel[1:4] == ("10.0", "\N{EN DASH}", "10.00*")
+    assert parallel[4].endswith("‡")
     assert parallel[5] == "\N{EN DASH}"
-    assert h4[1] == "8.7, secondary"
-    assert h4[3].endswith(" ± 0.05, predicted")
+    assert h4[1] == "8.7†"
+    assert h4[3].endswith(" ± 0.05")
     assert float(h4[5]) == pytest.approx(100 * (float(h4[3].split()[0]) / 8.7 - 1), abs=0.1)
     seconds = [result.final("training_hours") * 3600 for result in own(suite, finished, "parallel")]
     communication = own(suite, finished, "parallel")[0].final("communication_seconds")
-    assert parallel[6].startswith(f"{mean(seconds):.2f} ± {stdev(seconds):.2f} (n=3), measured")
-    assert parallel[7] == f"{communication:.2f} ± 0.00 (n=3), measured"
+    assert parallel[6] == f"{mean(seconds):.2f} ± {stdev(seconds):.2f}"
+    assert parallel[7] == f"{communication:.2f} ± 0.00"
     # Gossip is not measured in averages over all workers, so they predict nothing of it.
     assert rows["SGP"][:6] == ("\N{EN DASH}",) * 6
-    assert "fitted to parallel (verified) and qsr (verified)" in table.note
+    assert "fitted to parallel (verified) and qsr (verified) · * fitted" in table.note
+    assert table.note.endswith("here: 3 seeds · † secondary · ‡ derived")
 
 
 def test_a_prediction_is_as_certain_as_what_it_was_fitted_to(suite: Suite, finished: Path):
     unsure = wall_clock.prepare(toy(suite, finished, hours("parallel", 10.0), hours("qsr", 8.0, "unverified")))
-    cells = {row[0]: row[4] for row in unsure.rows}
-    assert cells["Local SGD, H = 4"].endswith(", predicted from unverified")
+    assert "parallel (verified) and qsr (unverified)" in unsure.note
+    records = {record["series"]: record for record in unsure.records}
+    assert records["h4"]["model_basis"] == "predicted from unverified"
     volume = PublishedValue(
         id="volume", experiment="vit", series="qsr", metric="volume_percent", value=19.0, unit="%", status="unverified",
         source="made up",
@@ -74,9 +83,11 @@ def test_a_prediction_is_as_certain_as_what_it_was_fitted_to(suite: Suite, finis
 def test_seeds_that_are_missing_are_said(suite: Suite, results: Path):
     for run in suite.runs("toy", "smoke", "vit", "h4")[1:]:
         (results / run.directory / "summary.json").unlink()
-    rows = {row[0]: row for row in wall_clock.prepare(toy(suite, results, *PAIR)).rows}
+    table = wall_clock.prepare(toy(suite, results, *PAIR))
     [left] = own(suite, results, "h4")
-    assert rows["Local SGD, H = 4"][7] == f"{left.final('training_hours') * 3600:.2f} (n=1), measured, 2 of 3 not run"
+    assert cells(table)["Local SGD, H = 4"][6] == f"{left.final('training_hours') * 3600:.2f}a"
+    assert table.note.endswith("a 2 of 3 not run")
+    assert "here: 1, 3 seeds" in table.note
 
 
 def test_numbers_of_the_cells_are_in_the_csv(suite: Suite, finished: Path):
@@ -97,10 +108,11 @@ def test_without_two_known_hours_there_is_no_table(suite: Suite, finished: Path)
 
 def test_the_table_of_qsr_needs_no_results(papers: Suite, tmp_path: Path):
     files = render(papers, "qsr", "table4a", "paper", tmp_path / "results", tmp_path / "figures")
-    assert sorted(file.suffix for file in files) == [".csv", ".md", ".pdf", ".png", ".tex"]
+    assert sorted(file.suffix for file in files) == sorted(TABLE_FILES)
     text = next(file for file in files if file.suffix == ".md").read_text()
-    assert "| Local AdamW (H=4) | 23,400 | 21.3, derived | 1.81, derived | 21.26 ± 0.05, predicted |" in text
-    assert "| QSR (H_base=4) | 9,711 | 20.2, verified | 0.75, derived | 20.20, fitted | 0.75 ± 0.01, derived |" in text
+    mark = "<sup>‡</sup>"
+    assert f"| Local AdamW (H=4) | 23,400 | 21.3{mark} | 1.81{mark} | 21.26 ± 0.05 |" in text
+    assert f"| QSR (H_base=4) | 9,711 | 20.2 | 0.75{mark} | 20.20<sup>\\*</sup> | 0.75 ± 0.01{mark} |" in text
     assert "not run" in text
 
 
@@ -115,7 +127,7 @@ def panels(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> time_per_
 def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_iteration.Panels):
     ethernet = panels.panels[0]
     curves = {curve.algorithm: dict(zip(curve.workers, curve.values, strict=True)) for curve in ethernet.curves}
-    points = {(point.algorithm, point.workers): point for point in ethernet.points}
+    points = {(time.algorithm, time.workers): time for time in ethernet.times}
     assert len(points) == 12
     for workers in (4, 32):
         assert curves["allreduce"][workers] == pytest.approx(points["allreduce", workers].seconds)
@@ -130,7 +142,7 @@ def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iter
     assert [panel.title for panel in panels.panels] == [
         "10 Gbit/s Ethernet\nAR: recursive doubling", "10 Gbit/s Ethernet\nAR: ring", "100 Gbit/s InfiniBand\nAR: ring",
     ]  # fmt: skip
-    assert [len(panel.points) for panel in panels.panels] == [12, 0, 0]
+    assert [len(panel.times) for panel in panels.panels] == [12, 0, 0]
     at_32 = [{curve.algorithm: curve.values[3] for curve in panel.curves} for panel in panels.panels]
     assert at_32[0]["allreduce"] > at_32[1]["allreduce"] > at_32[2]["allreduce"]
     message = LINKS["infiniband_100g"].message(4 * 25_557_032)
@@ -142,7 +154,7 @@ def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iter
 
 
 def test_the_figure_is_drawn_before_any_run(papers: Suite, tmp_path: Path):
-    [pdf, png] = render(papers, "sgp", "time_per_iteration", "smoke", tmp_path / "results", tmp_path / "figures")
+    pdf, png, *_ = render(papers, "sgp", "time_per_iteration", "smoke", tmp_path / "results", tmp_path / "figures")
     assert pdf.read_bytes()[:5] == b"%PDF-"
     assert len(png.read_bytes()) > 20_000
 
@@ -157,7 +169,7 @@ def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finish
     ]
     panels = time_per_iteration.prepare(replace(data, series=tuple(series))).panels
     measured = [
-        [(point.algorithm, point.workers, point.seconds) for point in panel.points if point.status == "measured"]
+        [(time.algorithm, time.workers, time.seconds) for time in panel.times if time.status == "measured"]
         for panel in panels
     ]
     seconds = pytest.approx(result.final("seconds_per_step"))
@@ -171,7 +183,7 @@ def test_published_seconds_are_points_where_no_hours_are_known(papers: Suite, tm
         status="secondary", source="made up",
     )  # fmt: skip
     panels = time_per_iteration.prepare(replace(data, published=(*data.published, known))).panels
-    assert panels[2].points == [time_per_iteration.Point("allreduce", 8, 0.3, "secondary")]
+    assert panels[2].times == [time_per_iteration.Time("allreduce", 8, 0.3, "secondary")]
 
 
 def test_a_panel_is_of_an_experiment_of_the_item(papers: Suite, tmp_path: Path):

@@ -25,7 +25,7 @@ scale = given.get("--scale")
 stems = {
     "launch": f"{given.get('--out')}/[metrics.csv steps.csv summary.json]",
     "collect": f"results/{scale}/{given.get('--paper')}/collected.[csv parquet]",
-    "render": f"figures/{scale}/{given.get('--paper')}/{given.get('--item')}.[pdf png md tex csv]",
+    "render": f"figures/{scale}/{given.get('--paper')}/{given.get('--item')}.[pdf png svg csv md tex]",
     "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json md html]",
     "report": f"results/{scale}/report.[html]",
     "plan": f"results/{scale}/plan.[json md]",

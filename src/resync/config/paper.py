@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from resync.config.claim import Claim
 from resync.config.logs import LogsFile
-from resync.config.parts import KindOptions
+from resync.config.parts import KindOptions, Width
 from resync.config.published import PublishedValue
 from resync.config.run import Layer, Scale, SeriesLayer
 from resync.settings.base import (
@@ -37,6 +37,11 @@ class Item(Settings):
         validate_default=True,
         description="`experiment/series`, or `experiment` for all of its series at the scale; "
         "omitted for a kind that shows none",
+    )
+    width: Width | None = Field(
+        default=None,
+        description="column: one column of a page with two, 3.25 in; text: the block of both, 6.75 in; null: that of "
+        "the kind",
     )
     options: Annotated[KindOptions, WithJsonSchema({"type": "object"})] = Field(
         default={},  # type: ignore[assignment]  # replaced by _options_of_kind

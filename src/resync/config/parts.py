@@ -11,6 +11,9 @@ from resync.formulas.periods import Constant, Period
 from resync.formulas.topology import TopologyName
 from resync.settings.options import Options
 
+Width = Literal["column", "text"]
+"""How wide a figure or table is: a column of a page of two, or the whole block of text."""
+
 Form = Literal["channels", "samples"]
 """How the samples of several workers pass through a model at once, see `resync.engine.stacked_layers`."""
 
@@ -162,3 +165,5 @@ class KindOptions(Options):
     """Whether it is computed from the configuration alone, without training."""
     shows_series: ClassVar[bool] = True
     """Whether an item of this kind names series."""
+    width: ClassVar[Width] = "text"
+    """How wide an item of this kind is unless it says otherwise."""

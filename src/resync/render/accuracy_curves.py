@@ -1,5 +1,6 @@
 """Accuracy, error or loss against epochs or steps, and against training time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,13 @@ from resync.render.lines import (
     letter,
     limits,
     mean_over_seeds,
+    points_of,
     setting,
     with_published,
 )
 from resync.render.options import accuracy_curves
-from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
+from resync.render.points import Point
+from resync.render.style import axis_label, new_panels, time_unit
 from resync.results.runs import RunResult
 
 
@@ -38,6 +41,15 @@ class Panels:
     metric_label: str
     limits: tuple[float, float]
     setting: str
+
+    @property
+    def time_label(self) -> str:
+        return f"Training time ({self.time_unit})"
+
+    def points(self) -> Iterator[Point]:
+        """Those of both panels."""
+        yield from points_of("a", self.progress_label, self.metric_label, self.by_progress)
+        yield from points_of("b", self.time_label, self.metric_label, self.by_time)
 
 
 def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> Panels:
@@ -71,23 +83,24 @@ def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> Panels:
         progress_label=METRICS[data.options.by].title,
         metric_label=axis_label(metric, unit),
         limits=limits(by_progress, data.options.cut),
-        setting=f"{setting(data, data.options.band)} · time without evaluation",
+        setting=f"{setting(data, band, by_progress)} · time without evaluation",
     )
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """Two panels with a common metric axis."""
-    figure = new_figure(DOUBLE_COLUMN, 2.5)
-    left, right = figure.subplots(1, 2, sharey=True)
-    draw_lines(left, panels.by_progress)
-    draw_lines(right, panels.by_time)
-    left.set(xlabel=panels.progress_label, ylabel=panels.metric_label)
-    left.set_ylim(panels.limits)
-    right.set_xlabel(f"Training time ({panels.time_unit})")
-    for axes in (left, right):
-        axes.set_xlim(left=0)
-    letter((left, right))
-    legend(figure, left, columns=4)
+    figure, grid = new_panels(width, 2, 2.0, sharey=True)
+    by_progress, by_time = grid.flat
+    draw_lines(by_progress, panels.by_progress)
+    draw_lines(by_time, panels.by_time)
+    by_progress.set_xlabel(panels.progress_label)
+    by_time.set_xlabel(panels.time_label)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(panels.metric_label)
+    for axes in grid.flat:
+        axes.set(xlim=(0, None), ylim=panels.limits)
+    letter(grid.flat)
+    legend(figure, by_progress, columns=4)
     footnote(figure, panels.setting)
     return figure
 

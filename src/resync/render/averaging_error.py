@@ -1,5 +1,6 @@
 """Averaging error of gossip topologies, without training: the paper's analysis behind its choice of topology."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,18 +9,26 @@ from matplotlib.ticker import MaxNLocator
 
 from resync.plan.averaging_error import averaging_errors, mixes_of
 from resync.render.item import ItemData
-from resync.render.lines import Line, draw_lines, footnote, legend
+from resync.render.lines import Line, draw_lines, footnote, legend, points_of
 from resync.render.options import averaging_error
-from resync.render.style import COLUMN, GREY, new_figure
+from resync.render.points import Point
+from resync.render.style import GREY, new_figure
 
 
 @dataclass(frozen=True)
 class Errors:
-    """One line per series, and (mixing steps, value, colour) of each published value."""
+    """One line per series, and (line, mixing steps, value) of each published value."""
 
     lines: list[Line]
-    published: list[tuple[int, float, str]]
+    published: list[tuple[Line, int, float]]
     setting: str
+
+    def points(self) -> Iterator[Point]:
+        """Those of the lines, then the published values."""
+        axes = "Mixing steps", "Averaging error"
+        yield from points_of("a", *axes, self.lines)
+        for line, mixes, value in self.published:
+            yield Point("a", line.label, "published", axes[0], mixes, axes[1], value)
 
 
 def prepare(data: ItemData[averaging_error.AveragingError]) -> Errors:
@@ -32,22 +41,23 @@ def prepare(data: ItemData[averaging_error.AveragingError]) -> Errors:
         lines.append(Line(series.label, series.style, np.arange(len(errors), dtype=float), errors, errors, errors))
         value = data.published_value(series, "averaging_error")
         if value and value.value is not None:
-            published.append((needed, value.value, series.style.color))
+            published.append((lines[-1], needed, value.value))
     note = " · open circles: published" if published else ""
     workers = ", ".join(str(count) for count in sorted({series.states[0].run.workers for series in data.series}))
     return Errors(lines, published, f"computed for {workers} workers{note}")
 
 
-def draw(errors: Errors) -> Figure:
+def draw(errors: Errors, width: float) -> Figure:
     """One panel; published values are open circles in the colour of their line."""
-    figure = new_figure(COLUMN, 2.6)
+    figure = new_figure(width, 2.1)
     axes = figure.subplots()
     draw_lines(axes, errors.lines)
-    for mixes, value, color in errors.published:
-        axes.plot(mixes, value, "o", markersize=9, markerfacecolor="none", markeredgecolor=color, zorder=4)
+    for line, mixes, value in errors.published:
+        edge = {"markeredgecolor": line.style.color, "markeredgewidth": 0.9}
+        axes.plot(mixes, value, "o", markersize=9, markerfacecolor="none", zorder=4, **edge)
         axes.axvline(mixes, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="Mixing steps", ylabel=r"Averaging error $\lambda_2(P^\top P)$", ylim=(-0.03, 1.03))
+    axes.set(xlabel="Mixing steps", ylabel=r"Averaging error $\lambda_2(P^\top P)$", ylim=(-0.03, None))
     axes.set_xlim(left=0)
     legend(figure, axes, columns=2)
     footnote(figure, errors.setting)

@@ -1,5 +1,6 @@
 """A metric against steps, against the bytes that a worker has sent, and against modelled time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,24 @@ from matplotlib.figure import Figure
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import Coordinate, Floats, Line, draw_lines, footnote, legend, limits, mean_over_seeds, setting
+from resync.render.lines import (
+    LETTERS,
+    Coordinate,
+    Floats,
+    Line,
+    draw_lines,
+    footnote,
+    legend,
+    letter,
+    limits,
+    mean_over_seeds,
+    points_of,
+    setting,
+    with_published,
+)
 from resync.render.options import cost_curves
-from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure, time_unit
+from resync.render.points import Point
+from resync.render.style import axis_label, new_panels, time_unit
 from resync.results.runs import RunResult
 
 MEGABYTE = 1e6
@@ -25,6 +41,11 @@ class Panels:
     limits: tuple[float, float]
     setting: str
 
+    def points(self) -> Iterator[Point]:
+        """Those of every panel."""
+        for panel, (x_axis, lines) in zip(LETTERS, self.lines.items(), strict=False):
+            yield from points_of(panel, x_axis, self.metric_label, lines)
+
 
 def prepare(data: ItemData[cost_curves.CostCurves]) -> Panels:
     """The metric at every evaluation, mean over seeds."""
@@ -33,17 +54,16 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> Panels:
     clocks = [_clock(series, options) for series in data.series]
     unit, name = time_unit(max((clock.total for clock in clocks if clock), default=1.0))
 
-    def lines(x: Coordinate) -> list[Line]:
-        return [
-            mean_over_seeds(series, x, lambda run: run.curve(options.metric), options.band) for series in data.series
-        ]
+    def line(series: Series, x: Coordinate) -> Line:
+        drawn = mean_over_seeds(series, x, lambda run: run.curve(options.metric), options.band)
+        return with_published(data, drawn, series, options.metric)
 
-    timed = [
-        mean_over_seeds(series, _modelled(clock, unit), lambda run: run.curve(options.metric), options.band)
-        for series, clock in zip(data.series, clocks, strict=True)
-    ]
+    def lines(x: Coordinate) -> list[Line]:
+        return [line(series, x) for series in data.series]
+
+    timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.series, clocks, strict=True)]
     by_step = lines(lambda run: run.curve("step"))
-    network = options.network.replace("_", " ")
+    modelled = f"{options.network.replace('_', ' ')}, {options.compute:g} s of computing per step"
     return Panels(
         lines={
             "Step": by_step,
@@ -52,20 +72,20 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> Panels:
         },
         metric_label=axis_label(options.metric),
         limits=limits(by_step, options.cut),
-        setting=f"{setting(data, options.band)} · time of {network} and {options.compute:g} s of computing per step",
+        setting=f"{setting(data, options.band, by_step)} · time: {modelled}",
     )
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """Three panels with a common metric axis."""
-    figure = new_figure(DOUBLE_COLUMN, 2.7)
-    row = figure.subplots(1, len(panels.lines), sharey=True)
-    for axes, (title, lines) in zip(row, panels.lines.items(), strict=True):
+    figure, grid = new_panels(width, len(panels.lines), 2.0, sharey=True)
+    for axes, (title, lines) in zip(grid.flat, panels.lines.items(), strict=True):
         draw_lines(axes, lines)
-        axes.set(xlabel=title, xlim=(0, None))
-    row[0].set_ylabel(panels.metric_label)
-    row[0].set_ylim(panels.limits)
-    legend(figure, row[0], columns=4)
+        axes.set(xlabel=title, xlim=(0, None), ylim=panels.limits)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(panels.metric_label)
+    letter(grid.flat)
+    legend(figure, grid[0, 0], columns=4)
     footnote(figure, panels.setting)
     return figure
 

@@ -15,9 +15,11 @@ from resync.config.parts import KindOptions
 from resync.config.published import PublishedValue, most_certain
 from resync.files import write_bytes
 from resync.render import style
+from resync.render.points import points_csv
 from resync.render.table import Table
+from resync.render.table_files import encode_table
 from resync.results.errors import ResultsError
-from resync.results.evidence import Evidence, as_published
+from resync.results.evidence import Evidence
 from resync.results.runs import RunResult, RunState, state_of
 
 _NOTED = ("diverged", "stale", "damaged", "running", "stopped", "failed", "not run")
@@ -48,6 +50,11 @@ class Series:
     def evidence(self, metric: str) -> Evidence:
         """The values of a metric at the finished seeds. Raises ResultsError if a run does not have the metric."""
         return Evidence.of(result.final(metric) for result in self.results("finished"))
+
+    @property
+    def legend(self) -> str:
+        """The label with the deviations from the declaration."""
+        return f"{self.label} ({self.note})" if self.note else self.label
 
     @property
     def note(self) -> str:
@@ -96,15 +103,9 @@ class ItemData(Generic[OptionsT]):
         return of + counted(declared if of else finished or declared, "seed")
 
     @property
-    def table_title(self) -> str:
-        """The title of a table of results, which says if they are not from paper scale."""
-        return self.item.title if self.scale == "paper" else f"{self.item.title}: {self.scale}-scale stand-in"
-
-    @property
-    def table_note(self) -> str:
-        """The note below a table of results beside published values."""
-        values = self.seeds if self.seeds == "1 seed" else f"mean ± standard deviation of {self.seeds}"
-        return f"{self.setting} · {values} · published: at paper scale"
+    def width(self) -> float:
+        """The width of the item in inches."""
+        return style.WIDTHS[self.item.width or type(self.item.options).width]
 
     def published_value(self, series: Series, metric: str) -> PublishedValue | None:
         """The most certain published value of a series and metric; between equals, the one of this item."""
@@ -128,6 +129,8 @@ class ItemData(Generic[OptionsT]):
                 f"{metric}_mean": ours.mean if ours.n else None,
                 f"{metric}_std": ours.std if ours.n > 1 else None,
                 f"published_{metric}": published.value if published else None,
+                f"published_{metric}_std": published.std if published else None,
+                f"published_{metric}_n": published.n if published else None,
                 f"published_{metric}_status": published.status if published else None,
             }
         return record
@@ -145,7 +148,11 @@ def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figur
     stem = figures / scale / paper / item
     with style.look():
         content = kind.prepare(data)
-        files = content.encode() if isinstance(content, Table) else style.encode(kind.draw(content))
+        if isinstance(content, Table):
+            files = encode_table(content, data.width, f"{paper}-{item}")
+        else:
+            drawn = style.encode(kind.draw(content, data.width), data.item.title)
+            files = drawn | {".csv": points_csv(content).encode()}
     for suffix, file in files.items():
         write_bytes(stem.with_name(stem.name + suffix), file)
     return [stem.with_name(stem.name + suffix) for suffix in files]
@@ -172,12 +179,3 @@ def require_results(data: ItemData) -> None:
     if not any(state.has_ended for series in data.series for state in series.states):
         first = data.series[0].states[0]
         raise ResultsError(f"{data.item.id}: none of its runs has finished; {first.reason}")
-
-
-def published_cell(published: PublishedValue | None) -> str:
-    """A published value with its status: `79.86 ± 0.03 (n=3), verified`."""
-    if published is None:
-        return NONE
-    if published.value is None:
-        return published.status
-    return f"{as_published(published.value, published.std, published.n)}, {published.status}"

@@ -1,8 +1,9 @@
 """Lines: the seeds of a series as one curve with a band, and the drawing of such curves."""
 
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from resync.render.item import ItemData, Series
-from resync.render.style import GREY, Style
+from resync.render.points import Point
+from resync.render.style import GREY, SMALL, Style
+from resync.render.text import drawn, has_symbols, wrapped
 from resync.results.errors import ResultsError
 from resync.results.runs import RunResult
 
@@ -21,18 +24,31 @@ Coordinate = Callable[[RunResult], ArrayLike]
 Unit = Callable[[float], Floats | float]
 
 MARKERS_PER_LINE = 7
+LETTERS = "abcdefgh"
+"""The letters of panels."""
+POINTS_PER_INCH = 72
 BANDS = {
-    "range": "band: minimum to maximum",
-    "std": "band: ± 1 standard deviation",
-    "workers": "band: minimum to maximum over the workers",
+    "range": "minimum to maximum",
+    "std": "± 1 standard deviation",
+    "workers": "minimum to maximum over the workers",
 }
 
 
 @dataclass(frozen=True)
-class Line:
-    """One curve: the mean over the finished seeds, its band, and separately the curves of diverged seeds.
+class Curve:
+    """The curve of a single seed."""
 
-    `published` is the published value at the end of the curve, if there is one of the same scale.
+    seed: int
+    x: Floats
+    y: Floats
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: the mean over the finished `seeds`, its band, and separately the curves of diverged seeds.
+
+    Without seeds it is computed. `band` says what the band is, in words; empty: there is none. `published` is the
+    published value at the end of the curve, if there is one of the same scale.
     """
 
     label: str
@@ -41,8 +57,34 @@ class Line:
     y: Floats
     low: Floats
     high: Floats
-    diverged: tuple[tuple[Floats, Floats], ...] = ()
+    diverged: tuple[Curve, ...] = ()
     published: float | None = None
+    seeds: tuple[int, ...] = ()
+    band: str = ""
+
+    def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
+        """What is drawn of the line in a panel with these axes; a gap in it has no points."""
+
+        def point(shows: str, x: float | None, y: float, **more: Any) -> Point:
+            return Point(panel, self.label, shows, x_axis, x, y_axis, y, **more)
+
+        shows = "mean" if len(self.seeds) > 1 else "seed" if self.seeds else "computed"
+        seeds: dict[str, Any] = {"n": len(self.seeds) or None, "seed": self.seeds[0] if len(self.seeds) == 1 else None}
+        for x, y, low, high in zip(*(each.tolist() for each in (self.x, self.y, self.low, self.high)), strict=True):
+            if math.isfinite(y):
+                interval = {"low": low, "high": high, "interval": self.band} if self.band else {}
+                yield point(shows, x, y, **interval, **seeds)
+        for curve in self.diverged:
+            for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
+                if math.isfinite(y):
+                    yield point("diverged seed", x, y, n=1, seed=curve.seed)
+        if self.published is not None:
+            yield point("published", None, self.published)
+
+
+def points_of(panel: str, x_axis: str, y_axis: str, lines: Iterable[Line]) -> Iterator[Point]:
+    """The points of a panel of lines."""
+    return (point for line in lines for point in line.points(panel, x_axis, y_axis))
 
 
 def mean_over_seeds(
@@ -62,11 +104,15 @@ def mean_over_seeds(
         (_stack(edge(result) for result in finished).mean(axis=0) for edge in extremes) if extremes else _band(ys, band)
     )
     diverged = tuple(
-        (np.asarray(x(result), dtype=float), np.asarray(y(result), dtype=float))
-        for result in series.results("diverged")
+        Curve(state.run.seed, *(np.asarray(coordinate(state.result), dtype=float) for coordinate in (x, y)))
+        for state in series.states
+        if state.status == "diverged" and state.result
     )
-    label = f"{series.label} ({series.note})" if series.note else series.label
-    return Line(label, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged)
+    shown = BANDS[band] if extremes or len(finished) > 1 else ""
+    seeds = tuple(state.run.seed for state in series.states if state.status == "finished")
+    return Line(
+        series.legend, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged, seeds=seeds, band=shown
+    )
 
 
 def with_published(data: ItemData, line: Line, series: Series, metric: str, unit: Unit = lambda value: value) -> Line:
@@ -78,19 +124,34 @@ def with_published(data: ItemData, line: Line, series: Series, metric: str, unit
     return replace(line, published=float(unit(known[0]))) if known else line
 
 
+def uncut(h: Floats, rounds: Floats) -> Floats:
+    """H of every step, with that of the round before for a round that the end of a phase or of the training cuts.
+
+    `rounds` are the numbers of the rounds. A single round that is shorter than the one before it and than the one after
+    it is cut, which is no change of the period.
+    """
+    h = h.copy()
+    starts = [0, *(np.flatnonzero(np.diff(h)) + 1), len(h)]
+    for before, start, end in zip(starts, starts[1:], starts[2:], strict=False):
+        after = h[end] if end < len(h) else math.inf
+        if rounds[end - 1] - rounds[start] <= 1 and h[start] < min(h[before], after):
+            h[start:end] = h[before]
+    return h
+
+
 def period_line(series: Series) -> Line:
     """H against epochs from one seed with results: the period depends on the learning rate, not on the seed."""
-    results = (series.results("finished") or series.results("diverged"))[:1]
-    rows = [table[["step", "epoch", "h"]] for result in results for table in (result.steps, result.metrics)]
-    table = pd.concat(rows or [pd.DataFrame(columns=["step", "epoch", "h"])]).drop_duplicates("step")
+    status = "finished" if series.results("finished") else "diverged"
+    results = series.results(status)[:1]
+    seeds = tuple(state.run.seed for state in series.states if state.status == status)[:1]
+    columns = ["step", "epoch", "round", "h"]
+    rows = [table[columns] for result in results for table in (result.steps, result.metrics)]
+    table = pd.concat(rows or [pd.DataFrame(columns=columns)]).drop_duplicates("step")
     table = table[table["step"] > 0].sort_values("step")  # step 0 is before the first round
-    epoch, h = (table[name].to_numpy(dtype=float) for name in ("epoch", "h"))
-    earlier = h[h != h[-1]] if h.size else h
-    if earlier.size and earlier[-1] > h[-1]:
-        # The end of the training cuts the last round, which is no change of the period.
-        h = np.where(np.arange(len(h)) > np.flatnonzero(h != h[-1])[-1], earlier[-1], h)
+    epoch, number, h = (table[name].to_numpy(dtype=float) for name in ("epoch", "round", "h"))
+    h = uncut(h, number)
     epoch, h = np.append(0.0 * epoch[:1], epoch), np.append(h[:1], h)  # the first round begins at epoch 0
-    return Line(series.label, series.style, epoch, h, h, h)
+    return Line(series.label, series.style, epoch, h, h, h, seeds=seeds)
 
 
 def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
@@ -99,7 +160,7 @@ def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
         values[line.x >= cut * line.x[-1]]
         for line in lines if line.x.size
         for values in (line.low, line.high, line.y)
-    ] or [y for line in lines for _, y in line.diverged]  # fmt: skip
+    ] or [curve.y for line in lines for curve in line.diverged]  # fmt: skip
     levels = [line.published for line in lines if line.published is not None]
     shown = np.concatenate([*values, levels])
     shown = shown[np.isfinite(shown)]
@@ -108,16 +169,19 @@ def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
     return low - air, high + air
 
 
-def setting(data: ItemData, band: str) -> str:
-    """The scale and setting of averaged lines, in words."""
-    if data.seeds == "1 seed":
-        return f"{data.setting} · 1 seed" + (f", {BANDS[band]}" if band == "workers" else "")
-    return f"{data.setting} · mean over {data.seeds}, {BANDS[band]}"
+def setting(data: ItemData, band: str, *panels: Sequence[Line]) -> str:
+    """The scale and setting of averaged lines, and what bands, dotted levels and crosses are if there are any."""
+    lines = [line for panel in panels for line in panel]
+    seeds = data.seeds if data.seeds == "1 seed" else f"mean over {data.seeds}"
+    shown = f"band: {BANDS[band]}" if any(line.band for line in lines) else ""
+    levels = "dotted: published" if any(line.published is not None for line in lines) else ""
+    ends = "cross: diverged" if any(line.diverged for line in lines) else ""
+    return " · ".join(filter(None, (data.setting, ", ".join(filter(None, (seeds, shown))), levels, ends)))
 
 
 def letter(panels: Iterable[Axes]) -> None:
     """Write (a), (b), ... above the left corner of each panel."""
-    for name, axes in zip("abcdefgh", panels, strict=False):
+    for name, axes in zip(LETTERS, panels, strict=False):
         axes.set_title(f"({name})", loc="left", fontsize=8)
 
 
@@ -130,10 +194,11 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
         axes.fill_between(line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2)
         if line.published is not None:
             axes.axhline(line.published, color=line.style.color, linestyle=":", linewidth=0.9, zorder=1)
-        for x, y in line.diverged:
-            kept = np.isfinite(y)
-            axes.plot(x[kept], y[kept], color=line.style.color, linewidth=0.6, alpha=0.7)
-            axes.plot(x[kept][-1:], y[kept][-1:], "x", color=line.style.color, markeredgewidth=1.2, markersize=5)
+        for curve in line.diverged:
+            kept = np.isfinite(curve.y)
+            x, y = curve.x[kept], curve.y[kept]
+            axes.plot(x, y, color=line.style.color, linewidth=0.6, alpha=0.7)
+            axes.plot(x[-1:], y[-1:], "x", color=line.style.color, markeredgewidth=1.2, markersize=5)
 
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:
@@ -142,21 +207,23 @@ def legend(figure: Figure, axes: Axes, columns: int) -> None:
 
 
 def legend_of(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], columns: int) -> None:
-    """One legend above all panels, in at most `columns` columns and no more than fit into the figure."""
+    """One legend above all panels, in at most `columns` columns and no more than fit into the figure, which grows."""
     for count in range(min(columns, len(labels)), 0, -1):
-        drawn = figure.legend(handles, labels, loc="outside upper center", ncols=count)
-        for text in drawn.get_texts():
-            text.set_parse_math(False)  # a label may contain dollars
-        if count == 1 or drawn.get_window_extent().width <= figure.bbox.width:
+        box = figure.legend(handles, list(map(drawn, labels)), loc="outside upper center", ncols=count)
+        for text, label in zip(box.get_texts(), labels, strict=True):
+            text.set_parse_math(has_symbols(label))  # a label may contain dollars
+        extent = box.get_window_extent()
+        if count == 1 or extent.width <= figure.bbox.width:
+            figure.set_figheight(figure.get_figheight() + extent.height / figure.dpi)
             return
-        drawn.remove()
+        box.remove()
 
 
 def footnote(figure: Figure, text: str) -> None:
-    """Write the scale and setting of the numbers small and grey below the panels."""
-    # About 24 characters of this size are an inch.
-    lines = "\n".join(textwrap.wrap(text, int(24 * figure.get_figwidth())))
-    figure.supxlabel(lines, x=0.995, ha="right", fontsize=6.5, color=GREY, parse_math=False)
+    """Write the scale and setting of the numbers small and grey below the panels; the figure grows by as much."""
+    lines = wrapped(text, 0.98 * POINTS_PER_INCH * figure.get_figwidth(), SMALL)
+    figure.set_figheight(figure.get_figheight() + 1.2 * SMALL * len(lines) / POINTS_PER_INCH)
+    figure.supxlabel("\n".join(lines), x=0.995, ha="right", fontsize=SMALL, color=GREY, parse_math=False)
 
 
 def _stack(curves: Iterable[ArrayLike]) -> Floats:

@@ -1,5 +1,6 @@
 """A number at the end of the runs against an option in which their series differ, with the time per step beside it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +10,19 @@ from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import footnote, legend, letter
+from resync.render.lines import BANDS, LETTERS, footnote, legend, letter
 from resync.render.options import metric_against_option
-from resync.render.style import COLUMN, DOUBLE_COLUMN, GREY, Style, axis_label, new_figure
+from resync.render.points import Point
+from resync.render.style import GREY, Style, axis_label, new_panels
+from resync.render.text import drawn, has_symbols
 
 _LOGARITHMIC_FROM = 4
 """Ratio of the largest to the smallest value of the option from which the axis is logarithmic."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """A series: its label, our mean and deviation, and the published number.
+class Ending:
+    """A series: its label, our mean and deviation over `seeds`, and the published number.
 
     A number that does not exist is None; there is no deviation of a single seed.
     """
@@ -29,15 +32,28 @@ class Point:
     mean: float | None
     std: float | None
     published: float | None
+    seeds: tuple[int, ...]
+
+    def points(self, panel: str, x_axis: str, x: float | None, y_axis: str) -> Iterator[Point]:
+        """Ours and the published one, at the value of the option; None for a level."""
+        one = self.seeds[0] if len(self.seeds) == 1 else None
+        if self.mean is not None:
+            low, high = (None, None) if self.std is None else (self.mean - self.std, self.mean + self.std)
+            yield Point(
+                panel, self.label, "mean" if one is None else "seed", x_axis, x, y_axis, self.mean, low, high,
+                "" if self.std is None else BANDS["std"], len(self.seeds), one,
+            )  # fmt: skip
+        if self.published is not None:
+            yield Point(panel, self.label, "published", x_axis, x, y_axis, self.published)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One metric: the points with their values of the option, in its order, and those of series without it."""
+    """One metric: the endings with their values of the option, in its order, and those of series without it."""
 
     label: str
-    swept: list[tuple[float, Point]]
-    fixed: list[Point]
+    swept: list[tuple[float, Ending]]
+    fixed: list[Ending]
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,12 @@ class Panels:
     panels: list[Panel]
     axis: str
     setting: str
+
+    def points(self) -> Iterator[Point]:
+        """Those of every panel; series without the option are levels."""
+        for name, panel in zip(LETTERS, self.panels, strict=False):
+            for value, ending in (*panel.swept, *((None, ending) for ending in panel.fixed)):
+                yield from ending.points(name, self.axis, value, panel.label)
 
 
 def prepare(data: ItemData[metric_against_option.MetricAgainstOption]) -> Panels:
@@ -58,23 +80,23 @@ def prepare(data: ItemData[metric_against_option.MetricAgainstOption]) -> Panels
         raise ValueError(f"{data.item.id}: option: found {option}, allowed: a setting of the runs with a number")
     metrics = [data.options.metric, *(["seconds_per_step"] if data.options.time else [])]
     panels = [_panel(data, metric, values) for metric in metrics]
-    shown = [point for panel in panels for point in (*panel.fixed, *(point for _, point in panel.swept))]
-    parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"± 1 standard deviation of {data.seeds}"]
-    if any(point.published is not None for point in shown):
+    shown = [ending for panel in panels for ending in (*panel.fixed, *(ending for _, ending in panel.swept))]
+    parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{BANDS['std']} of {data.seeds}"]
+    if any(ending.published is not None for ending in shown):
         parts.append("open or dotted: published")
     return Panels(panels, data.options.axis or option, " · ".join(parts))
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """One panel per metric."""
-    figure = new_figure(DOUBLE_COLUMN if len(panels.panels) > 1 else COLUMN, 2.5)
-    [row] = figure.subplots(1, len(panels.panels), squeeze=False)
-    for axes, panel in zip(row, panels.panels, strict=True):
+    figure, grid = new_panels(width, len(panels.panels), 2.1)
+    for axes, panel in zip(grid.flat, panels.panels, strict=True):
         _draw_panel(axes, panel)
-        axes.set(xlabel=panels.axis, ylabel=panel.label)
-    if len(row) > 1:
-        letter(row)
-    legend(figure, row[0], columns=4)
+        axes.set(ylabel=panel.label)
+        axes.set_xlabel(drawn(panels.axis), parse_math=has_symbols(panels.axis))
+    if len(panels.panels) > 1:
+        letter(grid.flat)
+    legend(figure, grid[0, 0], columns=4)
     footnote(figure, panels.setting)
     return figure
 
@@ -88,42 +110,43 @@ def _value_of(run: Run, option: str) -> float | None:
 
 
 def _panel(data: ItemData, metric: str, values: list[float | None]) -> Panel:
-    points = [_point(data, series, metric) for series in data.series]
-    swept = [(value, point) for value, point in zip(values, points, strict=True) if value is not None]
-    fixed = [point for value, point in zip(values, points, strict=True) if value is None]
+    endings = [_ending(data, series, metric) for series in data.series]
+    swept = [(value, ending) for value, ending in zip(values, endings, strict=True) if value is not None]
+    fixed = [ending for value, ending in zip(values, endings, strict=True) if value is None]
     return Panel(axis_label(metric), sorted(swept, key=lambda pair: pair[0]), fixed)
 
 
-def _point(data: ItemData, series: Series, metric: str) -> Point:
+def _ending(data: ItemData, series: Series, metric: str) -> Ending:
     ours, published = series.evidence(metric), data.published_value(series, metric)
-    return Point(
-        label=f"{series.label} ({series.note})" if series.note else series.label,
+    return Ending(
+        label=series.legend,
         style=series.style,
         mean=ours.mean if ours.finite else None,
         std=ours.std if ours.finite and ours.n > 1 else None,
         # A published number belongs to the published settings, not to those of a smaller scale.
         published=published.value if published and data.scale == published.scale else None,
+        seeds=tuple(state.run.seed for state in series.states if state.status == "finished"),
     )
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
-    known = [(value, point.mean) for value, point in panel.swept if point.mean is not None]
+    known = [(value, ending.mean) for value, ending in panel.swept if ending.mean is not None]
     axes.plot([value for value, _ in known], [mean for _, mean in known], color=GREY, linewidth=0.8, zorder=2)
-    for value, point in panel.swept:
-        marker: dict[str, Any] = {"marker": point.style.marker, "linestyle": "", "zorder": 3}
-        if point.mean is not None:
+    for value, ending in panel.swept:
+        marker: dict[str, Any] = {"marker": ending.style.marker, "linestyle": "", "zorder": 3}
+        if ending.mean is not None:
             axes.errorbar(
-                value, point.mean, yerr=point.std, capsize=2, label=point.label, color=point.style.color, **marker
+                value, ending.mean, yerr=ending.std, capsize=2, label=ending.label, color=ending.style.color, **marker
             )
         else:
-            axes.plot([], [], label=point.label, color=point.style.color, **marker)
-        if point.published is not None:
-            axes.plot(value, point.published, markerfacecolor="none", markeredgecolor="black", **marker)
-    for point in panel.fixed:
-        if point.mean is not None:
-            axes.axhline(point.mean, label=point.label, color=point.style.color, linestyle=point.style.dash)
-        if point.published is not None:
-            axes.axhline(point.published, color=point.style.color, linewidth=0.6, linestyle=":")
+            axes.plot([], [], label=ending.label, color=ending.style.color, **marker)
+        if ending.published is not None:
+            axes.plot(value, ending.published, markerfacecolor="none", markeredgecolor="black", **marker)
+    for ending in panel.fixed:
+        if ending.mean is not None:
+            axes.axhline(ending.mean, label=ending.label, color=ending.style.color, linestyle=ending.style.dash)
+        if ending.published is not None:
+            axes.axhline(ending.published, color=ending.style.color, linewidth=0.6, linestyle=":")
     _scale_axis(axes, [value for value, _ in panel.swept])
     axes.margins(0.08)
 

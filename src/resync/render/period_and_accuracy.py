@@ -1,9 +1,9 @@
 """Period H of the rounds above validation accuracy, both against epochs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from resync.render.item import ItemData, require_results
 from resync.render.lines import (
@@ -15,11 +15,13 @@ from resync.render.lines import (
     limits,
     mean_over_seeds,
     period_line,
+    points_of,
     setting,
     with_published,
 )
 from resync.render.options import period_and_accuracy
-from resync.render.style import COLUMN, axis_label, new_figure
+from resync.render.points import Point
+from resync.render.style import axis_label, new_figure, period_axis
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Panels:
     metric_label: str
     limits: tuple[float, float]
     setting: str
+
+    def points(self) -> Iterator[Point]:
+        """Those of both panels."""
+        yield from points_of("a", "Epoch", "Period H (steps)", self.periods)
+        yield from points_of("b", "Epoch", self.metric_label, self.metric)
 
 
 def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
@@ -51,18 +58,17 @@ def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
         metric=lines,
         metric_label=axis_label(metric),
         limits=limits(lines, data.options.cut),
-        setting=setting(data, data.options.band),
+        setting=setting(data, band, lines),
     )
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """Two panels with a common epoch axis."""
-    figure = new_figure(COLUMN, 3.5)
+    figure = new_figure(width, 3.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
     for line in panels.periods:
         upper.plot(line.x, line.y, drawstyle="steps-post", **{**line.style.line, "marker": ""})
-    upper.set_yscale("log", base=2)
-    upper.yaxis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
+    period_axis(upper.yaxis)
     upper.set_ylabel("Period $H$ (steps)")
     draw_lines(lower, panels.metric)
     lower.set(xlabel="Epoch", ylabel=panels.metric_label)

@@ -1,18 +1,19 @@
 """The learning rate above the period H of every round that follows from it: a period rule without any training."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
 from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
-from resync.render.lines import Floats, Line, footnote, legend, letter
+from resync.render.lines import Floats, Line, footnote, legend, letter, points_of, uncut
 from resync.render.options import period_schedule
-from resync.render.style import COLUMN, GREY, new_figure
+from resync.render.points import Point
+from resync.render.style import GREY, new_figure, period_axis
 
 LR_POINTS = 400
 
@@ -24,6 +25,11 @@ class Panels:
     rates: list[Line]
     periods: list[Line]
     setting: str
+
+    def points(self) -> Iterator[Point]:
+        """Those of both panels."""
+        yield from points_of("a", "Epoch", "Learning rate", self.rates)
+        yield from points_of("b", "Epoch", "Period H (steps)", self.periods)
 
 
 def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
@@ -37,9 +43,9 @@ def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
     return Panels(rates, periods, f"{data.setting} · computed; %: volume")
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """Two panels with a common epoch axis."""
-    figure = new_figure(COLUMN, 3.3)
+    figure = new_figure(width, 3.0)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
     for line in panels.rates:  # grey, because several series may share it
         upper.plot(line.x, line.y, color=GREY, linestyle=line.style.dash)
@@ -47,8 +53,7 @@ def draw(panels: Panels) -> Figure:
         lower.plot(line.x, line.y, label=line.label, drawstyle="steps-post", **{**line.style.line, "marker": ""})
     upper.set_ylabel("Learning rate")
     upper.set_ylim(bottom=0)
-    lower.set_yscale("log", base=2)
-    lower.yaxis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
+    period_axis(lower.yaxis)
     lower.set(xlabel="Epoch", ylabel="Period $H$ (steps)")
     lower.set_xlim(left=0)
     letter((upper, lower))
@@ -65,10 +70,9 @@ def _rate_line(series: Series) -> Line:
 
 def _period_line(series: Series) -> Line:
     run = _run(series)
-    lengths = np.array(round_lengths(run), dtype=float)
-    starts = np.append(0.0, np.cumsum(lengths)) / run.steps_per_epoch
-    if len(lengths) > 1:
-        lengths[-1] = max(lengths[-2:])  # the end of the training may cut the last round, which is no change of H
+    rounds = np.array(round_lengths(run), dtype=float)
+    starts = np.append(0.0, np.cumsum(rounds)) / run.steps_per_epoch
+    lengths = uncut(rounds, np.arange(len(rounds), dtype=float))
     label = f"{series.label}: {volume(run).volume_percent:.1f} %"
     return _line(series, label, starts, np.append(lengths, lengths[-1:]))  # the last round lasts until the end
 

@@ -1,5 +1,6 @@
 """The slow SDE of Local SGD: predictions as lines, simulations of Local SGD as points (see `formulas.slow_sde`)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,9 @@ from matplotlib.ticker import FuncFormatter
 
 from resync.formulas.slow_sde import Floats, diffuse, predict, simulate
 from resync.render.item import ItemData
-from resync.render.lines import footnote
-from resync.render.style import DOUBLE_COLUMN, GREY, PALETTE, new_figure
+from resync.render.lines import LETTERS, footnote, legend_of, letter
+from resync.render.points import Point
+from resync.render.style import DASHES, GREY, PALETTE, new_panels
 
 PERIODS = [1, 4, 12, 200]
 WORKERS = [2, 8]
@@ -49,28 +51,54 @@ class Panels:
     drift: dict[int, list[Drift]]
     diffusion: Diffusion
 
+    def points(self) -> Iterator[Point]:
+        """Predictions and simulations of every panel."""
+        axes = "Learning rate² x steps", "Position a"
+        for panel, (workers, drifts) in zip(LETTERS, self.drift.items(), strict=False):
+            for drift in drifts:
+                series = f"H={drift.period}, K={workers}"
+                for x, y in zip(FINE_TIMES.tolist(), drift.predicted.tolist(), strict=True):
+                    yield Point(panel, series, "computed", axes[0], x, axes[1], y)
+                yield from _simulated(panel, series, axes, TIMES, drift.mean, drift.standard_error)
+        axes, panel, series = ("Period H (steps)", "Variance of arc length"), LETTERS[len(self.drift)], "diffusion"
+        yield Point(panel, series, "computed", axes[0], None, axes[1], self.diffusion.predicted)
+        found = self.diffusion.variance, self.diffusion.standard_error
+        yield from _simulated(panel, series, axes, np.array(DIFFUSION_PERIODS, dtype=float), *found)
+
+
+def _simulated(
+    panel: str, series: str, axes: tuple[str, str], xs: Floats, ys: Floats, errors: Floats
+) -> Iterator[Point]:
+    """Simulations with two standard errors."""
+    for x, y, error in zip(xs.tolist(), ys.tolist(), (2 * errors).tolist(), strict=True):
+        yield Point(panel, series, "simulated", axes[0], x, axes[1], y, y - error, y + error, "± 2 standard errors")
+
 
 def prepare(data: ItemData) -> Panels:
     """Simulations and predictions, which are the same at every scale."""
     return Panels({workers: _drift(workers) for workers in WORKERS}, _diffusion())
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """One drift panel per number of workers, and one diffusion panel."""
-    figure = new_figure(DOUBLE_COLUMN, 2.6)
-    *left, right = figure.subplots(1, len(panels.drift) + 1, width_ratios=[1] * len(panels.drift) + [0.8])
-    for axes, (workers, drifts) in zip(left, panels.drift.items(), strict=True):
-        axes.sharey(left[0])
-        axes.label_outer()
-        _draw_drift(axes, drifts)
+    figure, grid = new_panels(width, len(panels.drift) + 1, 2.1)
+    *drifts, last = grid.flat
+    for axes, (workers, each) in zip(drifts, panels.drift.items(), strict=True):
+        axes.sharey(drifts[0])
+        _draw_drift(axes, each)
         axes.set_title(f"Drift, $K={workers}$")
-    left[0].set_ylabel("Position $a$ (flattest minimiser: 0)")
-    _draw_diffusion(right, panels.diffusion)
+    for axes in drifts:
+        if axes in grid[:, 0]:
+            axes.set_ylabel("Position $a$ (flattest: 0)")
+        else:
+            axes.tick_params(labelleft=False)
+    _draw_diffusion(last, panels.diffusion)
+    letter(grid.flat)
     handles = [
-        Line2D([], [], color=color, marker=marker, markeredgecolor="white", label=f"$H={period}$")
-        for period, color, marker in zip(PERIODS, PALETTE, MARKERS, strict=True)
+        Line2D([], [], color=color, linestyle=dash, marker=marker, markeredgecolor="white")
+        for color, dash, marker in zip(PALETTE, DASHES, MARKERS, strict=True)
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+    legend_of(figure, handles, [f"H = {period}" for period in PERIODS], columns=len(handles))
     footnote(figure, f"lines: slow SDE · points: simulation, learning rate {LR:g} (drift) · bars: ± 2 standard errors")
     return figure
 
@@ -92,8 +120,8 @@ def _diffusion() -> Diffusion:
 
 
 def _draw_drift(axes: Axes, drifts: list[Drift]) -> None:
-    for drift, color, marker in zip(drifts, PALETTE, MARKERS, strict=True):
-        axes.plot(FINE_TIMES, drift.predicted, color=color)
+    for drift, color, dash, marker in zip(drifts, PALETTE, DASHES, MARKERS, strict=True):
+        axes.plot(FINE_TIMES, drift.predicted, color=color, linestyle=dash)
         axes.errorbar(
             TIMES, drift.mean, 2 * drift.standard_error, fmt=marker, color=color, markeredgecolor="white", zorder=3
         )

@@ -4,33 +4,42 @@ import colorsys
 import io
 import itertools
 import math
+import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
+import numpy as np
+from matplotlib.axis import YAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
 from resync.config.metrics import METRICS
-from resync.formulas.periods import Constant, PowerRule
+from resync.config.parts import Width
+from resync.formulas.periods import Constant, Phases, PowerRule
+from resync.render.text import FONTS
 
-COLUMN, DOUBLE_COLUMN = 3.3, 6.8
-"""Widths in inches of one and two columns of a paper."""
+COLUMN, TEXT = 3.25, 6.75
+WIDTHS: dict[Width, float] = {"column": COLUMN, "text": TEXT}
+"""Widths in inches of a column and of a block of text, with two columns and the gap between them."""
 
+SMALL = 7.0
+"""The smallest text, in points: that of notes, which is still readable in print."""
 GREY = "#5f5f5f"
-_UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0, 1, "s"))
+_UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0.1, 1, "s"), (1e-9, 1e-3, "ms"), (0, 1, "s"))
 """For each unit: the smallest number of seconds for which it is used, its length in seconds, its name."""
 PNG_DPI = 220
 
-# The fonts come with matplotlib, so that every machine draws the same bytes. Type 42 keeps text searchable.
+# Type 42 keeps the text of a PDF searchable. Text in an SVG stays text, and its ids are the same in every drawing.
 RC = {
-    "font.family": ["STIXGeneral", "DejaVu Serif"],
+    "font.family": list(FONTS),
     "mathtext.fontset": "stix",
     "text.hinting": "no_hinting",
     "font.size": 8.5,
@@ -40,8 +49,12 @@ RC = {
     "ytick.labelsize": 7.5,
     "legend.fontsize": 7.5,
     "legend.frameon": False,
-    "legend.handlelength": 2.6,
-    "legend.columnspacing": 1.2,
+    "legend.handlelength": 2.4,
+    "legend.handletextpad": 0.6,
+    "legend.columnspacing": 1.0,
+    "legend.labelspacing": 0.3,
+    "legend.borderpad": 0.2,
+    "legend.borderaxespad": 0.0,
     "lines.linewidth": 1.2,
     "lines.markersize": 3.6,
     "lines.markeredgewidth": 0.5,
@@ -56,7 +69,12 @@ RC = {
     "ytick.major.width": 0.6,
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "resync",
 }
+_SVG_GEOMETRY = re.compile(rb' (?:d|points|transform|x|y|width|height)="[^"]*"')
+_SVG_FONTS = b"STIXGeneral, 'STIX Two Text', 'Times New Roman', Times, serif"
+"""STIX, or for viewers without it a font with the same widths of letters."""
 
 # Okabe and Ito (2008): distinct for all common forms of colour blindness.
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -67,7 +85,8 @@ PALETTE = (_BLACK, _BLUE, _GREEN, _VERMILLION)
 _MARKERS = "os^DvPX*<>"
 _THIN = "*PX"
 _SOLID, _LONG, _SHORT, _DASH_DOT = (0, ()), (0, (5, 1.5)), (0, (2, 1.2)), (0, (5, 1.2, 1, 1.2))
-_DASHES = (_SOLID, _LONG, _SHORT, _DASH_DOT)
+DASHES = (_SOLID, _LONG, _SHORT, _DASH_DOT)
+"""Dashes that differ also without colour."""
 
 Dash = tuple[int, tuple[float, ...]]
 
@@ -102,6 +121,7 @@ _ALGORITHMS = {
     "adpsgd": Style(_ORANGE, "X", _SHORT),
     "slowmo": Style(_VERMILLION, "*", _LONG),
 }
+_POST_LOCAL, _SWAP = Style(_SKY, "v", _DASH_DOT), Style(_GREEN, "^", _SHORT)
 _POWERS: dict[float, Style] = {
     2: Style(_VERMILLION, "D", _SOLID),
     1: Style(_ORANGE, "P", _SHORT),
@@ -119,6 +139,8 @@ def style_of(run: Run) -> Style:
         return _shaded(_CONSTANT, rule.h, markers="s^vP")
     if isinstance(rule, PowerRule) and rule.power in _POWERS:
         return _shaded(_POWERS[rule.power], rule.h_base)
+    if isinstance(rule, Phases):
+        return _SWAP if rule.phases[-1][1] == "end" else _POST_LOCAL
     return _style_of_name(f"{rule}")
 
 
@@ -130,7 +152,7 @@ def style_of_algorithm(name: str) -> Style:
 def _style_of_name(name: str) -> Style:
     """A style for a name without a style of its own above: always the same one for the same name."""
     choice = zlib.crc32(name.encode())
-    return Style((_SKY, _PURPLE, _ORANGE)[choice % 3], _MARKERS[choice % len(_MARKERS)], _DASHES[choice % 4])
+    return Style((_SKY, _PURPLE, _ORANGE)[choice % 3], _MARKERS[choice % len(_MARKERS)], DASHES[choice % 4])
 
 
 def _shaded(style: Style, h: int, markers: str = "") -> Style:
@@ -143,27 +165,42 @@ def _shaded(style: Style, h: int, markers: str = "") -> Style:
 
 
 def distinct(styles: Iterable[Style]) -> list[Style]:
-    """The styles of an item's series: no two lines have the same colour and dash, also where no markers are drawn.
+    """The styles of an item's series: no two lines have the same marker, or the same colour and dash, if possible.
 
-    Colour shows the algorithm, unless so many series share one that only different colours tell them apart.
+    Colour shows the algorithm, unless more than two series share one: then all but the first get colours of their own.
     """
     wanted = list(styles)
-    shared = {color for color, count in Counter(style.color for style in wanted).items() if count > len(_DASHES)}
-    colors = itertools.cycle(_COLORS)
+    crowded = {color for color, count in Counter(style.color for style in wanted).items() if count > 2}
+    unused = [color for color in _COLORS if not any(_near(color, style.color) for style in wanted)]
+    free = itertools.cycle(unused or _COLORS)
     seen: list[Style] = []
-    for style in (replace(style, color=next(colors)) if style.color in shared else style for style in wanted):
-        candidate = style
-        for turn in range(1, len(_MARKERS)):
-            if candidate not in seen and (turn > len(_DASHES) or not _alike(candidate, seen)):
-                break
-            marker = _MARKERS[(_MARKERS.index(style.marker) + turn) % len(_MARKERS)]
-            candidate = replace(style, marker=marker, dash=_DASHES[(_DASHES.index(style.dash) + turn) % len(_DASHES)])
-        seen.append(candidate)
+    for style in wanted:
+        again = style.color in crowded and any(style.color == other.color for other in seen)
+        seen.append(_unlike(replace(style, color=next(free)) if again else style, seen))
     return seen
 
 
-def _alike(style: Style, others: Iterable[Style]) -> bool:
-    return any((style.color, style.dash) == (other.color, other.dash) for other in others)
+def _near(one: str, other: str) -> bool:
+    """Whether two colours are hard to tell apart in a thin line."""
+    return math.dist(to_rgb(one), to_rgb(other)) < 0.3
+
+
+def _unlike(style: Style, others: Sequence[Style]) -> Style:
+    """The style itself, or with another marker and dash the one that is most unlike the others."""
+
+    def likeness(candidate: Style) -> tuple[int, int]:
+        alike = ((candidate.color, candidate.dash) == (other.color, other.dash) for other in others)
+        return sum(alike), sum(candidate.marker == other.marker for other in others)
+
+    if likeness(style) == (0, 0):
+        return style
+    marker, dash = _MARKERS.index(style.marker), DASHES.index(style.dash)
+    turned = (
+        replace(style, marker=_MARKERS[(marker + turn) % len(_MARKERS)], dash=DASHES[(dash + other) % len(DASHES)])
+        for other, turn in itertools.product(range(len(DASHES)), range(len(_MARKERS)))
+    )
+    dashes = Counter(other.dash for other in others)
+    return min(turned, key=lambda candidate: (*likeness(candidate), dashes[candidate.dash]))
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -190,20 +227,54 @@ def look() -> AbstractContextManager[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of the given size in inches, independent of pyplot and of any display."""
+    """An empty figure of the given size in inches, independent of pyplot and of any display.
+
+    A legend above it and a note below it add their heights.
+    """
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def encode(figure: Figure) -> dict[str, bytes]:
-    """The figure as `.pdf` and `.png`, reproducible to the byte: without dates and versions."""
-    files = {}
-    for suffix, metadata in (
-        (".pdf", {"CreationDate": None, "Producer": None}),
-        (".png", {"Software": None}),
-    ):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix[1:], dpi=PNG_DPI, metadata=metadata)
-        files[suffix] = buffer.getvalue()
-    return files
+def new_panels(width: float, count: int, height: float, least: float = 2.0, **shared: Any) -> tuple[Figure, Any]:
+    """A figure with `count` panels, and these as an array [rows, columns].
+
+    A row is `height` inches high, and has as many panels as leave each of them `least` inches. `shared` is for
+    matplotlib's `subplots`.
+    """
+    rows = math.ceil(count / max(1, int(width // least)))
+    columns = math.ceil(count / rows)
+    figure = new_figure(width, rows * height)
+    panels = np.asarray(figure.subplots(rows, columns, squeeze=False, **shared))
+    for unused in panels.flat[count:]:
+        unused.remove()
+    return figure, panels
+
+
+def period_axis(axis: YAxis) -> None:
+    """A logarithmic axis of a period, with ticks at powers of two."""
+    axis.axes.set_yscale("log", base=2)
+    axis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
+
+
+def encode(figure: Figure, title: str = "") -> dict[str, bytes]:
+    """The figure as `.pdf`, `.png` and `.svg`, reproducible to the byte: without dates and versions."""
+    return {
+        ".pdf": _saved(figure, "pdf", Title=title, CreationDate=None, Producer=None),
+        ".png": _saved(figure, "png", Title=title, Software=None),
+        ".svg": svg(figure, title),
+    }
+
+
+def svg(figure: Figure, title: str = "") -> bytes:
+    """The figure as a small SVG: text as text, its font named once, and coordinates in hundredths of a point."""
+    saved = _saved(figure, "svg", Title=title, Date=None, Creator=None)
+    rounded = _SVG_GEOMETRY.sub(lambda found: re.sub(rb"(\.\d\d)\d+", rb"\1", found[0]), saved)
+    named = re.sub(rb"\s*font-family: 'STIXGeneral'(?:, [^;\"]*)?;?", b"", rounded)
+    return named.replace(b"<svg ", b'<svg font-family="' + _SVG_FONTS + b'" ', 1)
+
+
+def _saved(figure: Figure, kind: str, **metadata: str | None) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=metadata)
+    return buffer.getvalue()

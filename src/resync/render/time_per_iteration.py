@@ -22,9 +22,10 @@ from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData
-from resync.render.lines import footnote, legend_of
+from resync.render.lines import LETTERS, footnote, legend_of
 from resync.render.options import time_per_iteration
-from resync.render.style import DOUBLE_COLUMN, GREY, Style, new_figure, style_of_algorithm
+from resync.render.points import Point
+from resync.render.style import GREY, Style, new_panels, style_of_algorithm
 
 _LINKS = {
     "ethernet_10g": "10 Gbit/s Ethernet",
@@ -32,6 +33,7 @@ _LINKS = {
     "infiniband_100g": "100 Gbit/s InfiniBand",
 }
 _CERTAIN = ("verified", "secondary")
+_SECONDS, _WAITING = "Time per iteration (s)", "Waiting (mean delays)"
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,14 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Point:
+class Time:
     """Seconds per iteration of one series: published with a status, or `measured` here."""
 
     algorithm: str
     workers: int
     seconds: float
     status: str
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Panel:
 
     title: str
     curves: list[Curve]
-    points: list[Point]
+    times: list[Time]
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,23 @@ class Panels:
     panels: list[Panel]
     waiting: list[Curve]
     note: str
+
+    def points(self) -> Iterator[Point]:
+        """The model's lines, the published times and our own."""
+        for name, panel in zip(LETTERS, self.panels, strict=False):
+            yield from _computed(name, panel.curves, _SECONDS)
+            for time in panel.times:
+                own = time.status == "measured"
+                shows = "seed" if own else f"published, {time.status}"
+                label = _label_of(time.algorithm)
+                yield Point(name, label, shows, "Workers", time.workers, _SECONDS, time.seconds, seed=time.seed)
+        yield from _computed(LETTERS[len(self.panels)], self.waiting, _WAITING)
+
+
+def _computed(panel: str, curves: Iterable[Curve], y_axis: str) -> Iterator[Point]:
+    for curve in curves:
+        for workers, value in zip(curve.workers, curve.values, strict=True):
+            yield Point(panel, _label_of(curve.algorithm), "computed", "Workers", workers, y_axis, value)
 
 
 def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
@@ -95,20 +115,23 @@ def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
     return Panels(panels, waiting, _note(data, fitted, zip(references, machines, strict=True)))
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """One panel per network, with a common time axis, and a panel of waiting times."""
-    figure = new_figure(DOUBLE_COLUMN, 2.6)
-    *networks, last = figure.subplots(1, len(panels.panels) + 1)
-    for axes, panel in zip(networks, panels.panels, strict=True):
+    figure, grid = new_panels(width, len(panels.panels) + 1, 2.1, least=1.5)
+    *networks, last = grid.flat
+    for axes, letter, panel in zip(networks, LETTERS, panels.panels, strict=False):
         axes.sharey(networks[0])
-        axes.label_outer()
+        if axes not in grid[:, 0]:
+            axes.tick_params(labelleft=False)
         _draw_network(axes, panel)
-    networks[0].set_ylabel("Time per iteration (s)")
+        axes.set_title(f"({letter}) {panel.title}", loc="left", linespacing=1.0, parse_math=False)
     networks[0].set_yscale("log", base=2)
     networks[0].yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
+    for axes in grid[:, 0]:
+        axes.set_ylabel(_SECONDS)
     _draw_curves(last, panels.waiting)
-    last.set_title("Stragglers\n(first network)", linespacing=1.0)
-    last.set(ylabel="Waiting (mean delays)", ylim=(-0.15, None))
+    last.set_title(f"({LETTERS[len(networks)]}) Stragglers\n(first network)", loc="left", linespacing=1.0)
+    last.set(ylabel=_WAITING, ylim=(-0.15, None))
     _legend(figure, panels)
     footnote(figure, panels.note)
     return figure
@@ -153,7 +176,7 @@ def _curves(
     return curves
 
 
-def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Point]:
+def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Time]:
     """The most certain published time of every series, in seconds per iteration."""
     known = [value for value in data.published if value.scale == "paper" and value.value is not None]
     for run in runs:
@@ -161,15 +184,15 @@ def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Point]:
         value = hours or most_certain(known, run.experiment, run.series, "seconds_per_step")
         if value is not None and value.value is not None:
             seconds = value.value * SECONDS_PER_HOUR / run.total_steps if hours else value.value
-            yield Point(run.sync.name, run.workers, seconds, value.status)
+            yield Time(run.sync.name, run.workers, seconds, value.status)
 
 
-def _measured(data: ItemData, panel: time_per_iteration.Panel) -> Iterator[Point]:
+def _measured(data: ItemData, panel: time_per_iteration.Panel) -> Iterator[Time]:
     """Our own times, only at paper scale: other scales train other models."""
     for state in (state for series in data.series for state in series.states) if data.scale == "paper" else ():
         if state.run.experiment == panel.experiment and state.status == "finished" and state.result:
             seconds = state.result.final("seconds_per_step")
-            yield Point(state.run.sync.name, state.run.workers, seconds, "measured")
+            yield Time(state.run.sync.name, state.run.workers, seconds, "measured", state.run.seed)
 
 
 def _note(
@@ -200,12 +223,11 @@ def _range(percents: list[float]) -> str:
 
 def _draw_network(axes: Axes, panel: Panel) -> None:
     _draw_curves(axes, panel.curves)
-    for point in panel.points:
-        axes.plot(point.workers, point.seconds, **_marker(style_of_algorithm(point.algorithm), point.status), zorder=4)
-    if panel.points:
-        last = max(point.workers for point in panel.points)
+    for time in panel.times:
+        axes.plot(time.workers, time.seconds, **_marker(style_of_algorithm(time.algorithm), time.status), zorder=4)
+    if panel.times:
+        last = max(time.workers for time in panel.times)
         axes.axvline(last, color=GREY, linewidth=0.6, linestyle=(0, (1, 2)))
-    axes.set_title(panel.title, linespacing=1.0, parse_math=False)
     axes.margins(y=0.1)
 
 
@@ -237,14 +259,14 @@ def _marker(style: Style, status: str) -> dict[str, Any]:
 def _legend(figure: Figure, panels: Panels) -> None:
     """Entries for the algorithms, then for the fill of a point."""
     modelled = [curve.algorithm for curve in panels.waiting]
-    points = [point for panel in panels.panels for point in panel.points]
+    times = [time for panel in panels.panels for time in panel.times]
     handles, labels = [], []
-    for algorithm in dict.fromkeys([*modelled, *(point.algorithm for point in points)]):
+    for algorithm in dict.fromkeys([*modelled, *(time.algorithm for time in times)]):
         line = style_of_algorithm(algorithm).line | ({} if algorithm in modelled else {"linestyle": ""})
         handles.append(Line2D([], [], **line))
         labels.append(_label_of(algorithm))
     grey = Style(GREY, "o", (0, ()))
-    for status in dict.fromkeys(_shown_as(point.status) for point in points):
+    for status in dict.fromkeys(_shown_as(time.status) for time in times):
         handles.append(Line2D([], [], **_marker(grey, status)))
         labels.append(status if status == "measured" else f"published, {status}")
     legend_of(figure, handles, labels, columns=len(labels))

@@ -1,16 +1,27 @@
 """Learning rate, losses and accuracy against epochs."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from resync.render.item import ItemData, require_results
-from resync.render.lines import Line, draw_lines, footnote, legend, letter, limits, mean_over_seeds, setting
+from resync.render.lines import (
+    LETTERS,
+    Line,
+    draw_lines,
+    footnote,
+    legend,
+    letter,
+    limits,
+    mean_over_seeds,
+    points_of,
+    setting,
+    with_published,
+)
 from resync.render.options import training_curves
-from resync.render.style import DOUBLE_COLUMN, axis_label, new_figure
-
-_ROWS_AND_COLUMNS = {2: (1, 2), 3: (1, 3), 4: (2, 2)}
+from resync.render.points import Point
+from resync.render.style import axis_label, new_panels
 
 
 @dataclass(frozen=True)
@@ -21,33 +32,38 @@ class Panels:
     cut: float
     setting: str
 
+    def points(self) -> Iterator[Point]:
+        """Those of every panel."""
+        for panel, (label, lines) in zip(LETTERS, self.lines.items(), strict=False):
+            yield from points_of(panel, "Epoch", label, lines)
+
 
 def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
     """The metrics at every evaluation, mean over seeds."""
     require_results(data)
+    band = data.options.band
 
     def lines(metric: str) -> list[Line]:
-        return [
-            mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric), data.options.band)
+        averaged = [
+            mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric), band)
             for series in data.series
         ]
+        return [with_published(data, line, series, metric) for line, series in zip(averaged, data.series, strict=True)]
 
     by_label = {axis_label(metric): lines(metric) for metric in data.options.metrics}
-    return Panels(by_label, data.options.cut, setting(data, data.options.band))
+    return Panels(by_label, data.options.cut, setting(data, band, *by_label.values()))
 
 
-def draw(panels: Panels) -> Figure:
+def draw(panels: Panels, width: float) -> Figure:
     """Panels with a common epoch axis."""
-    rows, columns = _ROWS_AND_COLUMNS[len(panels.lines)]
-    figure = new_figure(DOUBLE_COLUMN, 0.7 + 1.8 * rows)
-    grid = np.ravel(figure.subplots(rows, columns, sharex=True))
-    for axes, (label, lines) in zip(grid, panels.lines.items(), strict=True):
+    figure, grid = new_panels(width, len(panels.lines), 1.75, sharex=True)
+    for axes, (label, lines) in zip(grid.flat, panels.lines.items(), strict=False):
         draw_lines(axes, lines)
         axes.set_ylabel(label)
         axes.set_ylim(limits(lines, panels.cut))
-    for axes in grid[-columns:]:
+    for axes in grid[-1]:
         axes.set(xlabel="Epoch", xlim=(0, None))
-    letter(grid)
-    legend(figure, grid[0], columns=4)
+    letter(grid.flat)
+    legend(figure, grid[0, 0], columns=4)
     footnote(figure, panels.setting)
     return figure

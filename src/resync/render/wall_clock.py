@@ -5,19 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from resync.config import Run
+from resync.config.in_words import counted
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.config.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import certainty
-from resync.render.item import NONE, ItemData, Series, published_cell
+from resync.render.columns import MARKS, Column, published_cell, state_marks, state_notes, status_notes, table_of
+from resync.render.item import NONE, ItemData, Series
 from resync.render.options import wall_clock
 from resync.render.style import time_unit
-from resync.render.table import Heading, Table
-from resync.results.evidence import Evidence, decimals_of, number
+from resync.render.table import Cell, Heading, Table
+from resync.results.evidence import Evidence, decimals_of, notation, number
 
-_UNKNOWN = "not measured separately"
-_PART = "of which communication"
+_FITTED = "*"
+_PART = "communication"
 
 
 @dataclass(frozen=True)
@@ -32,29 +34,27 @@ class _Method:
 
 
 def prepare(data: ItemData[wall_clock.WallClock]) -> Table:
-    """One row per series at paper scale; cells say whether they are published, fitted, predicted or measured.
+    """One row per series at paper scale, with published, modelled and measured times.
 
-    Raises ValueError if there are no two published times of series that differ in communication.
+    Raises ValueError if no two published times of averages over all workers are known.
     """
     rows = [_row(data, run) for run in data.references]
     model = calibrate([timing for row in rows for timing in _timings(row, data.published)])
     longest = max((seconds for row in rows for seconds in _seconds(row.ours)), default=0.0)
     size, unit = time_unit(longest)
-    here = f"Here, {data.scale} scale"
+    here = "Here" if data.scale == "paper" else f"Here, {data.scale} scale"
     headings = (
-        Heading("Method", align="l"),
-        Heading("All-reduces", align="r"),
-        *(Heading(title, "h") for title in ("Published", _PART, "Model", _PART)),
-        Heading("Model error", "%", align="r"),
-        *(Heading(title, unit) for title in (here, _PART)),
+        Heading("Method", numbers=False),
+        Heading("All-reduces"),
+        *(Heading(title, group="Published (h)") for title in ("total", _PART)),
+        *(Heading(title, group="Model (h)") for title in ("total", _PART)),
+        Heading("Model error", "%"),
+        *(Heading(title, group=f"{here} ({unit})") for title in ("total", _PART)),
     )
-    return Table(
-        title=data.item.title,
-        headings=headings,
-        rows=tuple((*_published_cells(row), *_model_cells(row, model), *_own_cells(row.ours, size)) for row in rows),
-        records=tuple(_record(row, model) for row in rows),
-        note=_note(model, rows),
-    )
+    cells = [(*_published_cells(row), *_model_cells(row, model), *_own_cells(data, row.ours, size)) for row in rows]
+    columns = [Column(*column) for column in zip(headings, zip(*cells, strict=True), strict=True)]
+    note = " · ".join([*_notes(model, rows), *status_notes(columns), *state_notes(data)])
+    return table_of(data.item.title, columns, [_record(row, model) for row in rows], note, data.item.caption)
 
 
 def _row(data: ItemData, run: Run) -> _Method:
@@ -79,37 +79,41 @@ def _timings(row: _Method, published: Iterable[PublishedValue]) -> list[Timing]:
     return [Timing(row.run.id, row.load, row.total.value, CERTAINTY.index(status), rounding)]
 
 
-def _published_cells(row: _Method) -> tuple[str, ...]:
-    averages = NONE if row.load is None else f"{row.load:,}"
-    return row.run.label, averages, published_cell(row.total), published_cell(row.communication)
+def _published_cells(row: _Method) -> tuple[Cell, ...]:
+    averages = NONE if row.load is None else f"{row.load:,.0f}"
+    return Cell(row.run.label), Cell(averages), published_cell(row.total), published_cell(row.communication)
 
 
-def _model_cells(row: _Method, model: Calibration) -> tuple[str, ...]:
+def _model_cells(row: _Method, model: Calibration) -> tuple[Cell, ...]:
+    """Total and communication time by the model, and its error where it was not fitted."""
     if row.load is None:
-        return NONE, NONE, NONE
-    word = _basis(row, model)
+        return (Cell(NONE),) * 3
     communication = f"{model.communication(row.load):.2f} ± {model.communication_rounding(row.load):.2f}"
-    if word == "fitted":
-        return f"{model.total(row.load):.2f}, fitted", f"{communication}, derived", NONE
+    if _basis(row, model) == "fitted":
+        total = Cell(f"{model.total(row.load):.2f}", mark=_FITTED)
+        return total, Cell(communication, mark=MARKS["derived"]), Cell(NONE)
     error = _error(row, model)
     return (
-        f"{model.total(row.load):.2f} ± {model.total_rounding(row.load):.2f}, {word}",
-        f"{communication}, {word}",
-        NONE if error is None else f"{100 * error:+.1f}",
+        Cell(f"{model.total(row.load):.2f} ± {model.total_rounding(row.load):.2f}"),
+        Cell(communication),
+        Cell(NONE if error is None else f"{100 * error:+.1f}"),
     )
 
 
-def _own_cells(ours: Series | None, size: float) -> tuple[str, ...]:
+def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, ...]:
     """Total and communication time of the finished seeds, in units of `size` seconds."""
     if ours is None:
-        return NONE, NONE
-    clocks = (
-        Evidence.of(seconds / size for seconds in _seconds(ours)),
-        Evidence.of(seconds / size for seconds in ours.evidence("communication_seconds").values),
+        return Cell(NONE), Cell(NONE)
+    total, communication = (
+        Evidence.of(seconds / size for seconds in found)
+        for found in (_seconds(ours), ours.evidence("communication_seconds").values)
     )
-    measured = (f"{clock.text()}, measured" if clock.finite else _UNKNOWN if clock.n else "" for clock in clocks)
-    total, communication = measured
-    return ", ".join(filter(None, (total, ours.note))), communication or NONE
+    if not total.n:
+        return Cell(ours.note or NONE), Cell(NONE)
+    return (
+        Cell(notation(total.mean, total.std), mark=state_marks(data).get(ours.note, "")),
+        Cell(notation(communication.mean, communication.std) if communication.finite else NONE),
+    )
 
 
 def _record(row: _Method, model: Calibration) -> dict[str, Any]:
@@ -157,12 +161,15 @@ def _seconds(ours: Series | None) -> list[float]:
     return [result.final("training_seconds") for result in ours.results("finished")] if ours else []
 
 
-def _note(model: Calibration, rows: Iterable[_Method]) -> str:
+def _notes(model: Calibration, rows: Iterable[_Method]) -> list[str]:
     pair = " and ".join(f"{one.name.split('/')[2]} ({CERTAINTY[one.certainty]})" for one in (model.more, model.less))
     seconds = number(model.cost * SECONDS_PER_HOUR, 3)
+    counts = {len(_seconds(row.ours)) for row in rows} - {0}
     derived = any(value and value.status == "derived" for row in rows for value in (row.total, row.communication))
-    return " · ".join([
+    return [
         f"model: {number(model.compute)} h of computation + {seconds} s per all-reduce, fitted to {pair}",
-        "±: rounding of the fitted hours",
+        f"{_FITTED} fitted",
+        "± of the model: rounding of the fitted hours",
         *(["derived: from verified hours by the same formula, so not a test of it"] if derived else []),
-    ])  # fmt: skip
+        *([f"here: {counted(counts, 'seed')}"] if counts else []),
+    ]

@@ -79,7 +79,7 @@ def _item(suite: Suite, paper: Paper, item: Item, place: _Place) -> dict[str, An
     """A figure or table with what its runs trained and links to its files."""
     stem = place.figures / place.scale / paper.id / item.id
     runs = suite.item_runs(paper.id, item.id, place.scale) if item.series else []
-    files = {suffix: stem.with_suffix(f".{suffix}") for suffix in ("pdf", "png", "md", "tex", "csv")}
+    files = {suffix: stem.with_suffix(f".{suffix}") for suffix in ("pdf", "svg", "png", "csv", "md", "tex")}
     links = {suffix: place.link(file) for suffix, file in files.items() if file.exists()}
     return {
         "id": item.id,

@@ -14,4 +14,5 @@ class AveragingError(KindOptions):
     """
 
     planned = True
+    width = "column"
     name: Literal["averaging_error"] = Field(default="averaging_error", init=False)

@@ -15,6 +15,7 @@ class MetricAgainstOption(KindOptions):
     Series without the option are horizontal lines. Open points and dotted lines are published values.
     """
 
+    width = "column"
     name: Literal["metric_against_option"] = Field(default="metric_against_option", init=False)
     option: Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)*$")] = Field(
         description="setting of a run with numbers as values, as its path in run.yaml, such as `sync.period.h`"

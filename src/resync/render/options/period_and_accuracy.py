@@ -12,6 +12,7 @@ from resync.render.options._curves import Band, Cut
 class PeriodAndAccuracy(KindOptions):
     """Period H of every round (log2) above validation accuracy, both against epochs."""
 
+    width = "column"
     name: Literal["period_and_accuracy"] = Field(default="period_and_accuracy", init=False)
     metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv in the lower panel")
     band: Band = "range"

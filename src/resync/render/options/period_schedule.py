@@ -14,4 +14,5 @@ class PeriodSchedule(KindOptions):
     """
 
     planned = True
+    width = "column"
     name: Literal["period_schedule"] = Field(default="period_schedule", init=False)

@@ -1,0 +1,171 @@
+"""Columns of a table: the metrics of every series as these runs have them, beside the published values."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from resync.config.metrics import METRICS, SECONDS_PER_HOUR
+from resync.config.published import PublishedValue
+from resync.render.item import NONE, ItemData, Series
+from resync.render.style import time_unit
+from resync.render.table import Cell, Heading, Table
+from resync.results.evidence import Evidence, as_published, notation
+
+MARKS = {"secondary": "†", "derived": "‡", "unverified": "§"}
+"""What stands behind a published value that was not read in the paper itself, by its status."""
+BEST = "bold: the best mean, and those whose ± overlaps with it"
+BEST_OF_ONE = "bold: the best value"
+VOLUME = "volume: vectors of parameters that a worker sends, in % of one per step"
+_SECONDS = {"s": 1, "h": SECONDS_PER_HOUR}
+_FIXED_DECIMALS = {"%": 2, "BLEU": 2}
+_SIGNIFICANT, _LEAST_DECIMALS = 3, 3
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and the cells below it, one per series."""
+
+    heading: Heading
+    cells: tuple[Cell, ...]
+
+
+def metric_table(data: ItemData, metrics: Sequence[str], decimals: int | None = None) -> Table:
+    """A row per series with these metrics; `decimals` is for the first one, None: as many as it needs.
+
+    Missing, stale and diverged runs are named in words and never enter a mean. A metric for which the paper publishes
+    no value of these series has no column of published values.
+    """
+    columns = [Column(Heading("Method", numbers=False), tuple(Cell(series.label) for series in data.series))]
+    for index, metric in enumerate(metrics):
+        columns += _of_metric(data, metric, None if index else decimals, first=index == 0)
+    title = data.item.title if data.scale == "paper" else f"{data.item.title}: {data.scale}-scale stand-in"
+    return table_of(
+        title, columns, [data.record(series, metrics) for series in data.series], _note(data, columns, metrics),
+        data.item.caption,
+    )  # fmt: skip
+
+
+def table_of(title: str, columns: Sequence[Column], records: Iterable[dict], note: str, caption: str) -> Table:
+    """A table from its columns."""
+    rows = tuple(zip(*(column.cells for column in columns), strict=True))
+    return Table(title, tuple(column.heading for column in columns), rows, tuple(records), note, caption)
+
+
+def published_cell(value: PublishedValue | None) -> Cell:
+    """`79.86 ± 0.03` with the mark of its status."""
+    if value is None:
+        return Cell(NONE)
+    if value.value is None:
+        return Cell("unknown")
+    return Cell(as_published(value.value, value.std), mark=MARKS.get(value.status, ""))
+
+
+def status_notes(columns: Iterable[Column]) -> list[str]:
+    """The meaning of the marks of published values that these columns have."""
+    shown = {cell.mark for column in columns for cell in column.cells}
+    return [f"{mark} {status}" for status, mark in MARKS.items() if mark in shown]
+
+
+def state_marks(data: ItemData) -> dict[str, str]:
+    """The letter for each state in words, `1 of 3 diverged`, of series some of whose seeds have finished."""
+    notes = [series.note for series in data.series if series.note and series.results("finished")]
+    return dict(zip(dict.fromkeys(notes), _LETTERS, strict=False))
+
+
+def state_notes(data: ItemData) -> list[str]:
+    """The meaning of these letters."""
+    return [f"{letter} {note}" for note, letter in state_marks(data).items()]
+
+
+def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -> list[Column]:
+    """Our column, and the published one if there is anything in it; the first metric also says what is missing."""
+    declared = METRICS[metric]
+    found = [series.evidence(metric) for series in data.series]
+    size, unit = _shown_unit(declared.unit, [value for ours in found for value in ours.values])
+    shown = [Evidence.of(value * size for value in ours.values) for ours in found]
+    places = decimals if decimals is not None else _decimals(metric, unit, shown)
+    published = [data.published_value(series, metric) for series in data.series]
+    best = _best(metric, shown)
+    ours = tuple(
+        _own_cell(data, series, metric, evidence, places, first, is_best)
+        for series, evidence, is_best in zip(data.series, shown, best, strict=True)
+    )
+    if not any(published):
+        return [Column(Heading(declared.title, _written(unit)), ours)]
+    here = "here" if data.scale == "paper" else f"{data.scale} scale"
+    same = unit == declared.unit
+    group = Heading(declared.title, _written(unit) if same else "").own
+    units = ("", "") if same else (_written(unit), _written(declared.unit))
+    return [
+        Column(Heading(here, units[0], group), ours),
+        Column(Heading("published", units[1], group), tuple(map(published_cell, published))),
+    ]
+
+
+def _own_cell(
+    data: ItemData, series: Series, metric: str, ours: Evidence, decimals: int, first: bool, best: bool
+) -> Cell:
+    if not ours.n:
+        return Cell(series.note if first and series.note else NONE)
+    if METRICS[metric].depends_on == "configuration":
+        values = sorted(set(ours.values))
+        if not ours.finite:
+            return Cell(NONE)
+        return Cell(NONE.join(f"{value:,.{decimals}f}" for value in values[:1] + values[1:][-1:]))
+    # The number of seeds is in the note unless it differs.
+    n = ours.n if len({len(each.results("finished")) for each in data.series} - {0}) > 1 else None
+    mark = state_marks(data).get(series.note, "") if first else ""
+    return Cell(notation(ours.mean, ours.std, n, decimals), best, mark)
+
+
+def _best(metric: str, found: Sequence[Evidence]) -> list[bool]:
+    """Whether each is the best mean of what training measured, or overlaps with it by their standard deviations."""
+    sign = METRICS[metric].sign if METRICS[metric].depends_on == "training" else 0
+    known = [evidence for evidence in found if evidence.finite]
+    if not sign or len(known) < 2:
+        return [False] * len(found)
+    best = max(known, key=lambda evidence: sign * evidence.mean)
+    reached = sign * best.mean - _spread(best)
+    return [evidence.finite and sign * evidence.mean + _spread(evidence) >= reached for evidence in found]
+
+
+def _spread(evidence: Evidence) -> float:
+    return evidence.std if evidence.n > 1 else 0.0
+
+
+def _shown_unit(unit: str, values: Sequence[float]) -> tuple[float, str]:
+    """(factor, unit) in which values are shown: times in a unit of their size, others in their own."""
+    largest = max((value for value in values if math.isfinite(value)), default=0.0)
+    if unit not in _SECONDS or largest <= 0:
+        return 1.0, unit
+    size, name = time_unit(largest * _SECONDS[unit])
+    return _SECONDS[unit] / size, name
+
+
+def _written(unit: str) -> str:
+    return "" if unit in ("1", "rounds") else unit
+
+
+def _decimals(metric: str, unit: str, found: Sequence[Evidence]) -> int:
+    """The same number of decimals for a whole column: three significant digits of its largest value or more."""
+    if METRICS[metric].unit in ("rounds", "steps", "bytes"):
+        return 0
+    if unit in _FIXED_DECIMALS:
+        return _FIXED_DECIMALS[unit]
+    largest = max((abs(evidence.mean) for evidence in found if evidence.finite), default=0.0)
+    digits = max(0, _SIGNIFICANT - 1 - math.floor(math.log10(largest))) if largest else 2
+    return max(_LEAST_DECIMALS, digits) if METRICS[metric].depends_on == "training" else digits
+
+
+def _note(data: ItemData, columns: Sequence[Column], metrics: Sequence[str]) -> str:
+    """What the numbers are, then what their marks mean."""
+    seeds = data.seeds if data.seeds == "1 seed" else f"mean ± standard deviation of {data.seeds}"
+    parts = [data.setting, seeds]
+    if data.scale != "paper" and any(column.heading.title == "published" for column in columns):
+        parts.append("published: at paper scale")
+    if any(cell.best for column in columns for cell in column.cells):
+        several = any(len(series.results("finished")) > 1 for series in data.series)
+        parts.append(BEST if several else BEST_OF_ONE)
+    parts += [VOLUME] if "volume_percent" in metrics else []
+    return " · ".join([*parts, *status_notes(columns), *state_notes(data)])

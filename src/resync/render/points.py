@@ -1,0 +1,49 @@
+"""The data behind a figure: a table with one row per plotted point, in the same columns for every kind."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Protocol
+
+from resync.text_tables import csv_text
+
+
+@dataclass(frozen=True)
+class Point:
+    """One plotted point; what does not apply to it is None or empty.
+
+    Attributes:
+        panel: letter of the panel.
+        series: label of the line or marker in the legend.
+        shows: `mean` over seeds, one `seed`, `published`, or what the kind of figure says: `computed`, `simulated`.
+        x_axis, y_axis: titles of the axes with their units.
+        x, y: the coordinates; x is None for a level over the whole width.
+        low, high: ends of the band or error bar.
+        interval: what these ends are.
+        n: number of seeds behind the point.
+        seed: the seed, of a point with a single one.
+    """
+
+    panel: str
+    series: str
+    shows: str
+    x_axis: str
+    x: float | None
+    y_axis: str
+    y: float
+    low: float | None = None
+    high: float | None = None
+    interval: str = ""
+    n: int | None = None
+    seed: int | None = None
+
+
+class Numbers(Protocol):
+    """What `prepare` of a kind of figure returns and `draw` draws."""
+
+    def points(self) -> Iterable[Point]:
+        """Every point that is drawn, panel by panel."""
+
+
+def points_csv(numbers: Numbers) -> str:
+    """The points of a figure as CSV with full precision."""
+    return csv_text(map(asdict, numbers.points()), [field.name for field in fields(Point)])

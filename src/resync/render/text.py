@@ -1,0 +1,55 @@
+"""Texts in the font of all figures and tables: their widths, lines of a given width, and symbols as mathematics."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
+
+FONTS = ("STIXGeneral", "DejaVu Serif")
+"""Font families that come with matplotlib, so that every machine draws the same bytes."""
+
+_NAMES = {"H_base": r"H_{\mathrm{base}}", "tau": r"\tau", "alpha": r"\alpha", "beta": r"\beta"}
+# A single letter is a symbol where it has a value, or is the period.
+_SYMBOL = re.compile(rf"\b(?:({'|'.join(_NAMES)})\b(?: ?= ?(\d[\d./]*))?|([HK]) ?= ?(\d[\d./]*)|(?<=Period )(H)\b)")
+
+
+def with_symbols(text: str, plain: Callable[[str], str]) -> str:
+    """The text with symbols such as `H_base=4` as mathematics between dollars, and what `plain` makes of the rest."""
+    parts, end = [], 0
+    for found in _SYMBOL.finditer(text):
+        name = found[1] or found[3] or found[5]
+        value = found[2] or found[4]
+        parts += [plain(text[end : found.start()]), f"${_NAMES.get(name, name)}{f' = {value}' if value else ''}$"]
+        end = found.end()
+    return "".join([*parts, plain(text[end:])])
+
+
+def drawn(text: str) -> str:
+    """The text for matplotlib with `parse_math=has_symbols(text)`."""
+    return with_symbols(text, lambda part: part.replace("$", r"\$")) if has_symbols(text) else text
+
+
+def has_symbols(text: str) -> bool:
+    """Whether there is a symbol to draw as mathematics."""
+    return _SYMBOL.search(text) is not None
+
+
+@cache
+def width_of(text: str, size: float, *, bold: bool = False) -> float:
+    """The width in points of a text in one line."""
+    font = FontProperties(family=list(FONTS), size=size, weight="bold" if bold else "normal", math_fontfamily="stix")
+    width, _, _ = text_to_path.get_text_width_height_descent(drawn(text), font, has_symbols(text))
+    return float(width)
+
+
+def wrapped(text: str, width: float, size: float) -> list[str]:
+    """The text in lines of at most `width` points; a longer word has a line of its own."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and width_of(longer := f"{lines[-1]} {word}", size) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines

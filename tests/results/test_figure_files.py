@@ -1,0 +1,233 @@
+"""The files of figures and tables: the data behind a figure, widths, and LaTeX that compiles."""
+
+import csv
+import io
+import math
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+import synthetic
+from matplotlib.figure import Figure
+
+from resync.config import Suite, load_suite
+from resync.render import accuracy_and_volume, accuracy_curves, metric_against_option, period_and_accuracy, slow_sde
+from resync.render.columns import metric_table
+from resync.render.item import load, render
+from resync.render.points import Point, points_csv
+from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
+from resync.render.table import Table
+from resync.render.table_files import encode_table
+from resync.render.table_layout import MARGIN, POINTS_PER_INCH, fitted
+from resync.render.table_picture import picture
+from resync.render.table_tex import tex
+from resync.settings.options import option_names
+
+ROOT = Path(__file__).parents[2]
+LATEX = r"""\documentclass[twocolumn]{article}
+\usepackage[textwidth=6.75in,columnsep=0.25in]{geometry}
+\usepackage{booktabs}
+\begin{document}
+%s
+\end{document}
+"""
+
+
+@pytest.fixture(scope="module")
+def papers() -> Suite:
+    return load_suite(ROOT / "paper_configs")
+
+
+def rows_of(numbers) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(points_csv(numbers))))
+
+
+def drawn_lines(figure: Figure) -> dict[str, set[tuple[float, float]]]:
+    """The points of the labelled lines of each panel by their letter."""
+    found = defaultdict(set)
+    for letter, axes in zip("abcd", figure.axes, strict=False):
+        for line in axes.get_lines():
+            if not line.get_label().startswith("_") or line.get_drawstyle() != "default":
+                found[letter] |= {(x, y) for x, y in zip(*line.get_data(), strict=True) if math.isfinite(y)}
+    return found
+
+
+@pytest.mark.parametrize(("item", "kind"), [("fig5", period_and_accuracy), ("fig6", accuracy_curves)])
+def test_the_csv_of_a_figure_holds_every_point_that_is_drawn(item: str, kind, suite: Suite, finished: Path):
+    numbers = kind.prepare(load(suite, "toy", item, "smoke", finished))
+    with look():
+        lines = drawn_lines(kind.draw(numbers, TEXT))
+    rows = rows_of(numbers)
+    assert set(lines) == {row["panel"] for row in rows} == {"a", "b"}
+    for panel, points in lines.items():
+        listed = {(float(row["x"]), float(row["y"])) for row in rows if row["panel"] == panel and row["x"]}
+        assert points == listed
+
+
+def test_the_csv_says_what_its_points_are(suite: Suite, results: Path):
+    for run in suite.runs("toy", "smoke", "vit", "h4")[1:]:
+        shutil.rmtree(results / run.directory)
+    run = suite.runs("toy", "smoke", "vit", "h4")[1]
+    synthetic.write_run(run, results, diverged_at=400)
+    rows = rows_of(period_and_accuracy.prepare(load(suite, "toy", "fig5", "smoke", results)))
+    by_series = {row["series"]: row for row in rows if row["panel"] == "b" and row["shows"] != "diverged seed"}
+    qsr = by_series["QSR, H_base = 4"]
+    assert (qsr["shows"], qsr["n"], qsr["seed"], qsr["interval"]) == ("mean", "3", "", "minimum to maximum")
+    assert float(qsr["low"]) < float(qsr["y"]) < float(qsr["high"])
+    assert (qsr["x_axis"], qsr["y_axis"]) == ("Epoch", "Validation top-1 accuracy (%)")
+    alone = by_series["Local SGD, H = 4 (1 of 3 diverged, 1 of 3 not run)"]
+    assert (alone["shows"], alone["n"], alone["seed"], alone["low"]) == ("seed", "1", "0", "")
+    assert {row["seed"] for row in rows if row["shows"] == "diverged seed"} == {"1"}
+
+
+def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Suite, tmp_path: Path):
+    for run in papers.item_runs("qsr", "fig5", "paper"):
+        synthetic.write_short_run(run, tmp_path, 80.0 + run.seed / 10)
+    numbers = period_and_accuracy.prepare(load(papers, "qsr", "fig5", "paper", tmp_path))
+    assert {line.label: line.published for line in numbers.metric} == {
+        "Local AdamW (H=4)": 79.32,
+        "QSR (H_base=4)": 80.98,
+    }
+    levels = [row for row in rows_of(numbers) if row["shows"] == "published"]
+    assert [(row["panel"], row["x"], row["y"]) for row in levels] == [("b", "", "79.32"), ("b", "", "80.98")]
+    assert numbers.setting.endswith("dotted: published")
+    with look():
+        lower = period_and_accuracy.draw(numbers, COLUMN).axes[1]
+    assert {79.32, 80.98} <= {line.get_ydata()[0] for line in lower.get_lines() if line.get_linestyle() == ":"}
+
+
+def test_every_kind_of_figure_names_its_points():
+    for name in option_names("render"):
+        module = __import__(f"resync.render.{name}", fromlist=["prepare"])
+        numbers = get_type_hints(module.prepare)["return"]
+        if numbers is not Table:
+            assert "Point" in str(get_type_hints(numbers.points, {"Point": Point})["return"])
+            assert "width" in get_type_hints(module.draw)
+
+
+def test_figures_without_runs_have_their_data_too(papers: Suite, tmp_path: Path):
+    for item in ("averaging_error", "time_per_iteration"):
+        files = render(papers, "sgp", item, "smoke", tmp_path, tmp_path)
+        [table] = [file for file in files if file.suffix == ".csv"]
+        rows = list(csv.DictReader(table.open(newline="")))
+        published = "published" if item == "averaging_error" else "published, verified"
+        assert {row["shows"] for row in rows} >= {"computed", published}
+    panels = slow_sde.Panels({}, slow_sde.Diffusion(0.5, *2 * [slow_sde.np.ones(len(slow_sde.DIFFUSION_PERIODS))]))
+    assert [point.x for point in panels.points()] == [None, *slow_sde.DIFFUSION_PERIODS]
+
+
+@pytest.mark.parametrize("width", WIDTHS.values())
+def test_a_figure_is_as_wide_as_its_item_says_and_its_text_is_readable(width: float, suite: Suite, finished: Path):
+    numbers = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", finished))
+    with look():
+        figure = accuracy_curves.draw(numbers, width)
+        encode(figure)
+    assert figure.get_figwidth() == width
+    texts = [artist for artist in figure.findobj(lambda artist: hasattr(artist, "get_fontsize")) if artist.get_text()]
+    assert min(text.get_fontsize() for text in texts) >= SMALL
+    renderer = figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in texts if text.get_visible()]
+    inside = figure.bbox.padded(1)
+    assert all(inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1) for box in boxes if box.width)
+
+
+def test_an_item_chooses_its_width(suite: Suite, finished: Path):
+    data = load(suite, "toy", "fig6", "smoke", finished)
+    assert data.width == TEXT
+    assert load(suite, "toy", "fig5", "smoke", finished).width == COLUMN
+    object.__setattr__(data, "item", data.item.model_copy(update={"width": "column"}))
+    assert data.width == COLUMN
+
+
+def tables(suite: Suite, results: Path) -> dict[str, tuple[Table, float]]:
+    """Every table of the papers at every scale that it exists at, with its width in inches."""
+    found = {}
+    for paper, scale in ((paper, scale) for paper in suite.papers for scale in suite.scales):
+        for item in suite.papers[paper].tables:
+            if suite.papers[paper].has_item(item, scale):
+                data = load(suite, paper, item, scale, results)
+                kind = __import__(f"resync.render.{data.item.kind}", fromlist=["prepare"])
+                found[f"{scale}-{paper}-{item}"] = kind.prepare(data), data.width
+    return found
+
+
+@pytest.fixture(scope="module")
+def every_table(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Table, float]]:
+    """Tables of the papers: those of two with made-up results at paper scale."""
+    results = tmp_path_factory.mktemp("tables")
+    for paper, item in (("qsr", "table1b"), ("slowmo", "table1_cifar10")):
+        for run in papers.item_runs(paper, item, "paper"):
+            synthetic.write_short_run(run, results, 75.0 + run.seed)
+    return tables(papers, results)
+
+
+def test_every_table_fits(every_table: dict[str, tuple[Table, float]]):
+    assert len(every_table) > 40
+    for name, (table, width) in every_table.items():
+        layout = fitted(table.headings, table.rows, width)
+        assert layout.width <= layout.available, name
+        assert layout.size >= SMALL
+        with look():
+            figure = picture(table, layout)
+        assert figure.get_figwidth() <= width + 0.01, name
+
+
+def test_a_wide_table_gets_broken_headings_then_smaller_text(suite: Suite, finished: Path):
+    table = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", finished))
+    wide, narrow = (fitted(table.headings, table.rows, width) for width in (2 * TEXT, TEXT))
+    assert (wide.size, max(len(column.heading) for column in wide.columns)) == (8.5, 1)
+    assert narrow.width <= TEXT * POINTS_PER_INCH - 2 * MARGIN
+    least = fitted(table.headings, table.rows, COLUMN)
+    assert least.size == SMALL
+
+
+def test_markdown_latex_and_csv_of_a_table_agree(suite: Suite, finished: Path):
+    table = metric_table(load(suite, "toy", "table1", "smoke", finished), ("val_top1", "volume_percent"), 2)
+    files = {
+        suffix: content.decode() for suffix, content in encode_table(table, TEXT, "t").items() if suffix[1] in "mtc"
+    }
+    records = list(csv.DictReader(io.StringIO(files[".csv"])))
+    lines = [line for line in files[".md"].splitlines() if line.startswith("| ")][2:]
+    plain = files[".tex"].replace("$\\pm$", "±").replace("\\%", "%")
+    body = plain[plain.index(r"\midrule") : plain.index(r"\bottomrule")].splitlines()[1:]
+    assert len(records) == len(lines) == len(body) == 4
+    for record, line, row in zip(records, lines, body, strict=True):
+        value = f"{float(record['val_top1_mean']):.2f} ± {float(record['val_top1_std']):.2f}"
+        assert value in line.replace("*", "")
+        joined = re.sub(r"\\textbf\{([^}]*)\}", r"\1", row).replace(" & .", ".")
+        assert value in joined
+        assert record["label"].split(",")[0] in line
+        assert f"{float(record['volume_percent_mean']):.2f}" in joined
+
+
+def test_every_table_is_latex_that_fits(every_table: dict[str, tuple[Table, float]], tmp_path: Path):
+    engine = shutil.which("pdflatex")
+    if engine is None:
+        pytest.skip("pdflatex is not installed")
+    parts = []
+    for name, (table, width) in every_table.items():
+        text = tex(table, fitted(table.headings, table.rows, width), name)
+        [body] = re.findall(r"\\(?:small|footnotesize|scriptsize)\n.*?\\end\{tabular\}", text, re.DOTALL)
+        parts.append(rf"\setbox0=\hbox{{{body}}}\typeout{{WIDTH {name} \the\wd0}}" + "\n" + text + r"\clearpage")
+    (tmp_path / "all.tex").write_text(LATEX % "\n".join(parts))
+    command = [engine, "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    found = dict(re.findall(r"^WIDTH (\S+) ([\d.]+)pt$", done.stdout, re.MULTILINE))
+    widths = {name: float(points) / 72.27 for name, points in found.items()}
+    assert set(widths) == set(every_table)
+    assert not [(name, width) for name, width in widths.items() if width > every_table[name][1]]
+
+
+def test_metric_against_option_lists_means_published_and_levels(papers: Suite, tmp_path: Path):
+    for run in papers.item_runs("slowmo", "fig3_imagenet", "paper"):
+        synthetic.write_short_run(run, tmp_path, 75.0 + run.seed / 10)
+    rows = rows_of(metric_against_option.prepare(load(papers, "slowmo", "fig3_imagenet", "paper", tmp_path)))
+    first = [row for row in rows if row["panel"] == "a"]
+    assert [(row["x"], row["shows"]) for row in first if row["series"] == "SGP"] == [("", "mean"), ("", "published")]
+    assert [row["x"] for row in first if row["shows"] == "mean"] == ["12.0", "24.0", "48.0", "96.0", ""]
+    assert {row["interval"] for row in first if row["shows"] == "mean"} == {"± 1 standard deviation"}

@@ -27,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 reproduce: .venv/installed
 	@code=0; \
-	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE) || code=$$?; \
+	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --config scale=$(SCALE) || code=$$?; \
 	if [ $$code = 0 ]; then \
 		printf '\nLook at:\n'; \
 		ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \

@@ -23,7 +23,7 @@ LAYERS = [
     {"__init__", "__main__"},
     {"cli", "attach", "workflow"},
     {"launch"},
-    {"report", "render", "audit", "importer"},
+    {"report", "render", "audit", "importer", "progress", "doctor"},
     {"train", "pages"},
     {"sync", "optim"},
     {"engine"},
@@ -37,7 +37,7 @@ LAYERS = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit",
-    "report", "importer", "cli", "workflow",
+    "report", "importer", "progress", "cli", "workflow",
 }  # fmt: skip
 
 

@@ -72,6 +72,19 @@ TRAINING = (
 """Common flags of the verbs that train a run."""
 
 
+def _papers(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    return [file.parent.name for file in Path(getattr(parsed_args, "configs", "paper_configs")).glob("*/paper.yaml")]
+
+
+def _experiments(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    paper = getattr(parsed_args, "paper", None) or "*"
+    return [file.stem for file in Path(parsed_args.configs).glob(f"{paper}/experiments/*.yaml")]
+
+
+COMPLETED = {"--paper": _papers, "--experiment": _experiments}
+"""What a shell offers for the values of some flags."""
+
+
 def suite_of(options: argparse.Namespace) -> Suite:
     """The configuration of the paper named on the command line, or of all papers."""
     paper = getattr(options, "paper", None)

@@ -115,6 +115,7 @@ def test_snakemakes_messages_become_few_lines(tmp_path: Path, monkeypatch: pytes
     shown.close()
     lines = capsys.readouterr().err.splitlines()
     assert lines[:-1] == [
+        "Building DAG of jobs...",
         "failed: audit_paper results/a.json: ValueError: no such paper (log: a.log)",
         "tried again: audit_paper results/a.json",
         "Terminating processes on user request, this might take some time.",

@@ -37,7 +37,7 @@ for run in load_suite(Path("paper_configs")).runs("mine", "smoke", "second"):
         out.mkdir(parents=True)
         (out / "run.yaml").write_text(run.to_yaml())
         assert main(["train", "--config", str(out / "run.yaml"), "--out", str(out)]) == 0
-trial = ["train", "--config", str(out / "run.yaml"), "--out", "trial", "--set", "epochs=1"]
+trial = ["train", "--config", str(out / "run.yaml"), "--out", "trial", "--set", "epochs=2"]
 assert main([*trial, "--set", "sync={name: tug}", "--set", "model={name: flat}"]) == 0
 assert main(["render", "--paper", "mine", "--item", "accuracy"]) == 0
 assert main(["render", "--paper", "mine", "--item", "sticks"]) == 0

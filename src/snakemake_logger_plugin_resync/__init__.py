@@ -15,7 +15,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 _AGAIN = re.compile(r"Trying to restart job (\d+)\.")
 _NOISE = re.compile(
-    r"Building DAG of jobs|Using shell: |Select jobs to execute|Conda environments: ignored|Elapsed time: |"
+    r"Using shell: |Select jobs to execute|Conda environments: ignored|Elapsed time: |"
     r"Complete log\(s\): |Removing output files of failed job|Exiting because a job execution failed|\s*$"
 )
 """What says nothing to whoever sees the jobs."""

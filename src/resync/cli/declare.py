@@ -41,7 +41,8 @@ def _folder(name: str, default: str, text: str) -> Flag:
     return flag(name, type=Path, default=Path(default), help=f"{text} (default: %(default)s)")
 
 
-CONFIGS = _folder("--configs", "paper_configs", "folder of the papers")
+_PAPERS = "paper_configs"
+CONFIGS = _folder("--configs", _PAPERS, "folder of the papers")
 RESULTS = _folder("--results", "results", "folder of the results")
 FIGURES = _folder("--figures", "figures", "folder of the figures")
 PAPER = flag("--paper", required=True, help="name of the paper, a folder in --configs; no other paper is read")
@@ -86,6 +87,11 @@ COMPLETED = {"--paper": _papers, "--experiment": _experiments}
 
 
 def suite_of(options: argparse.Namespace) -> Suite:
-    """The configuration of the paper named on the command line, or of all papers."""
+    """The configuration of the paper named on the command line, or of all papers.
+
+    Raises ValueError where the papers, which an installed package does not have, are not in this folder.
+    """
+    if options.configs == Path(_PAPERS) and not options.configs.is_dir():
+        raise ValueError(f"{_PAPERS}: not here, allowed: a clone of the repository, or another folder with --configs")
     paper = getattr(options, "paper", None)
     return load_suite(options.configs, papers=[paper] if paper else None)

@@ -7,9 +7,12 @@
 #                               after Ctrl-C (KILLS=200 SEED=0); `make test` does it with 20 kills
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
+#   make reproduce TORCH=cpu    the same, installed without CUDA, on a laptop or in a container
 
 PYTHON ?= python3
 SCALE ?= smoke
+# cpu: installs torch without CUDA libraries, which need most of the 6 GB of .venv; takes effect on first use.
+TORCH ?= cuda
 # Number of processes that run tests; some tests start four more.
 TEST_PROCESSES ?= 2
 # Installed by pip where there is no uv.
@@ -27,7 +30,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 reproduce: .venv/installed
 	@code=0; \
-	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE) || code=$$?; \
+	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --config scale=$(SCALE) || code=$$?; \
 	if [ $$code = 0 ]; then \
 		printf '\nLook at:\n'; \
 		ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
@@ -57,7 +60,8 @@ test-gpu:
 	$(PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir . -p no:cacheprovider tests/gpu
 
 # Uses uv if it is installed; otherwise pip installs it into .venv. Every archive that is installed must have a hash that
-# requirements.lock lists, or requirements-ffcv.lock for FFCV and what it needs.
+# requirements.lock lists, or requirements-ffcv.lock for FFCV and what it needs. With TORCH=cpu, torch and torchvision have
+# the versions of the lock, but come from PyTorch's own index, whose archives have other hashes: these are not compared.
 .venv/installed: requirements.lock requirements-ffcv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	@if uv --version >/dev/null 2>&1; then \
@@ -66,7 +70,13 @@ test-gpu:
 		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); \
 	fi
 	@export PATH="$(BIN):$$PATH"; \
-	uv pip install --python $(BIN)/python --require-hashes -r requirements.lock && \
+	if [ "$(TORCH)" = cpu ]; then \
+		uv pip install --python $(BIN)/python --torch-backend cpu $$(sed -n 's/^\(torch\(vision\)\{0,1\}==[^ ]*\) .*/\1/p' requirements.lock) && \
+		awk '/^[a-z]/ {kept = !/^(torch|torchvision|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)==/} kept' requirements.lock > .venv/without-cuda.lock && \
+		uv pip install --python $(BIN)/python --no-deps --require-hashes -r .venv/without-cuda.lock; \
+	else \
+		uv pip install --python $(BIN)/python --require-hashes -r requirements.lock; \
+	fi && \
 	uv pip install --python $(BIN)/python --no-deps -e . && \
 	if pkg-config --exists opencv4 libturbojpeg 2>/dev/null; then \
 		uv pip install --python $(BIN)/python --require-hashes -r requirements-ffcv.lock; \

@@ -1,6 +1,7 @@
 """The command line as seen by users: exit codes, one line per error, machine-readable JSON."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -142,6 +143,31 @@ def test_a_wrong_argument_is_one_line(arguments: list[str], message: str, capsys
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("resync: error: ")
     assert message in line
+
+
+def test_outside_of_a_clone_the_papers_are_missed(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate"]) == 2
+    assert capsys.readouterr().err.startswith("resync: error: paper_configs: not here, allowed: a clone")
+
+
+def test_completion_offers_verbs_and_papers():
+    for line, expected in (("resync stat", ["status "]), ("resync plan --paper sl", ["slowmo "])):
+        env = os.environ | {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": "\n",
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+        }
+        command = "import os, sys; os.dup(1); os.dup2(1, 8); os.dup2(2, 9); from resync.cli import main; main([])"
+        done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, env=env, capture_output=True, text=True)
+        assert done.stdout.split("\n") == expected
+
+
+def test_output_that_nobody_reads_ends_the_command_without_a_word():
+    command = f"{sys.executable} -m resync expand --paper qsr --json | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (141, "[\n", "")
 
 
 def test_the_package_needs_no_torch_for_its_pure_functions():

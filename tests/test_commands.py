@@ -66,5 +66,6 @@ def _check_snakemake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> N
         r"^rule (\w+):", "".join(file.read_text() for file in ROOT.glob("workflow/**/*.smk")), re.MULTILINE
     )
     papers = [folder.name for folder in (ROOT / "paper_configs").iterdir() if folder.is_dir()]
+    papers += [command.split()[-1] for _, command in FOUND if command.startswith("resync new paper ")]
     for target in options.targets:
         assert target in {*rules, *papers} or target.startswith(("figures/", "results/")), target

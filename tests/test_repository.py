@@ -20,10 +20,10 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # Top down; a room imports rooms of the lines below its own, nothing beside it and nothing above.
 LAYERS = [
-    {"__init__", "__main__"},
+    {"__init__", "__main__", "static"},
     {"cli", "attach", "workflow"},
     {"launch"},
-    {"report", "render", "audit", "importer"},
+    {"report", "render", "audit", "importer", "progress", "doctor"},
     {"train", "pages"},
     {"sync", "optim"},
     {"engine"},
@@ -37,7 +37,7 @@ LAYERS = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit",
-    "report", "importer", "cli", "workflow",
+    "report", "importer", "progress", "cli", "workflow",
 }  # fmt: skip
 
 
@@ -155,6 +155,33 @@ def test_the_lock_of_ffcv_agrees_with_the_other_one():
 def test_version_is_the_cited_one():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == PYPROJECT["project"]["version"]
+    readme = (ROOT / "README.md").read_text()
+    assert f"version = {{{citation['version']}}}" in readme
+    assert f"{{{citation['title']}}}" in readme
+    assert f"## {citation['version']} " in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_path: Path):
+    """What `make TORCH=cpu` asks of uv, which is replaced: it needs an index that not every machine reaches."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "bin").mkdir()
+    for name, text in {"uv": 'echo "$*" >> calls', "pkg-config": "exit 1"}.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / ".venv").mkdir()
+    env = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    subprocess.run(["make", ".venv/installed", "TORCH=cpu"], cwd=tmp_path, env=env, check=True, capture_output=True)
+    lock = pinned("requirements.lock")
+    torch, others, package = [line for line in (tmp_path / "calls").read_text().splitlines() if "install" in line]
+    assert torch.endswith(f"--torch-backend cpu torch=={lock['torch'][0]} torchvision=={lock['torchvision'][0]}")
+    assert others.endswith("--no-deps --require-hashes -r .venv/without-cuda.lock")
+    assert package.endswith("--no-deps -e .")
+    kept = re.findall(r"^([a-z][a-z0-9-]*)==", (tmp_path / ".venv/without-cuda.lock").read_text(), re.MULTILINE)
+    left_out = lock.keys() - set(kept)
+    assert {"torch", "torchvision", "triton", "nvidia-nccl-cu13", "cuda-toolkit"} <= left_out
+    assert all(re.match("torch|torchvision|triton|nvidia-|cuda-", name) for name in left_out)
 
 
 def written_files() -> Iterator[Path]:

@@ -18,6 +18,7 @@ from hashlib import sha256
 from inspect import Parameter, Signature, cleandoc, signature
 from itertools import count, starmap, zip_longest
 from math import inf
+from textwrap import wrap
 from types import FrameType
 from typing import Any, Concatenate, ParamSpec
 
@@ -332,7 +333,10 @@ class _Clipped(Settings):
 
 
 class _AllReduce(_Clipped, allreduce.AllReduce):
-    """Gradients or parameters averaged over all workers in every step (see resync.sync.allreduce)."""
+    """Gradients or parameters averaged over all workers in every step (see resync.sync.allreduce).
+
+    Sends an all-reduce of the gradients, or parameters, in every step.
+    """
 
     def checks(self) -> Iterator[Check]:
         """Refuse to clip an average that is not taken."""
@@ -341,7 +345,11 @@ class _AllReduce(_Clipped, allreduce.AllReduce):
 
 
 class _LocalSGD(_Rounds, local.Local):
-    """Parameters averaged after every round of local steps (see resync.sync.local and resync.periods)."""
+    """Parameters averaged after every round of local steps (see resync.sync.local and resync.periods).
+
+    Sends an all-reduce of the parameters, and of each field in `average_state`, at the end of every round: 1/H of
+    `AllReduce`.
+    """
 
 
 class _QSR(_Rounds, PowerRule):
@@ -349,6 +357,8 @@ class _QSR(_Rounds, PowerRule):
 
     H is large where the learning rate is small, as also in a warm-up: rounds that start within `warmup_steps` have
     H = h_warmup. A first round after it that would last until the end raises ValueError.
+
+    Sends an all-reduce of the parameters, and of each field in `average_state`, at the end of every round.
     """
 
     total_steps: PositiveInt = Field(description="number of steps of the training, whose end truncates the last round")
@@ -360,21 +370,33 @@ class _QSR(_Rounds, PowerRule):
 
 
 class _SGP(_Seeded, sgp.SGP):
-    """Synchronous push-sum gossip after every step (see resync.sync.sgp)."""
+    """Synchronous push-sum gossip after every step (see resync.sync.sgp).
+
+    Sends the parameters, and each field in `average_state`, to each of `peers` workers after every step.
+    """
 
 
 class _OSGP(_Seeded, osgp.OSGP):
-    """Push-sum gossip that overlaps with the gradient computation (see resync.sync.osgp)."""
+    """Push-sum gossip that overlaps with the gradient computation (see resync.sync.osgp).
+
+    Sends the parameters to each of `peers` workers, in every step with `staleness` 0, else when the last message
+    has arrived.
+    """
 
 
 class _DPSGD(_Seeded, dpsgd.DPSGD):
-    """Symmetric gossip after every step (see resync.sync.dpsgd)."""
+    """Symmetric gossip after every step (see resync.sync.dpsgd).
+
+    Sends the parameters to each of `peers` workers after every step.
+    """
 
 
 class _ADPSGD(Settings):
     """Asynchronous pairwise averaging in a background thread; call `finish` at the end (resync.sync.adpsgd_threads).
 
     No two runs have the same bits. `state_dict` is a collective call.
+
+    Sends the parameters to one worker per step, for which no worker waits.
     """
 
     topology: adpsgd.PairTopology = "bipartite_exponential"
@@ -384,47 +406,82 @@ class _ADPSGD(Settings):
 
 
 class _SlowMo(_Rounds, _Seeded, slowmo.SlowMo):
-    """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo)."""
+    """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo).
+
+    Sends an all-reduce of the parameters at the end of every round with `average`, beside what `base` sends.
+    """
 
 
 class _DiLoCo(_Rounds, diloco.DiLoCo):
-    """Nesterov momentum on the averaged pseudo-gradient after every round (see resync.sync.diloco)."""
+    """Nesterov momentum on the averaged pseudo-gradient after every round (see resync.sync.diloco).
+
+    Sends an all-reduce of the parameters at the end of every round: 1/H of `AllReduce`.
+    """
 
 
 class _DiLoCoProgress(_Rounds, diloco_progress.DiLoCoProgress):
-    """DiLoCo corrected for rounds of unequal length, an ablation of our own (see resync.sync.diloco_progress)."""
+    """DiLoCo corrected for rounds of unequal length, an ablation of our own (see resync.sync.diloco_progress).
+
+    Sends what `DiLoCo` sends.
+    """
 
 
 class _SNOO(_Rounds, _Clipped, snoo.SNOO):
-    """Nesterov momentum on what rounds of data-parallel steps have changed (see resync.sync.snoo)."""
+    """Nesterov momentum on what rounds of data-parallel steps have changed (see resync.sync.snoo).
+
+    Sends an all-reduce of the gradients in every step, and nothing at the end of a round.
+    """
 
 
 class _GPA(_Clipped, gpa.GPA):
-    """Gradients between the optimizer's iterate and its average, which `consensus()` gives (see resync.sync.gpa)."""
+    """Gradients between the optimizer's iterate and its average, which `consensus()` gives (see resync.sync.gpa).
+
+    Sends an all-reduce of the gradients in every step.
+    """
 
 
 class _PALSGD(_Rounds, _Seeded, palsgd.PALSGD):
-    """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd)."""
+    """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd).
+
+    Sends what `DiLoCo` sends.
+    """
 
 
 class _StreamingDiLoCo(_Ending, streaming_diloco.StreamingDiLoCo):
-    """DiLoCo in fragments that take turns and travel during local steps (see resync.sync.streaming_diloco)."""
+    """DiLoCo in fragments that take turns and travel during local steps (see resync.sync.streaming_diloco).
+
+    Sends an all-reduce of one of `fragments` parts of the parameters every period / fragments steps.
+    """
 
 
 class _DESLOC(_Ending, desloc.DESLOC):
-    """Adam's parameters and moments averaged with periods of their own (see resync.sync.desloc)."""
+    """Adam's parameters and moments averaged with periods of their own (see resync.sync.desloc).
+
+    Sends an all-reduce of the parameters in every period, and of each moment in every multiple that it has.
+    """
 
 
 class _NoLoCo(_Rounds, _Seeded, noloco.NoLoCo):
-    """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco)."""
+    """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco).
+
+    Sends two vectors of the length of the parameters to one worker at the end of every round.
+    """
 
 
 class _GASLoC(_Rounds, _Seeded, gasloc.GASLoC):
-    """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc)."""
+    """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc).
+
+    Sends the parameters to one worker at the end of every round.
+    """
 
 
 class _Lookahead(Settings):
-    """SlowMo without momentum: after every round, move the fraction `alpha` of the way (Zhang et al. 2019)."""
+    """SlowMo without momentum: after every round, move the fraction `alpha` of the way (see resync.sync.slowmo).
+
+    Lookahead is by Zhang et al. (2019).
+
+    Sends an all-reduce of the parameters at the end of every round.
+    """
 
     period: PeriodRule = Field(description="local steps in a round, or a rule of resync.periods")
     alpha: OuterLr = 0.5
@@ -456,12 +513,23 @@ def _described(attach: Any, arguments: Any) -> Any:
     ahead = list(signature(attach).parameters.values())[:2]
     attach.__name__ = attach.__qualname__ = arguments.__name__.removeprefix("_")
     attach.__signature__ = Signature([*ahead, *starmap(_parameter, fields.items())], return_annotation=Synchronised)
-    lines = [f"    {name}: {field.description}" for name, field in fields.items()]
+    lines = [f"    {name}: {field.description}{_default(field)}" for name, field in fields.items()]
     if any("epoch" in line for line in lines):
         lines.append("Options that mention epochs count in steps here.")
-    attach.__doc__ = "\n".join([cleandoc(arguments.__doc__), "", "Args:", *lines])
+    doc = [*cleandoc(arguments.__doc__).splitlines(), "", "Args:", *lines]
+    attach.__doc__ = "\n".join(line for each in doc for line in _wrapped(each))
     METHODS[attach.__name__] = attach
     return attach
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of a docstring in lines of at most 120 characters."""
+    start = line[: len(line) - len(line.lstrip())]
+    return wrap(line, 120, subsequent_indent=f"{start}    " if start else "") or [""]
+
+
+def _default(field: FieldInfo) -> str:
+    return "" if field.is_required() else f" (default: {field.default!r})"
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:

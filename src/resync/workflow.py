@@ -13,6 +13,7 @@ from resync.config import ConfigError, Run, Suite
 from resync.config.in_words import setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
+from resync.settings.errors import not_among
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 """Pattern of a run's directory."""
@@ -21,6 +22,8 @@ RUN_FILES = ("metrics.csv", "steps.csv", "summary.json")
 FIGURE_FILES = (".pdf", ".png", ".svg", ".csv")
 TABLE_FILES = (".pdf", ".png", ".svg", ".csv", ".md", ".tex")
 SOURCE = Path("src/resync")
+TARGETS = ("all", "plan", "audit", "report")
+"""The targets beside the papers and the files."""
 
 
 class Targets:
@@ -142,7 +145,8 @@ class Targets:
     def _shown(self, paper: str, item: str) -> list[Run]:
         """The runs that an item shows; a kind that shows none exists at every scale."""
         if item not in self.suite.items(paper, self.scale):
-            raise ConfigError([f"{paper} {item} has no runs at scale {self.scale}"])
+            others = [scale for scale in self.suite.scales if item in self.suite.items(paper, scale)]
+            raise ConfigError([f"{paper} {item} has no runs at scale {self.scale}, but at {' and '.join(others)}"])
         return self.suite.item_runs(paper, item, self.scale)
 
 
@@ -153,6 +157,27 @@ def chosen_scale(config: Mapping[str, object], suite: Suite) -> str:
         allowed = "|".join(suite.scales)
         raise ConfigError([f"--config takes scale={allowed} and nothing else, found {dict(config)}"])
     return scale
+
+
+def why_not_made(target: str, suite: Suite) -> str:
+    """Why no rule makes a target: the part of its name that is not declared, and the most similar name that is."""
+    try:
+        match target.split("/"):
+            case [name]:
+                return f"target: {not_among(name, [*suite.papers, *TARGETS])}"
+            case ["figures", scale, paper, file]:
+                suite.items(paper, scale)
+                item, declared = Path(file).stem, suite.papers[paper]
+                if item not in declared.items:
+                    return f"{paper}: item: {not_among(item, declared.items)}"
+                made = FIGURE_FILES if item in declared.figures else TABLE_FILES
+                return f"{paper} {item}: {not_among(Path(file).suffix, made)}"
+            case ["results", scale, paper, experiment, series, seed, *_]:
+                seeds = [f"seed{run.seed}" for run in suite.runs(paper, scale, experiment, series)]
+                return f"{paper}/{experiment}/{series} at scale {scale}: {not_among(seed, seeds)}"
+    except ConfigError as error:
+        return str(error)
+    return "nothing of this name is declared"
 
 
 def names_of_runs(suite: Suite) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from resync.config import Run, Suite
 from resync.processes.lock import locked
 from resync.results import state
 from resync.results.runs import state_of
-from resync.results.status import progress, table
+from resync.results.status import newest_scale, progress, table
 
 STEPS = "step,epoch,step_data_seconds,step_compute_seconds,step_communication_seconds\n"
 
@@ -209,4 +210,32 @@ def test_a_state_is_read_by_others(run: Run, tmp_path: Path):
     state.record(tmp_path, run, "stopped", 7, "SIGTERM")
     content = json.loads((tmp_path / "state.json").read_text())
     assert content.pop("time").endswith("+00:00")
-    assert content == {"state": "stopped", "config_hash": run.hash, "step": 7, "reason": "SIGTERM"}
+    assert content == {"state": "stopped", "config_hash": run.hash, "step": 7, "reason": "SIGTERM", "mistake": False}
+
+
+def test_a_series_is_one_line_about_its_most_urgent_seed(suite: Suite, results: Path):
+    runs = suite.runs("toy", "smoke", "vit", "qsr")
+    state.record(results / runs[1].directory, runs[1], "failed", 3, "an old failure, before the results")
+    fresh(results / runs[2].directory)
+    state.record(results / runs[2].directory, runs[2], "failed", 44, "out of space")
+    found = [progress(run, results) for run in runs]
+    heading, line, _, last = table(found, by="series").splitlines()
+    assert heading.split()[:2] == ["series", "state"]
+    assert line.startswith("toy/vit/qsr  2 finished, 1 failed  44/660")
+    assert line.endswith("out of space")
+    assert last == "3 runs: 2 finished, 1 failed"
+
+
+def test_a_finished_series_has_the_mean_of_its_last_values(suite: Suite, results: Path):
+    found = [progress(run, results) for run in suite.runs("toy", "smoke", "vit", "qsr")]
+    values = [each.value for each in found]
+    assert {each.metric for each in found} == {"val_top1"}
+    assert f"val_top1 {sum(values) / 3:.4g}" in table(found, by="series")
+
+
+def test_the_newest_scale_is_that_of_the_run_that_was_written_last(suite: Suite, results: Path):
+    assert newest_scale(results / "nowhere") == "smoke"
+    folder = results / "mini/toy/vit/qsr/seed0"
+    folder.mkdir(parents=True)
+    os.utime(folder, (2e9, 2e9))
+    assert newest_scale(results) == "mini"

@@ -68,3 +68,19 @@ def test_processes_that_cannot_meet_are_started_again(launched, capsys: pytest.C
 def test_a_process_that_is_spawned_for_a_gpu_can_be_handed_its_request(tmp_path: Path):
     request = Request(tmp_path / "config.yaml", tmp_path, 77, nodes=1, cpus=2, launcher="torchrun", max_restarts=0)
     assert pickle.loads(pickle.dumps((ranks._rank, request))) == (ranks._rank, request)
+
+
+def test_a_workflow_that_tries_again_does_not_try_a_mistake_again(tmp_path: Path, monkeypatch, capsys):
+    make_run(tmp_path, data={"name": "mnist_14"}, epochs=1, steps_per_epoch=None)
+    monkeypatch.delenv("RESYNC_DATA", raising=False)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    command = ["launch", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path / "out"), "--attempt"]
+    said = []
+    for attempt in ("1", "2", "3", "1"):  # the last one: the user starts the workflow again
+        assert main([*command, attempt]) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        said.append(line.removeprefix("resync: error: "))
+    mistake = "data mnist_14: RESYNC_DATA is not set"
+    assert said[0].startswith(mistake)
+    assert said[1] == said[2] == f"not tried again: {said[0]}"
+    assert said[3] == said[0]

@@ -20,6 +20,7 @@ from resync.workflow import (
     one_table,
     srun_nodes,
     start_files,
+    why_not_made,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -175,3 +176,20 @@ def test_source_is_found_from_the_repository():
 
 def _replaced(paper, **changes):
     return type(paper)(**{name: getattr(paper, name) for name in paper.__dataclass_fields__} | changes)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("qrs", r"target: found 'qrs', allowed: .*; did you mean 'qsr'\?"),
+        ("reprot", r"target: found 'reprot', allowed: .*; did you mean 'report'\?"),
+        ("figures/smoke/qsr/fig55.pdf", r"qsr: item: found 'fig55', allowed: .*; did you mean 'fig5'\?"),
+        ("figures/smoke/qsr/fig5.pfd", r"qsr fig5: found '.pfd', allowed: .pdf, .png; did you mean '.pdf'\?"),
+        ("figures/smok/qsr/fig5.pdf", r"scale: found 'smok', allowed: .*; did you mean 'smoke'\?"),
+        ("results/smoke/qsr/two_processes/h5/seed0/summary.json", r"qsr/two_processes: series: found 'h5', .*"),
+        ("results/smoke/qsr/two_processes/h4/seed7/summary.json", r".*: found 'seed7', allowed: seed0.*"),
+        ("elsewhere/x", "nothing of this name is declared"),
+    ],
+)
+def test_a_target_that_no_rule_makes_is_answered_with_the_declared_names(target: str, expected: str, suite: Suite):
+    assert re.fullmatch(expected, why_not_made(target, suite))

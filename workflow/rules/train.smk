@@ -60,9 +60,10 @@ rule train:
         launcher=lambda names: run_of(names).resources.launcher,
         max_restarts=lambda names: run_of(names).resources.max_restarts,
         timeout_seconds=lambda names: run_of(names).resources.timeout_seconds,
+        attempt=lambda names, attempt: attempt,
     params:
         directory=subpath(input.config, parent=True),
     shell:
         "exec python -m resync launch --config {input.config:q} --out {params.directory:q} --nodes {resources.machines:q}"
         " --cpus {threads:q} --launcher {resources.launcher:q} --max-restarts {resources.max_restarts:q}"
-        " --timeout {resources.timeout_seconds:q} > {log:q} 2>&1"
+        " --timeout {resources.timeout_seconds:q} --attempt {resources.attempt:q} > {log:q} 2>&1"

@@ -1,11 +1,12 @@
 """The command line: every verb is one function, declared with its flags."""
 
 import argparse
+import os
 import sys
 from importlib.metadata import version
 
-from resync.cli import configuration, results, training  # noqa: F401 - they declare the verbs
-from resync.cli.declare import VERBS
+from resync.cli import configuration, results, start, training  # noqa: F401 - they declare the verbs
+from resync.cli.declare import COMPLETED, VERBS
 from resync.processes.exit_code import exit_code
 from resync.settings.errors import not_among
 
@@ -19,6 +20,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     if given and not given[0].startswith("-") and given[0] not in VERBS:
         parser().error(f"verb: {not_among(given[0], VERBS)}")
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser())
     options = parser().parse_args(given)
     return exit_code(lambda: options.verb(options))
 
@@ -35,7 +40,9 @@ def parser() -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=text, description=text)
         added.set_defaults(verb=function)
         for flag in flags:
-            added.add_argument(flag.name, **flag.settings)
+            argument = added.add_argument(flag.name, **flag.settings)
+            if flag.name in COMPLETED:
+                argument.completer = COMPLETED[flag.name]  # type: ignore[attr-defined] # argcomplete reads it
     return parser
 
 

@@ -41,7 +41,8 @@ def _folder(name: str, default: str, text: str) -> Flag:
     return flag(name, type=Path, default=Path(default), help=f"{text} (default: %(default)s)")
 
 
-CONFIGS = _folder("--configs", "paper_configs", "folder of the papers")
+_PAPERS = "paper_configs"
+CONFIGS = _folder("--configs", _PAPERS, "folder of the papers")
 RESULTS = _folder("--results", "results", "folder of the results")
 FIGURES = _folder("--figures", "figures", "folder of the figures")
 PAPER = flag("--paper", required=True, help="name of the paper, a folder in --configs; no other paper is read")
@@ -78,7 +79,25 @@ def runs_of(suite: Suite, paper: str, options: argparse.Namespace) -> list[Run]:
     return (suite.pilots if options.pilots else suite.runs)(paper, options.scale)
 
 
+def _papers(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    return [file.parent.name for file in Path(getattr(parsed_args, "configs", "paper_configs")).glob("*/paper.yaml")]
+
+
+def _experiments(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    paper = getattr(parsed_args, "paper", None) or "*"
+    return [file.stem for file in Path(parsed_args.configs).glob(f"{paper}/experiments/*.yaml")]
+
+
+COMPLETED = {"--paper": _papers, "--experiment": _experiments}
+"""What a shell offers for the values of some flags."""
+
+
 def suite_of(options: argparse.Namespace) -> Suite:
-    """The configuration of the paper named on the command line, or of all papers."""
+    """The configuration of the paper named on the command line, or of all papers.
+
+    Raises ValueError where the papers, which an installed package does not have, are not in this folder.
+    """
+    if options.configs == Path(_PAPERS) and not options.configs.is_dir():
+        raise ValueError(f"{_PAPERS}: not here, allowed: a clone of the repository, or another folder with --configs")
     paper = getattr(options, "paper", None)
     return load_suite(options.configs, papers=[paper] if paper else None)

@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from resync.cli.declare import (
     CHECK,
@@ -19,10 +20,17 @@ from resync.cli.declare import (
     RESULTS,
     SCALE,
     flag,
-    runs_of,
     suite_of,
     verb,
 )
+from resync.config.run import SCALES
+from resync.results.state import Status
+from resync.settings.errors import not_among
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from resync.results.status import Progress
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -45,24 +53,54 @@ def _probability(text: str) -> float:
     CONFIGS,
     RESULTS,
     ONE_PAPER,
-    SCALE,
+    flag("--scale", choices=SCALES, help="default: the scale at which a run was trained last"),
+    flag("--experiment", nargs="+", help="only these experiments"),
+    flag("--state", nargs="+", choices=get_args(Status), metavar="STATE", help="only runs in one of these states "
+         f"(default: all but not run): {', '.join(get_args(Status))}"),
+    flag("--by", choices=("series", "run"), default="series", help="subject of a line (default: %(default)s)"),
+    flag("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help="show it again every so often (default: "
+         "%(const)s) until Ctrl-C"),
     PILOTS,
     JSON,
     flag(
         "--problems",
         action="store_true",
-        help="list only runs that are damaged, stale, failed or stopped, and exit with 1 if there are any",
+        help="list only runs that are damaged, stale, failed or stopped, one per line, and exit with 1 if there is one",
     ),
-)
+)  # fmt: skip
 def _status(options: argparse.Namespace) -> int:
-    from resync.results.status import PROBLEMS, progress, table
+    from resync.results.status import PROBLEMS, counted, heading, lines_of, newest_scale, progress, table
 
-    suite = suite_of(options)
+    suite, results = suite_of(options), _folder(options)
+    scale = options.scale or newest_scale(results)
     papers = [options.paper] if options.paper else list(suite.papers)
-    results = _folder(options)
-    found = [progress(run, results) for paper in papers for run in runs_of(suite, paper, options)]
-    listed = [each for each in found if each.status in PROBLEMS] if options.problems else found
-    print(json.dumps([asdict(each) for each in listed], indent=2) if options.json else table(found, listed))
+    chosen = suite.pilots if options.pilots else suite.runs
+    runs = [run for paper in papers for run in chosen(paper, scale)]
+    if options.experiment:
+        known = {run.experiment for run in runs}
+        for name in (name for name in options.experiment if name not in known):
+            raise ValueError(f"--experiment: {not_among(name, sorted(known))}")
+        runs = [run for run in runs if run.experiment in options.experiment]
+    # Text leaves out what has not begun, which its last line counts: it would bury the rest.
+    usual = [state for state in get_args(Status) if options.json or state != "not run"]
+    wanted = set(PROBLEMS if options.problems else options.state or usual)
+    by: Literal["run", "series"] = "run" if options.problems else options.by
+
+    def look() -> tuple[list[Progress], str]:
+        found = [progress(run, results) for run in runs]
+        return [each for each in found if each.status in wanted], f"{scale} scale, {counted(found)}"
+
+    if options.watch is not None:
+        from resync.progress import colored, watch
+
+        def picture() -> tuple[RenderableType, str]:
+            listed, last = look()
+            return colored(heading(by), lines_of(listed, by), last), last
+
+        watch(picture, options.watch)
+        return 0
+    listed, last = look()
+    print(json.dumps([asdict(each) for each in listed], indent=2) if options.json else table(listed, by, last))
     return 1 if options.problems and listed else 0
 
 

@@ -77,6 +77,13 @@ def _train(options: argparse.Namespace) -> int:
         default=0,
         help="number of times that all processes are restarted after a failure (default: %(default)s)",
     ),
+    flag(
+        "--attempt",
+        type=int,
+        default=1,
+        help="number of this start by a workflow that tries again: after the first one, a mistake such as missing data "
+        "is not tried again (default: %(default)s)",
+    ),
     flag("--place", metavar="JSON", help="only this machine's processes: what `launch` calls on each host"),
     flag("--on-node", action="store_true", help="only this machine's processes: a task of `launch` in a Slurm job"),
 )
@@ -86,6 +93,7 @@ def _launch(options: argparse.Namespace) -> int:
 
     where = {"nodes": options.nodes, "cpus": options.cpus}
     how = {"launcher": options.launcher, "max_restarts": options.max_restarts, "timeout": options.timeout}
+    how["attempt"] = options.attempt
     how["overrides"] = tuple(options.overrides)
     hostfile = options.hostfile or os.environ.get("RESYNC_HOSTFILE")
     how["hostfile"] = Path(hostfile) if hostfile else None

@@ -8,11 +8,12 @@ from resync.config import Run
 from resync.files import clear_leftovers
 from resync.launch import hosts, machine, slurm
 from resync.launch.request import Place, Request
+from resync.processes.exit_code import MISTAKE
 from resync.processes.lock import locked
 from resync.results import state
 from resync.results.summary import refuse_other_results
 
-_FINAL = {os.EX_OK, 2, os.EX_TEMPFAIL, 128 + signal.SIGINT}
+_FINAL = {os.EX_OK, MISTAKE, os.EX_TEMPFAIL, 128 + signal.SIGINT}
 """Exit codes after which a restart would end in the same way or is not wanted now."""
 
 HERE = Place(hosts=("localhost",), index=0, address="127.0.0.1", port=0)
@@ -25,7 +26,8 @@ def launch(request: Request, on_node: bool) -> int:
     outside, a remote shell does the same on the hosts of a hostfile.
     Returns the exit code: 75 if the run was asked to stop and has written a checkpoint, in which case Slurm is told to
     requeue the job; 1 if a process failed, after a message that says why. Before anything is started, raises
-    ConfigError for a wrong configuration, and ValueError for several nodes without Slurm or a hostfile.
+    ConfigError for a wrong configuration, and ValueError for several nodes without Slurm or a hostfile, or if the
+    `attempt` before ended with a mistake that no further one can mend.
     """
     run = request.run
     run.refuse_declared_folder(request.out)
@@ -36,6 +38,8 @@ def launch(request: Request, on_node: bool) -> int:
         return machine.run(run, request, slurm.place())
     with locked(request.out):
         refuse_other_results(request.out, run.hash)  # of the job that this one has waited for
+        if request.attempt > 1:
+            state.refuse_mistake(request.out, run)
         with state.failures_recorded(request.out, run):
             return _attempts(run, request)
 

@@ -27,6 +27,7 @@ class Request:
     overrides: tuple[str, ...] = ()
     hostfile: Path | None = None
     remote_shell: str = REMOTE_SHELL
+    attempt: int = 1
 
     @property
     def run(self) -> Run:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,24 +19,13 @@ from resync.processes.lock import holder
 from resync.results import state, wandb_log
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.recomputed import require_agreement
+from resync.results.state import Status
 from resync.results.summary import DIGESTS, NAME, TOTALS, digest_of, read_summary
 from resync.results.tables import read_table, whole_columns
 from resync.text_tables import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Status = Literal["not run", "running", "stopped", "failed", "finished", "diverged", "stale", "damaged"]
-"""Status of a run:
-
-- `not run`: it has not been trained at all;
-- `running`: a job holds the run's lock;
-- `stopped`: it was asked to stop, and the next job continues from its checkpoint;
-- `failed`: its last job ended without results;
-- `finished` and `diverged`: it has results;
-- `stale`: it has results, but of another configuration;
-- `damaged`: its files cannot be read, are not those that were written, or contradict each other.
-"""
 
 EPOCH_ROUNDING = 1e-6
 

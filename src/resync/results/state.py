@@ -17,6 +17,18 @@ from pydantic import TypeAdapter, ValidationError
 from resync.config import Run
 from resync.files import read_json, write_text
 
+Status = Literal["not run", "running", "stopped", "failed", "finished", "diverged", "stale", "damaged"]
+"""Status of a run:
+
+- `not run`: it has not been trained at all;
+- `running`: a job holds the run's lock;
+- `stopped`: it was asked to stop, and the next job continues from its checkpoint;
+- `failed`: its last job ended without results;
+- `finished` and `diverged`: it has results;
+- `stale`: it has results, but of another configuration;
+- `damaged`: its files cannot be read, are not those that were written, or contradict each other.
+"""
+
 NAME = "state.json"
 
 
@@ -24,7 +36,8 @@ NAME = "state.json"
 class Unfinished:
     """The state of a run without results: after which step, since when (UTC), and why.
 
-    A run's processes write `running` when they begin; if no job holds the run's lock, they were killed since.
+    A run's processes write `running` when they begin; if no job holds the run's lock, they were killed since. After a
+    `mistake`, such as missing data, another attempt would end in the same way until somebody has mended it.
     """
 
     state: Literal["running", "stopped", "failed"]
@@ -32,15 +45,25 @@ class Unfinished:
     step: int
     reason: str
     time: str
+    mistake: bool = False
 
 
+_MISTAKES = (ValueError, FileNotFoundError, ModuleNotFoundError)
+"""What a wrong configuration, missing data or an incomplete installation raises; other errors may pass."""
 _UNFINISHED = TypeAdapter(Unfinished)
 
 
-def record(directory: Path, run: Run, state: Literal["running", "stopped", "failed"], step: int, reason: str) -> None:
+def record(
+    directory: Path,
+    run: Run,
+    state: Literal["running", "stopped", "failed"],
+    step: int,
+    reason: str,
+    mistake: bool = False,
+) -> None:
     """Write the state of a run, completely or not at all."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    entries = asdict(Unfinished(state, run.hash, step, reason, now))
+    entries = asdict(Unfinished(state, run.hash, step, reason, now, mistake))
     write_text(directory / NAME, json.dumps(entries, indent=2) + "\n")
 
 
@@ -63,11 +86,11 @@ def begin(directory: Path, run: Run) -> None:
     record(directory, run, "running", before.step if before and before.config_hash == run.hash else 0, "")
 
 
-def fail(directory: Path, run: Run, reason: str) -> None:
+def fail(directory: Path, run: Run, reason: str, mistake: bool = False) -> None:
     """Record why the run failed, unless another of its processes has already done so: the first cause counts."""
     now = _recorded_if_readable(directory)
     if now is None or now.state == "running":
-        record(directory, run, "failed", now.step if now else 0, reason)
+        record(directory, run, "failed", now.step if now else 0, reason, mistake)
 
 
 @contextmanager
@@ -79,7 +102,8 @@ def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
         text = str(error).splitlines()[0] if str(error) else ""
         named = isinstance(error, (ValueError, OSError)) and text
         with suppress(OSError):  # the disk may be what failed: then the launcher records that the run ended
-            fail(directory, run, text if named else f"{type(error).__name__}{': ' if text else ''}{text}")
+            reason = text if named else f"{type(error).__name__}{': ' if text else ''}{text}"
+            fail(directory, run, reason, isinstance(error, _MISTAKES))
         raise
 
 
@@ -92,6 +116,13 @@ def conclude(directory: Path, run: Run, code: int) -> None:
         record(directory, run, "stopped", now.step, "asked to stop before the training began")
     else:
         record(directory, run, "failed", now.step, f"its processes ended with exit code {code}")
+
+
+def refuse_mistake(directory: Path, run: Run) -> None:
+    """Raise ValueError if the last job of this configuration ended with a mistake that no further attempt can mend."""
+    last = _recorded_if_readable(directory)
+    if last is not None and last.mistake and last.config_hash == run.hash:
+        raise ValueError(f"not tried again: {last.reason}")
 
 
 def clear(directory: Path) -> None:

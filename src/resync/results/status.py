@@ -6,23 +6,34 @@ This works during and after the runs, on any machine that can read the results.
 import csv
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from resync.config import Run
-from resync.config.metrics import METRICS, columns
-from resync.results.runs import Status, state_of
+from resync.config.metrics import BEST, METRICS, columns
+from resync.config.run import SCALES
+from resync.results.runs import RunState, state_of
+from resync.results.state import Status
 from resync.text_tables import aligned
 
 PROBLEMS: tuple[Status, ...] = ("damaged", "stale", "failed", "stopped")
 """The states that a run does not leave by itself."""
 
+_URGENCY: tuple[Status, ...] = (*PROBLEMS, "diverged", "running", "not run", "finished")
+"""The states from the one that a reader must know of first; a series has that of its most urgent run."""
+
 _RECENT_ROWS = 20
 """Number of rows at the end of steps.csv from which the current time per step is estimated."""
 
 _SECONDS = [name for name in columns("steps") if METRICS[name].unit == "s" and METRICS[name].span == "step"]
+
+_SHOWN = sorted(
+    (name for name in BEST if not name.startswith("train_")), key=lambda name: METRICS[name].better != "higher"
+)
+"""The validation metrics, of which progress shows the first that a run has: accuracies and BLEU before losses."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,8 @@ class Progress:
     """Progress of a run.
 
     `status` and `reason` are those of `resync.results.runs.RunState`; `step` (of `steps`) and `epoch` are the last
-    logged ones; `seconds_left` is the time of the remaining steps at the current speed, without evaluations.
+    logged ones; `seconds_left` is the time of the remaining steps at the current speed, without evaluations; `metric`
+    and `value` are of the last evaluation, None before the first one.
     """
 
     run: str
@@ -40,6 +52,20 @@ class Progress:
     epoch: float
     seconds_left: float | None
     reason: str
+    metric: str | None = None
+    value: float | None = None
+
+    @property
+    def series(self) -> str:
+        """paper/experiment/series."""
+        return self.run.rpartition("/")[0]
+
+
+class Line(NamedTuple):
+    """A line of the table: its cells, and the state that it is about."""
+
+    cells: tuple[str, ...]
+    status: Status
 
 
 def progress(run: Run, results: Path) -> Progress:
@@ -48,29 +74,109 @@ def progress(run: Run, results: Path) -> Progress:
     rows = [] if state.result else _last_rows(results / run.directory)
     step = max(state.step, int(rows[-1]["step"]) if rows else 0)
     left = _seconds_per_step(rows) * (run.total_steps - step) if state.status == "running" and rows else None
-    return Progress(run.id, state.status, step, run.total_steps, step / run.steps_per_epoch, left, state.reason)
+    metric, value = _last_evaluation(state, results / run.directory)
+    epoch = step / run.steps_per_epoch
+    return Progress(run.id, state.status, step, run.total_steps, epoch, left, state.reason, metric, value)
 
 
-def table(found: Iterable[Progress], listed: Iterable[Progress] | None = None) -> str:
-    """One line for each run that is listed, by default all, and a last line with the number of runs in each state."""
-    runs = list(found)
-    lines = [("run", "state", "step", "epoch", "left", "")]
-    lines += [(each.run, each.status, f"{each.step}/{each.steps}", f"{each.epoch:.1f}", _left(each), each.reason)
-              for each in (runs if listed is None else listed)]  # fmt: skip
+def newest_scale(results: Path) -> str:
+    """The scale in whose folder a run was written last; `smoke` if there is none."""
+    newest = {
+        scale: max((folder.stat().st_mtime for folder in (results / scale).glob("*/*/*/seed*")), default=0.0)
+        for scale in SCALES
+    }
+    return max(SCALES, key=lambda scale: newest[scale])
+
+
+def table(listed: Iterable[Progress], by: Literal["run", "series"] = "run", last: str = "") -> str:
+    """One line for each run or series, and a last line, by default the number of runs in each state."""
+    runs = list(listed)
+    lines = [heading(by), *(line.cells for line in lines_of(runs, by))] if runs else []
+    return "\n".join([*aligned(lines, right=False), *([""] if lines else []), last or counted(runs)])
+
+
+def counted(runs: Sequence[Progress]) -> str:
+    """How many of the runs are in each state."""
     states = [each.status for each in runs]
     counts = ", ".join(f"{states.count(status)} {status}" for status in dict.fromkeys(states))
-    text = [*aligned(lines, right=False), ""] if len(lines) > 1 or not runs else []
-    return "\n".join([*text, f"{len(runs)} runs: {counts}" if runs else "no runs"])
+    return f"{len(runs)} runs: {counts}" if runs else "no runs"
+
+
+def heading(by: Literal["run", "series"]) -> tuple[str, ...]:
+    """The first line of the table."""
+    return by, "state", "step", "epoch", "left", "last value", ""
+
+
+def lines_of(listed: Iterable[Progress], by: Literal["run", "series"]) -> list[Line]:
+    """A line for each run, or for each series with its seeds counted by state."""
+    runs = list(listed)
+    if by == "run":
+        return [Line((each.run, each.status, *_place(each), each.reason), each.status) for each in runs]
+    series: dict[str, list[Progress]] = {}
+    for each in runs:
+        series.setdefault(each.series, []).append(each)
+    return [_line_of_series(name, seeds) for name, seeds in series.items()]
+
+
+def _line_of_series(name: str, seeds: Sequence[Progress]) -> Line:
+    """The seeds of a series by state; the other cells are those of the most urgent one, or a mean if all finished."""
+    states = [each.status for each in seeds]
+    status = min(states, key=_URGENCY.index)
+    first = next(each for each in seeds if each.status == status)
+    if status == "finished":
+        values = [each.value for each in seeds if each.value is not None and each.metric == first.metric]
+        place = (f"{first.step}/{first.steps}", f"{first.epoch:.1f}", "", _shown(first.metric, _mean(values)))
+    else:
+        place = _place(first)
+    counts = ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
+    return Line((name, counts, *place, first.reason), status)
+
+
+def _place(each: Progress) -> tuple[str, str, str, str]:
+    left = "" if each.seconds_left is None else duration(each.seconds_left)
+    return f"{each.step}/{each.steps}", f"{each.epoch:.1f}", left, _shown(each.metric, each.value)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `0:01:20`."""
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _shown(metric: str | None, value: float | None) -> str:
+    return "" if metric is None or value is None else f"{metric} {value:.4g}"
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _last_evaluation(state: RunState, directory: Path) -> tuple[str | None, float | None]:
+    """Name and value of the metric that stands for a run, at its last evaluation."""
+    if state.result:
+        row = {name: state.result.evaluations[name][-1].as_py() for name in state.result.evaluations.column_names}
+    else:
+        row = next(iter(_rows(directory / "metrics.csv.partial", 1)), {})
+    for name in _SHOWN:
+        try:
+            if math.isfinite(value := float(row[name])):
+                return name, value
+        except (KeyError, TypeError, ValueError):
+            continue
+    return None, None
 
 
 def _last_rows(directory: Path) -> list[dict[str, str]]:
     """The latest rows of a run that has not ended, without one that is half-written or damaged."""
+    return [row for row in _rows(directory / "steps.csv.partial", _RECENT_ROWS) if _is_whole(row)]
+
+
+def _rows(file: Path, count: int) -> list[dict[str, str]]:
+    """The last complete rows of a table that is being written."""
     try:
-        with (directory / "steps.csv.partial").open(newline="", encoding="utf-8", errors="replace") as file:
-            rows = deque(csv.DictReader(file), maxlen=_RECENT_ROWS)
+        with file.open(newline="", encoding="utf-8", errors="replace") as text:
+            return list(deque(csv.DictReader(line for line in text if line.endswith("\n")), maxlen=count))
     except (OSError, csv.Error):
         return []
-    return [row for row in rows if _is_whole(row)]
 
 
 def _is_whole(row: dict[str, str]) -> bool:
@@ -84,7 +190,3 @@ def _seconds_per_step(rows: list[dict[str, str]]) -> float:
     """Mean of the measured seconds; communication that was not measured separately is part of the computation."""
     values = (float(row[name]) for row in rows for name in _SECONDS)
     return sum(value for value in values if value == value) / len(rows)
-
-
-def _left(each: Progress) -> str:
-    return "" if each.seconds_left is None else str(timedelta(seconds=round(each.seconds_left)))

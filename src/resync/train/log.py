@@ -39,12 +39,12 @@ class RunLog:
         self._append(EVALUATIONS, row)
         self._record(row)
         shown = [name for name in BEST if name in row]
-        text = f"epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
+        text = f"{self.name}: epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
         text += " ".join(f"{name} {row[name]:.4f}" for name in shown)
         if self._bar is None:
-            print(f"{self.name}: {text}", flush=True)
+            print(text, flush=True)
         else:
-            self._bar.set_postfix_str(text)
+            self._bar.write(text)
 
     def step(self, row: Row) -> None:
         """Add a row to steps.csv, and to TensorBoard."""
@@ -70,6 +70,8 @@ class RunLog:
         publish(self.directory, {name: _csv(rows) for name, rows in self.rows.items()}, summary, others=[*files, *logs])
         for name in self.rows:
             _partial(self.directory, name).unlink(missing_ok=True)
+        done = f"{summary['status']} after {summary['steps']} steps in {summary['rounds']} rounds"
+        print(f"{self.name}: {done}, {summary['bytes_sent'] / 1e6:.4g} MB sent per worker; results in {self.directory}")
 
     def close(self) -> None:
         """End the progress bar and the other records, whether the run has finished or not."""
@@ -140,7 +142,7 @@ def _start_bar(run: Run) -> Any:
     """A progress bar."""
     from tqdm import tqdm
 
-    return tqdm(total=run.total_steps, desc=run.id, unit="step")
+    return tqdm(total=run.total_steps, desc=run.id, unit="step", dynamic_ncols=True)
 
 
 def _start_wandb(directory: Path, run: Run) -> Any:

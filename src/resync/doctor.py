@@ -1,0 +1,228 @@
+"""What this machine and its installation have of what runs can use: a line each, with how to get what is missing."""
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Literal
+
+from resync.config import ConfigError, Suite, load_suite
+from resync.config.data_sets import DataSet, data_set
+from resync.config.run import SCALES
+from resync.prepare.folders import DATA_ROOT, PREPARED_FOLDER
+
+_OLDEST_PYTHON = (3, 11)
+_LEAST_GB = 5.0
+"""Free space, in GB, below which results of mini scale may not fit."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked for: whether it is there, what was found, and how to get it.
+
+    `needed` is missing without which not even smoke scale runs; `optional` is missing for some runs or tests only.
+    """
+
+    name: str
+    state: Literal["ok", "needed", "optional"]
+    found: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """One line, whose sign says how bad it is."""
+        sign = {"ok": "ok      ", "needed": "MISSING ", "optional": "-       "}[self.state]
+        return f"{sign} {self.name}: {self.found}{f' -> {self.remedy}' if self.remedy else ''}"
+
+
+def examine(configs: Path, results: Path) -> Iterator[Finding]:
+    """Everything that was looked for, from what all runs need to what some tests need."""
+    yield _python()
+    yield from _clone(configs)
+    yield _package("snakemake", "needed", "make, or pip install 'resync-suite[suite]'")
+    yield from _torch()
+    yield _disk(results)
+    yield _locks(results)
+    yield from _data(configs)
+    yield _slurm()
+    for name, extra, use in (
+        ("ffcv", "ffcv", "ImageNet at paper scale from .beton files; torch reads image files without it"),
+        ("deepspeed", "deepspeed", "engine and launcher deepspeed"),
+        ("wandb", "wandb", "the second record of each run's metrics"),
+        ("tensorboard", "tensorboard", "log.tensorboard"),
+    ):
+        yield _package(name, "optional", f"pip install 'resync-suite[{extra}]': {use}")
+    yield _program("git", "optional", "its commit is recorded with each result")
+    yield _program("chromium", "optional", "draws the pages in their tests")
+
+
+def _python() -> Finding:
+    found = f"{sys.version.split()[0]} ({sys.executable})"
+    if sys.version_info < _OLDEST_PYTHON:
+        return Finding("Python", "needed", found, "Python 3.11 to 3.13")
+    return Finding("Python", "ok", found)
+
+
+def _clone(configs: Path) -> Iterator[Finding]:
+    try:
+        installed = version("resync-suite")
+    except PackageNotFoundError:
+        yield Finding("resync", "optional", "runs from its sources", "pip install --no-deps -e .")
+    else:
+        yield Finding("resync", "ok", installed)
+    there = configs.is_dir() and Path("Snakefile").is_file()
+    remedy = "" if there else "start in a clone of the repository; the library, train and launch work without one"
+    yield Finding("papers", "ok" if there else "needed", f"{configs} {'is there' if there else 'is not here'}", remedy)
+
+
+def _package(name: str, without: Literal["needed", "optional"], remedy: str) -> Finding:
+    if find_spec(name) is None:
+        return Finding(name, without, "not installed", remedy)
+    return Finding(name, "ok", version(name))
+
+
+def _program(name: str, without: Literal["needed", "optional"], use: str) -> Finding:
+    path = shutil.which(name)
+    return (
+        Finding(name, "ok", path) if path else Finding(name, without, "not in PATH", f"a package of the system: {use}")
+    )
+
+
+def _torch() -> Iterator[Finding]:
+    """torch, its GPUs, and the two ways in which its processes exchange messages."""
+    try:
+        import torch
+        import torch.distributed as dist
+    except (ImportError, OSError) as error:
+        yield Finding("torch", "needed", str(error).splitlines()[0], "make, or pip install resync-suite")
+        return
+    yield Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+    if torch.cuda.is_available():
+        names = Counter(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+        gpus = ", ".join(f"{number} x {name}" for name, number in names.items())
+        yield Finding("CUDA", "ok", f"{torch.version.cuda}: {gpus}")
+    elif torch.version.cuda is None:
+        yield Finding("CUDA", "optional", "torch was built without it", "needed at paper scale: make without TORCH=cpu")
+    else:
+        driver = "a driver but no usable GPU" if shutil.which("nvidia-smi") else "no driver (nvidia-smi)"
+        yield Finding("CUDA", "optional", f"torch has {torch.version.cuda}, {driver}", "needed at paper scale only")
+    if dist.is_available() and dist.is_nccl_available():
+        yield Finding("NCCL", "ok", ".".join(map(str, torch.cuda.nccl.version())))
+    else:
+        yield Finding("NCCL", "optional", "not in this torch", "needed for several GPUs")
+    yield _gloo()
+
+
+def _gloo() -> Finding:
+    """Whether gloo finds an interface: a host whose name has no address is a common reason why it does not."""
+    import torch.distributed as dist
+
+    try:
+        group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
+        del group
+    except (AttributeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        host = socket.gethostname()
+        return Finding("gloo", "needed", reason, f"an address for {host} in /etc/hosts, or GLOO_SOCKET_IFNAME=lo")
+    return Finding("gloo", "ok", "finds an interface")
+
+
+def _disk(results: Path) -> Finding:
+    folder = next(each for each in (results, *results.absolute().parents) if each.exists())
+    free = shutil.disk_usage(folder).free / 1e9
+    found = f"{free:.1f} GB free for {results}"
+    if free < _LEAST_GB:
+        return Finding(
+            "disk", "optional", found, f"less than {_LEAST_GB:g} GB: see `resync plan` for what a scale needs"
+        )
+    return Finding("disk", "ok", found)
+
+
+def _locks(results: Path) -> Finding:
+    """Whether the file system has locks, by which two jobs do not train the same run."""
+    if not results.is_dir():
+        return Finding("locks", "optional", f"{results} is not here")
+    try:
+        with TemporaryFile(dir=results) as probe:
+            fcntl.lockf(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return Finding("locks", "optional", f"{results}: {error.strerror}", "never start two jobs for one run there")
+    return Finding("locks", "ok", f"{results} has them")
+
+
+def _data(configs: Path) -> Iterator[Finding]:
+    """The folder of the data, and for every data set that runs read whether it is there and which runs it is for."""
+    try:
+        suite = load_suite(configs)
+    except ConfigError as error:
+        yield Finding("configuration", "needed", error.lines[0], "resync validate lists all problems")
+        return
+    root = Path(os.environ[DATA_ROOT]) if os.environ.get(DATA_ROOT) else None
+    if root is None:
+        yield Finding(
+            DATA_ROOT, "optional", "not set", "the folder of real data; smoke scale needs none (docs/data.md)"
+        )
+    elif not root.is_dir():
+        yield Finding(DATA_ROOT, "optional", f"{root}: no such folder", "docs/data.md")
+    else:
+        yield Finding(DATA_ROOT, "ok", str(root))
+    for name, unlocked in sorted(_readers(suite).items()):
+        yield _data_set(data_set(name), root, unlocked)
+
+
+def _readers(suite: Suite) -> dict[str, str]:
+    """For each data set that is prepared, the scales and papers with runs that read it."""
+    papers: dict[str, dict[str, set[str]]] = {}
+    for scale in SCALES:
+        for paper in suite.papers:
+            for run in suite.runs(paper, scale):
+                if run.data.component.is_prepared:
+                    papers.setdefault(run.data.name, {}).setdefault(scale, set()).add(paper)
+    return {
+        name: "; ".join(f"{scale}: {', '.join(sorted(found))}" for scale, found in scales.items())
+        for name, scales in papers.items()
+    }
+
+
+def _data_set(of: DataSet, root: Path | None, unlocked: str) -> Finding:
+    name = f"data {of.name} ({unlocked})"
+    if root is None or not root.is_dir():
+        return Finding(name, "optional", f"{DATA_ROOT} names no folder")
+    prepared = Path(os.environ.get(PREPARED_FOLDER) or root / "prepared")
+    if any(prepared.glob(f"{of.name}.*")):
+        return Finding(name, "ok", "prepared")
+    folders = _folders(of)
+    there = [folder for folder in folders if (root / folder).exists()]
+    if there:
+        return Finding(name, "ok", f"{root / there[0]}, which the workflow prepares before the first run")
+    return Finding(name, "optional", f"none of {', '.join(folders)} below {root}", "docs/data.md")
+
+
+def _folders(of: DataSet) -> list[str]:
+    """The folders below the root in which its originals may be."""
+    if of.preparation:
+        return [source.folder for source in of.preparation.sources]
+    parts = of.text or of.characters
+    assert parts
+    return [parts.folder]
+
+
+def _slurm() -> Finding:
+    if not shutil.which("sbatch"):
+        return Finding("Slurm", "optional", "no sbatch in PATH", "needed for snakemake --profile slurm only")
+    done = subprocess.run(
+        ["sinfo", "--noheader", "--format=%R"], capture_output=True, text=True, check=False, timeout=20
+    )
+    if done.returncode:
+        return Finding(
+            "Slurm", "optional", done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no answer"
+        )
+    return Finding("Slurm", "ok", f"partitions {', '.join(sorted(set(done.stdout.split())))}")

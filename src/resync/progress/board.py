@@ -1,0 +1,150 @@
+"""The jobs of a workflow: how many are done, which ones run and how far they are, which ones failed and why."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resync.config import ConfigError, Run
+from resync.results.status import Progress, duration, progress
+from resync.text_tables import one_line
+
+_FEW = 5
+"""Number of finished jobs before which no time can be foretold."""
+_TAIL_BYTES = 1 << 14
+
+
+@dataclass
+class Job:
+    """A job of the workflow: its number, its rule, what it makes, its log, and the folder of the run that it trains."""
+
+    number: int
+    rule: str
+    output: str
+    log: Path | None = None
+    folder: Path | None = None
+    run: Run | None = None
+
+    @property
+    def name(self) -> str:
+        """The run's id, or the rule and what it makes."""
+        if self.folder is not None:
+            return "/".join(self.folder.parts[-4:])
+        return f"{self.rule} {self.output}".strip()
+
+
+@dataclass
+class Board:
+    """What is known of the jobs; `clock` gives seconds."""
+
+    results: Path = Path("results")
+    clock: Callable[[], float] = time.monotonic
+    total: int = 0
+    done: int = 0
+    running: dict[int, Job] = field(default_factory=dict)
+    failed: dict[int, tuple[Job, str]] = field(default_factory=dict)
+    _known: dict[int, Job] = field(default_factory=dict)
+    _started: float | None = None
+
+    def begins(self, total: int) -> None:
+        """The workflow is about to do `total` jobs."""
+        self.total, self._started = total, self.clock()
+
+    def starts(self, job: Job) -> None:
+        """A job starts, perhaps again."""
+        self.running[job.number] = self._known[job.number] = job
+
+    def ends(self, number: int) -> None:
+        """A job has made its files."""
+        self.running.pop(number, None)
+        self.failed.pop(number, None)
+        self.done += 1
+
+    def fails(self, number: int) -> str | None:
+        """A job ends without its files: a line that says why, or None if it failed in the same way before."""
+        job = self.running.pop(number, None) or self._known.get(number)
+        if job is None:
+            return None
+        reason, before = self._reason(job), self.failed.get(number)
+        self.failed[number] = job, reason
+        return None if before and before[1] == reason else f"failed: {job.name}: {reason}"
+
+    def again(self, number: int) -> str | None:
+        """A job that failed is tried again: a line that says so."""
+        job = self._known.get(number)
+        return f"tried again: {job.name}" if job else None
+
+    @property
+    def seconds(self) -> float:
+        """Time since the jobs began."""
+        return 0.0 if self._started is None else self.clock() - self._started
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time of the remaining jobs if they take as long as those that are done; None if these are too few."""
+        rest = self.total - self.done
+        return self.seconds * rest / self.done if self.done >= _FEW else None
+
+    def places(self) -> list[tuple[Job, Progress | None]]:
+        """The running jobs, those that train first, with the progress of their runs as far as it can be read."""
+        jobs = sorted(list(self.running.values()), key=lambda job: (job.folder is None, job.number))
+        return [(job, self._progress(job)) for job in jobs]
+
+    def totals(self) -> str:
+        """`12 of 240 jobs, 1 failed, 0:01:20, about 0:25:00 left`."""
+        parts = [f"{self.done} of {self.total} jobs"]
+        if self.failed:
+            parts.append(f"{len(self.failed)} failed")
+        parts.append(duration(self.seconds))
+        if self.done < self.total and (left := self.seconds_left) is not None:
+            parts.append(f"about {duration(left)} left")
+        return ", ".join(parts)
+
+    def sentence(self) -> str:
+        """The totals and the running jobs in one line, for a log."""
+        places = [place_of(job, found) for job, found in self.places()]
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        return f"{self.totals()}; running: {'; '.join(places[:3])}{more}" if places else self.totals()
+
+    def _progress(self, job: Job) -> Progress | None:
+        """How far the run of a job is; None for another job, and before its files can be read."""
+        if job.folder is None:
+            return None
+        try:
+            job.run = job.run or Run.from_file(job.folder / "run.yaml")
+            return progress(job.run, self.results)
+        except (ConfigError, OSError):
+            return None
+
+    def _reason(self, job: Job) -> str:
+        """Why a job failed: what its run's state says, or else the last line of its log."""
+        found = self._progress(job)
+        if found is not None and found.status in ("failed", "stopped", "damaged") and found.reason:
+            ended = found.reason.startswith("KeyboardInterrupt")
+            return "interrupted: the next start continues" if ended else found.reason
+        said = next((line for line in reversed(_tail(job.log)) if line.strip()), "")
+        reason = one_line(said.removeprefix("resync: error: ")) or "without a message"
+        return f"{reason} (log: {job.log})" if job.log else reason
+
+
+def place_of(job: Job, found: Progress | None) -> str:
+    """Where a running job is: `qsr/vit_b16_b4096/h4/seed0 step 1200/3900, 0:02:10 left, val_top1 46.31`."""
+    if found is None or not found.step:
+        return job.name
+    parts = [f"{job.name} step {found.step}/{found.steps}"]
+    if found.seconds_left is not None:
+        parts.append(f"{duration(found.seconds_left)} left")
+    if found.metric is not None and found.value is not None:
+        parts.append(f"{found.metric} {found.value:.4g}")
+    return ", ".join(parts)
+
+
+def _tail(log: Path | None) -> list[str]:
+    """The last lines of a log; none if there is none."""
+    try:
+        with open(log or "", "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,122 @@
+"""A workflow's board and the table of runs on a terminal; plain lines elsewhere."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from typing import IO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from resync.progress.board import Board
+from resync.results.state import Status
+from resync.results.status import Line, Progress, duration
+
+PICTURE_SECONDS = 0.5
+LINE_SECONDS = 30.0
+"""How often a terminal is drawn anew, and how often a pipe gets a line."""
+
+_COLORS: dict[Status, str] = {
+    "damaged": "red",
+    "stale": "yellow",
+    "failed": "red",
+    "stopped": "yellow",
+    "diverged": "magenta",
+    "running": "cyan",
+    "not run": "dim",
+    "finished": "green",
+}
+_LARGEST = 12
+"""Number of running jobs that are shown in lines of their own."""
+
+
+class View:
+    """Shows a board until it is closed: a live picture on a terminal, or a line every half a minute elsewhere."""
+
+    def __init__(self, board: Board, file: IO[str] | None = None, color: bool = True) -> None:
+        self.board = board
+        self.console = Console(file=file or sys.stderr, no_color=not color or None, highlight=False, soft_wrap=True)
+        self._live = (
+            Live(console=self.console, auto_refresh=False, transient=True) if self.console.is_terminal else None
+        )
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def start(self) -> None:
+        """Begin to show the board."""
+        if self._live:
+            self._live.start()
+        self._thread.start()
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print lines above the picture."""
+        self.console.print(Text(text, style=style))
+
+    def close(self) -> None:
+        """Stop showing the board, and print the totals and what failed."""
+        if self._end.is_set() or not self._thread.ident:
+            return
+        self._end.set()
+        self._thread.join()
+        if self._live:
+            self._live.stop()
+        self.say(self.board.totals(), "bold")
+        for job, reason in self.board.failed.values():
+            self.say(f"failed: {job.name}: {reason}", "red")
+
+    def _show(self) -> None:
+        while not self._end.wait(PICTURE_SECONDS if self._live else LINE_SECONDS):
+            if self._live:
+                self._live.update(self._picture(), refresh=True)
+            else:
+                self.say(self.board.sentence())
+
+    def _picture(self) -> RenderableType:
+        """The bar over all jobs, and the running ones."""
+        board = self.board
+        head = Table.grid(padding=(0, 1))
+        head.add_row(ProgressBar(total=max(1, board.total), completed=board.done, width=24), Text(board.totals()))
+        places = board.places()
+        lines = Table.grid(padding=(0, 2))
+        for job, found in places[:_LARGEST]:
+            lines.add_row(Text(f"  {job.name}"), *(map(Text, _cells(found)) if found else ()))
+        more = [Text(f"  and {len(places) - _LARGEST} more", style="dim")] if len(places) > _LARGEST else []
+        return Group(head, lines, *more)
+
+
+def _cells(found: Progress) -> tuple[str, str, str, str]:
+    """Step, share, time left and last value of a run."""
+    share = f"{100 * found.step / found.steps:.0f} %"
+    left = "" if found.seconds_left is None else f"{duration(found.seconds_left)} left"
+    value = "" if found.value is None else f"{found.metric} {found.value:.4g}"
+    return f"step {found.step}/{found.steps}", share, left, value
+
+
+def colored(heading: Sequence[str], lines: Sequence[Line], last: str) -> RenderableType:
+    """The table of `resync status` with a colour for each state."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in heading:
+        table.add_column(name, overflow="fold")
+    for line in lines:
+        table.add_row(*(Text(cell) for cell in line.cells), style=_COLORS[line.status])
+    return Group(table, Text(last, style="bold"))
+
+
+def watch(picture: Callable[[], tuple[RenderableType, str]], seconds: float) -> None:
+    """Draw the picture every so often until Ctrl-C; without a terminal, print its text where it has changed."""
+    console = Console(highlight=False)
+    live, before = (Live(console=console, auto_refresh=False) if console.is_terminal else None), ""
+    with suppress(KeyboardInterrupt), live or nullcontext():
+        while True:
+            drawn, text = picture()
+            if live:
+                live.update(drawn, refresh=True)
+            elif text != before:
+                print(text, flush=True)
+                before = text
+            time.sleep(seconds)

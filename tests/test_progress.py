@@ -1,0 +1,170 @@
+"""The view of a workflow: what Snakemake logs, as a bar on a terminal and as lines elsewhere."""
+
+import io
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+from snakemake.settings.enums import Quietness
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from resync.config import Run, load_suite
+from resync.progress import Board, Job, View
+from resync.progress.board import place_of
+from resync.results import state
+from resync.results.status import progress
+from snakemake_logger_plugin_resync import LogHandler, explained
+
+ROOT = Path(__file__).parents[1]
+METRICS = "step,epoch,lr,h,val_loss,val_top1\n20,1.0,0.1,1,0.5,81.25\n40,2.0,0.1,1,0.4,9"
+STEPS = "step,epoch,step_data_seconds,step_compute_seconds,step_communication_seconds\n40,2.0,0.1,0.3,0.1\n"
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return load_suite(ROOT / "paper_configs", papers=["qsr"]).runs("qsr", "smoke", "two_processes", "h4")[0]
+
+
+@pytest.fixture
+def folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the run, in the middle of its training."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("results") / run.directory
+    folder.mkdir(parents=True)
+    (folder / "run.yaml").write_text(run.to_yaml())
+    (folder / "metrics.csv.partial").write_text(METRICS)
+    (folder / "steps.csv.partial").write_text(STEPS)
+    return folder
+
+
+def test_a_row_that_is_being_written_is_no_value(run: Run, folder: Path):
+    found = progress(run, Path("results"))
+    assert (found.metric, found.value, found.step) == ("val_top1", 81.25, 40)
+
+
+def test_a_board_counts_and_foretells(run: Run, folder: Path):
+    now = iter(range(0, 1000, 10))
+    board = Board(clock=lambda: float(next(now)))
+    board.begins(10)
+    for number in range(5):
+        board.starts(Job(number, "figure", f"figures/{number}.pdf"))
+        board.ends(number)
+    board.starts(Job(5, "report", "report.html"))
+    board.starts(Job(6, "train", f"{folder}/metrics.csv", folder=folder))
+    assert board.totals() == "5 of 10 jobs, 0:00:10, about 0:00:20 left"
+    [(train, found), (report, nothing)] = board.places()
+    assert (train.name, report.name, nothing) == (run.id, "report report.html", None)
+    assert place_of(train, found) == f"{run.id} step 40/{run.total_steps}, val_top1 81.25"
+
+
+def test_a_job_that_fails_in_the_same_way_again_is_one_line(run: Run, folder: Path):
+    board, log = Board(), folder / "train.log"
+    log.write_text("resync: error: no place\n\n")
+    job = Job(1, "train", "", log, folder)
+    board.starts(job)
+    assert board.fails(1) == f"failed: {run.id}: no place (log: {log})"
+    board.starts(job)
+    assert board.fails(1) is None
+    state.begin(folder, run)
+    state.fail(folder, run, "out of memory")
+    board.starts(job)
+    assert board.fails(1) == f"failed: {run.id}: out of memory"
+    state.record(folder, run, "failed", 3, "KeyboardInterrupt")
+    board.starts(job)
+    assert board.fails(1) == f"failed: {run.id}: interrupted: the next start continues"
+    assert list(board.failed) == [1]
+    board.starts(job)
+    board.ends(1)
+    assert (board.failed, board.done) == ({}, 1)
+
+
+def record(event: LogEvent | None = None, text: str = "", level: int = logging.INFO, **fields) -> logging.LogRecord:
+    made = logging.LogRecord("snakemake", level, "", 0, text, None, None)
+    made.__dict__.update(fields, event=event)
+    return made
+
+
+def handler(**changes) -> LogHandler:
+    settings = {"dryrun": False, "verbose": False, "debug_dag": False, "nocolor": True, "quiet": {Quietness.HOST}}
+    settings |= {"stdout": False, "show_failed_logs": True, "printshellcmds": False}
+    return LogHandler(SimpleNamespace(**settings | changes), None)
+
+
+RECORDS = [
+    record(LogEvent.WORKFLOW_STARTED, "the host"),
+    record(text="Building DAG of jobs..."),
+    record(LogEvent.RUN_INFO, "Job stats:", stats={"train": 1, "total": 2}),
+    record(text="Select jobs to execute..."),
+    record(LogEvent.JOB_INFO, jobid=3, rule_name="audit_paper", output=["results/a.json"], log=["a.log"]),
+    record(LogEvent.SHELLCMD, "python -m resync audit"),
+    record(LogEvent.ERROR, "RuleException: CalledProcessError in file x", logging.ERROR),
+    record(LogEvent.JOB_ERROR, "Error in rule", logging.ERROR, jobid=3),
+    record(text="Trying to restart job 3."),
+    record(LogEvent.JOB_INFO, jobid=3, rule_name="audit_paper", output=["results/a.json"], log=["a.log"]),
+    record(LogEvent.JOB_FINISHED, "Finished jobid: 3", job_id=3),
+    record(text="Terminating processes on user request, this might take some time."),
+]
+
+
+def test_snakemakes_messages_become_few_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("a.log").write_text("Traceback\nValueError: no such paper\n")
+    shown = handler()
+    for each in RECORDS:
+        shown.emit(each)
+    shown.close()
+    shown.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:-1] == [
+        "Building DAG of jobs...",
+        "failed: audit_paper results/a.json: ValueError: no such paper (log: a.log)",
+        "tried again: audit_paper results/a.json",
+        "Terminating processes on user request, this might take some time.",
+    ]
+    assert lines[-1].startswith("1 of 2 jobs, 0:00:0")
+
+
+def test_a_dry_run_and_quiet_all_are_as_without_the_plug_in(capsys):
+    dry, silent = handler(dryrun=True, stdout=True), handler(quiet={Quietness.ALL})
+    for each in RECORDS[1:3]:
+        dry.emit(each)
+        silent.emit(each)
+    assert capsys.readouterr() == ("Building DAG of jobs...\nJob stats:\n", "")
+
+
+def test_a_terminal_has_a_bar_and_its_cursor_back(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    board, screen = Board(), io.StringIO()
+    board.begins(2)
+    board.starts(Job(6, "train", f"{folder}/metrics.csv", folder=folder))
+    monkeypatch.setattr(
+        "resync.progress.view.Console", lambda **given: Console(force_terminal=True, width=120, **given)
+    )
+    monkeypatch.setattr("resync.progress.view.PICTURE_SECONDS", 0.001)
+    view = View(board, screen)
+    view.start()
+    while "val_top1 81.25" not in screen.getvalue():
+        pass
+    view.say("failed: something", "red")
+    view.close()
+    drawn = screen.getvalue()
+    assert "0 of 2 jobs" in drawn
+    assert f"step 40/{run.total_steps}" in drawn
+    assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")
+    assert drawn.endswith("0:00:00\x1b[0m\n")
+
+
+def test_a_mistyped_target_is_one_line_with_the_most_similar_name(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    said = explained("MissingRuleException:\nNo rule to produce qrs (if you use input functions ...).")
+    assert said.startswith("resync: error: qrs: target: found 'qrs', allowed: ")
+    assert said.endswith("did you mean 'qsr'?")
+
+
+def test_an_item_that_a_scale_does_not_have_is_one_line():
+    message = (
+        "InputFunctionException in rule table in file x, line 33:\nError:\n  ConfigError: qsr t has no runs\nWildcards:"
+    )
+    assert explained(message) == "resync: error: qsr t has no runs"
+    assert explained("anything else") == "anything else"

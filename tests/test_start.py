@@ -1,0 +1,160 @@
+"""A newcomer's first commands: what the machine has, and something new in a clone, which works as it is written."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from resync.cli import main
+
+ROOT = Path(__file__).parents[1]
+COPIED = (
+    "src/resync", "docs/extend.md", "docs/own_experiment.md", "paper_configs/scales", "workflow/schemas",
+    "tests/training/runs.py", "tests/training/processes.py", "tests/training/test_equivalence.py", "pyproject.toml",
+)  # fmt: skip
+NEW = (
+    ("paper", "mine"),
+    ("experiment", "mine/second"),
+    ("algorithm", "tug"),
+    ("model", "flat"),
+    ("figure", "sticks"),
+)
+# One process: the imports take most of the time. Runs are shorter than in the example; no figure is drawn of them.
+COMMANDS = """
+from pathlib import Path
+from resync.cli import main
+from resync.config import load_suite
+
+assert main(["validate"]) == 0
+for run in load_suite(Path("paper_configs")).runs("mine", "smoke", "second"):
+    if run.seed == 0:
+        out = Path("results", run.directory)
+        out.mkdir(parents=True)
+        (out / "run.yaml").write_text(run.to_yaml())
+        assert main(["train", "--config", str(out / "run.yaml"), "--out", str(out)]) == 0
+trial = ["train", "--config", str(out / "run.yaml"), "--out", "trial", "--set", "epochs=2"]
+assert main([*trial, "--set", "sync={name: tug}", "--set", "model={name: flat}"]) == 0
+assert main(["render", "--paper", "mine", "--item", "accuracy"]) == 0
+assert main(["render", "--paper", "mine", "--item", "sticks"]) == 0
+assert main(["audit", "--paper", "mine"]) == 0
+"""
+EQUALITY = """
+import sys
+sys.path.insert(0, "tests/training")
+import pytest, runs
+
+chosen = {"tug": runs.VARIANTS["tug"]}
+runs.VARIANTS.clear()
+runs.VARIANTS.update(chosen)
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/training/test_equivalence.py", "-k", "tug"]))
+"""
+
+
+def run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python with the clone's package."""
+    env = os.environ | {"PYTHONPATH": str(clone / "src"), "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, *arguments], cwd=clone, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone with one new thing of each kind."""
+    clone = tmp_path_factory.mktemp("clone")
+    for name in COPIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, clone / name)
+    calls = "; ".join(f"assert main(['new', {kind!r}, {name!r}]) == 0" for kind, name in NEW)
+    done = run(clone, "-c", f"from resync.cli import main; {calls}")
+    assert done.returncode == 0, done.stderr
+    assert {line.split()[0] for line in done.stdout.splitlines()} >= {
+        "paper_configs/mine/paper.yaml",
+        "paper_configs/mine/experiments/second.yaml",
+        "src/resync/sync/tug.py",
+        "src/resync/sync/options/tug.py",
+        "tests/training/runs.py",
+        "next:",
+    }
+    return clone
+
+
+@pytest.mark.slow
+def test_what_is_new_is_valid_trained_drawn_and_audited(clone: Path):
+    paper = clone / "paper_configs/mine/paper.yaml"
+    settings = yaml.safe_load(paper.read_text())
+    settings["figures"][0]["series"] = ["second"]
+    settings["figures"].append(settings["figures"][0] | {"id": "sticks", "kind": "sticks"})
+    paper.write_text(json.dumps(settings))
+    done = run(clone, "-c", COMMANDS)
+    assert done.returncode == 0, done.stderr
+    assert (clone / "figures/smoke/mine/sticks.pdf").exists()
+    assert "qsr_is_as_accurate" in (clone / "results/smoke/mine/audit.json").read_text()
+    schema = json.loads((clone / "workflow/schemas/experiment.schema.json").read_text())
+    assert {"sync.tug", "models.flat"} <= schema["$defs"].keys()
+
+
+@pytest.mark.slow
+def test_a_new_algorithm_passes_the_test_of_equal_weights(clone: Path):
+    done = run(clone, "-c", EQUALITY)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("algorithm", "Tug", "name: found 'Tug', allowed: lower-case letters, digits and _"),
+        ("algorithm", "lambda", "no word of Python"),
+        ("algorithm", "sgp", "src/resync/sync/options/sgp.py: exists, allowed: another name"),
+        ("experiment", "second", "allowed for experiment: paper/name"),
+        ("paper", "mine/second", "allowed for paper: a name without /"),
+        ("experiment", "qsrr/second", "paper_configs/qsrr: no such paper; did you mean 'qsr'?"),
+    ],
+)
+def test_a_name_that_cannot_be_one_is_one_line(kind, name, message, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(["new", kind, name]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_new_needs_a_clone(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "model", "flat"]) == 2
+    assert "start in a clone of the repository" in capsys.readouterr().err
+
+
+def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "mnist-png").mkdir()
+    monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
+    monkeypatch.delenv("RESYNC_PREPARED", raising=False)
+    assert main(["doctor", "--json"]) == 0
+    found = {each["name"].partition(" (")[0]: each for each in json.loads(capsys.readouterr().out)}
+    assert {
+        "Python",
+        "torch",
+        "CUDA",
+        "NCCL",
+        "gloo",
+        "disk",
+        "Slurm",
+        "ffcv",
+        "deepspeed",
+        "data mnist_14",
+    } <= found.keys()
+    assert found["data mnist_14"]["state"] == "ok"
+    assert found["data shakespeare_char"]["state"] == "optional"
+    assert "shakespeare-char below" in found["data shakespeare_char"]["found"]
+    assert found["gloo"]["state"] == found["torch"]["state"] == "ok"
+
+
+def test_the_doctor_fails_where_nothing_can_be_trained(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor"]) == 1
+    assert "MISSING  papers: paper_configs is not here -> start in a clone" in capsys.readouterr().out

@@ -4,7 +4,7 @@ import argparse
 import sys
 from importlib.metadata import version
 
-from resync.cli import configuration, results, training  # noqa: F401 - they declare the verbs
+from resync.cli import archive, configuration, results, training  # noqa: F401 - they declare the verbs
 from resync.cli.declare import VERBS
 from resync.processes.exit_code import exit_code
 from resync.settings.errors import not_among

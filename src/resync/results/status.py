@@ -48,7 +48,9 @@ def progress(run: Run, results: Path) -> Progress:
     rows = [] if state.result else _last_rows(results / run.directory)
     step = max(state.step, int(rows[-1]["step"]) if rows else 0)
     left = _seconds_per_step(rows) * (run.total_steps - step) if state.status == "running" and rows else None
-    return Progress(run.id, state.status, step, run.total_steps, step / run.steps_per_epoch, left, state.reason)
+    lacking = ", ".join(state.result.left_out) if state.result else ""
+    reason = state.reason or (f"from an archive, without {lacking}" if lacking else "")
+    return Progress(run.id, state.status, step, run.total_steps, step / run.steps_per_epoch, left, reason)
 
 
 def table(found: Iterable[Progress], listed: Iterable[Progress] | None = None) -> str:

@@ -1,6 +1,9 @@
 # Two commands, and more tests or fewer. All but test-gpu first set up .venv from requirements.lock, once.
 #   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data); fails if
 #                               runs have failed or are damaged
+#   make report-reference       draws the figures, tables, audits and pages of results/reference again, without training,
+#                               in .reference/, and fails if they are not those committed
+#   make reference SCALE=mini   adds the runs of results/mini to results/reference, and renews what is drawn from it
 #   make test                   style, types, tests
 #   make test-fast              the tests that take less than ten seconds
 #   make chaos                  kills processes of runs, compares what they end with, and reports what it cost, also
@@ -26,7 +29,7 @@ BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce test test-fast test-gpu chaos bench
+.PHONY: reproduce report-reference reference test test-fast test-gpu chaos bench
 
 reproduce: .venv/installed
 	@code=0; \
@@ -38,6 +41,13 @@ reproduce: .venv/installed
 		cat results/$(SCALE)/audit.log; \
 	fi; \
 	$(BIN)/resync status --scale $(SCALE) --problems && exit $$code
+
+report-reference: .venv/installed
+	@rm -rf .reference
+	@$(BIN)/resync reference check --into .reference && echo 'Look at .reference/results/*/report.html'
+
+reference: .venv/installed
+	@$(BIN)/resync reference renew --scale $(SCALE)
 
 test: .venv/installed
 	$(BIN)/ruff check

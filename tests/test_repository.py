@@ -22,7 +22,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = [
     {"__init__", "__main__", "static"},
     {"cli", "attach", "workflow"},
-    {"launch"},
+    {"launch", "archive"},
     {"report", "render", "audit", "importer", "progress", "doctor"},
     {"train", "pages"},
     {"sync", "optim"},
@@ -37,7 +37,7 @@ LAYERS = [
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit",
-    "report", "importer", "progress", "cli", "workflow",
+    "report", "importer", "progress", "archive", "cli", "workflow",
 }  # fmt: skip
 
 

@@ -50,6 +50,11 @@ def test_all_workers_start_from_the_average_of_the_run_before(paper):
     ("summary", "changes", "expected"),
     [
         ({}, {"start_hash": "0" * 16}, "found results of the configuration"),
+        (
+            {"archived": {"left_out": {"model.pt": "0"}}},
+            {},
+            r".*/seed0 is of an archive, which has no model\.pt; train",
+        ),
         ({"status": "diverged"}, {}, "found a run that ended as diverged, allowed: finished"),
         ({}, {"model": {"name": "mlp", "hidden": [8]}}, r"the model does not fit: .*size mismatch for 1\.weight"),
     ],

@@ -20,7 +20,7 @@ from resync.results import state, wandb_log
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.recomputed import require_agreement
 from resync.results.state import Status
-from resync.results.summary import DIGESTS, NAME, TOTALS, digest_of, read_summary
+from resync.results.summary import DIGESTS, NAME, TOTALS, digest_of, left_out, read_summary
 from resync.results.tables import read_table, whole_columns
 from resync.text_tables import one_line
 
@@ -81,6 +81,11 @@ class RunResult:
         if not rows.any():
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no evaluation at epoch {epoch:g}")
         return float(self.curve(metric)[rows].iloc[0])
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The files that an archive has left out, with their SHA-256; none for results as a run wrote them."""
+        return left_out(self.summary)
 
     @property
     def imported(self) -> dict[str, Any] | None:

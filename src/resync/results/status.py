@@ -75,8 +75,10 @@ def progress(run: Run, results: Path) -> Progress:
     step = max(state.step, int(rows[-1]["step"]) if rows else 0)
     left = _seconds_per_step(rows) * (run.total_steps - step) if state.status == "running" and rows else None
     metric, value = _last_evaluation(state, results / run.directory)
+    lacking = ", ".join(state.result.left_out) if state.result else ""
+    reason = state.reason or (f"from an archive, without {lacking}" if lacking else "")
     epoch = step / run.steps_per_epoch
-    return Progress(run.id, state.status, step, run.total_steps, epoch, left, state.reason, metric, value)
+    return Progress(run.id, state.status, step, run.total_steps, epoch, left, reason, metric, value)
 
 
 def newest_scale(results: Path) -> str:

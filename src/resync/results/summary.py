@@ -16,6 +16,9 @@ NAME = "summary.json"
 DIGESTS = "sha256"
 """The entry with the digest of each file, and under `NAME` that of all other entries of the summary."""
 
+ARCHIVED = "archived"
+"""The entry of a run that was unpacked from an archive: SHA-256 of its summary before, and of each file left out."""
+
 TOTALS = ("steps", "rounds", "volume_percent", "bytes_sent")
 _KEYS = ("status", "run", "config_hash", *TOTALS, "final", "best", "seconds")
 
@@ -31,7 +34,12 @@ def publish(
     for name, text in tables.items():
         write_text(directory / name, text)
         digests[name] = digest(text.encode())
-    write_text(directory / NAME, json.dumps(sealed(summary, digests), indent=2, allow_nan=False) + "\n")
+    write_text(directory / NAME, text_of(summary, digests))
+
+
+def text_of(summary: Mapping[str, Any], digests: Mapping[str, str]) -> str:
+    """The text of summary.json with these digests of the files beside it."""
+    return json.dumps(sealed(summary, digests), indent=2, allow_nan=False) + "\n"
 
 
 def read_summary(path: Path) -> dict[str, Any]:
@@ -68,6 +76,11 @@ def sealed(summary: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, 
     """The summary with the digests of the files beside it and of its own entries."""
     entries = {**summary, DIGESTS: dict(digests)}
     return {**summary, DIGESTS: {**digests, NAME: _digest_of_entries(entries)}}
+
+
+def left_out(summary: Mapping[str, Any]) -> dict[str, str]:
+    """The files that an archive has left out of a run, with their SHA-256; none if training wrote the summary."""
+    return dict((summary.get(ARCHIVED) or {}).get("left_out", {}))
 
 
 def digest(content: bytes) -> str:

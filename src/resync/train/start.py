@@ -8,7 +8,7 @@ from torch import nn
 from resync.config import Run
 from resync.results.errors import ResultsError
 from resync.results.summary import NAME as SUMMARY
-from resync.results.summary import digest_of, read_summary, require_unchanged
+from resync.results.summary import digest_of, left_out, read_summary, require_unchanged
 from resync.train.checkpoint import MODEL, checkpoint_folder, require_sound
 
 
@@ -37,9 +37,11 @@ def _model_file(run: Run, folder: Path) -> Path:
         except ValueError as error:
             raise ValueError(f"{prefix} {error}; delete {folder} to train that run again") from None
         return kept / MODEL
-    model = folder / "model.pt"
+    model = folder / MODEL
     try:
         summary = read_summary(folder / SUMMARY)
+        if MODEL in left_out(summary):
+            raise ResultsError(f"{folder} is of an archive, which has no {MODEL}; train that run again")
         if summary["status"] == "finished":
             require_unchanged(model, digest_of(model), summary)
     except ResultsError as error:

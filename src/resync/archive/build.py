@@ -1,0 +1,80 @@
+"""An archive with what is drawn from it: runs, environment and audits in one folder, figures in another."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from resync.archive.environment import environment
+from resync.archive.pack import Packed, pack
+from resync.archive.redraw import FIGURES, RESULTS, Drawn, redraw
+from resync.config import Suite
+from resync.files import delete_folder, write_bytes, write_text
+from resync.results.summary import NAME, read_summary
+
+ENVIRONMENT = "environment.json"
+_AUDITS = ("audit.json", "audit.md")
+_FIGURES = (".png", ".svg", ".csv")
+_TABLES = (".md", ".tex", ".csv")
+"""The suffixes of what is kept of a figure and of a table, whose picture shows nothing else.
+
+A PDF shows nothing else than the picture either, and its bytes depend on the zlib of the machine.
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of an archive and of its figures, each with a folder per scale."""
+
+    archive: Path
+    figures: Path
+
+    def kept(self, scale: str) -> set[Path]:
+        """The drawn files that are part of an archive, below either folder of a scale."""
+        audits = {Path(name) for name in _AUDITS if (self.archive / scale / name).exists()}
+        return audits | {
+            file.relative_to(self.figures / scale)
+            for file in (self.figures / scale).rglob("*.*")
+            if file.suffix in (_TABLES if file.with_suffix(".md").exists() else _FIGURES)
+        }
+
+    def path(self, scale: str, file: Path) -> Path:
+        """Where a kept file is."""
+        return (self.archive if file.name in _AUDITS else self.figures) / scale / file
+
+
+def drawn_place(into: Path) -> Place:
+    """The folders in which `redraw` draws."""
+    return Place(into / RESULTS, into / FIGURES)
+
+
+def replace_folder(target: Path, source: Path) -> None:
+    """Copy a folder to another name, under which it appears as a whole, instead of what was there."""
+    partial = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(source, partial)
+    if target.exists():
+        delete_folder(target)
+    partial.rename(target)
+
+
+def build(suite: Suite, scale: str, sources: Sequence[Path], place: Place) -> tuple[Packed, Drawn]:
+    """Pack the ended runs of a scale into new folders, and keep there what is drawn from the packed runs.
+
+    Raises ValueError if no run has ended.
+    """
+    packed = pack(suite, scale, sources, place.archive)
+    if not packed.count:
+        raise ValueError(f"{sources[0] / scale}: found no run that has ended, allowed: at least one")
+    with TemporaryDirectory() as folder:
+        into = Path(folder)
+        drawn = redraw(suite, scale, place.archive, into)
+        scratch = drawn_place(into)
+        for file in scratch.kept(scale):
+            write_bytes(place.path(scale, file), scratch.path(scale, file).read_bytes())
+        runs = [run for runs in packed.runs.values() for run in runs]
+        found = environment(read_summary(scratch.archive / run.directory / NAME) for run in runs)
+    write_text(place.archive / scale / ENVIRONMENT, json.dumps(found, indent=2) + "\n")
+    return packed, drawn

@@ -1,0 +1,111 @@
+"""Everything that follows from results, drawn without training and without Snakemake."""
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import chdir
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from resync.archive.pack import unpack
+from resync.audit import audit, gather, sentence, write
+from resync.config import Suite
+from resync.config.paper import Paper
+from resync.config.parts import KindOptions
+from resync.files import write_text
+from resync.render.item import render
+from resync.report import report
+from resync.results.errors import ResultsError
+from resync.results.summary import NAME
+from resync.text_tables import markdown_text
+
+RESULTS, FIGURES = Path("results"), Path("figures")
+"""The folders of runs, audits and pages, and of figures and tables, below that of everything that is drawn."""
+
+GALLERY = "README.md"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn of a scale: each item by paper and name, with the reason if it is absent; the audit's sentence."""
+
+    items: dict[tuple[str, str], str]
+    sentence: str
+
+    @property
+    def absent(self) -> dict[tuple[str, str], str]:
+        return {item: reason for item, reason in self.items.items() if reason}
+
+
+def redraw(suite: Suite, scale: str, archive: Path, into: Path) -> Drawn:
+    """Unpack a scale of an archive below `into`, and draw its figures, tables, audits and pages there.
+
+    Raises ResultsError for a damaged archive.
+    """
+    unpack(archive, scale, into / RESULTS)
+    # Reasons in audits name files. Relative names are those that the workflow has, on every machine.
+    with chdir(into):
+        names = [(paper, item) for paper in suite.papers for item in suite.items(paper, scale)]
+        # Forked processes have what is imported and read already.
+        with ProcessPoolExecutor(
+            os.cpu_count(), mp_context=get_context("fork"), initializer=_begin, initargs=(suite, scale)
+        ) as pool:
+            audits = pool.map(_audit, suite.papers)
+            items = dict(zip(names, pool.map(_draw, names), strict=True))
+            list(audits)
+        whole = gather(suite, scale, RESULTS)
+        write(whole, RESULTS / scale)
+        write_text(FIGURES / scale / GALLERY, "\n".join([*_gallery(suite, scale, items), ""]))
+        report(suite, scale, RESULTS, FIGURES)
+    return Drawn(items, sentence(whole))
+
+
+_drawn: tuple[Suite, str]
+"""The papers and the scale that a process draws."""
+
+
+def _begin(suite: Suite, scale: str) -> None:
+    global _drawn
+    _drawn = suite, scale
+
+
+def _draw(name: tuple[str, str]) -> str:
+    """Draw an item; why it is not drawn, or nothing."""
+    suite, scale = _drawn
+    paper, item = name
+    runs = suite.item_runs(paper, item, scale)
+    needed = runs and not KindOptions.named(suite.papers[paper].items[item].kind).planned
+    if needed and not any((RESULTS / run.directory / NAME).exists() for run in runs):
+        return f"none of its {len(runs)} runs is in the archive"
+    try:
+        render(suite, paper, item, scale, RESULTS, FIGURES)
+    except ResultsError as error:
+        return str(error)
+    return ""
+
+
+def _audit(paper: str) -> None:
+    suite, scale = _drawn
+    write(audit(suite, scale, RESULTS, [paper]), RESULTS / scale / paper)
+
+
+def _gallery(suite: Suite, scale: str, items: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """The lines of a page with all figures and tables of a scale, as hosts of repositories show it in a folder."""
+    yield from (f"# Figures and tables at {scale} scale", "", "Drawn from archived runs, without training.")
+    for paper in suite.papers.values():
+        shown = {item: reason for (name, item), reason in items.items() if name == paper.id}
+        if shown:
+            yield from ("", f"## {markdown_text(paper.title)}")
+        for item, reason in shown.items():
+            yield from ("", f"### {markdown_text(paper.items[item].title)}", "")
+            yield f"Not drawn: {markdown_text(reason)}." if reason else _shown(paper, scale, item)
+
+
+def _shown(paper: Paper, scale: str, item: str) -> str:
+    """A table as it is, or the picture of a figure; then its caption."""
+    file = FIGURES / scale / paper.id / f"{item}.md"
+    content = (
+        file.read_text(encoding="utf-8").partition("\n\n")[2] if file.exists() else f"![{item}]({paper.id}/{item}.png)"
+    )
+    return "\n\n".join(filter(None, [content.rstrip(), markdown_text(paper.items[item].caption)]))

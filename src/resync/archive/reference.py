@@ -1,0 +1,70 @@
+"""The results that the repository itself has: the archive `results/reference` with its figures `figures/reference`."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from resync.archive.build import ENVIRONMENT, Place, build, drawn_place, replace_folder
+from resync.archive.compare import difference
+from resync.archive.environment import drawn_with
+from resync.archive.pack import Packed, unpack
+from resync.archive.quotes import wrong_quotes
+from resync.archive.redraw import Drawn, redraw
+from resync.config import Suite
+from resync.files import read_json
+
+NAME = "reference"
+
+
+def place_of(results: Path, figures: Path) -> Place:
+    """The place of the repository's own archive below its folders of results and figures."""
+    return Place(results / NAME, figures / NAME)
+
+
+def renew(suite: Suite, scale: str, results: Path, place: Place) -> tuple[Packed, Drawn]:
+    """Pack the runs of `results` beside those that the archive has already, and draw everything from all of them.
+
+    A run that both have is taken from `results`, and one that is of another configuration than the declared one is left
+    out. The folders are replaced when all is done. Raises ValueError if there is no run.
+    """
+    with TemporaryDirectory() as folder:
+        before, new = Path(folder, "before"), Place(Path(folder, "archive"), Path(folder, "figures"))
+        unpack(place.archive, scale, before)
+        made = build(suite, scale, [results, before], new)
+        replace_folder(place.archive / scale, new.archive / scale)
+        replace_folder(place.figures / scale, new.figures / scale)
+    return made
+
+
+def check(suite: Suite, scale: str, place: Place, into: Path) -> tuple[Drawn, list[str]]:
+    """Draw everything of a scale again in a new folder; a line for each file that is not the committed one."""
+    drawn = redraw(suite, scale, place.archive, into)
+    return drawn, list(_differences(scale, place, drawn_place(into)))
+
+
+def _differences(scale: str, committed: Place, drawn: Place) -> Iterator[str]:
+    before, now = committed.kept(scale), drawn.kept(scale)
+    for file in sorted(before | now):
+        path = committed.path(scale, file)
+        if file not in now:
+            yield f"{path}: committed, and not drawn any more"
+        elif file not in before:
+            yield f"{path}: drawn, and not committed"
+        elif found := difference(path, drawn.path(scale, file)):
+            yield f"{path}: {found}"
+
+
+def wrong_quotes_in(pages: Iterable[Path], scales: Iterable[str], place: Place, into: Path) -> list[str]:
+    """A line for each quote of the pages that does not agree with the audits drawn in `into` by `check`."""
+    audits = {
+        scale: read_json(drawn_place(into).archive / scale / "audit.json")
+        | {"environment": read_json(place.archive / scale / ENVIRONMENT)}
+        for scale in scales
+    }
+    return list(wrong_quotes(pages, audits))
+
+
+def other_versions(scale: str, place: Place) -> str:
+    """How the packages here differ from those with which the committed files were drawn; empty if they do not."""
+    then, now = read_json(place.archive / scale / ENVIRONMENT)["drawn_with"], drawn_with()
+    return ", ".join(f"{name} {then.get(name)}, here {now[name]}" for name in now if then.get(name) != now[name])

@@ -1,0 +1,211 @@
+"""Verbs on archives of results: they pack, unpack, draw and compare, and train nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resync.cli.declare import CONFIGS, FIGURES, JSON, RESULTS, flag, suite_of, verb
+from resync.config.run import SCALES
+
+if TYPE_CHECKING:
+    from resync.archive.pack import Packed
+    from resync.archive.redraw import Drawn
+
+_SCALES = flag("--scale", choices=SCALES, help="only this scale (default: all that there are)")
+
+
+@verb(
+    "pack results and what is drawn from them as a Workflow Run RO-Crate: a folder to publish",
+    CONFIGS,
+    _SCALES,
+    flag("--out", type=Path, required=True, help="the new folder"),
+    flag("--licence", default="Apache-2.0", metavar="SPDX", help="licence of the results (default: %(default)s)"),
+    flag(
+        "--author",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="who made the results: `Name`, or `Name (ORCID)`; may be given several times",
+    ),
+    flag("results", type=Path, metavar="RESULTS", help="folder of the results, or another archive"),
+)
+def _archive(options: argparse.Namespace) -> None:
+    from resync.archive.crate import Terms, archive
+    from resync.archive.pack import opened
+
+    terms, suite = Terms(options.licence, tuple(options.author)), suite_of(options)
+    with opened(options.results) as results:
+        scales = _chosen(options, [scale for scale in SCALES if _has_results(results, scale)], options.results)
+        made = archive(suite, scales, results, Path(), options.configs, options.out, terms)
+    for scale, (packed, drawn) in made.items():
+        _tell(scale, packed, drawn)
+    print(options.out)
+
+
+@verb(
+    "draw everything from an archive again, in a new folder, without training",
+    CONFIGS,
+    _SCALES,
+    flag("--into", type=Path, required=True, metavar="DIR", help="the new folder, with results/ and figures/"),
+    flag("archive", type=Path, metavar="ARCHIVE", help="folder from `resync archive` or `resync reference`"),
+)
+def _redraw(options: argparse.Namespace) -> None:
+    from resync.archive.pack import archive_in
+    from resync.archive.redraw import redraw
+
+    suite, archive = suite_of(options), archive_in(options.archive)
+    into = _new_folder(options.into)
+    for scale in _chosen(options, _scales_of(archive), archive):
+        drawn = redraw(suite, scale, archive, into)
+        _tell(scale, None, drawn)
+        print(into / "results" / scale / "report.html")
+
+
+@verb(
+    "the repository's own archive, results/reference and figures/reference",
+    CONFIGS,
+    RESULTS,
+    FIGURES,
+    _SCALES,
+    flag("--into", type=Path, metavar="DIR", help="for check: draw in this new folder, and keep it"),
+    flag(
+        "action",
+        choices=("renew", "check"),
+        help="renew: add the runs of --results, and draw everything from all runs; check: draw everything again, and "
+        "exit with 1 if anything differs from what is committed, or from what README.md and docs/ quote",
+    ),
+)
+def _reference(options: argparse.Namespace) -> int:
+    return _renew(options) if options.action == "renew" else _check(options)
+
+
+def _renew(options: argparse.Namespace) -> int:
+    from resync.archive.reference import place_of, renew
+
+    place = place_of(options.results, options.figures)
+    if options.into:
+        raise ValueError("--into: has no effect on renew")
+    if not options.scale:
+        raise ValueError(f"--scale: missing, allowed: {', '.join(SCALES)}")
+    packed, drawn = renew(suite_of(options), options.scale, options.results, place)
+    _tell(options.scale, packed, drawn)
+    for folder in (place.archive / options.scale, place.figures / options.scale):
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        print(f"{folder}: {size / 1e6:.1f} MB")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from tempfile import TemporaryDirectory
+
+    from resync.archive.reference import check, other_versions, place_of, wrong_quotes_in
+
+    place, suite = place_of(options.results, options.figures), suite_of(options)
+    scales = _chosen(options, _scales_of(place.archive), place.archive)
+    differs = False
+    with TemporaryDirectory() as scratch:
+        into = _new_folder(options.into) if options.into else Path(scratch)
+        for scale in scales:
+            drawn, lines = check(suite, scale, place, into)
+            _tell(scale, None, drawn)
+            for line in lines:
+                print(line)
+            if lines and (versions := other_versions(scale, place)):
+                print(f"drawn with other packages than those committed: {versions}")
+            equal = f"all {len(place.kept(scale))} files are those committed"
+            print(f"{scale}: {f'{len(lines)} files differ' if lines else equal}")
+            differs |= bool(lines)
+        wrong = wrong_quotes_in(_pages(), scales, place, into)
+    for line in wrong:
+        print(line)
+    return 1 if differs or wrong else 0
+
+
+def _pages() -> list[Path]:
+    """The pages of the checkout that may quote numbers."""
+    return [page for page in (Path("README.md"), *sorted(Path("docs").glob("*.md"))) if page.exists()]
+
+
+@verb(
+    "compare two sets of results: runs, settings, values, verdicts; exits with 1 if they differ",
+    CONFIGS,
+    _SCALES,
+    JSON,
+    flag(
+        "--tolerance",
+        type=float,
+        default=1e-9,
+        metavar="REL",
+        help="relative difference up to which two values of a seed are equal (default: %(default)s)",
+    ),
+    flag(
+        "--spreads",
+        type=float,
+        default=0.0,
+        metavar="K",
+        help="the means of a series are equal, too, if they differ by at most K standard deviations over its seeds "
+        "(default: none)",
+    ),
+    flag("--times", action="store_true", help="compare times too"),
+    flag("sides", type=Path, nargs=2, metavar="A B", help="two folders of results or archives"),
+)
+def _diff(options: argparse.Namespace) -> int:
+    from contextlib import ExitStack
+
+    from resync.archive.diff import Limits, compare, report
+    from resync.archive.pack import opened
+
+    limits = Limits(options.tolerance, options.spreads, options.times)
+    with ExitStack() as stack:
+        sides = [stack.enter_context(opened(side)) for side in options.sides]
+        present = [scale for scale in SCALES if any(_has_results(side, scale) for side in sides)]
+        scales = _chosen(options, present, *options.sides)
+        found = compare(suite_of(options), sides, scales, limits)
+    print(
+        json.dumps(found.as_dict(), indent=2) if options.json else report(found, [str(side) for side in options.sides])
+    )
+    return 1 if found else 0
+
+
+def _tell(scale: str, packed: Packed | None, drawn: Drawn) -> None:
+    """What was done at a scale: runs that are left out and items without runs on standard error, then the sentence."""
+    for line in packed.left_out if packed else ():
+        print(f"resync: warning: left out: {line}", file=sys.stderr)
+    for (paper, item), reason in drawn.absent.items():
+        print(f"resync: not drawn: {paper} {item}: {reason}", file=sys.stderr)
+    runs = f"{packed.count} runs, " if packed else ""
+    print(f"{scale}: {runs}{len(drawn.items) - len(drawn.absent)} of {len(drawn.items)} figures and tables drawn")
+    print(f"{scale}: {drawn.sentence}")
+
+
+def _has_results(results: Path, scale: str) -> bool:
+    return any(results.glob(f"{scale}/*/*/*/seed*/summary.json"))
+
+
+def _scales_of(archive: Path) -> list[str]:
+    from resync.archive.pack import scales_of
+
+    return [scale for scale in SCALES if scale in scales_of(archive)]
+
+
+def _chosen(options: argparse.Namespace, present: Sequence[str], *folders: Path) -> Sequence[str]:
+    """The scales to work on. Raises ValueError without any."""
+    where = " and ".join(map(str, folders))
+    if not present:
+        raise ValueError(f"{where}: found no results, allowed: a folder of results or an archive")
+    if options.scale and options.scale not in present:
+        raise ValueError(f"--scale {options.scale}: {where} has {', '.join(present)}")
+    return [options.scale] if options.scale else present
+
+
+def _new_folder(folder: Path) -> Path:
+    """An absolute path. Raises ValueError if there are files."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"--into {folder}: has files, allowed: a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.resolve()

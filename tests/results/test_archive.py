@@ -1,0 +1,483 @@
+"""Archives: what is packed comes back, and what is drawn from it is what is drawn from the runs themselves."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from pyarrow import parquet
+
+from resync.archive.build import Place, build, drawn_place
+from resync.archive.columns import columns_of
+from resync.archive.compare import difference
+from resync.archive.pack import RUNS, pack, scales_of, unpack
+from resync.archive.quotes import quotes_in, wrong_quotes
+from resync.archive.redraw import GALLERY
+from resync.archive.reference import other_versions, place_of
+from resync.audit import audit
+from resync.cli import main
+from resync.config import Run, Suite
+from resync.results.errors import ResultsError
+from resync.results.runs import state_of
+from resync.results.status import progress
+from resync.results.summary import publish
+from resync.text_tables import csv_text
+
+CONFIGS = str(Path(__file__).parent / "configs")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def runs_with_models(suite: Suite, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of which one run has a model and a sample, and one has diverged."""
+    results = shutil.copytree(finished, tmp_path_factory.mktemp("runs") / "results")
+    first, second, *_ = suite.runs("toy", "smoke", "vit", "qsr")
+    directory = results / first.directory
+    (directory / "model.pt").write_bytes(b"a model")
+    (directory / "sample.txt").write_text("To be, or\nnot to be\n")
+    entries = json.loads((directory / "summary.json").read_text())
+    del entries["sha256"]
+    tables = {name: (directory / name).read_text() for name in ("metrics.csv", "steps.csv")}
+    publish(directory, tables, entries, others=[directory / "model.pt", directory / "sample.txt"])
+    shutil.rmtree(results / second.directory)
+    synthetic.write_run(second, results, diverged_at=220)
+    return results
+
+
+@pytest.fixture(scope="module")
+def place(suite: Suite, runs_with_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A repository's own archive, for reading only."""
+    folder = tmp_path_factory.mktemp("repository")
+    place = place_of(folder / "results", folder / "figures")
+    packed, drawn = build(suite, "smoke", [runs_with_models], place)
+    assert (packed.count, packed.left_out, drawn.absent) == (12, [], {})
+    return place
+
+
+@pytest.fixture
+def repository(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """The same archive in the current folder, to be changed."""
+    shutil.copytree(place.archive.parents[1], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return place_of(Path("results"), Path("figures"))
+
+
+def call(*arguments: str) -> int:
+    return main([arguments[0], "--configs", CONFIGS, *arguments[1:]])
+
+
+# Columns
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**9), st.floats(), st.floats() | st.none(), st.integers(-(2**53), 2**53)), max_size=5
+    )
+)
+def test_a_table_of_numbers_comes_back_to_the_byte(rows: Sequence[tuple]):
+    names = ["step", "loss", "top1", "bytes"]
+    text = csv_text([dict(zip(names, row, strict=True)) for row in rows], names)
+    columns = columns_of(text)
+    assert columns is not None
+    assert columns.text() == text
+    assert columns.rows == len(rows)
+
+
+@pytest.mark.parametrize("cell", ["1.50", "+1", "01", "1e3", "many", "-0", "NaN", " 1", "9007199254740993"])
+def test_what_others_have_formatted_is_not_taken_for_numbers(cell: str):
+    assert columns_of(f"step,loss\n1,{cell}\n") is None
+
+
+# Packing
+
+
+def test_runs_come_back_to_the_byte_without_models_and_hosts(
+    suite: Suite, runs_with_models: Path, place: Place, tmp_path: Path
+):
+    unpack(place.archive, "smoke", tmp_path)
+    for run in suite.runs("toy", "smoke"):
+        before, after = runs_with_models / run.directory, tmp_path / run.directory
+        for name in ("run.yaml", "metrics.csv", "steps.csv"):
+            assert (after / name).read_bytes() == (before / name).read_bytes()
+        assert state_of(run, tmp_path).status == state_of(run, runs_with_models).status
+        summaries = [json.loads((folder / "summary.json").read_text()) for folder in (before, after)]
+        assert summaries[0]["launch"].pop("host") == "host"
+        assert summaries[1].pop("archived")["summary_sha256"] == summaries[0].pop("sha256")["summary.json"]
+        del summaries[1]["sha256"]
+        assert summaries[0] == summaries[1]
+    first, diverged, *_ = suite.runs("toy", "smoke", "vit", "qsr")
+    folder = tmp_path / first.directory
+    assert (folder / "sample.txt").read_text() == "To be, or\nnot to be\n"
+    assert not (folder / "model.pt").exists()
+    assert progress(first, tmp_path).reason == "from an archive, without model.pt"
+    assert state_of(diverged, tmp_path).status == "diverged"
+
+
+def test_snakemake_trains_an_unpacked_run_only_if_files_are_left_out(suite: Suite, place: Place, tmp_path: Path):
+    unpack(place.archive, "smoke", tmp_path)
+    first, second, *_ = suite.runs("toy", "smoke", "vit", "qsr")
+    assert not (tmp_path / first.hash_file).exists()
+    assert (tmp_path / second.hash_file).exists()
+
+
+def test_packing_again_changes_nothing(suite: Suite, place: Place, tmp_path: Path):
+    unpack(place.archive, "smoke", tmp_path / "results")
+    pack(suite, "smoke", [tmp_path / "results"], tmp_path / "again")
+    for name in (RUNS, "metrics.parquet", "steps.parquet", "sha256.json"):
+        file = Path("smoke", "toy", name)
+        assert (tmp_path / "again" / file).read_bytes() == (place.archive / file).read_bytes()
+
+
+def test_any_program_can_read_the_tables(place: Place, suite: Suite, finished: Path):
+    table = parquet.read_table(place.archive / "smoke/toy/metrics.parquet").to_pandas()
+    run = suite.runs("toy", "smoke", "vit", "h4")[2]
+    mine = table[table["run"] == "vit/h4/seed2"]
+    expected = state_of(run, finished).result
+    assert expected is not None
+    assert mine["val_top1"].tolist() == expected.metrics["val_top1"].tolist()
+    assert table["step"].dtype == "int64"
+
+
+def test_a_table_formatted_by_others_keeps_its_text(suite: Suite, results: Path, runs: list[Run], tmp_path: Path):
+    file = results / runs[0].directory / "steps.csv"
+    text = file.read_text().replace("0.006,", "0.0060,")
+    file.write_text(text)
+    synthetic.reseal(file.parent)
+    pack(suite, "smoke", [results], tmp_path / "archive")
+    unpack(tmp_path / "archive", "smoke", tmp_path / "again")
+    assert (tmp_path / "again" / runs[0].directory / "steps.csv").read_text() == text
+
+
+def test_runs_without_results_are_left_out_and_named(suite: Suite, results: Path, runs: list[Run], tmp_path: Path):
+    shutil.rmtree(results / runs[0].directory)
+    (results / runs[1].directory / "metrics.csv").write_text("")
+    (results / runs[2].directory / "run.yaml").write_text(runs[1].to_yaml())
+    packed = pack(suite, "smoke", [results], tmp_path)
+    assert packed.count == 9
+    assert [line.split(": ")[:2] for line in packed.left_out] == [
+        ["toy/vit/qsr/seed1 (smoke)", "damaged"],
+        ["toy/vit/qsr/seed2 (smoke)", "stale"],
+    ]
+
+
+@pytest.mark.parametrize("name", [RUNS, "metrics.parquet", "steps.parquet"])
+def test_a_changed_byte_makes_an_archive_damaged(place: Place, name: str, tmp_path: Path):
+    archive = shutil.copytree(place.archive, tmp_path / "archive")
+    file = archive / "smoke/toy" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 0x40
+    file.write_bytes(content)
+    with pytest.raises(ResultsError, match=rf"toy/{name}: damaged: it has another SHA-256 than in sha256.json$"):
+        unpack(archive, "smoke", tmp_path / "results")
+
+
+# Drawing
+
+
+def test_a_committed_archive_is_checked(repository: Place, capsys: pytest.CaptureFixture[str]):
+    table = repository.figures / "smoke/toy/table1.md"
+    table.write_text(table.read_text().replace("QSR", "QRS", 1))
+    (repository.figures / "smoke/toy/fig5.png").unlink()
+    (repository.figures / "smoke/toy/old.csv").write_text("")
+    Path("README.md").write_text("12<!--=smoke/environment/runs--> or 13<!--=smoke/environment/runs--> runs")
+    assert call("reference", "--into", "drawn", "check") == 1
+    *_, first, second, third, count, quote = capsys.readouterr().out.splitlines()
+    assert first == f"{repository.figures}/smoke/toy/fig5.png: drawn, and not committed"
+    assert second == f"{repository.figures}/smoke/toy/old.csv: committed, and not drawn any more"
+    assert third.startswith(f"{table}: line ")
+    assert count == "smoke: 3 files differ"
+    assert quote == "README.md:1: smoke/environment/runs: found 13, allowed: 12 as rounded"
+    assert Path("drawn/results/smoke/report.html").exists()
+
+
+def test_other_packages_are_named_beside_differences(repository: Place):
+    assert other_versions("smoke", repository) == ""
+    file = repository.archive / "smoke/environment.json"
+    content = json.loads(file.read_text())
+    content["drawn_with"]["matplotlib"] = "1.0"
+    file.write_text(json.dumps(content))
+    assert other_versions("smoke", repository).startswith("matplotlib 1.0, here ")
+
+
+def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
+    suite: Suite,
+    runs_with_models: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    galleries = []
+    for name, count in (("h4", 3), ("parallel", 6)):
+        for run in suite.runs("toy", "smoke", "vit", name):
+            shutil.copytree(runs_with_models / run.directory, Path("results") / run.directory)
+        assert call("reference", "--scale", "smoke", "renew") == 0
+        shutil.rmtree("results/smoke")
+        assert f"smoke: {count} runs, " in capsys.readouterr().out
+        galleries.append(Path("figures/reference/smoke", GALLERY).read_text())
+    assert "### Accuracy against epochs and time\n\nNot drawn: none of its 6 runs is in the archive.\n" in galleries[0]
+    assert "### Accuracy against epochs and time\n\n![fig6](toy/fig6.png)\n" in galleries[1]
+    assert "![fig5](toy/fig5.png)\n\nH grows as the learning rate falls.\n" in galleries[0]
+    assert "| Local SGD, H = 4 |" in galleries[0]
+    environment = json.loads(Path("results/reference/smoke/environment.json").read_text())
+    assert (environment["runs"], environment["devices"], environment["hours"]) == (6, ["cpu"], 0.1)
+    assert "host" not in json.dumps(environment)
+
+
+def test_nothing_is_replaced_without_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert call("reference", "--scale", "smoke", "renew") == 2
+    assert "results/smoke: found no run that has ended, allowed: at least one" in capsys.readouterr().err
+    assert call("reference", "check") == 2
+    assert "results/reference: found no results, allowed: " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+# Comparing files
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "expected"),
+    [
+        ("a.json", '{"mean": 0.30000000000000004}', '{"mean": 0.3}', ""),
+        ("a.json", '{"mean": 0.3001}', '{"mean": 0.3}', "line 1: committed "),
+        ("a.json", '{"mean": 3}', '{"mean": null}', "line 1: committed "),
+        ("a.md", "one\ntwo\n", "one\n", "2 lines committed, 1 drawn"),
+        ("a.md", "holds at -1e-3", "holds at -0.001", ""),
+        ("a.md", "holds", "fails", "line 1: committed 'holds', drawn 'fails'"),
+        ("a.svg", '<g id="p1f"/><use href="#p1f"/>', '<g id="p2a"/><use href="#p2a"/>', ""),
+        ("a.svg", '<g id="p1f"/><use href="#p1f"/>', '<g id="p2a"/><use href="#p1f"/>', "line 1: committed "),
+    ],
+)
+def test_rounding_is_no_difference(name: str, first: str, second: str, expected: str, tmp_path: Path):
+    for folder, text in (("committed", first), ("drawn", second)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+    found = difference(tmp_path / "committed" / name, tmp_path / "drawn" / name)
+    assert found.startswith(expected) if expected else found == ""
+
+
+@pytest.mark.parametrize(("changed", "expected"), [(1, ""), (100, "0.25 % of the pixels differ")])
+def test_pictures_may_differ_in_a_pixel(changed: int, expected: str, tmp_path: Path):
+    pixels = np.zeros((200, 200, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "committed.png")
+    pixels.reshape(-1, 3)[:changed] = 255
+    Image.fromarray(pixels).save(tmp_path / "drawn.png")
+    assert difference(tmp_path / "committed.png", tmp_path / "drawn.png") == expected
+    Image.fromarray(pixels[:50]).save(tmp_path / "drawn.png")
+    found = difference(tmp_path / "committed.png", tmp_path / "drawn.png")
+    assert found == "200 x 200 pixels committed, 200 x 50 drawn"
+
+
+# Quotes
+
+AUDITS = {
+    "mini": {
+        "rows": [{"paper": "qsr", "id": "bytes", "ours": {"mean": 44_712_345.0}, "verdict": "not reproduced"}],
+        "claims": [
+            {"paper": "qsr", "id": "beats", "effects": [{"difference": -0.3149, "p_less": 4e-5}], "verdict": "holds"}
+        ],
+        "totals": {"claims": {"holds": 30}},
+        "environment": {"runs": 1512, "hours": 7.25},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-0.31<!--=mini/qsr/beats/effects/0/difference--> points", ""),
+        ("\N{MINUS SIGN}0.315<!--= mini/qsr/beats/effects/0/difference -->", ""),
+        ("an effect of -0.32<!--=mini/qsr/beats/effects/0/difference-->", "found -0.32, allowed: -0.3149 as rounded"),
+        ("p <0.001<!--=mini/qsr/beats/effects/0/p_less-->", ""),
+        ("p <0.00001<!--=mini/qsr/beats/effects/0/p_less-->", "found <0.00001, allowed: 4e-05 as rounded"),
+        ("4e-5<!--=mini/qsr/beats/effects/0/p_less-->", ""),
+        ("It **holds**<!--=mini/qsr/beats/verdict-->", ""),
+        ("**Not reproduced**<!--=mini/qsr/bytes/verdict-->", ""),
+        ("it fails<!--=mini/qsr/beats/verdict-->", "found 'it fails', allowed: 'holds'"),
+        ("44.7<!--=mini/qsr/bytes/ours/mean * 1e-6--> MB", ""),
+        ("1,512<!--=mini/environment/runs--> runs, 7.3 h<!--=mini/environment/hours-->", "found "),
+        ("| 30<!--=mini/totals/claims/holds--> | 7.25<!--=mini/environment/hours--> |", ""),
+        ("3<!--=paper/environment/runs-->", "no audit of scale 'paper', allowed: mini"),
+        ("3<!--=mini/qsr/loses/verdict-->", "0 rows or claims qsr/loses in the audit of scale mini, allowed: one"),
+        ("3<!--=mini/total-->", "no 'total' there, allowed: rows, claims, totals, environment; or a paper and an id"),
+        ("3<!--=mini/qsr/beats/effects/1/p-->", "no '1' there, allowed: 0 to 0"),
+        ("3<!--=mini/qsr/beats/effects-->", "is [{'difference'"),
+        ("```\n3<!--=mini/nothing-->\n```\nand `3<!--=mini/nothing-->`", ""),
+    ],
+)
+def test_quotes_agree_with_the_audit(text: str, expected: str, tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{text}\n")
+    found = list(wrong_quotes([page], AUDITS))
+    assert len(found) == bool(expected)
+    assert all(line.startswith(f"{page}:3: ") and f": {expected}" in line for line in found)
+    assert quotes_in(page) == text.count("<!--=") * ("`" not in text)
+
+
+# A crate
+
+
+@pytest.fixture(scope="module")
+def crate(runs_with_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published archive."""
+    out = tmp_path_factory.mktemp("published") / "crate"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        flags = ["--licence", "CC-BY-4.0", "--author", "Ada Lovelace (0000-0002-1825-0097)", "--author", "Alan Turing"]
+        assert call("archive", *flags, "--out", str(out), str(runs_with_models)) == 0
+    return out
+
+
+def test_a_crate_describes_every_file_and_how_it_was_made(crate: Path):
+    content = json.loads((crate / "ro-crate-metadata.json").read_text())
+    entities = {entity["@id"]: entity for entity in content["@graph"]}
+    assert len(entities) == len(content["@graph"])
+    assert entities["ro-crate-metadata.json"]["about"] == {"@id": "./"}
+    root = entities["./"]
+    assert {each["@id"] for each in root["conformsTo"]} > {"https://w3id.org/ro/wfrun/workflow/0.5"}
+    assert entities[root["license"]["@id"]]["name"] == "CC-BY-4.0"
+    assert [entities[each["@id"]]["name"] for each in root["author"]] == ["Ada Lovelace", "Alan Turing"]
+    assert root["author"][0] == {"@id": "https://orcid.org/0000-0002-1825-0097"}
+    assert {"@id": "https://arxiv.org/abs/2310.14423"} in root["citation"]
+    assert "ComputationalWorkflow" in entities[root["mainEntity"]["@id"]]["@type"]
+    [action] = [entities[each["@id"]] for each in root["mentions"]]
+    assert action["instrument"] == root["mainEntity"]
+    assert (action["startTime"], action["endTime"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:06Z")
+    assert {"@id": "results/smoke/toy/metrics.parquet"} in action["result"]
+    known = ("https://w3id.org/ro/crate/1.1", "https://snakemake.github.io", "http://schema.org/CompletedActionStatus")
+    assert {each for each in references(content["@graph"]) if each not in entities} == set(known)
+    for file in (file for file in crate.rglob("*") if file.is_file()):
+        name = file.relative_to(crate).as_posix()
+        folders = [folder for folder in ("paper_configs/", "workflow/rules/") if name.startswith(folder)]
+        entity = entities[folders[0] if folders else name]
+        assert folders or name == "ro-crate-metadata.json" or int(entity["contentSize"]) == file.stat().st_size
+        assert {"@id": entity["@id"]} in root["hasPart"] or name == "ro-crate-metadata.json"
+    assert {"LICENSE", "CITATION.cff", "README.md", "figures/smoke/toy/fig5.png"} < entities.keys()
+
+
+def references(content: object) -> set[str]:
+    """The ids to which entities refer."""
+    if isinstance(content, list):
+        return {each for part in content for each in references(part)}
+    if not isinstance(content, dict):
+        return set()
+    if content.keys() == {"@id"}:
+        return {str(content["@id"])}
+    return references(list(content.values()))
+
+
+def test_what_is_drawn_from_an_archive_is_what_is_drawn_from_the_runs(
+    suite: Suite, runs_with_models: Path, crate: Path, place: Place, tmp_path: Path
+):
+    assert scales_of(crate / "results") == ["smoke"]
+    into = tmp_path / "drawn"
+    assert call("redraw", "--into", str(into), str(crate)) == 0
+    unpacked = audit(suite, "smoke", into / "results")
+    assert [(row.id, row.verdict, row.reason) for row in unpacked.lines] == [
+        (row.id, row.verdict, row.reason) for row in audit(suite, "smoke", runs_with_models).lines
+    ]
+    assert all(row.provenance.get("hosts", []) == [] for row in unpacked.lines)
+    assert (into / "results/smoke/report.html").exists()
+    assert (into / "results/smoke/toy/audit.html").exists()
+    files = drawn_place(into).kept("smoke")
+    expected = "audit.json", "audit.md", GALLERY, "toy/fig5.png", "toy/table1.csv", "toy/table1.tex"
+    assert set(map(Path, expected)) < files
+    for file in files:
+        assert drawn_place(into).path("smoke", file).read_bytes() == place.path("smoke", file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--licence", "as you like"], "--licence as you like: allowed: an identifier of https://spdx.org/licenses"),
+        (["--out", "."], "--out .: has files, allowed: a new folder"),
+        (["--scale", "paper"], "--scale paper: results has smoke"),
+    ],
+)
+def test_a_crate_needs_a_licence_and_a_new_folder(
+    flags: list[str], expected: str, repository: Place, runs_with_models: Path, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copytree(runs_with_models / "smoke", "results/smoke")
+    assert call("archive", "--out", "new", *flags, "results") == 2
+    assert expected in capsys.readouterr().err
+    assert not Path("new").exists()
+
+
+# Differences
+
+
+def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict]:
+    """The exit code of `resync diff --json`, and what it prints."""
+    capsys.readouterr()
+    code = call("diff", "--json", *map(str, arguments))
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_an_archive_is_equal_to_its_runs(
+    runs_with_models: Path, crate: Path, place: Place, capsys: pytest.CaptureFixture[str]
+):
+    for side in (runs_with_models, crate):
+        code, found = compared(capsys, side, place.archive)
+        assert (code, found["equal"], found["compared"]) == (0, True, 12)
+        assert found["values"] == found["settings"] == found["verdicts"] == []
+
+
+def test_differences_of_runs_settings_values_and_verdicts(
+    suite: Suite, finished: Path, results: Path, runs: list[Run], capsys: pytest.CaptureFixture[str]
+):
+    h4 = suite.runs("toy", "smoke", "vit", "h4")
+    shutil.rmtree(results / suite.runs("toy", "smoke", "vit", "sgp")[0].directory)
+    for run in runs:
+        shutil.rmtree(results / run.directory)
+        synthetic.write_run(run, results, top1=90.0 + run.seed)
+    file = results / h4[0].directory / "run.yaml"
+    file.write_text(file.read_text().replace("momentum: 0.9", "momentum: 0.8").replace("processes: 1", "processes: 2"))
+    (results / h4[1].directory / "metrics.csv").write_text("")
+    code, found = compared(capsys, finished, results)
+    assert code == 1
+    assert found["only"] == [["smoke/toy/vit/h4/seed1", "smoke/toy/vit/sgp/seed0"], []]
+    assert [line.split(":")[0] for line in found["unreadable"][1]] == ["smoke/toy/vit/h4/seed1"]
+    assert [(each["key"], each["values"]) for each in found["settings"]] == [("optimizer.momentum", [0.9, 0.8])]
+    assert [each["key"] for each in found["execution"]] == ["processes"]
+    [top1] = [each for each in found["values"] if each["metric"] == "val_top1"]
+    assert (top1["series"], top1["seeds"], top1["differing"]) == ("smoke/toy/vit/qsr", 3, 3)
+    assert (top1["means"][1], top1["spread"]) == (91.0, 1.0)
+    assert not any("seconds" in each["metric"] for each in found["values"])
+    assert {"scale": "smoke", "name": "toy/qsr_beats_h4", "verdicts": ["holds", "stale"]} in found["verdicts"]
+    # Six points apart with a standard deviation of one.
+    for spreads, expected in ((5, True), (8, False)):
+        values = compared(capsys, "--spreads", spreads, finished, results)[1]["values"]
+        assert any(each["metric"] == "val_top1" for each in values) is expected
+    assert call("diff", str(finished), str(results)) == 1
+    text = capsys.readouterr().out
+    assert "only in A: smoke/toy/vit/sgp/seed0" in text
+    assert "setting: smoke/toy/vit/h4/seed0: optimizer.momentum: 0.9 -> 0.8" in text
+    assert text.endswith("different\n")
+
+
+def test_times_are_compared_if_asked_for(
+    results: Path, finished: Path, runs: list[Run], capsys: pytest.CaptureFixture[str]
+):
+    directory = results / runs[0].directory
+    seconds = json.loads((directory / "summary.json").read_text())["seconds"]
+    synthetic.rewrite(directory, seconds=seconds | {"training": 2 * seconds["training"]})
+    assert compared(capsys, finished, results)[0] == 0
+    code, found = compared(capsys, "--times", finished, results)
+    assert code == 1
+    assert "training_seconds" in {each["metric"] for each in found["values"]}
+
+
+def test_a_side_without_results_is_an_error(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert call("diff", str(finished), str(tmp_path / "nowhere")) == 2
+    assert f"{tmp_path}/nowhere: no such folder" in capsys.readouterr().err
+    assert call("diff", str(tmp_path), str(tmp_path)) == 2
+    assert "found no results, allowed: a folder of results or an archive" in capsys.readouterr().err

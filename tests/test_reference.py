@@ -1,0 +1,27 @@
+"""The results that the repository itself has: everything can be drawn from them, and is what is committed."""
+
+from pathlib import Path
+
+import pytest
+
+from resync.archive.pack import scales_of
+from resync.archive.reference import check, place_of, wrong_quotes_in
+from resync.config import load_suite
+
+ROOT = Path(__file__).parents[1]
+PLACE = place_of(ROOT / "results", ROOT / "figures")
+MEGABYTES = 20
+
+
+@pytest.mark.slow
+def test_what_is_committed_follows_from_the_archive(tmp_path: Path):
+    """Of tests of an archive that is made here, see tests/results/test_archive.py."""
+    suite, scales = load_suite(ROOT / "paper_configs"), scales_of(PLACE.archive)
+    differing = [line for scale in scales for line in check(suite, scale, PLACE, tmp_path)[1]]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert differing + wrong_quotes_in(pages, scales, PLACE, tmp_path) == []
+
+
+def test_it_is_small_enough_for_git():
+    files = [file for folder in (PLACE.archive, PLACE.figures) for file in folder.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < MEGABYTES * 10**6

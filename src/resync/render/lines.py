@@ -72,7 +72,7 @@ class Line:
         shows = "mean" if len(self.seeds) > 1 else "seed" if self.seeds else "computed"
         seeds: dict[str, Any] = {"n": len(self.seeds) or None, "seed": self.seeds[0] if len(self.seeds) == 1 else None}
         for x, y, low, high in zip(*(each.tolist() for each in (self.x, self.y, self.low, self.high)), strict=True):
-            if math.isfinite(y):
+            if math.isfinite(x) and math.isfinite(y):
                 interval = {"low": low, "high": high, "interval": self.band} if self.band else {}
                 yield point(shows, x, y, **interval, **seeds)
         for curve in self.diverged:

@@ -68,6 +68,7 @@ def _panel(axes: Any, cases: list[dict[str, Any]], measure: str, base: str) -> N
         axes.annotate(f"{middle:.3g}{ratio}", (end, place), xytext=(3, 0), textcoords="offset points", va="center",
                       fontsize=6)  # fmt: skip
     axes.margins(x=0.25)
+    axes.locator_params(axis="x", nbins=5)
     axes.set_yticks(range(len(cases)), [case["name"] for case in cases], fontsize=6.5)
     axes.set_ylim(len(cases) - 0.5, -0.5)
     axes.set_xlim(left=0)

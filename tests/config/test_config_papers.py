@@ -387,5 +387,5 @@ def test_graphs_average_as_published(suite, tmp_path):
     errors = averaging_error.prepare(load(suite, "sgp", "averaging_error", "paper", tmp_path))
     assert [(len(line.y), line.y[0]) for line in errors.lines] == [(11, 1.0)] * 4
     assert all(line.y[mixes] == pytest.approx(value, abs=0.05)
-               for line, (mixes, value, _) in zip(errors.lines, errors.published, strict=True))  # fmt: skip
-    style.encode(averaging_error.draw(errors))
+               for line, (_, mixes, value) in zip(errors.lines, errors.published, strict=True))  # fmt: skip
+    style.encode(averaging_error.draw(errors, style.COLUMN))

@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 import synthetic
 from matplotlib.figure import Figure
@@ -18,13 +19,15 @@ from resync.config import Suite, load_suite
 from resync.render import accuracy_and_volume, accuracy_curves, metric_against_option, period_and_accuracy, slow_sde
 from resync.render.columns import metric_table
 from resync.render.item import load, render
+from resync.render.lines import uncut
 from resync.render.points import Point, points_csv
 from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
 from resync.render.table import Table
 from resync.render.table_files import encode_table
 from resync.render.table_layout import MARGIN, POINTS_PER_INCH, fitted
 from resync.render.table_picture import picture
-from resync.render.table_tex import tex
+from resync.render.table_tex import escaped, tex
+from resync.render.text import drawn
 from resync.settings.options import option_names
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +119,7 @@ def test_figures_without_runs_have_their_data_too(papers: Suite, tmp_path: Path)
         rows = list(csv.DictReader(table.open(newline="")))
         published = "published" if item == "averaging_error" else "published, verified"
         assert {row["shows"] for row in rows} >= {"computed", published}
-    panels = slow_sde.Panels({}, slow_sde.Diffusion(0.5, *2 * [slow_sde.np.ones(len(slow_sde.DIFFUSION_PERIODS))]))
+    panels = slow_sde.Panels({}, slow_sde.Diffusion(0.5, *2 * [np.ones(len(slow_sde.DIFFUSION_PERIODS))]))
     assert [point.x for point in panels.points()] == [None, *slow_sde.DIFFUSION_PERIODS]
 
 
@@ -129,10 +132,10 @@ def test_a_figure_is_as_wide_as_its_item_says_and_its_text_is_readable(width: fl
     assert figure.get_figwidth() == width
     texts = [artist for artist in figure.findobj(lambda artist: hasattr(artist, "get_fontsize")) if artist.get_text()]
     assert min(text.get_fontsize() for text in texts) >= SMALL
-    renderer = figure.canvas.get_renderer()
-    boxes = [text.get_window_extent(renderer) for text in texts if text.get_visible()]
-    inside = figure.bbox.padded(1)
-    assert all(inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1) for box in boxes if box.width)
+    drawn_within = figure.get_tightbbox()  # in inches
+    assert min(drawn_within.x0, drawn_within.y0) > -0.01
+    assert drawn_within.x1 < width + 0.01
+    assert drawn_within.y1 < figure.get_figheight() + 0.01
 
 
 def test_an_item_chooses_its_width(suite: Suite, finished: Path):
@@ -231,3 +234,26 @@ def test_metric_against_option_lists_means_published_and_levels(papers: Suite, t
     assert [(row["x"], row["shows"]) for row in first if row["series"] == "SGP"] == [("", "mean"), ("", "published")]
     assert [row["x"] for row in first if row["shows"] == "mean"] == ["12.0", "24.0", "48.0", "96.0", ""]
     assert {row["interval"] for row in first if row["shows"] == "mean"} == {"± 1 standard deviation"}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "shown"),
+    [
+        ([4, 4, 4, 2], [4, 4, 4, 4]),
+        ([4, 4, 1, 200], [4, 4, 4, 200]),
+        ([4, 1, 1, 1, 8], [4, 1, 1, 1, 8]),
+        ([1, 1, 4, 5, 5], [1, 1, 4, 5, 5]),
+        ([], []),
+    ],
+)
+def test_a_round_that_is_cut_is_no_change_of_the_period(lengths: list[int], shown: list[int]):
+    assert uncut(np.array(lengths, dtype=float), np.arange(len(lengths), dtype=float)).tolist() == shown
+
+
+def test_symbols_in_labels_are_set_as_mathematics():
+    assert drawn("QSR (H_base=4)") == r"QSR ($H_{\mathrm{base}} = 4$)"
+    assert drawn("SGP + SlowMo (tau=12), $5") == r"SGP + SlowMo ($\tau = 12$), \$5"
+    assert drawn("Both (K=2, H=1/5 of it)") == "Both ($K = 2$, $H = 1/5$ of it)"
+    for plain in ("Method H", "cost $5 and $10", "alphabet", "VGG-16"):
+        assert drawn(plain) == plain
+    assert escaped("QSR (H_base=4) & val_top1") == r"QSR ($H_{\mathrm{base}} = 4$) \& val\_top1"

@@ -447,6 +447,8 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         clock = wall_clock(run, Machine(Network(LINKS["ethernet_10g"]), 1e-3), size)
         assert clock.communication > 0
         # Without bytes sent there is no time of communication.
-        assert times.x.tolist() == pytest.approx([0, 1e3 * (clock.total if index else clock.total - clock.communication)])
+        assert times.x.tolist() == pytest.approx(
+            [0, 1e3 * (clock.total if index else clock.total - clock.communication)]
+        )
     assert panels.lines["Modelled time (ms)"][2].x.size == 0
     assert len(cost_curves.draw(panels, TEXT).axes) == 3

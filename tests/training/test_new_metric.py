@@ -104,7 +104,7 @@ def test_it_is_drawn_and_tabled(folder: Path):
     assert "Validation Brier score" in text
     assert "Best validation Brier score" in text
     assert "Workers' largest validation Brier score" in text
-    assert "1.1, verified" in text
+    assert "| 1.1 |" in text
 
 
 def test_it_is_audited_by_its_direction_and_tolerance(folder: Path):

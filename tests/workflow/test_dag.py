@@ -219,3 +219,14 @@ def test_lint(workflow):
 def test_format():
     command = [sys.executable, "-m", "snakefmt", "--check", "Snakefile", "workflow"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_report_of_snakemake_has_figures_tables_and_captions(finished):
+    finished.snakemake("--report", "report.html", "ddp_tricks")
+    page = (finished.directory / "report.html").read_text()
+    assert "<strong>MNIST: each trick switched off individually</strong>" in page
+    assert "the curves should agree within the noise of the seeds." in page
+    for item, kind in (("tricks", "figure"), ("endings", "table")):
+        for suffix, shown in (("svg", "drawn"), ("csv", "data")):
+            assert f'"figures/smoke/ddp_tricks/{item}.{suffix}": ' in page
+            assert re.search(rf'"kind": "{kind}", "item": "{item}", "title": "MNIST[^"]*", "shown": "{shown}"', page)

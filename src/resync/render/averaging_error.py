@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ def draw(errors: Errors, width: float) -> Figure:
     axes = figure.subplots()
     draw_lines(axes, errors.lines)
     for line, mixes, value in errors.published:
-        edge = {"markeredgecolor": line.style.color, "markeredgewidth": 0.9}
+        edge: dict[str, Any] = {"markeredgecolor": line.style.color, "markeredgewidth": 0.9}
         axes.plot(mixes, value, "o", markersize=9, markerfacecolor="none", zorder=4, **edge)
         axes.axvline(mixes, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

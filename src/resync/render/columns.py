@@ -91,7 +91,7 @@ def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -
         _own_cell(data, series, metric, evidence, places, first, is_best)
         for series, evidence, is_best in zip(data.series, shown, best, strict=True)
     )
-    if not any(published):
+    if not any(value is not None and value.value is not None for value in published):
         return [Column(Heading(declared.title, _written(unit)), ours)]
     here = "here" if data.scale == "paper" else f"{data.scale} scale"
     same = unit == declared.unit

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from resync.render.item import ItemData, Series
@@ -71,7 +72,7 @@ class Line:
         shows = "mean" if len(self.seeds) > 1 else "seed" if self.seeds else "computed"
         seeds: dict[str, Any] = {"n": len(self.seeds) or None, "seed": self.seeds[0] if len(self.seeds) == 1 else None}
         for x, y, low, high in zip(*(each.tolist() for each in (self.x, self.y, self.low, self.high)), strict=True):
-            if math.isfinite(y):
+            if math.isfinite(x) and math.isfinite(y):
                 interval = {"low": low, "high": high, "interval": self.band} if self.band else {}
                 yield point(shows, x, y, **interval, **seeds)
         for curve in self.diverged:
@@ -187,6 +188,7 @@ def letter(panels: Iterable[Axes]) -> None:
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
     """Draw lines above their bands; a diverged seed is a thin line that ends in a cross, a published value a level."""
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     for position, line in enumerate(lines):
         every = max(1, len(line.x) // MARKERS_PER_LINE)
         offset = position * every // max(1, len(lines))
@@ -223,7 +225,9 @@ def footnote(figure: Figure, text: str) -> None:
     """Write the scale and setting of the numbers small and grey below the panels; the figure grows by as much."""
     lines = wrapped(text, 0.98 * POINTS_PER_INCH * figure.get_figwidth(), SMALL)
     figure.set_figheight(figure.get_figheight() + 1.2 * SMALL * len(lines) / POINTS_PER_INCH)
-    figure.supxlabel("\n".join(lines), x=0.995, ha="right", fontsize=SMALL, color=GREY, parse_math=False)
+    figure.supxlabel(
+        "\n".join(lines), x=0.995, ha="right", fontsize=SMALL, linespacing=1.0, color=GREY, parse_math=False
+    )
 
 
 def _stack(curves: Iterable[ArrayLike]) -> Floats:

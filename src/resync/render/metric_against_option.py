@@ -133,7 +133,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     known = [(value, ending.mean) for value, ending in panel.swept if ending.mean is not None]
     axes.plot([value for value, _ in known], [mean for _, mean in known], color=GREY, linewidth=0.8, zorder=2)
     for value, ending in panel.swept:
-        marker: dict[str, Any] = {"marker": ending.style.marker, "linestyle": "", "zorder": 3}
+        marker: dict[str, Any] = {"marker": ending.style.marker, "markersize": 5.0, "linestyle": "", "zorder": 3}
         if ending.mean is not None:
             axes.errorbar(
                 value, ending.mean, yerr=ending.std, capsize=2, label=ending.label, color=ending.style.color, **marker

@@ -40,7 +40,7 @@ def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
         if not any(np.array_equal(line.y, other.y) and np.array_equal(line.x, other.x) for other in rates):
             rates.append(line)
     periods = [_period_line(series) for series in data.series]
-    return Panels(rates, periods, f"{data.setting} · computed; %: volume")
+    return Panels(rates, periods, f"{data.setting} · computed; %: communication volume")
 
 
 def draw(panels: Panels, width: float) -> Figure:
@@ -48,7 +48,7 @@ def draw(panels: Panels, width: float) -> Figure:
     figure = new_figure(width, 3.0)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
     for line in panels.rates:  # grey, because several series may share it
-        upper.plot(line.x, line.y, color=GREY, linestyle=line.style.dash)
+        upper.plot(line.x, line.y, color=GREY, linestyle=line.style.dash if len(panels.rates) > 1 else "-")
     for line in panels.periods:
         lower.plot(line.x, line.y, label=line.label, drawstyle="steps-post", **{**line.style.line, "marker": ""})
     upper.set_ylabel("Learning rate")

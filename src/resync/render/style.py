@@ -54,7 +54,7 @@ RC = {
     "legend.columnspacing": 1.0,
     "legend.labelspacing": 0.3,
     "legend.borderpad": 0.2,
-    "legend.borderaxespad": 0.0,
+    "legend.borderaxespad": 0.2,
     "lines.linewidth": 1.2,
     "lines.markersize": 3.6,
     "lines.markeredgewidth": 0.5,
@@ -75,6 +75,13 @@ RC = {
 _SVG_GEOMETRY = re.compile(rb' (?:d|points|transform|x|y|width|height)="[^"]*"')
 _SVG_FONTS = b"STIXGeneral, 'STIX Two Text', 'Times New Roman', Times, serif"
 """STIX, or for viewers without it a font with the same widths of letters."""
+_SVG_SHORTER = {
+    rb"\s*font-family: 'STIXGeneral'(?:, [^;\"]*)?;?": b"",
+    rb' transform="rotate\(-0 [^"]*\)"': b"",
+    rb'<g id="[^"]*"': b"<g",
+    rb"\s*\n\s*": b"\n",
+}
+"""What says nothing, and what stands for it."""
 
 # Okabe and Ito (2008): distinct for all common forms of colour blindness.
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -267,11 +274,15 @@ def encode(figure: Figure, title: str = "") -> dict[str, bytes]:
 
 
 def svg(figure: Figure, title: str = "") -> bytes:
-    """The figure as a small SVG: text as text, its font named once, and coordinates in hundredths of a point."""
+    """The figure as a small SVG: text as text, its font named once, and coordinates in hundredths of a point.
+
+    Groups have no ids, so that several figures can stand in one page.
+    """
     saved = _saved(figure, "svg", Title=title, Date=None, Creator=None)
     rounded = _SVG_GEOMETRY.sub(lambda found: re.sub(rb"(\.\d\d)\d+", rb"\1", found[0]), saved)
-    named = re.sub(rb"\s*font-family: 'STIXGeneral'(?:, [^;\"]*)?;?", b"", rounded)
-    return named.replace(b"<svg ", b'<svg font-family="' + _SVG_FONTS + b'" ', 1)
+    for pattern, short in _SVG_SHORTER.items():
+        rounded = re.sub(pattern, short, rounded)
+    return rounded.replace(b"<svg ", b'<svg font-family="' + _SVG_FONTS + b'" ', 1)
 
 
 def _saved(figure: Figure, kind: str, **metadata: str | None) -> bytes:

@@ -45,7 +45,7 @@ class Cell:
     def parts(self) -> tuple[str, str] | None:
         """A number as what is before and from the decimal point on; None for words."""
         found = _NUMBER.fullmatch(self.text)
-        return (found[1], found[2]) if found else None
+        return (found[1].replace("-", "\N{MINUS SIGN}"), found[2]) if found else None
 
     @property
     def markdown(self) -> str:

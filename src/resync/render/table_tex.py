@@ -114,9 +114,8 @@ def _body(cell: Cell, heading: Heading) -> str:
     if cell.parts is None:
         return rf"\multicolumn{{2}}{{c}}{{{bold(cell.text)}{mark}}}"
     before, behind = cell.parts
-    sign = before.replace("-", "\N{MINUS SIGN}")
     space = r"\ " if behind.startswith(" ") else ""  # LaTeX ignores a space that begins a cell
-    return f"{bold(sign)} & {space}{bold(behind)}{mark}"
+    return f"{bold(before)} & {space}{bold(behind)}{mark}"
 
 
 def _spanning(text: str, columns: int) -> str:

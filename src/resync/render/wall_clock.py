@@ -47,8 +47,8 @@ def prepare(data: ItemData[wall_clock.WallClock]) -> Table:
         Heading("Method", numbers=False),
         Heading("All-reduces"),
         *(Heading(title, group="Published (h)") for title in ("total", _PART)),
-        *(Heading(title, group="Model (h)") for title in ("total", _PART)),
-        Heading("Model error", "%"),
+        *(Heading(title, "h", "Model") for title in ("total", _PART)),
+        Heading("error", "%", "Model"),
         *(Heading(title, group=f"{here} ({unit})") for title in ("total", _PART)),
     )
     cells = [(*_published_cells(row), *_model_cells(row, model), *_own_cells(data, row.ours, size)) for row in rows]

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from conftest import Workflow
-
 RUN = "qsr/two_processes/h4/seed0"
 MISTAKEN = """
 import sys
@@ -15,7 +13,7 @@ sys.exit(2)
 """
 
 
-def test_a_failure_is_one_line_with_its_reason_and_every_attempt_has_its_number(workflow: Workflow):
+def test_a_failure_is_one_line_with_its_reason_and_every_attempt_has_its_number(workflow):
     (workflow.directory / "src/resync/__main__.py").write_text(MISTAKEN)
     code, said = workflow.attempt(f"results/smoke/{RUN}/summary.json")
     assert code == 1

@@ -30,7 +30,7 @@ reproduce: .venv/installed
 	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --quiet host rules --config scale=$(SCALE) || code=$$?; \
 	if [ $$code = 0 ]; then \
 		printf '\nLook at:\n'; \
-		ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
+		ls results/$(SCALE)/site/index.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
 		printf '\n'; \
 		cat results/$(SCALE)/audit.log; \
 	fi; \

@@ -4,7 +4,7 @@
 #   snakemake figures/smoke/qsr/fig5.pdf    one figure or table, with only the runs that it shows
 #   snakemake plan                          the costs of the runs
 #   snakemake audit                         comparison with the published values and claims
-#   snakemake report                        one page with all results
+#   snakemake report                        the site: pages with all results
 from snakemake.utils import min_version
 
 min_version("9.20")

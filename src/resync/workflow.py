@@ -6,6 +6,7 @@ The rules call these functions with the names in a target. Paths are relative to
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from resync.config import ConfigError, Run, Suite
@@ -49,8 +50,9 @@ class Targets:
 
     @property
     def words_hash(self) -> str:
-        """Hash of the whole configuration of the papers."""
-        return _hash(repr(self.suite.papers[paper]) for paper in self.papers)
+        """Hash of the whole configuration of the papers and their runs."""
+        papers = (repr(self.suite.papers[paper]) for paper in self.papers)
+        return _hash(chain(papers, (run.to_yaml() for run in self.runs.values())))
 
     def run_files(self, paper: str) -> list[str]:
         """The files that training writes for the runs of a paper."""

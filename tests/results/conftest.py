@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import sites
 import synthetic
 from hypothesis import settings
 
 from resync.config import Run, Suite, load_suite
+from resync.render.item import render
 
 settings.register_profile("any machine", deadline=None)  # how long a test takes depends on who else runs
 settings.load_profile("any machine")
@@ -29,6 +31,16 @@ def finished(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run in suite.runs("toy", "smoke"):
         synthetic.write_run(run, results)
     return results
+
+
+@pytest.fixture(scope="session")
+def site(suite: Suite, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a scale on which everything was done but figures 6 and 7 and table 2."""
+    root = tmp_path_factory.mktemp("site")
+    figures, results = root / "figures", shutil.copytree(finished, root / "results")
+    for item in ("fig5", "table1"):
+        render(suite, "toy", item, "smoke", results, figures)
+    return sites.written(suite, results, figures)
 
 
 @pytest.fixture

@@ -157,3 +157,8 @@ class KindOptions(Options):
     """Whether it is computed from the configuration alone, without training."""
     shows_series: ClassVar[bool] = True
     """Whether an item of this kind names series."""
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """The columns of metrics.csv whose course over the training it draws, the main one first; none by default."""
+        return ()

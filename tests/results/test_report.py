@@ -115,12 +115,12 @@ def test_every_item_stands_in_the_coverage_of_all_scales(suite: Suite, site: Pat
     assert states == {
         "fig5": ["drawn", "absent", "not drawn yet"],
         "fig6": ["not drawn yet", "absent", "not drawn yet"],
-        "fig7": ["not drawn yet", "absent", "not drawn yet"],
+        "fig7": ["drawn", "absent", "not drawn yet"],
         "table1": ["drawn", "absent", "not drawn yet"],
         "table2": ["not drawn yet", "absent", "not drawn yet"],
     }
     text = (site / "index.html").read_text()
-    assert "2 of 5 of this scale are drawn" in text
+    assert "3 of 5 of this scale are drawn" in text
     assert "<code>snakemake figures/paper/toy/fig5.pdf</code>" in text
 
 
@@ -132,6 +132,28 @@ def test_the_audit_has_every_line_with_its_reason(site: Path):
         assert f'id="toy-{row["id"]}"' in text
     assert "from the configuration alone" in text
     assert "none of 4 known published numbers that training measures" in (site / "index.html").read_text()
+
+
+def test_the_score_stands_first_with_its_parts_on_the_page_of_the_paper(site: Path):
+    overview, paper = ((site / name).read_text() for name in ("index.html", "toy/index.html"))
+    assert overview.index("12.5 %") < overview.index("<h2>Papers</h2>")
+    assert "62 % not run" in overview
+    assert '<a href="#fig5">fig5</a>' in paper
+    assert "Main results" in paper
+
+
+def test_the_points_of_a_figure_become_its_chart(site: Path):
+    script = (site / "figures/toy/fig7/data.js").read_text()
+    name, data = re.fullmatch(r"resync\.loaded\((\"[^\"]+\"),(.*)\);\n", script).groups()
+    assert json.loads(name) == "figures/toy/fig7"
+    first, second = json.loads(data)["panels"]
+    assert [first["x"], first["y"], second["x"], second["y"]] == ["Epoch", "Period", "Workers", "Time (s)"]
+    computed, published, level = first["lines"]
+    assert computed["label"] == "QSR, H_base = 4, computed"
+    assert computed["points"] == [[0, 30], [4, 90], [4, 80], [4, 95]]
+    assert published["color"] == computed["color"]
+    assert published["dash"] != computed["dash"]
+    assert level["level"] == 50
 
 
 def test_a_run_says_how_it_differs_where_its_time_went_and_how_to_repeat_it(site: Path):

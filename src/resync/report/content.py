@@ -23,10 +23,16 @@ CLAIM = "claim"
 
 @dataclass(frozen=True)
 class AuditFile:
-    """The audit of a scale as `audit.json` has it; `lines` are its rows and claims."""
+    """The audit of a scale as `audit.json` has it; `lines` are its rows and claims.
+
+    `score` has the shares of the weight by outcome, and in `parts` those of papers, sections, figures and tables; None
+    if nothing has a weight. `outcomes` and `reasons` say what its words mean.
+    """
 
     headline: tuple[str, ...]
-    score: Any
+    score: Mapping[str, Any] | None
+    outcomes: Mapping[str, str]
+    reasons: Mapping[str, str]
     signs: Mapping[str, str]
     meanings: Mapping[str, str]
     failures: tuple[str, ...]
@@ -48,6 +54,8 @@ class AuditFile:
             return cls(
                 headline=tuple(found["headline"]),
                 score=found.get("score"),
+                outcomes=found.get("outcomes", {}),
+                reasons=found.get("why_undecided", {}),
                 signs=found["signs"],
                 meanings=found["verdicts"],
                 failures=tuple(found["failures"]),

@@ -35,7 +35,7 @@ def run_data(state: RunState) -> str:
         "seed": state.run.seed,
         "status": state.status,
         "settings": settings_of(state.run),
-        "final": {name: _number(value) for name, value in result.final_values()} if result else {},
+        "final": {name: shortened(value) for name, value in result.final_values()} if result else {},
         "metrics": _columns(result.evaluations) if result else {},
         "steps": _columns(result.sampled) if result else {},
     }
@@ -64,11 +64,12 @@ def _columns(table: pa.Table) -> dict[str, list[float | int | None]]:
     for name in table.column_names:
         values = table[name].to_numpy()[rows]
         if np.isfinite(values).any():
-            found[name] = [_number(value) for value in values.tolist()]
+            found[name] = [shortened(value) for value in values.tolist()]
     return found
 
 
-def _number(value: float) -> float | int | None:
+def shortened(value: float) -> float | int | None:
+    """A number with the digits that a chart can show; None for NaN and infinities."""
     if isinstance(value, int):
         return value
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

@@ -9,11 +9,13 @@ from resync.config.in_words import setting_of
 from resync.config.paper import Item, Paper
 from resync.report.content import CLAIM, Content
 from resync.report.coverage import ABSENT, Row
-from resync.report.curves import item_chart
+from resync.report.curves import item_chart, lines
+from resync.report.points import panels, script
 from resync.report.writer import Writer
 from resync.text_tables import markdown_cells, plain_text
 
 SUFFIXES = ("svg", "pdf", "png", "csv", "md", "tex")
+_CELL = re.compile(r"(?P<bold>\*\*)?(?P<text>.*?)(?(bold)\*\*)(<sup>(?P<mark>.*)</sup>)?", re.DOTALL)
 _PNG_DPI, _PIXELS_PER_INCH = 220, 100
 """Resolution of the figures, and the width at which their smallest letters, of 6.5 points, are 9 pixels high."""
 
@@ -31,17 +33,30 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
     for file in files.values():
         writer.copy(file, f"figures/{paper.id}/{file.name}")
     runs = content.suite.item_runs(paper.id, item.id, content.scale) if item.series else []
-    lines = [line for line in content.lines_of(paper.id) if item.id in content.items_of_line(line)]
+    audited = [line for line in content.lines_of(paper.id) if item.id in content.items_of_line(line)]
     return entry | {
         "files": {suffix: f"figures/{paper.id}/{file.name}" for suffix, file in files.items()},
         "picture": _picture(files, paper, item),
         "table": _cells(files["md"]) if "md" in files else None,
-        "chart": item_chart(content, paper, item),
+        "chart": item_chart(content, paper, item) or _chart_of_points(content, paper, item, files, writer),
         "setting": setting_of(runs) if runs else "",
         "series": list(dict.fromkeys((run.experiment, run.series, run.label) for run in runs)),
-        "claims": [line for line in lines if line["kind"] == CLAIM],
-        "rows": [line for line in lines if line["kind"] != CLAIM],
+        "claims": [line for line in audited if line["kind"] == CLAIM],
+        "rows": [line for line in audited if line["kind"] != CLAIM],
     }
+
+
+def _chart_of_points(
+    content: Content, paper: Paper, item: Item, files: dict[str, Path], writer: Writer
+) -> dict[str, Any] | None:
+    """The chart of a figure that shows something else than curves of training; None for a table."""
+    if "csv" not in files or "md" in files:
+        return None
+    shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
+    name = f"figures/{paper.id}/{item.id}"
+    found = panels(files["csv"], {line["label"]: (line["color"], line["dash"]) for line in shown})
+    writer.text(f"{name}/data.js", script(name, found))
+    return {"points": name}
 
 
 def _picture(files: dict[str, Path], paper: Paper, item: Item) -> dict[str, Any] | None:
@@ -59,19 +74,20 @@ def _picture(files: dict[str, Path], paper: Paper, item: Item) -> dict[str, Any]
 
 def _cells(file: Path) -> dict[str, Any] | None:
     """The headings, rows and note of a table, from the Markdown in which it was written."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    numbers = [number for number, line in enumerate(lines) if line.startswith("|")]
+    text = file.read_text(encoding="utf-8").splitlines()
+    numbers = [number for number, line in enumerate(text) if line.startswith("|")]
     if len(numbers) < 3:
         return None
-    headings, _, *rows = (markdown_cells(lines[number]) for number in numbers)
+    headings, _, *rows = (markdown_cells(text[number]) for number in numbers)
     return {
         "headings": [plain_text(cell) for cell in headings],
-        "rows": [[_bold(cell) for cell in row] for row in rows],
-        "note": plain_text(" ".join(filter(None, lines[numbers[-1] + 1 :]))),
+        "rows": [[_styled(cell) for cell in row] for row in rows],
+        "note": plain_text(next(filter(None, reversed(text[numbers[-1] + 1 :])), "")),
     }
 
 
-def _bold(cell: str) -> tuple[str, bool]:
-    """The plain text of a cell, and whether it is set in bold."""
-    found = re.fullmatch(r"\*\*(.+)\*\*", cell)
-    return plain_text(found[1] if found else cell), bool(found)
+def _styled(cell: str) -> tuple[str, bool, str]:
+    """The plain text of a cell, whether it is set in bold, and the mark raised behind it."""
+    found = _CELL.fullmatch(cell)
+    assert found
+    return plain_text(found["text"]), found["bold"] is not None, plain_text(found["mark"] or "")

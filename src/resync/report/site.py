@@ -5,7 +5,7 @@ Everything that a page needs lies in the site's folder, figures included, so tha
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from resync.report.writer import ASSETS, Writer
 from resync.results.runs import RunState
 from resync.results.status import PROBLEMS
 
+ScoreRow = tuple[str, str, int, Mapping[str, Any]]
+"""Name, link, depth and shares of a part of the score."""
 _COPIED = ("run.yaml", "summary.json", "metrics.csv")
 """The files of a run that lie beside its page; steps.csv may be as large as all others together."""
 
@@ -61,6 +63,8 @@ class _Site:
             signs=audit.signs if audit else {},
             meanings=audit.meanings if audit else {},
             failures=audit.failures if audit else (),
+            outcomes=audit.outcomes if audit else {},
+            reasons=audit.reasons if audit else {},
             items_of_line=content.items_of_line,
             CLAIM=CLAIM,
             difference=difference,
@@ -101,12 +105,35 @@ class _Site:
             audit=content.audit,
             coverage=self.coverage,
             totals=totals(self.coverage, content.scale),
+            score=self._scores(),
             entries=[self._paper_totals(paper) for paper in content.papers],
             problems=problems,
             failed=[line for line in content.lines if content.audit and line["verdict"] in content.audit.failures],
             scales=content.suite.scales,
             note=_note(content.states.values()),
         )
+
+    def _scores(self) -> list[ScoreRow]:
+        """The score as a whole and of each paper."""
+        score = self.content.audit.score if self.content.audit else None
+        if not score:
+            return []
+        titles = {paper.id: paper.title for paper in self.content.suite.papers.values()}
+        pages = {paper.id: f"{paper.id}/index.html" for paper in self.content.papers}
+        parts = [(titles[name], pages.get(name, ""), 1, found) for name, found in score["parts"].items()]
+        return [("All papers", "", 0, score), *parts]
+
+    def _scores_in(self, paper: Paper) -> list[ScoreRow]:
+        """The score of a paper, its sections and their figures and tables."""
+        score = self.content.audit.score if self.content.audit else None
+        own = score["parts"].get(paper.id) if score else None
+        if not own:
+            return []
+        rows: list[ScoreRow] = [(paper.title, "", 0, own)]
+        for title, section in own["parts"].items():
+            items = [(item, f"#{item}" if item in paper.items else "", 2, at) for item, at in section["parts"].items()]
+            rows += [(title, "", 1, section), *items]
+        return rows
 
     def _paper_totals(self, paper: Paper) -> dict[str, Any]:
         content = self.content
@@ -134,6 +161,7 @@ class _Site:
             experiments=[experiment for name, experiment in paper.experiments.items() if name in shown],
             series={name: states for name, states in content.series.items() if name[0] == paper.id},
             totals=self._paper_totals(paper),
+            score=self._scores_in(paper),
         )
 
     def _run(self, state: RunState) -> None:

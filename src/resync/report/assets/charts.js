@@ -1,33 +1,12 @@
-// Charts of training curves, drawn by uPlot from the numbers of the runs (each in a script <run>/data.js).
+// Charts, drawn by uPlot.
 "use strict";
 var resync = globalThis.resync ?? (globalThis.resync = {});
 
 (() => {
-  const AXES = {
-    epoch: { title: "Epoch", column: "epoch", units: [] },
-    step: { title: "Step", column: "step", units: [] },
-    time: { title: "Training time", column: "training_seconds", units: [[7200, 3600, "h"], [300, 60, "min"], [0, 1, "s"]] },
-    bytes: { title: "Sent by a worker", column: "bytes_sent", units: [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e3, 1e3, "kB"], [0, 1, "bytes"]] },
-  };
-  const SAMPLED_FIRST = new Set(["h", "lr"]);  // steps.csv has them more often than metrics.csv
+  const { AXES, SAMPLED_FIRST, curvesOf, drawable, shown, titleOf } = resync;
   const CUT = 0.15;  // the share of the training whose values may lie outside of the chart
   const LEAST_HEIGHT = 230, MOST_HEIGHT = 380;
   const dark = matchMedia("(prefers-color-scheme: dark)");
-
-  const waiting = new Map(), requested = new Map();
-  resync.loaded = (run, data) => waiting.get(run)?.(data);
-  resync.load = (root, run) => {
-    if (!requested.has(run)) {
-      requested.set(run, new Promise((resolve, reject) => {
-        waiting.set(run, resolve);
-        const script = document.createElement("script");
-        script.src = `${root}/${run}/data.js`;
-        script.onerror = () => reject(new Error(`${script.src} cannot be read`));
-        document.head.append(script);
-      }));
-    }
-    return requested.get(run);
-  };
 
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -50,90 +29,38 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     return `#${parts.map((part) => Math.round(part + (245 - part) * share * 1.35).toString(16).padStart(2, "0")).join("")}`;
   }
 
-  function shown(value) {
-    if (value === null || value === undefined || Number.isNaN(value)) return "–";
-    const size = Math.abs(value);
-    if (size !== 0 && (size < 0.001 || size >= 1e7)) return value.toExponential(2);
-    return value.toLocaleString("en", { maximumFractionDigits: size >= 1000 ? 0 : size >= 10 ? 2 : 4 });
-  }
-  resync.shown = shown;
-
-  function interpolated(xs, ys, at) {
-    let right = xs.findIndex((x) => x >= at);
-    if (right < 0) right = xs.length - 1;
-    const left = Math.max(0, right - 1);
-    if (xs[right] === xs[left]) return ys[right];
-    return ys[left] + ((ys[right] - ys[left]) * (at - xs[left])) / (xs[right] - xs[left]);
-  }
-
-  // The points of a run: x and y, without those where either is unknown.
-  function pointsOf(run, metric, axis) {
-    const sampled = run.steps[metric] && (SAMPLED_FIRST.has(metric) || !run.metrics[metric]);
-    const table = sampled && run.steps.step.length >= (run.metrics.step?.length ?? 0) ? run.steps : run.metrics;
-    const y = table[metric];
-    if (!y) return null;
-    const column = AXES[axis].column;
-    const x = table[column] ?? table.step.map((step) => run.metrics[column] ? interpolated(run.metrics.step, run.metrics[column], step) : null);
-    const first = SAMPLED_FIRST.has(metric) && table.step[0] === 0 ? 1 : 0;  // before the first round
-    return { step: table.step.slice(first), x: x.slice(first), y: metric === "h" ? withWholeRounds(y.slice(first)) : y.slice(first) };
-  }
-
-  // The end of the training cuts the last round, which is no change of the period.
-  function withWholeRounds(h) {
-    const before = h.findLastIndex((value) => value !== h.at(-1));
-    return before >= 0 && h[before] > h.at(-1) ? h.map((value, index) => (index > before ? h[before] : value)) : h;
-  }
-
-  // One curve per line: the mean over its finished seeds with the smallest and largest; or each seed by itself.
-  function curvesOf(line, runs, state) {
-    const found = line.runs.map((id) => ({ run: runs.get(id), points: pointsOf(runs.get(id), state.metric, state.axis) }));
-    const known = found.filter(({ points }) => points);
-    const finished = known.filter(({ run }) => run.status !== "diverged");
-    const alike = finished.every(({ points }) => points.step.every((step, at) => step === finished[0].points.step[at] || at >= finished[0].points.step.length));
-    const alone = state.seeds || !alike;
-    const single = (alone ? known : known.filter(({ run }) => run.status === "diverged")).map(({ run, points }) => ({
-      ...points, low: points.y, high: points.y, label: `${line.label}, seed ${run.seed}${run.status === "diverged" ? ", diverged" : ""}`, thin: true,
-    }));
-    if (alone || !finished.length) return single;
-    const length = Math.min(...finished.map(({ points }) => points.y.length));
-    const at = (index, name) => finished.map(({ points }) => points[name][index]);
-    const mean = (values) => (values.includes(null) ? null : values.reduce((sum, value) => sum + value, 0) / values.length);
-    const indices = [...Array(length).keys()];
-    const note = finished.length === line.declared || line.declared === undefined ? `n=${finished.length}` : `${finished.length} of ${line.declared} seeds`;
-    return [{
-      x: indices.map((index) => mean(at(index, "x"))),
-      y: indices.map((index) => mean(at(index, "y"))),
-      low: indices.map((index) => (at(index, "y").includes(null) ? null : Math.min(...at(index, "y")))),
-      high: indices.map((index) => (at(index, "y").includes(null) ? null : Math.max(...at(index, "y")))),
-      label: line.runs.length > 1 ? `${line.label} (${note})` : line.label,
-    }, ...single];
-  }
-
-  // What uPlot needs: x increasing and, on logarithmic axes, positive values.
-  function drawable(curve, state, unit) {
-    const columns = [[], [], [], []];
-    curve.x.forEach((x, index) => {
-      const row = [x === null ? null : x / unit, curve.y[index], curve.low[index], curve.high[index]];
-      if (row[0] === null || (state.logX && row[0] <= 0)) return;
-      const kept = row.map((value, position) => (position && state.logY && value <= 0 ? null : value));
-      const last = columns[0].length - 1;
-      if (last >= 0 && columns[0][last] >= kept[0]) columns.forEach((column, position) => { column[last] = kept[position]; });
-      else columns.forEach((column, position) => column.push(kept[position]));
-    });
-    return columns;
-  }
-
   class Chart {
     constructor(place) {
       this.place = place;
       this.spec = JSON.parse(place.dataset.spec);
       this.runs = new Map();
-      this.state = { metric: this.spec.metrics[0], axis: "epoch", seeds: false, logX: false, logY: false, whole: false };
-      this.off = new Set(this.spec.lines.flatMap((line, index) => (line.off ? [index] : [])));
+      this.state = { metric: this.spec.metrics?.[0], axis: "epoch", seeds: false, logX: false, logY: false, whole: false };
+      this.off = new Set(this.all.flatMap((line, index) => (line.off ? [index] : [])));
+    }
+
+    // All lines of the chart, and those that are switched on.
+    get all() {
+      return this.spec.lines;
     }
 
     get lines() {
-      return this.spec.lines.map((line, index) => ({ line, index })).filter(({ index }) => !this.off.has(index));
+      return this.all.map((line, index) => ({ line, index })).filter(({ index }) => !this.off.has(index));
+    }
+
+    curves() {
+      return this.lines.flatMap(({ line }) => curvesOf(line, this.runs, this.state).map((curve) => ({ ...curve, line })));
+    }
+
+    // The unit of x for what the curves show: its size and the title of the axis.
+    unitOf(curves) {
+      const axis = AXES[this.state.axis];
+      const longest = Math.max(0, ...curves.flatMap(({ x }) => x.filter((value) => value !== null)));
+      const [, size, unit] = axis.units.find(([least]) => longest >= least) ?? [0, 1, ""];
+      return { size, title: unit ? `${axis.title} (${unit})` : axis.title };
+    }
+
+    get title() {
+      return titleOf(this.state.metric);
     }
 
     async load() {
@@ -161,7 +88,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       return [...names].filter((name) => !["step", "epoch", "round"].includes(name));
     }
 
-    build() {
+    // What can be chosen, and the switches.
+    choices() {
       const metric = element("select", { "aria-label": "Metric" });
       for (const name of this.metrics()) metric.append(new Option(titleOf(name), name));
       metric.value = this.state.metric;
@@ -169,11 +97,18 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       for (const [name, { title }] of Object.entries(AXES)) axis.append(new Option(title, name));
       metric.addEventListener("change", () => this.change({ metric: metric.value }));
       axis.addEventListener("change", () => this.change({ axis: axis.value }));
-      const boxes = [["seeds", "each seed"], ["logX", "log x"], ["logY", "log y"], ["whole", "whole range"]].map(([name, text]) => {
-        const box = element("input", { type: "checkbox" });
+      return [metric, element("label", {}, "against", axis), ...this.switches([["seeds", "each seed"], ["logX", "log x"], ["logY", "log y"], ["whole", "whole range"]])];
+    }
+
+    switches(named) {
+      return named.map(([name, text]) => {
+        const box = element("input", { type: "checkbox", checked: this.state[name] });
         box.addEventListener("change", () => this.change({ [name]: box.checked }));
         return element("label", {}, box, text);
       });
+    }
+
+    build() {
       const reset = element("button", { type: "button" }, "Reset zoom");
       reset.addEventListener("click", () => this.zoom(null));
       const csv = element("button", { type: "button" }, "CSV");
@@ -183,14 +118,14 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       this.plotPlace = element("div", { class: "plot", tabindex: "0", role: "application", "aria-label": `${this.place.dataset.title}: arrow keys read values, + and - zoom, Escape resets` });
       this.plotPlace.addEventListener("keydown", (event) => this.key(event));
       this.place.replaceChildren(
-        element("div", { class: "controls" }, metric, element("label", {}, "against", axis), ...boxes, reset, csv),
+        element("div", { class: "controls" }, ...this.choices(), reset, csv),
         this.legend, this.plotPlace, this.values,
       );
       this.buildLegend();
     }
 
     buildLegend() {
-      this.legend.replaceChildren(...this.spec.lines.map((line, index) => {
+      this.legend.replaceChildren(...this.all.map((line, index) => {
         const button = element("button", { type: "button", "aria-pressed": String(!this.off.has(index)) });
         const dash = line.dash.length ? ` stroke-dasharray="${line.dash.map((part) => part * 1.6).join(" ")}"` : "";
         button.innerHTML = `<svg width="26" height="8" aria-hidden="true"><path d="M1 4h24" stroke="${visible(line.color)}" stroke-width="2.2"${dash}/></svg>`;
@@ -211,21 +146,18 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     }
 
     draw() {
-      const state = this.state, axis = AXES[state.axis];
-      const curves = this.lines.flatMap(({ line }) => curvesOf(line, this.runs, state).map((curve) => ({ ...curve, line })));
-      const longest = Math.max(0, ...curves.flatMap(({ x }) => x.filter((value) => value !== null)));
-      const [, size, unit] = axis.units.find(([least]) => longest >= least) ?? [0, 1, ""];
-      this.curves = curves.map((curve) => ({ ...curve, columns: drawable(curve, state, size) })).filter(({ columns }) => columns[0].length);
-      this.axisTitle = unit ? `${axis.title} (${unit})` : axis.title;
+      const curves = this.curves(), { size, title } = this.unitOf(curves);
+      this.drawn = curves.map((curve) => ({ ...curve, columns: drawable(curve, this.state, size) })).filter(({ columns }) => columns[0].length);
+      this.axisTitle = title;
       this.plot?.destroy();
       this.plot = null;
       this.plotPlace.replaceChildren();
       this.values.textContent = "";
-      if (!this.curves.length) {
-        this.plotPlace.append(element("p", { class: "soft" }, `No run that is switched on has ${titleOf(state.metric)}.`));
+      if (!this.drawn.length) {
+        this.plotPlace.append(element("p", { class: "soft" }, `No run that is switched on has ${this.title}.`));
         return;
       }
-      const data = globalThis.uPlot.join(this.curves.map(({ columns }) => columns));
+      const data = globalThis.uPlot.join(this.drawn.map(({ columns }) => columns));
       this.plot = new globalThis.uPlot(this.options(), data, this.plotPlace);
     }
 
@@ -236,10 +168,10 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--line"), width: 1 },
         values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : shown(tick))),
       };
-      const few = Math.max(...this.curves.map(({ columns }) => columns[0].length)) <= 40;
+      const few = Math.max(...this.drawn.map(({ columns }) => columns[0].length)) <= 40;
       const stepped = this.state.metric === "h" ? { paths: globalThis.uPlot.paths.stepped({ align: 1 }) } : {};
       const hidden = { stroke: "transparent", width: 0, points: { show: false }, ...stepped };
-      const series = this.curves.flatMap(({ line, label, thin }) => [
+      const series = this.drawn.flatMap(({ line, label, thin }) => [
         {
           label, stroke: visible(line.color), width: thin ? 1.1 : 2, dash: line.dash.map((part) => part * 1.7 * ratio),
           points: { show: few && !thin && this.state.metric !== "h", size: 5, fill: visible(line.color) }, ...stepped,
@@ -251,7 +183,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         legend: { show: false },
         cursor: { drag: { x: true, y: false, dist: 5 }, dataIdx: nearest, points: { size: (_, series) => (series % 3 === 1 ? 8 : 0) } },
         scales: {
-          x: { time: false, distr: this.state.logX ? 3 : 1 },
+          x: { time: false, distr: this.state.logX ? 3 : 1, range: (_, low, high) => (low < high ? [low, high] : [low - 1, low + 1]) },
           y: { distr: this.state.logY ? 3 : 1, range: (plot) => this.range(plot) },
         },
         axes: [
@@ -259,7 +191,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
           { ...axis, size: (_, ticks) => 16 + 7 * Math.max(3, ...(ticks ?? []).map((tick) => tick.length)) },
         ],
         series: [{ label: this.axisTitle }, ...series],
-        bands: this.curves.map(({ line }, index) => ({ series: [3 * index + 3, 3 * index + 2], fill: `${visible(line.color)}2e` })),
+        bands: this.drawn.map(({ line }, index) => ({ series: [3 * index + 3, 3 * index + 2], fill: `${visible(line.color)}2e` })),
         hooks: { draw: [(plot) => this.drawPublished(plot)], setCursor: [(plot) => this.read(plot)] },
       };
     }
@@ -267,9 +199,9 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     // Limits of y that show what lies between the limits of x, after the first part of the training, and what was published.
     range(plot) {
       const { min, max } = plot.series[0];  // the scale of x still has its limits before a zoom
-      const whole = Math.max(...this.curves.map(({ columns }) => columns[0].at(-1)));
+      const whole = Math.max(...this.drawn.map(({ columns }) => columns[0].at(-1)));
       const from = this.state.whole || SAMPLED_FIRST.has(this.state.metric) || this.state.logX ? -Infinity : CUT * whole;
-      const within = (least) => this.curves.flatMap(({ columns: [x, ...ys] }) =>
+      const within = (least) => this.drawn.flatMap(({ columns: [x, ...ys] }) =>
         ys.flatMap((y) => y.filter((value, index) => value !== null && value !== undefined && x[index] >= Math.max(min, least) && x[index] <= max)));
       let values = within(from);
       if (!values.length) values = within(-Infinity);
@@ -285,7 +217,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     levels() {
       return this.lines.flatMap(({ line }) => {
         const level = line.published?.[this.state.metric];
-        return level === undefined || (this.state.logY && level <= 0) ? [] : [{ line, level }];
+        return level === undefined || (this.state.logY && level <= 0) ? [] : [{ line, level, name: "published " }];
       });
     }
 
@@ -294,7 +226,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       ctx.save();
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
       ctx.textAlign = "right";
-      for (const { line, level } of this.levels()) {
+      for (const { line, level, name } of this.levels()) {
         const y = plot.valToPos(level, "y", true);
         ctx.strokeStyle = ctx.fillStyle = visible(line.color);
         ctx.lineWidth = ratio;
@@ -303,7 +235,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         ctx.moveTo(bbox.left, y);
         ctx.lineTo(bbox.left + bbox.width, y);
         ctx.stroke();
-        ctx.fillText(`published ${shown(level)}`, bbox.left + bbox.width - 4 * ratio, y - 4 * ratio);
+        ctx.fillText(`${name}${shown(level)}`, bbox.left + bbox.width - 4 * ratio, y - 4 * ratio);
       }
       ctx.restore();
     }
@@ -315,7 +247,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         return;
       }
       const x = plot.posToVal(left, "x");
-      const texts = this.curves.map(({ label, columns: [xs, ys, lows, highs] }) => {
+      const texts = this.drawn.map(({ label, columns: [xs, ys, lows, highs] }) => {
         const at = closest(xs, x);
         const band = lows[at] !== highs[at] ? ` (${shown(lows[at])} to ${shown(highs[at])})` : "";
         return `${label}: ${shown(ys[at])}${band}`;
@@ -362,22 +294,66 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 
     download() {
       const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
-      const rows = this.curves.flatMap(({ label, columns: [xs, ys, lows, highs] }) =>
+      const rows = this.drawn.flatMap(({ label, columns: [xs, ys, lows, highs] }) =>
         xs.map((x, index) => [quoted(label), x, ys[index] ?? "", lows[index] ?? "", highs[index] ?? ""].join(",")));
-      const head = ["line", this.axisTitle, titleOf(this.state.metric), "smallest", "largest"].map(quoted).join(",");
-      const link = element("a", { download: `${this.state.metric}.csv` });
+      const head = ["line", this.axisTitle, this.title, "smallest", "largest"].map(quoted).join(",");
+      const link = element("a", { download: `${this.state.metric ?? "points"}.csv` });
       link.href = URL.createObjectURL(new Blob([`${[head, ...rows].join("\n")}\n`], { type: "text/csv" }));
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     }
   }
 
-  function titleOf(name) {
-    const known = resync.metrics[name];
-    if (!known) return name;
-    return known.unit === "1" ? known.title : `${known.title} (${known.unit})`;
+  // A figure that shows something else than curves of training, from its points.
+  class FigureChart extends Chart {
+    get all() {
+      return this.panel?.lines ?? [];
+    }
+
+    async load() {
+      this.panels = (await resync.load(this.place.dataset.root, this.spec.points)).panels;
+      if (!this.panel) this.show(0);
+    }
+
+    show(index) {
+      this.panel = this.panels[index];
+      // Logarithmic where half of the values lie further apart than a linear axis can show.
+      const wide = (column) => {
+        const values = this.panel.lines.flatMap(({ points }) => points?.[column] ?? []).filter((value) => value !== null).sort((one, other) => one - other);
+        const quartile = (share) => values[Math.floor(share * (values.length - 1))];
+        return values[0] > 0 && quartile(0.75) > 10 * quartile(0.25);
+      };
+      this.off.clear();
+      Object.assign(this.state, { whole: true, logX: wide(0), logY: wide(1) });
+    }
+
+    choices() {
+      const panel = element("select", { "aria-label": "Panel" });
+      this.panels.forEach(({ name, x, y }, index) => panel.append(new Option(`${name ? `(${name}) ` : ""}${y} against ${x}`, index)));
+      panel.value = this.panels.indexOf(this.panel);
+      panel.addEventListener("change", () => { this.show(Number(panel.value)); this.build(); this.draw(); });
+      return [panel, ...this.switches([["logX", "log x"], ["logY", "log y"]])];
+    }
+
+    curves() {
+      return this.lines.filter(({ line }) => line.points).map(({ line }) => {
+        const [x, y, low, high] = line.points;
+        return { x, y, low, high, line, label: line.label };
+      });
+    }
+
+    unitOf() {
+      return { size: 1, title: this.panel.x };
+    }
+
+    get title() {
+      return this.panel.y;
+    }
+
+    levels() {
+      return this.lines.flatMap(({ line }) => (line.level === undefined || (this.state.logY && line.level <= 0) ? [] : [{ line, level: line.level, name: "" }]));
+    }
   }
-  resync.titleOf = titleOf;
 
   function closest(xs, x) {
     let best = 0;
@@ -402,7 +378,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     // The chart stands for the printed figure, which stays at hand below it.
     const printed = place.parentElement.querySelector("details.printed");
     if (printed) printed.open = false;
-    return new Chart(place).start();
+    const kind = "points" in JSON.parse(place.dataset.spec) ? FigureChart : Chart;
+    return new kind(place).start();
   };
 
   const observer = new IntersectionObserver((entries) => {

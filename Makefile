@@ -36,7 +36,7 @@ reproduce: .venv/installed
 	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --config scale=$(SCALE) || code=$$?; \
 	if [ $$code = 0 ]; then \
 		printf '\nLook at:\n'; \
-		ls results/$(SCALE)/*.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
+		ls results/$(SCALE)/site/index.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
 		printf '\n'; \
 		cat results/$(SCALE)/audit.log; \
 	fi; \
@@ -44,7 +44,7 @@ reproduce: .venv/installed
 
 report-reference: .venv/installed
 	@rm -rf .reference
-	@$(BIN)/resync reference check --into .reference && echo 'Look at .reference/results/*/report.html'
+	@$(BIN)/resync reference check --into .reference && echo 'Look at .reference/results/*/site/index.html'
 
 reference: .venv/installed
 	@$(BIN)/resync reference renew --scale $(SCALE)

@@ -5,7 +5,7 @@
 #   snakemake plan                          the costs of the runs
 #   snakemake pilots                        the pilot runs, from which `resync power` computes the seeds that claims need
 #   snakemake audit                         comparison with the published values and claims
-#   snakemake report                        one page with all results
+#   snakemake report                        the site: pages with all results
 #   snakemake --report report.html          Snakemake's own page: figures, tables, times and provenance
 from snakemake.utils import min_version
 

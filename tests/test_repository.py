@@ -23,8 +23,9 @@ LAYERS = [
     {"__init__", "__main__", "static"},
     {"cli", "attach", "workflow"},
     {"launch", "archive"},
-    {"report", "render", "audit", "importer", "progress", "doctor"},
-    {"train", "pages"},
+    {"report"},
+    {"render", "audit", "importer", "progress", "doctor"},
+    {"train"},
     {"sync", "optim"},
     {"engine"},
     {"data", "models"},
@@ -36,7 +37,7 @@ LAYERS = [
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
-    "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "pages", "render", "audit",
+    "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "render", "audit",
     "report", "importer", "progress", "archive", "cli", "workflow",
 }  # fmt: skip
 
@@ -228,7 +229,8 @@ def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(
         f'#!/bin/sh\ncase "$1" in warm) exit {snakemake};; status) echo "problems of $*"; exit {problems};; esac'
     )
     (tmp_path / "resync").chmod(0o755)
-    files = {"results/smoke/audit.log": "the sentence\n", "results/smoke/audit.html": "", "figures/smoke/p/fig.pdf": ""}
+    shown = dict.fromkeys(("results/smoke/site/index.html", "figures/smoke/p/fig.pdf"), "")
+    files = shown | {"results/smoke/audit.log": "the sentence\n"}
     names = ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml", "results/smoke/audit.md")
     for name, text in (dict.fromkeys(names, "") | files | {".venv/installed": ""}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

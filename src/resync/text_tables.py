@@ -8,6 +8,8 @@ from typing import Any
 
 _MARKS = re.compile(r"[\\`*$|]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|](?=[(\[])|~(?=~)|(?<!\w)_|_(?!\w)")
 """What has a meaning in Markdown; an underscore has none within a word."""
+_ESCAPED = re.compile(r"\\([\\`*$|<&\]~_])")
+_BARS = re.compile(r"(?<!\\)\|")
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], header: bool = True) -> str:
@@ -41,6 +43,16 @@ def pipe_table(headings: Sequence[str], rows: Iterable[Sequence[str]], align: st
 def markdown_text(text: str) -> str:
     """Plain text as Markdown in one line: what would be a mark-up, an HTML tag, mathematics or a column is escaped."""
     return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def markdown_cells(line: str) -> list[str]:
+    """The cells of a line of `markdown`, still with the marks of Markdown."""
+    return [cell.strip() for cell in _BARS.split(line.strip().removeprefix("|").removesuffix("|"))]
+
+
+def plain_text(marked: str) -> str:
+    """The text from which `markdown_text` made a line."""
+    return _ESCAPED.sub(r"\1", marked)
 
 
 def one_line(text: str, limit: int = 500) -> str:

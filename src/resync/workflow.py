@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from resync.config import ConfigError, Run, Suite
@@ -66,8 +67,9 @@ class Targets:
 
     @property
     def words_hash(self) -> str:
-        """Hash of the whole configuration of the papers."""
-        return _hash(repr(self.suite.papers[paper]) for paper in self.papers)
+        """Hash of the whole configuration of the papers and their runs."""
+        papers = (repr(self.suite.papers[paper]) for paper in self.papers)
+        return _hash(chain(papers, (run.to_yaml() for run in self.runs.values())))
 
     def run_files(self, paper: str) -> list[str]:
         """The files that training writes for the runs of a paper."""

@@ -2,7 +2,10 @@
 
 import math
 
-from resync.text_tables import aligned, csv_text, markdown
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resync.text_tables import aligned, csv_text, markdown, markdown_cells, plain_text
 
 
 def test_csv_keeps_every_bit_and_leaves_the_unknown_empty():
@@ -25,3 +28,9 @@ def test_cells_of_markdown_cannot_end_a_column():
         "| :-- | :-: | --: |",
         r"| 1 | 2 | 3\|4 |",
     ]
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_cells_of_markdown_are_read_back(cells: list[str]):
+    line = markdown(cells, [], "l" * len(cells))[0]
+    assert [plain_text(cell) for cell in markdown_cells(line)] == [" ".join(cell.split()) for cell in cells]

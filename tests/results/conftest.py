@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import sites
 import synthetic
 from hypothesis import settings
 
 from resync.audit import Audit, audit
 from resync.config import Run, Suite, load_suite
+from resync.render.item import render
 
 settings.register_profile("any machine", deadline=None)  # how long a test takes depends on who else runs
 settings.load_profile("any machine")
@@ -37,6 +39,17 @@ def finished(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run in suite.runs("toy", "smoke"):
         synthetic.write_run(run, results)
     return results
+
+
+@pytest.fixture(scope="session")
+def site(suite: Suite, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of a scale on which everything was done but figure 6 and table 2."""
+    root = tmp_path_factory.mktemp("site")
+    figures, results = root / "figures", shutil.copytree(finished, root / "results")
+    for item in ("fig5", "fig7", "table1"):
+        render(suite, "toy", item, "smoke", results, figures)
+    (figures / "smoke/toy/fig7.csv").write_text(sites.POINTS)
+    return sites.written(suite, results, figures, **sites.score())
 
 
 @pytest.fixture

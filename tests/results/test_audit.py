@@ -285,11 +285,11 @@ def test_papers_can_be_chosen(suite: Suite, finished: Path):
 
 def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
     result = audit(suite, "smoke", finished)
-    as_json, as_markdown, as_html = (path.read_text() for path in write(result, tmp_path / "smoke"))
+    as_json, as_markdown = (path.read_text() for path in write(result, tmp_path / "smoke"))
     content = json.loads(as_json, parse_constant=pytest.fail)  # NaN is not JSON
     for line in content["headline"]:
         assert f"* {line}\n" in as_markdown
-        assert line.split("`")[0] in as_html
+    assert set(content["failures"]) < set(content["signs"]) == set(content["verdicts"])
     assert content["failed"] is False
     assert content["totals"] == {
         "measured": {"not comparable": 4},
@@ -300,38 +300,17 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
         "unknown": 1,
     }
     lines = len(content["rows"]) + len(content["claims"])
-    assert lines == as_html.count("<tr data-verdict=") == as_markdown.count("\n| ") - 4 - 6  # headings, and the score
+    assert lines == as_markdown.count("\n| ") - 4 - 6  # headings, and the score
     missing = next(row for row in content["rows"] if row["id"] == "sgp_top1")
     assert missing["reference"]["value"] is None
 
 
 def test_what_is_not_regenerated_is_listed(suite: Suite, finished: Path, tmp_path: Path):
     files = write(audit(suite, "smoke", finished), tmp_path)
-    as_json, as_markdown, as_html = (path.read_text() for path in files)
+    as_json, as_markdown = (path.read_text() for path in files)
     [item] = json.loads(as_json)["missing_items"]["toy"]
     assert item == {"title": "Figure 9: accuracy on <other> data", "reason": "the data are unknown"}
     assert "* Figure 9: accuracy on \\<other> data: the data are unknown\n" in as_markdown
-    assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in as_html
-
-
-def test_an_overview_links_to_the_papers_and_shows_what_failed(suite: Suite, finished: Path, tmp_path: Path):
-    """Two papers, one of which has a series that did not do its rounds."""
-    good = audit(suite, "smoke", finished)
-    bad = replace(good.rows[0], paper="other", id="wrong", verdict="not reproduced")
-    write(good, tmp_path / "smoke/toy")
-    write(
-        replace(good, papers={"other": "Another paper"}, rows=(bad,), claims=(), damaged={"other": ()}),
-        tmp_path / "smoke/other",
-    )
-    papers = suite.papers | {"other": replace(suite.papers["toy"], id="other", title="Another paper")}
-    both = gather(replace(suite, papers=papers), "smoke", tmp_path)
-    overview = write(both, tmp_path / "smoke")[-1].read_text()
-    assert overview.count("<tr data-verdict=") == 1
-    assert 'id="other-wrong"' in overview
-    for name in both.papers:
-        assert f'href="{name}/audit.html"' in overview
-    page = tmp_path / "smoke/toy/audit.html"
-    assert page.read_text().count("<tr data-verdict=") == len(good.lines)
 
 
 def test_an_overview_says_what_the_parts_say_and_reads_no_run(suite: Suite, results: Path):
@@ -343,7 +322,7 @@ def test_an_overview_says_what_the_parts_say_and_reads_no_run(suite: Suite, resu
     shutil.rmtree(results / "smoke/toy/vit")
     whole = gather(suite, "smoke", results)
     assert any(math.isnan(value) for row in whole.rows for value in row.ours.values)
-    assert to_json(whole, results) == to_json(part, results)
+    assert to_json(whole) == to_json(part)
 
 
 @pytest.mark.parametrize(
@@ -355,15 +334,6 @@ def test_an_overview_needs_every_part(suite: Suite, tmp_path: Path, content: str
         (tmp_path / "smoke/toy/audit.json").write_text(content)
     with pytest.raises(ValueError, match=f"smoke/toy/audit.json: {message}"):
         gather(suite, "smoke", tmp_path)
-
-
-def test_the_page_needs_no_network_and_escapes_text(suite: Suite, finished: Path, tmp_path: Path):
-    page = write(audit(suite, "smoke", finished), tmp_path)[-1].read_text()
-    for outside in ('src="http', "<link", "@import", "url(http"):
-        assert outside not in page
-    assert "prefers-color-scheme" in page
-    assert "@media print" in page
-    assert "0123456789" in page  # the commit
 
 
 def test_writing_twice_gives_the_same_bytes(suite: Suite, finished: Path, tmp_path: Path):

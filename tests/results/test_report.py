@@ -1,69 +1,180 @@
+"""The site without a browser: what its pages hold, whither their links lead, and what it says of missing results."""
+
+import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import synthetic
+from sites import written
 
-from resync.audit import audit, write
 from resync.config import Suite
-from resync.render.item import render
 from resync.report import report
 from resync.report.coverage import coverage
 
-
-@pytest.fixture
-def page(suite: Suite, results: Path) -> tuple[Path, str]:
-    """The report of a scale on which everything was done but figure 6."""
-    figures = results.parent / "figures"
-    for item in ("fig5", "table1"):
-        render(suite, "toy", item, "smoke", results, figures)
-    for folder in ("smoke/toy", "smoke"):
-        write(audit(suite, "smoke", results), results / folder)
-    path = report(suite, "smoke", results, figures)
-    return path, path.read_text()
+RUN = "toy/vit/qsr/seed0"
 
 
-def test_the_page_holds_everything_and_needs_nothing(page: tuple[Path, str]):
-    path, text = page
-    assert path.name == "report.html"
+class Page(HTMLParser):
+    """The links, ids, texts and tags of a page, whose tags must be closed in order."""
+
+    VOID = ("meta", "link", "img", "input", "br", "path", "circle", "rect")
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.feed(file.read_text())
+        assert self.open == [], file
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        self.links += [given[name] or "" for name in ("href", "src") if name in given]
+        self.ids += [given["id"] or ""] if "id" in given else []
+        self.open += [] if tag in self.VOID else [tag]
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        assert tag in self.VOID
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="session")
+def pages(site: Path) -> dict[Path, Page]:
+    return {file: Page(file) for file in site.rglob("*.html")}
+
+
+def test_there_is_a_page_for_each_paper_and_each_run(suite: Suite, site: Path, pages: dict[Path, Page]):
+    names = {file.relative_to(site).as_posix() for file in pages}
+    runs = {f"{run.id}/index.html" for run in suite.runs("toy", "smoke")}
+    assert names == {"index.html", "audit.html", "runs.html", "compare.html", "toy/index.html", *runs}
+
+
+def test_links_lead_to_files_and_places_within_the_site(site: Path, pages: dict[Path, Page]):
+    assert sum(len(page.links) for page in pages.values()) > 400
+    for file, page in pages.items():
+        assert len(set(page.ids)) == len(page.ids)
+        for link in page.links:
+            if link.startswith(("data:", "https://arxiv.org/")):
+                continue
+            path, _, place = link.partition("#")
+            target = (file.parent / path).resolve() if path else file
+            assert target.is_relative_to(site.resolve()) or not path, f"{file}: {link}"
+            assert target.is_file(), f"{file}: {link}"
+            if place and "=" not in place:
+                assert unquote(place) in Page(target).ids, f"{file}: {link}"
+
+
+def test_figure_row_run_and_claim_link_to_one_another(site: Path, pages: dict[Path, Page]):
+    paper, of_audit, run = (pages[site / name] for name in ("toy/index.html", "audit.html", f"{RUN}/index.html"))
+    assert {"../audit.html#toy-qsr_top1", "../audit.html#toy-claim-volumes", "vit/qsr/seed0/index.html"} <= {
+        *paper.links
+    }
+    assert {"toy/index.html#table1", f"{RUN}/index.html"} <= {*of_audit.links}
+    assert {
+        "../../../index.html#fig5",
+        "../../../../audit.html#toy-qsr_top1",
+        "../../../../audit.html#toy-claim-volumes",
+    } <= {*run.links}
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path):
+    for file in site.rglob("*"):
+        if file.suffix in (".html", ".css", ".js"):
+            text = file.read_text()
+            assert not re.search(r"(src|action)=[\"']?(https?:)?//|@import|url\([\"']?http|fetch\(|XMLHttp", text), file
+
+
+def test_a_paper_shows_what_is_drawn_and_says_what_is_not(site: Path):
+    text = (site / "toy/index.html").read_text()
     assert "A toy paper on how often workers synchronise" in text
-    assert "QSR reaches at least the accuracy of parallel training" in text
-    assert "none of 4 known published numbers that training measures" in text
-    assert 'src="../../figures/smoke/toy/fig5.png"' in text
-    assert 'src="../../figures/smoke/toy/table1.png"' in text
-    assert "Not drawn yet." in text
     assert "Smoke-scale stand-in: mlp on digits, 8 workers, 660 steps." in text
     assert "<dt>The paper: QSR &lt; H = 4 &lt; parallel.</dt>" in text
+    assert "<b>Not drawn yet</b>: <code>snakemake figures/smoke/toy/fig6.pdf</code>" in text
     assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in text
-    assert 'src="http' not in text
-    assert "<link" not in text
+    assert '<th scope="row">Parallel SGD</th>' in text  # of table 1, which is a table and no picture
+    assert 'src="../figures/toy/fig5.' in text
+    assert 'src="../figures/toy/table1.' not in text
 
 
-def test_every_item_stands_in_the_coverage_of_all_scales(suite: Suite, page: tuple[Path, str]):
-    figures = page[0].parents[2] / "figures"
+def test_an_item_that_a_scale_lacks_is_absent_for_a_reason(suite: Suite, tmp_path: Path):
+    folder = report(suite, "mini", tmp_path / "results", tmp_path / "figures").parent
+    assert "absent" in (folder / "index.html").read_text()
+    assert "not declared at this scale: vit/parallel, vit/sgp" in (folder / "index.html").read_text()
+    assert "No paper has runs at this scale." in (folder / "index.html").read_text()
+    assert "No run is declared at this scale." in (folder / "runs.html").read_text()
+
+
+def test_every_item_stands_in_the_coverage_of_all_scales(suite: Suite, site: Path):
+    figures = site.parents[2] / "figures"
     states = {row.item.id: [cell.state for cell in row.cells] for row in coverage(suite, figures)}
     assert states == {
         "fig5": ["drawn", "absent", "not drawn yet"],
         "fig6": ["not drawn yet", "absent", "not drawn yet"],
-        "fig7": ["not drawn yet", "absent", "not drawn yet"],
+        "fig7": ["drawn", "absent", "not drawn yet"],
         "table1": ["drawn", "absent", "not drawn yet"],
         "table2": ["not drawn yet", "absent", "not drawn yet"],
     }
-    assert "2 of 5 figures and tables of this scale are drawn" in page[1]
-    assert "not declared at this scale: vit/parallel, vit/sgp" in page[1]
-    assert "<code>snakemake figures/paper/toy/fig5.pdf</code>" in page[1]
+    text = (site / "index.html").read_text()
+    assert "3 of 5 of this scale are drawn" in text
+    assert "<code>snakemake figures/paper/toy/fig5.pdf</code>" in text
 
 
-def test_links_are_relative_and_lead_to_files(page: tuple[Path, str]):
-    path, text = page
-    links = [link for link in re.findall(r'(?:href|src)="([^"]+)"', text) if not link.startswith(("https:", "#"))]
-    assert len(links) > 40
-    files, anchors = zip(*(link.partition("#")[::2] for link in links), strict=True)
-    missing = {file for file in files if not (path.parent / file).exists()}
-    assert missing == {"toy/collected.csv"}
-    page = (path.parent / "toy/audit.html").read_text()
-    assert any(anchors)
-    assert all(f'id="{anchor}"' in page for anchor in anchors if anchor)
+def test_the_audit_has_every_line_with_its_reason(site: Path):
+    content = json.loads((site.parent / "audit.json").read_text())
+    text = (site / "audit.html").read_text()
+    assert text.count('<tr role="row" id=') == len(content["rows"]) + len(content["claims"])
+    for row in content["rows"]:
+        assert f'id="toy-{row["id"]}"' in text
+    assert "from the configuration alone" in text
+    assert "none of 4 known published numbers that training measures" in (site / "index.html").read_text()
+
+
+def test_the_score_stands_first_with_its_parts_on_the_page_of_the_paper(site: Path):
+    overview, paper = ((site / name).read_text() for name in ("index.html", "toy/index.html"))
+    assert overview.index("12.5 %") < overview.index("<h2>Papers</h2>")
+    assert "62 % not run" in overview
+    assert '<a href="#fig5">fig5</a>' in paper
+    assert "Main results" in paper
+
+
+def test_the_points_of_a_figure_become_its_chart(site: Path):
+    script = (site / "figures/toy/fig7/data.js").read_text()
+    name, data = re.fullmatch(r"resync\.loaded\((\"[^\"]+\"),(.*)\);\n", script).groups()
+    assert json.loads(name) == "figures/toy/fig7"
+    first, second = json.loads(data)["panels"]
+    assert [first["x"], first["y"], second["x"], second["y"]] == ["Epoch", "Period", "Workers", "Time (s)"]
+    computed, published, level = first["lines"]
+    assert computed["label"] == "QSR, H_base = 4, computed"
+    assert computed["points"] == [[0, 30], [4, 90], [4, 80], [4, 95]]
+    assert published["color"] == computed["color"]
+    assert published["dash"] != computed["dash"]
+    assert level["level"] == 50
+
+
+def test_a_run_says_how_it_differs_where_its_time_went_and_how_to_repeat_it(site: Path):
+    text = (site / RUN / "index.html").read_text()
+    assert "<code>sync.period.rule</code>" in text
+    assert "<code>optimizer.weight_decay</code>" not in text  # the same in all series
+    assert "computing and data" in text
+    assert "git checkout 0123456789abcdef0123456789abcdef01234567" in text
+    assert f"snakemake results/smoke/{RUN}/summary.json" in text
+    assert "version of torch" in text
+    assert (site / RUN / "metrics.csv").read_text() == (site.parent / RUN / "metrics.csv").read_text()
+
+
+def test_the_numbers_of_a_chart_are_those_of_the_run(site: Path):
+    script = (site / RUN / "data.js").read_text()
+    name, data = re.fullmatch(r"resync\.loaded\((\"[^\"]+\"),(.*)\);\n", script).groups()
+    assert json.loads(name) == RUN
+    rows = [line.split(",") for line in (site.parent / RUN / "metrics.csv").read_text().splitlines()]
+    column = rows[0].index("val_top1")
+    assert json.loads(data)["metrics"]["val_top1"] == pytest.approx([float(row[column]) for row in rows[1:]], rel=1e-5)
+    assert json.loads(data)["metrics"]["train_loss"][0] is None  # NaN before the training
 
 
 def test_states_of_runs_are_told(suite: Suite, results: Path):
@@ -71,17 +182,44 @@ def test_states_of_runs_are_told(suite: Suite, results: Path):
     synthetic.rewrite(results / runs[0].directory, config_hash="other")
     (results / runs[1].directory / "summary.json").unlink()
     (results / runs[2].directory / "metrics.csv").write_text("")
-    text = report(suite, "smoke", results, results / "figures").read_text()
-    assert "There is no audit of this scale yet." in text
-    for state in ("stale <small>trained with configuration other", "not run <small>", "damaged <small>"):
-        assert state in text
+    site = report(suite, "smoke", results, results / "figures").parent
+    overview = (site / "index.html").read_text()
+    assert "There is no audit of this scale yet" in overview
+    assert "stale: trained with configuration other" in overview
+    assert "damaged: " in overview
+    assert "There are no results of this run" in (site / runs[1].id / "index.html").read_text()
+    assert "There is no audit of this scale yet" in (site / "audit.html").read_text()
+
+
+def test_one_index_leads_to_the_sites_that_exist(suite: Suite, results: Path, tmp_path: Path):
+    written(suite, results, tmp_path)
+    page = Page(results / "index.html")
+    assert "smoke/site/index.html" in page.links
+    assert not any(link.startswith(("mini/", "paper/")) for link in page.links)
+
+
+def test_a_site_is_replaced_as_a_whole_by_the_same_bytes(suite: Suite, results: Path, tmp_path: Path):
+    def files() -> dict[str, bytes]:
+        return {str(file.relative_to(site)): file.read_bytes() for file in site.rglob("*") if file.is_file()}
+
+    site = written(suite, results, tmp_path)
+    before = files()
+    (site / "left over.html").write_text("")
+    assert report(suite, "smoke", results, tmp_path).parent == site
+    assert files() == before
+
+
+def test_an_audit_of_another_version_is_refused(suite: Suite, results: Path, tmp_path: Path):
+    (results / "smoke/audit.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"smoke/audit.json: not an audit: 'rows'; `resync audit` writes it again"):
+        report(suite, "smoke", results, tmp_path)
 
 
 def test_text_of_configurations_is_escaped(suite: Suite, results: Path):
     paper = suite.papers["toy"]
     object.__setattr__(paper, "venue", "<script>alert(1)</script>")
     try:
-        text = report(suite, "smoke", results, results / "figures").read_text()
+        site = report(suite, "smoke", results, results / "figures").parent
     finally:
         object.__setattr__(paper, "venue", "Tests 2024")
-    assert "<script>alert" not in text
+    assert not any("<script>alert" in page.read_text() for page in site.rglob("*.html"))

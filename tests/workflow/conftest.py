@@ -26,8 +26,8 @@ stems = {
     "launch": f"{given.get('--out')}/[metrics.csv steps.csv summary.json]",
     "collect": f"results/{scale}/{given.get('--paper')}/collected.[csv parquet]",
     "render": f"figures/{scale}/{given.get('--paper')}/{given.get('--item')}.[pdf png svg csv md tex]",
-    "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json md html]",
-    "report": f"results/{scale}/report.[html]",
+    "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json md]",
+    "report": f"results/{scale}/site/index.[html]",
     "plan": f"results/{scale}/plan.[json md]",
 }
 stem, endings = stems[step].rstrip("]").split("[")

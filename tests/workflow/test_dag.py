@@ -12,6 +12,7 @@ from resync.config import load_suite
 
 ROOT = Path(__file__).parents[2]
 ITEM = "figures/smoke/qsr/fig5.pdf"
+SITE = "results/smoke/site/index.html"
 FIGURE = {ITEM.replace("pdf", suffix) for suffix in ("pdf", "png", "svg", "csv")}
 EXPERIMENT = "paper_configs/qsr/experiments/vit_b16_b4096.yaml"
 
@@ -31,14 +32,14 @@ def test_nothing_to_do_after_everything_was_made(finished):
     assert "Nothing to be done" in finished.snakemake("--dry-run")
 
 
-def test_a_changed_plotting_function_draws_its_figures_again_and_no_more(finished):
+def test_a_changed_plotting_function_draws_its_figures_again_and_the_site_shows_them(finished):
     finished.edit("src/resync/render/period_and_accuracy.py", r"\Z", "\n# another line style\n")
-    assert made(finished.jobs()) == FIGURE | {name.replace("fig5", "rules_curves") for name in FIGURE}
+    assert made(finished.jobs()) == FIGURE | {name.replace("fig5", "rules_curves") for name in FIGURE} | {SITE}
 
 
-def test_a_changed_title_draws_one_figure_again_and_rewrites_the_page(finished):
+def test_a_changed_title_draws_one_figure_again_and_rewrites_the_site(finished):
     finished.edit("paper_configs/qsr/paper.yaml", r"(id: fig5\n(.*\n)*?\s+title: ).*", r"\1another title")
-    assert made(finished.jobs()) == FIGURE | {"results/smoke/report.sha256", "results/smoke/report.html"}
+    assert made(finished.jobs()) == FIGURE | {"results/smoke/report.sha256", SITE}
 
 
 def test_a_comment_in_a_paper_changes_nothing(finished):
@@ -48,11 +49,9 @@ def test_a_comment_in_a_paper_changes_nothing(finished):
 
 def test_a_changed_claim_is_judged_again_and_nothing_trains(finished):
     finished.edit("paper_configs/qsr/claims.yaml", "at_least: 14", "at_least: 13")
-    pages = {
-        f"results/smoke/{name}" for name in ("audit.json", "audit.md", "audit.html", "report.html", "report.sha256")
-    }
-    page = {f"results/smoke/qsr/audit.{suffix}" for suffix in ("json", "md", "html")}
-    assert made(finished.jobs()) == pages | page
+    whole = {f"results/smoke/{name}" for name in ("audit.json", "audit.md", "report.sha256", "site/index.html")}
+    part = {f"results/smoke/qsr/audit.{suffix}" for suffix in ("json", "md")}
+    assert made(finished.jobs()) == whole | part
 
 
 def test_a_changed_label_is_shown_by_the_audit(finished):
@@ -84,14 +83,15 @@ def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
     finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
     jobs = finished.jobs()
     assert trained(jobs) == {"vit_b16_b4096/qsr_h4"}
-    assert {ITEM, "results/smoke/qsr/collected.csv", "results/smoke/audit.html"} <= made(jobs)
+    assert {ITEM, "results/smoke/qsr/collected.csv", SITE} <= made(jobs)
     assert not any("/ddp_tricks/" in name for name in made(jobs))
 
 
 def test_what_does_not_decide_a_result_is_written_down_and_trains_nothing(finished):
     finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", r"\g<0>\n    log: {every_steps: 7}")
     files = [f"results/smoke/qsr/vit_b16_b4096/qsr_h4/seed{seed}/run.yaml" for seed in range(3)]
-    assert made(finished.jobs()) == {*files, "results/smoke/plan.json", "results/smoke/plan.md"}
+    repeated = {"results/smoke/plan.json", "results/smoke/plan.md", "results/smoke/report.sha256", SITE}
+    assert made(finished.jobs()) == {*files, *repeated}
     finished.snakemake()
     assert all("every_steps: 7" in (finished.directory / file).read_text() for file in files)
     assert finished.jobs() == []

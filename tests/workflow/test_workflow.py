@@ -131,7 +131,7 @@ def test_the_text_of_an_item_follows_its_title_its_runs_and_what_was_published(s
     assert text(runs=tuple(run.starting(run) for run in suite.expanded["qsr"])) != before
 
 
-def test_the_hashes_of_plan_and_page_follow_what_they_show(suite: Suite, smoke: Targets):
+def test_the_hashes_of_plan_and_site_follow_what_they_show(suite: Suite, smoke: Targets):
     paper, runs = suite.papers["qsr"], suite.expanded["qsr"]
     longer = [run.model_copy(update={"epochs": 31}) for run in runs]
     larger = [run.model_copy() for run in runs]
@@ -171,7 +171,7 @@ def test_the_scale_is_all_that_can_be_chosen(suite: Suite):
 
 
 def test_source_is_found_from_the_repository():
-    assert "src/resync/audit/page.html.j2" in code("audit", "pages")
+    assert {"src/resync/report/site.py", "src/resync/report/assets/charts.js"} <= set(code("report", "report/assets"))
 
 
 def _replaced(paper, **changes):

@@ -3,7 +3,7 @@
 
 rule audit:
     input:
-        expand("results/{scale}/audit.{suffix}", scale=SCALE, suffix=["json", "md", "html"]),
+        expand("results/{scale}/audit.{suffix}", scale=SCALE, suffix=["json", "md"]),
     localrule: True
 
 
@@ -11,9 +11,9 @@ rule audit:
 rule audit_paper:
     input:
         runs=lambda names: at(names.scale).run_files(names.paper),
-        code=files.code("audit", "pages", "results"),
+        code=files.code("audit", "results"),
     output:
-        multiext("results/{scale}/{paper}/audit", ".json", ".md", ".html"),
+        multiext("results/{scale}/{paper}/audit", ".json", ".md"),
     log:
         "results/{scale}/{paper}/audit.log",
     localrule: True
@@ -29,9 +29,9 @@ rule audit_paper:
 rule write_audit:
     input:
         expand("results/{{scale}}/{paper}/audit.json", paper=SUITE.papers),
-        code=files.code("audit", "pages", "results"),
+        code=files.code("audit", "results"),
     output:
-        multiext("results/{scale}/audit", ".json", ".md", ".html"),
+        multiext("results/{scale}/audit", ".json", ".md"),
     log:
         "results/{scale}/audit.log",
     localrule: True

@@ -1,13 +1,13 @@
-# One page with all figures, tables and the audit.
+# The site of the scale: pages with all runs, figures, tables and the audit.
 
 
 rule report:
     input:
-        f"results/{SCALE}/report.html",
+        f"results/{SCALE}/site/index.html",
     localrule: True
 
 
-# The texts of the configuration that the page repeats. They are a file because Snakemake notices no other change of a
+# The texts of the configuration that the pages repeat. They are a file because Snakemake notices no other change of a
 # job whose input is about to be made.
 rule report_words:
     output:
@@ -23,19 +23,18 @@ rule report_words:
         "printf %s {params.hash:q} > {output:q} 2> {log:q}"
 
 
-# The page links to the pictures, so they only have to exist: it shows redrawn figures without a new report.
+# The folder of the first page is written as a whole, and so is results/index.html, which leads to the sites of all
+# scales. The pages have copies of the figures, and whenever runs change, so does the audit.
 rule write_report:
     input:
         words="results/{scale}/report.sha256",
         audit="results/{scale}/audit.json",
-        drawn=ancient(
-            lambda names: [
-                file for paper in at(names.scale).papers for file in at(names.scale).item_files(paper)
-            ]
-        ),
-        code=files.code("report", "pages"),
+        drawn=lambda names: [
+            file for paper in at(names.scale).papers for file in at(names.scale).item_files(paper)
+        ],
+        code=files.code("report", "report/assets"),
     output:
-        "results/{scale}/report.html",
+        "results/{scale}/site/index.html",
     log:
         "results/{scale}/report.log",
     localrule: True

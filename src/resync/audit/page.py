@@ -1,8 +1,7 @@
-"""The audit as JSON for programs, and as Markdown and HTML for people."""
+"""The audit as JSON for programs and for the pages of the site, and as Markdown for people."""
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,26 +11,21 @@ from resync.audit import score
 from resync.audit.headline import headline, sentence, totals
 from resync.audit.rows import Audit, ClaimRow, Ours, ValueRow
 from resync.audit.verdicts import FAILURES, VERDICTS
-from resync.config.metrics import METRICS
 from resync.files import write_text
-from resync.pages import fill
 from resync.results.evidence import number
 from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text
 
-_PAGE, _OVERVIEW = (Path(__file__).with_name(f"{name}.html.j2") for name in ("page", "overview"))
-_STRIP_WIDTH, _STRIP_MARGIN = 150, 6
-
 
 def write(audit: Audit, directory: Path) -> list[Path]:
-    """Write `audit.json`, `.md` and `.html` into `directory`; return the paths."""
+    """Write `audit.json` and `audit.md` into `directory`; return the paths."""
     files = [directory / f"audit.{suffix}" for suffix in _WRITERS]
     for file, writer in zip(files, _WRITERS.values(), strict=True):
-        write_text(file, writer(audit, directory))
+        write_text(file, writer(audit))
     return files
 
 
-def to_json(audit: Audit, directory: Path) -> str:
+def to_json(audit: Audit) -> str:
     """Every row and claim with all its fields; a number that is NaN or infinite becomes null."""
     scored = score.score(audit)
     content = {
@@ -44,6 +38,8 @@ def to_json(audit: Audit, directory: Path) -> str:
         "outcomes": score.OUTCOMES,
         "why_undecided": score.WHY,
         "verdicts": {word: meaning for word, (_, meaning) in VERDICTS.items()},
+        "signs": {word: sign for word, (sign, _) in VERDICTS.items()},
+        "failures": FAILURES,
         "rows": [asdict(row) for row in audit.rows],
         "claims": [asdict(claim) for claim in audit.claims],
         "damaged": audit.damaged,
@@ -85,7 +81,7 @@ def _json(content: Any) -> str:
     return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def to_markdown(audit: Audit, directory: Path) -> str:
+def to_markdown(audit: Audit) -> str:
     """The score, a few sentences, then two tables per paper: its numbers and its claims."""
     lines = [f"# Audit, {audit.scale} scale", "", *(f"* {line}" for line in headline(audit)), ""]
     headings = ["part", "weight", *score.OUTCOMES, "why undecided"]
@@ -111,43 +107,6 @@ def to_markdown(audit: Audit, directory: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_html(audit: Audit, directory: Path) -> str:
-    """A page that works offline, on a phone, in print and without colour.
-
-    For one paper it is the whole audit; for several, an overview with links to the papers' pages in folders beside it.
-    """
-    base = os.path.relpath(audit.results, directory)
-    whole = len(audit.papers) == 1
-    shown = audit.lines if whole else [line for line in audit.lines if line.verdict in FAILURES]
-    papers = [
-        {
-            "id": paper,
-            "title": audit.papers[paper],
-            "href": f"{paper}/audit.html",
-            "totals": totals(part),
-        }
-        for paper, part in _parts(audit)
-    ]
-    return fill(
-        _PAGE if whole else _OVERVIEW,
-        title=f"Audit: {next(iter(audit.papers.values()))}" if whole else "Audit: published and reproduced",
-        scale=audit.scale,
-        headline=headline(audit),
-        totals=totals(audit),
-        outcomes=score.OUTCOMES,
-        why_undecided=score.WHY,
-        shares=list(_shares(audit)),
-        note=_note(audit),
-        damaged=audit.damaged_runs,
-        verdicts=VERDICTS,
-        shown_verdicts=[word for word in VERDICTS if any(line.verdict == word for line in shown)],
-        papers=papers,
-        rows=[_html_row(line, base) for line in shown if isinstance(line, ValueRow)],
-        claims=[_html_claim(line, base) for line in shown if isinstance(line, ClaimRow)],
-        missing=[item for items in audit.missing.values() for item in items],
-    )
-
-
 def _shares(audit: Audit) -> Iterator[tuple[tuple[str, ...], str, str, str, str, str, str]]:
     """Weight, outcomes and reasons in percent of the papers, or of the sections, figures and tables of a single one."""
     whole = score.score(audit)
@@ -167,23 +126,12 @@ def _percentages(names: tuple[str, ...], found: score.Score) -> tuple[tuple[str,
     return names, weight, reproduced, holds, fails, undecided, score.reasons(found)
 
 
-_WRITERS: dict[str, Callable[[Audit, Path], str]] = {"json": to_json, "md": to_markdown, "html": to_html}
+_WRITERS: dict[str, Callable[[Audit], str]] = {"json": to_json, "md": to_markdown}
 
 
 def _parts(audit: Audit) -> list[tuple[str, Audit]]:
     """The papers with at least one row or claim, each with its part of the audit."""
     return [(paper, audit.of(paper)) for paper in dict.fromkeys(line.paper for line in audit.lines)]
-
-
-def _note(audit: Audit) -> str:
-    """Date of the newest result and the commits with which the results were trained."""
-    found = [row.provenance for row in audit.lines if row.provenance.get("runs")]
-    commits = sorted({commit[:10] for provenance in found for commit in provenance["commits"]})
-    if not commits:
-        return ""
-    dirty = " (with uncommitted changes)" if any(provenance["dirty"] for provenance in found) else ""
-    ended = max(provenance["ended"] for provenance in found)
-    return f"Newest result {ended or 'of unknown date'}, trained at commit {', '.join(commits)}{dirty}."
 
 
 def _markdown_row(row: ValueRow) -> list[str]:
@@ -213,82 +161,6 @@ def _ours(ours: Ours) -> str:
     """`80.97 ± 0.05 (n=3) [paper]`, with the number of imported seeds if there are any."""
     imported = f", {ours.imported} imported" if ours.imported else ""
     return f"{ours.text} [{ours.scale}{imported}]"
-
-
-def _html_row(row: ValueRow, base: str) -> dict[str, Any]:
-    """A row in the form that the template shows: with its provenance and a strip plot of the seeds."""
-    return asdict(row) | _html_provenance(row, base) | {
-        "quantity": _quantity(row),
-        "difference_text": _signed(row.difference),
-        "strip": _strip(row),
-    }  # fmt: skip
-
-
-def _html_claim(claim: ClaimRow, base: str) -> dict[str, Any]:
-    """A claim in the form that the template shows."""
-    return asdict(claim) | _html_provenance(claim, base) | {"quantity": _quantity(claim)}
-
-
-def _quantity(line: ValueRow | ClaimRow) -> str:
-    """Title and unit of a metric: `Validation top-1 accuracy, %`."""
-    title = METRICS[line.metric].title
-    return title if line.unit == title.lower() else f"{title}, {line.unit}"
-
-
-def _html_provenance(row: ValueRow | ClaimRow, base: str) -> dict[str, Any]:
-    """Links to the runs, and their provenance in words."""
-    runs = row.provenance.get("runs", [])
-    links = [
-        {
-            "run": f"{Path(run['directory']).parent.name} seed {run['seed']}",
-            "status": run["status"],
-            "href": f"{base}/{run['directory']}/summary.json",
-            "config": f"{base}/{run['directory']}/run.yaml",
-        }
-        for run in runs
-    ]
-    return {"failed": row.verdict in FAILURES, "links": links, "facts": _facts(row.provenance)}
-
-
-def _facts(provenance: dict[str, Any]) -> list[tuple[str, str]]:
-    """Provenance as (name, text) pairs."""
-    facts = {
-        "configuration": provenance.get("config_hashes") or provenance.get("schedule"),
-        "commit": [
-            f"{commit}{' + changes' if provenance.get('dirty') else ''}" for commit in provenance.get("commits", [])
-        ],
-        "device": provenance.get("devices"),
-        "host": provenance.get("hosts"),
-        "imported from": [
-            f"{source['name']} (sha256 {source['sha256']})"
-            for imported in provenance.get("imported", [])
-            for source in imported["sources"]
-        ],
-        "versions": [f"{name} {'/'.join(found)}" for name, found in provenance.get("versions", {}).items()],
-    }
-    return [(name, ", ".join(map(str, values))) for name, values in facts.items() if values]
-
-
-def _strip(row: ValueRow) -> dict[str, Any] | None:
-    """Positions in a small strip plot: one dot per seed, a bar at the published value, a box for its tolerance."""
-    published = row.reference.value
-    if row.difference is None or published is None or not row.ours.values:
-        return None
-    reach = row.tolerance or row.reference.std or 0.0
-    low = min(*row.ours.values, published - reach)
-    high = max(*row.ours.values, published + reach)
-    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / (high - low or 1.0)
-
-    def x(value: float) -> float:
-        return round(_STRIP_MARGIN + (value - low) * scale, 1)
-
-    return {
-        "width": _STRIP_WIDTH,
-        "box": (x(published - reach), round(2 * reach * scale, 1)),
-        "bar": x(published),
-        "dots": [x(value) for value in row.ours.values],
-        "text": f"seeds {', '.join(f'{value:g}' for value in row.ours.values)}; published {published:g}",
-    }
 
 
 def _signed(value: float | None) -> str:

@@ -63,7 +63,7 @@ def _redraw(options: argparse.Namespace) -> None:
     for scale in _chosen(options, _scales_of(archive), archive):
         drawn = redraw(suite, scale, archive, into)
         _tell(scale, None, drawn)
-        print(into / "results" / scale / "report.html")
+        print(into / "results" / scale / "site" / "index.html")
 
 
 @verb(

@@ -225,7 +225,7 @@ def _import(options: argparse.Namespace) -> None:
     )  # fmt: skip
 
 
-@verb("write one page with all results of a scale", CONFIGS, RESULTS, FIGURES, SCALE)
+@verb("write the site of a scale: pages with all its results", CONFIGS, RESULTS, FIGURES, SCALE)
 def _report(options: argparse.Namespace) -> None:
     from resync.report import report
 

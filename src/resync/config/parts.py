@@ -167,3 +167,8 @@ class KindOptions(Options):
     """Whether an item of this kind names series."""
     width: ClassVar[Width] = "text"
     """How wide an item of this kind is unless it says otherwise."""
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """The columns of metrics.csv whose course over the training it draws, the main one first; none by default."""
+        return ()

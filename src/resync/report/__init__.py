@@ -1,5 +1,5 @@
-"""The page of a scale: figures, tables, claims, a summary of the audit, and the provenance of the results."""
+"""The site of a scale: its papers, runs and audit on pages that link to one another."""
 
-from resync.report.page import report
+from resync.report.site import report
 
 __all__ = ["report"]

@@ -28,6 +28,10 @@ class AccuracyCurves(KindOptions):
     )
     cut: Cut = 0.15
 
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return (self.metric,)
+
     def checks(self) -> Iterator[Check]:
         """Require a unit and a band that the metric has."""
         metric = METRICS[self.metric]

@@ -24,3 +24,7 @@ class CostCurves(KindOptions):
     compute: PositiveNumber = Field(description="seconds of computing per step of a worker, in the model of time")
     band: Band = "range"
     cut: Cut = 0.15
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return (self.metric,)

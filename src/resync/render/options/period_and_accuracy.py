@@ -17,3 +17,7 @@ class PeriodAndAccuracy(KindOptions):
     metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv in the lower panel")
     band: Band = "range"
     cut: Cut = 0.15
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return (self.metric, "h")

@@ -19,3 +19,7 @@ class TrainingCurves(KindOptions):
     )
     band: Band = "range"
     cut: Cut = 0.1
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return tuple(self.metrics)

@@ -1,0 +1,87 @@
+"""The lines of an audit as its page shows them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from resync.audit.rows import COMPUTED, LOGS, MEASURED, ROUNDS
+from resync.config.metrics import METRICS
+from resync.report.content import CLAIM, Line
+from resync.results.evidence import signed
+
+_STRIP_WIDTH, _STRIP_MARGIN = 150, 6
+_RANKS = (
+    "fails",
+    "not reproduced",
+    "diverged",
+    "not as planned",
+    "holds",
+    "better",
+    "reproduced",
+    "inconclusive",
+    "computed",
+    "recomputed",
+    "as planned",
+    "partial",
+    "stale",
+    "unverified source",
+)
+_TITLES = {
+    CLAIM: ("Claims", "What a paper says, tested over seeds."),
+    MEASURED: ("Measured numbers", "What a paper printed, beside the mean of our seeds."),
+    COMPUTED: ("Computed numbers", "They follow from the configuration, without a run, and count as no reproduction."),
+    LOGS: ("Published logs", "Means that others published, computed again from their logs."),
+    ROUNDS: ("Rounds", "A check of our own runs: whether they did the number of rounds that was planned."),
+}
+
+
+def sections(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """The lines by their kind, claims first, each with the texts that its columns need."""
+    shown = sorted((line | _texts(line) for line in lines), key=_rank)
+    parts = [
+        {"kind": kind, "title": title, "meaning": meaning, "lines": [line for line in shown if line["kind"] == kind]}
+        for kind, (title, meaning) in _TITLES.items()
+    ]
+    return [part for part in parts if part["lines"]]
+
+
+def _rank(line: Line) -> int:
+    """Lines that say something about a paper come first, failures before all others; otherwise in declared order."""
+    return _RANKS.index(line["verdict"]) if line["verdict"] in _RANKS else len(_RANKS)
+
+
+def _texts(line: Line) -> dict[str, Any]:
+    metric = METRICS[line["metric"]]
+    unit = "" if line["unit"] in ("1", metric.title.lower()) else f", {line['unit']}"
+    texts: dict[str, Any] = {"quantity": f"{metric.title}{unit}"}
+    if line["kind"] == CLAIM:
+        effects = [effect["difference"] for effect in line["effects"]]
+        return texts | {"effect": min(effects) if effects else None}
+    return texts | {"strip": _strip(line)}
+
+
+def _strip(line: Line) -> dict[str, Any] | None:
+    """Positions in a small strip plot: one dot per seed, a bar at the published value, a box for its tolerance."""
+    published, values = line["reference"]["value"], line["ours"]["values"]
+    if line["difference"] is None or published is None or not values or None in values:
+        return None
+    reach = line["tolerance"] or line["reference"]["std"] or 0.0
+    low, high = min(*values, published - reach), max(*values, published + reach)
+    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / (high - low or 1.0)
+
+    def x(value: float) -> float:
+        return round(_STRIP_MARGIN + (value - low) * scale, 1)
+
+    return {
+        "width": _STRIP_WIDTH,
+        "box": (x(published - reach), round(2 * reach * scale, 1)),
+        "bar": x(published),
+        "dots": [x(value) for value in values],
+        "text": f"seeds {', '.join(f'{value:g}' for value in values)}; published {published:g}",
+    }
+
+
+def difference(value: float | None) -> str:
+    """A difference with its sign; a dash for none."""
+    if value is None:
+        return "\N{EN DASH}"
+    return signed(value, 2 if abs(value) >= 0.1 or value == 0 else 3)

@@ -1,0 +1,155 @@
+"""What a site shows: the states of a scale's runs, the audit's lines, and which of them belong together."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from resync.config import Run, Suite
+from resync.config.paper import Paper
+from resync.files import read_json
+from resync.results.runs import RunState, state_of
+
+SeriesName = tuple[str, str, str]
+"""Paper, experiment and series."""
+Line = dict[str, Any]
+"""A row or a claim of `audit.json`, with `anchor` and `kind`; a claim's is `claim`."""
+
+CLAIM = "claim"
+
+
+@dataclass(frozen=True)
+class AuditFile:
+    """The audit of a scale as `audit.json` has it; `lines` are its rows and claims.
+
+    `score` has the shares of the weight by outcome, and in `parts` those of papers, sections, figures and tables; None
+    if nothing has a weight. `outcomes` and `reasons` say what its words mean.
+    """
+
+    headline: tuple[str, ...]
+    score: Mapping[str, Any] | None
+    outcomes: Mapping[str, str]
+    reasons: Mapping[str, str]
+    signs: Mapping[str, str]
+    meanings: Mapping[str, str]
+    failures: tuple[str, ...]
+    damaged: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @classmethod
+    def read(cls, file: Path) -> "AuditFile | None":
+        """None if there is no audit yet. Raises ValueError for a file of another version."""
+        if not file.exists():
+            return None
+        found = read_json(file)
+        try:
+            rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in found["rows"]]
+            claims = [
+                claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}", "kind": CLAIM} for claim in found["claims"]
+            ]
+            damaged = tuple(line for lines in found["damaged"].values() for line in lines)
+            return cls(
+                headline=tuple(found["headline"]),
+                score=found.get("score"),
+                outcomes=found.get("outcomes", {}),
+                reasons=found.get("why_undecided", {}),
+                signs=found["signs"],
+                meanings=found["verdicts"],
+                failures=tuple(found["failures"]),
+                damaged=damaged,
+                lines=(*claims, *rows),
+            )
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
+
+    def counts(self, lines: Iterable[Line]) -> dict[str, int]:
+        """Number of lines per verdict, in the order of the verdicts."""
+        found = Counter(line["verdict"] for line in lines)
+        return {word: found[word] for word in self.signs if found[word]}
+
+
+@dataclass(frozen=True)
+class Content:
+    """The results of a scale, read once for all pages."""
+
+    suite: Suite
+    scale: str
+    results: Path
+    figures: Path
+
+    @cached_property
+    def papers(self) -> list[Paper]:
+        """The papers that have runs at this scale."""
+        return [paper for name, paper in self.suite.papers.items() if self.suite.runs(name, self.scale)]
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        return [run for paper in self.papers for run in self.suite.runs(paper.id, self.scale)]
+
+    @cached_property
+    def states(self) -> dict[str, RunState]:
+        """The states of the runs by their ids."""
+        return {run.id: state_of(run, self.results) for run in self.runs}
+
+    @cached_property
+    def series(self) -> dict[SeriesName, list[RunState]]:
+        """The states of the seeds of every series."""
+        groups = groupby(self.runs, key=lambda run: (run.paper, run.experiment, run.series))
+        return {name: [self.states[run.id] for run in group] for name, group in groups}
+
+    @cached_property
+    def audit(self) -> AuditFile | None:
+        return AuditFile.read(self.results / self.scale / "audit.json")
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines of the audit; none if there is no audit."""
+        return self.audit.lines if self.audit else ()
+
+    def lines_of(self, paper: str) -> list[Line]:
+        return [line for line in self.lines if line["paper"] == paper]
+
+    @cached_property
+    def lines_of_series(self) -> dict[SeriesName, list[Line]]:
+        """The lines of the audit that are about a series."""
+        found: dict[SeriesName, list[Line]] = defaultdict(list)
+        for line in self.lines:
+            for name in series_of_line(line):
+                found[name].append(line)
+        return found
+
+    @cached_property
+    def items_of_series(self) -> dict[SeriesName, list[str]]:
+        """The figures and tables that show a series."""
+        found: dict[SeriesName, list[str]] = defaultdict(list)
+        for paper in self.papers:
+            for item in self.suite.items(paper.id, self.scale):
+                for experiment, series in paper.series_of(item, self.scale):
+                    found[paper.id, experiment, series].append(item)
+        return found
+
+    def items_of_line(self, line: Line) -> list[str]:
+        """The figures and tables with a line's number, or with all series of a claim."""
+        items = self.suite.items(line["paper"], self.scale)
+        if line["kind"] != CLAIM:
+            return [line["item"]] if line["item"] in items else []
+        shown = [set(self.items_of_series[name]) for name in series_of_line(line)]
+        return [item for item in items if all(item in of_series for of_series in shown)]
+
+
+def series_of_line(line: Line) -> list[SeriesName]:
+    """The series that a line of the audit is about."""
+    if line["kind"] == CLAIM:
+        names = [side["series"] for side in line["sides"]]
+    else:
+        names = [name for name in (line["series"], line.get("than")) if name]
+    pairs = (name.rpartition("/") for name in names)
+    return list(dict.fromkeys((line["paper"], where or line["experiment"], name) for where, _, name in pairs))
+
+
+def page_of(run: Run) -> str:
+    """The page of a run within the site."""
+    return f"{run.id}/index.html"

@@ -1,0 +1,143 @@
+"""The numbers behind the charts of a site: the tables of each run, and the lines that a chart shows."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from resync.config import Run
+from resync.config.metrics import BEST, DRAWN, METRICS, columns
+from resync.config.paper import Item, Paper
+from resync.config.published import most_certain
+from resync.render import style
+from resync.report.content import Content, SeriesName
+from resync.results.runs import RunResult, RunState
+
+MOST_POINTS = 400
+"""Rows of a table that a chart gets: more than it has room for."""
+_DIGITS = 6
+
+
+def metric_names() -> dict[str, dict[str, str]]:
+    """Title and unit of every column that a chart can show."""
+    names = dict.fromkeys((*columns("metrics"), *columns("steps")))
+    return {name: {"title": METRICS[name].title, "unit": METRICS[name].unit} for name in names}
+
+
+def run_data(state: RunState) -> str:
+    """The script with the numbers of a run. A page that is read from a file system cannot load JSON."""
+    result = state.result
+    content = {
+        "label": state.run.label,
+        "seed": state.run.seed,
+        "status": state.status,
+        "settings": settings_of(state.run),
+        "final": {name: shortened(value) for name, value in result.final_values()} if result else {},
+        "metrics": _columns(result.evaluations) if result else {},
+        "steps": _columns(result.sampled) if result else {},
+    }
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return f"resync.loaded({json.dumps(state.run.id)},{text});\n"
+
+
+def settings_of(run: Run) -> dict[str, str]:
+    """The settings of a run that may differ between series, by dotted names."""
+    names = {"paper", "experiment", "series", "scale", "seed", "start_hash"}
+    return dict(_flat("", run.model_dump(mode="json", exclude_none=True, exclude=names)))
+
+
+def _flat(prefix: str, content: Any) -> Iterable[tuple[str, str]]:
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from _flat(f"{prefix}.{name}" if prefix else name, value)
+    else:
+        yield prefix, content if isinstance(content, str) else json.dumps(content)
+
+
+def _columns(table: pa.Table) -> dict[str, list[float | int | None]]:
+    """The columns that have any value, thinned out to what a chart can show; NaN and infinities are null."""
+    rows = np.unique(np.linspace(0, max(table.num_rows - 1, 0), MOST_POINTS).round().astype(int))[: table.num_rows]
+    found = {}
+    for name in table.column_names:
+        values = table[name].to_numpy()[rows]
+        if np.isfinite(values).any():
+            found[name] = [shortened(value) for value in values.tolist()]
+    return found
+
+
+def shortened(value: float) -> float | int | None:
+    """A number with the digits that a chart can show; None for NaN and infinities."""
+    if isinstance(value, int):
+        return value
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+
+
+def item_chart(content: Content, paper: Paper, item: Item) -> dict[str, Any] | None:
+    """The chart of a figure whose kind draws curves of training; None for other kinds and without results."""
+    names = [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)]
+    if not item.options.curves or not any(_with_results(content.series[name]) for name in names):
+        return None
+    return {"metrics": item.options.curves, "lines": lines(content, names)}
+
+
+def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:
+    """The charts of a run: its metric, its period and its learning rate, each with its siblings to be switched on."""
+    if not state.result:
+        return []
+    run = state.run
+    siblings = [name for name in content.series if name[:2] == (run.paper, run.experiment) and name[2] != run.series]
+    [own, *others] = lines(content, [(run.paper, run.experiment, run.series), *siblings])
+    shown = [
+        own | {"label": f"{run.label}, seed {run.seed}", "runs": [run.id]},
+        *({**one, "off": True} for one in others),
+    ]
+    return [
+        {"title": title, "metrics": metrics, "lines": shown}
+        for title, metrics in (
+            ("Training and evaluation", (main_metric(state.result),)),
+            ("Period", ("h",)),
+            ("Learning rate", ("lr",)),
+        )
+    ]
+
+
+def main_metric(result: RunResult) -> str:
+    """The metric that says most of a run: the first of those that are best known, otherwise its training loss."""
+    known = ("val_top1", "test_bleu", "val_bits_per_character", "val_loss", "train_loss")
+    return next(name for name in known if name in result.evaluations.column_names)
+
+
+def lines(content: Content, names: Iterable[SeriesName]) -> list[dict[str, Any]]:
+    """A line per series, in the colours of the figures, with the values published at this scale."""
+    names = list(names)
+    looks = style.distinct(style.style_of(content.series[name][0].run) for name in names)
+    return [
+        {
+            "label": content.series[name][0].run.label,
+            "color": look.color,
+            "dash": list(look.dash[1]),
+            "runs": _with_results(content.series[name]),
+            "declared": len(content.series[name]),
+            "published": _published(content.suite.papers[name[0]], name, content.scale),
+        }
+        for name, look in zip(names, looks, strict=True)
+    ]
+
+
+def _with_results(states: Iterable[RunState]) -> list[str]:
+    return [state.run.id for state in states if state.has_ended]
+
+
+def _published(paper: Paper, name: SeriesName, scale: str) -> Mapping[str, float]:
+    """The published final values of a series, or its best ones, by the columns whose curves they belong to."""
+    known = [value for value in paper.published if value.scale == scale and value.value is not None]
+    found: dict[str, float] = {}
+    for metric in DRAWN:
+        for each in (metric, f"best_{metric}") if metric in BEST else (metric,):
+            value = most_certain(known, *name[1:], each)
+            if value and value.value is not None:
+                found.setdefault(metric, value.value)
+    return found

@@ -1,0 +1,93 @@
+"""Figures and tables on the page of a paper: their files, their cells, their claims and published numbers."""
+
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+from resync.config.in_words import setting_of
+from resync.config.paper import Item, Paper
+from resync.report.content import CLAIM, Content
+from resync.report.coverage import ABSENT, Row
+from resync.report.curves import item_chart, lines
+from resync.report.points import panels, script
+from resync.report.writer import Writer
+from resync.text_tables import markdown_cells, plain_text
+
+SUFFIXES = ("svg", "pdf", "png", "csv", "md", "tex")
+_CELL = re.compile(r"(?P<bold>\*\*)?(?P<text>.*?)(?(bold)\*\*)(<sup>(?P<mark>.*)</sup>)?", re.DOTALL)
+_PNG_DPI, _PIXELS_PER_INCH = 220, 100
+"""Resolution of the figures, and the width at which their smallest letters, of 6.5 points, are 9 pixels high."""
+
+
+def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict[str, Any]:
+    """What the template shows of an item; its files are copied into the site."""
+    item = row.item
+    cell = next(cell for cell in row.cells if cell.scale == content.scale)
+    entry: dict[str, Any] = {"item": item, "cell": cell, "elsewhere": [c for c in row.cells if c.state != ABSENT]}
+    if cell.state == ABSENT:
+        return entry
+    stem = content.figures / content.scale / paper.id / item.id
+    files = {suffix: stem.with_suffix(f".{suffix}") for suffix in SUFFIXES}
+    files = {suffix: file for suffix, file in files.items() if file.exists()}
+    for file in files.values():
+        writer.copy(file, f"figures/{paper.id}/{file.name}")
+    runs = content.suite.item_runs(paper.id, item.id, content.scale) if item.series else []
+    audited = [line for line in content.lines_of(paper.id) if item.id in content.items_of_line(line)]
+    return entry | {
+        "files": {suffix: f"figures/{paper.id}/{file.name}" for suffix, file in files.items()},
+        "picture": _picture(files, paper, item),
+        "table": _cells(files["md"]) if "md" in files else None,
+        "chart": item_chart(content, paper, item) or _chart_of_points(content, paper, item, files, writer),
+        "setting": setting_of(runs) if runs else "",
+        "series": list(dict.fromkeys((run.experiment, run.series, run.label) for run in runs)),
+        "claims": [line for line in audited if line["kind"] == CLAIM],
+        "rows": [line for line in audited if line["kind"] != CLAIM],
+    }
+
+
+def _chart_of_points(
+    content: Content, paper: Paper, item: Item, files: dict[str, Path], writer: Writer
+) -> dict[str, Any] | None:
+    """The chart of a figure that shows something else than curves of training; None for a table."""
+    if "csv" not in files or "md" in files:
+        return None
+    shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
+    name = f"figures/{paper.id}/{item.id}"
+    found = panels(files["csv"], {line["label"]: (line["color"], line["dash"]) for line in shown})
+    writer.text(f"{name}/data.js", script(name, found))
+    return {"points": name}
+
+
+def _picture(files: dict[str, Path], paper: Paper, item: Item) -> dict[str, Any] | None:
+    """The picture of a figure, its size on the page, and the width below which its letters become too small."""
+    if "png" not in files:
+        return None
+    with files["png"].open("rb") as file:
+        header = file.read(24)
+    if len(header) < 24:
+        return None
+    width, height = (round(pixels * _PIXELS_PER_INCH / _PNG_DPI) for pixels in struct.unpack(">II", header[16:24]))
+    suffix = "svg" if "svg" in files else "png"
+    return {"path": f"figures/{paper.id}/{item.id}.{suffix}", "width": width, "height": height}
+
+
+def _cells(file: Path) -> dict[str, Any] | None:
+    """The headings, rows and note of a table, from the Markdown in which it was written."""
+    text = file.read_text(encoding="utf-8").splitlines()
+    numbers = [number for number, line in enumerate(text) if line.startswith("|")]
+    if len(numbers) < 3:
+        return None
+    headings, _, *rows = (markdown_cells(text[number]) for number in numbers)
+    return {
+        "headings": [plain_text(cell) for cell in headings],
+        "rows": [[_styled(cell) for cell in row] for row in rows],
+        "note": plain_text(next(filter(None, reversed(text[numbers[-1] + 1 :])), "")),
+    }
+
+
+def _styled(cell: str) -> tuple[str, bool, str]:
+    """The plain text of a cell, whether it is set in bold, and the mark raised behind it."""
+    found = _CELL.fullmatch(cell)
+    assert found
+    return plain_text(found["text"]), found["bold"] is not None, plain_text(found["mark"] or "")

@@ -1,0 +1,256 @@
+"""The site of a scale: pages that work from a file system as from a web server, offline, and without JavaScript.
+
+Everything that a page needs lies in the site's folder, figures included, so that the folder can be moved or published.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from resync.config import Suite
+from resync.config.metrics import METRICS
+from resync.config.paper import Paper
+from resync.config.run import SCALES
+from resync.files import delete_folder, write_text
+from resync.report.audit_lines import difference, sections
+from resync.report.content import CLAIM, AuditFile, Content, Line, page_of
+from resync.report.coverage import DRAWN, Row, coverage, totals
+from resync.report.curves import main_metric, metric_names, run_data
+from resync.report.items import item_entry
+from resync.report.run_page import run_page, shown
+from resync.report.writer import ASSETS, Writer
+from resync.results.runs import RunState
+from resync.results.status import PROBLEMS
+
+ScoreRow = tuple[str, str, int, Mapping[str, Any]]
+"""Name, link, depth and shares of a part of the score."""
+_COPIED = ("run.yaml", "summary.json", "metrics.csv")
+"""The files of a run that lie beside its page; steps.csv may be as large as all others together."""
+
+
+def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
+    """Write the site of a scale and `results/index.html`; return the site's first page.
+
+    What is missing is named on the pages. The folder `results/<scale>/site` is replaced as a whole.
+    """
+    folder = results / scale / "site"
+    aside = folder.with_name(".site.tmp")
+    shutil.rmtree(aside, ignore_errors=True)
+    _Site(Content(suite, scale, results, figures), aside).write()
+    if folder.exists():
+        delete_folder(folder)
+    aside.rename(folder)
+    _write_index(suite, results, figures)
+    return folder / "index.html"
+
+
+class _Site:
+    """The pages of a scale."""
+
+    def __init__(self, content: Content, folder: Path) -> None:
+        self.content = content
+        audit = content.audit
+        self.writer = Writer(
+            folder,
+            scale=content.scale,
+            papers=content.papers,
+            METRICS=METRICS,
+            page_of=page_of,
+            shown=shown,
+            signs=audit.signs if audit else {},
+            meanings=audit.meanings if audit else {},
+            failures=audit.failures if audit else (),
+            outcomes=audit.outcomes if audit else {},
+            reasons=audit.reasons if audit else {},
+            items_of_line=content.items_of_line,
+            CLAIM=CLAIM,
+            difference=difference,
+        )
+
+    @cached_property
+    def coverage(self) -> list[Row]:
+        return coverage(self.content.suite, self.content.figures)
+
+    def write(self) -> None:
+        self._assets()
+        for paper in self.content.papers:
+            self._paper(paper)
+        for state in self.content.states.values():
+            self._run(state)
+        self._audit()
+        rows = [_run_row(state) for state in self.content.states.values()]
+        self.writer.page("runs.html", "runs", rows=rows)
+        self.writer.page("compare.html", "compare")
+        self._overview()
+
+    def _assets(self) -> None:
+        for file in ASSETS.iterdir():
+            self.writer.copy(file, f"assets/{file.name}")
+        index = {state.run.id: f"{state.run.label}, seed {state.run.seed}" for state in self._shown()}
+        self.writer.text("assets/metrics.js", f"resync.metrics = {_script(metric_names())};\n")
+        self.writer.text("assets/runs.js", f"resync.runs = {_script(index)};\n")
+
+    def _shown(self) -> Iterable[RunState]:
+        return (state for state in self.content.states.values() if state.has_ended)
+
+    def _overview(self) -> None:
+        content = self.content
+        problems = [state for state in content.states.values() if state.status in PROBLEMS]
+        self.writer.page(
+            "index.html",
+            "overview",
+            audit=content.audit,
+            coverage=self.coverage,
+            totals=totals(self.coverage, content.scale),
+            score=self._scores(),
+            entries=[self._paper_totals(paper) for paper in content.papers],
+            problems=problems,
+            failed=[line for line in content.lines if content.audit and line["verdict"] in content.audit.failures],
+            scales=content.suite.scales,
+            note=_note(content.states.values()),
+        )
+
+    def _scores(self) -> list[ScoreRow]:
+        """The score as a whole and of each paper."""
+        score = self.content.audit.score if self.content.audit else None
+        if not score:
+            return []
+        titles = {paper.id: paper.title for paper in self.content.suite.papers.values()}
+        pages = {paper.id: f"{paper.id}/index.html" for paper in self.content.papers}
+        parts = [(titles[name], pages.get(name, ""), 1, found) for name, found in score["parts"].items()]
+        return [("All papers", "", 0, score), *parts]
+
+    def _scores_in(self, paper: Paper) -> list[ScoreRow]:
+        """The score of a paper, its sections and their figures and tables."""
+        score = self.content.audit.score if self.content.audit else None
+        own = score["parts"].get(paper.id) if score else None
+        if not own:
+            return []
+        rows: list[ScoreRow] = [(paper.title, "", 0, own)]
+        for title, section in own["parts"].items():
+            items = [(item, f"#{item}" if item in paper.items else "", 2, at) for item, at in section["parts"].items()]
+            rows += [(title, "", 1, section), *items]
+        return rows
+
+    def _paper_totals(self, paper: Paper) -> dict[str, Any]:
+        content = self.content
+        states = [state for state in content.states.values() if state.run.paper == paper.id]
+        cells = [cell for row in self.coverage if row.paper == paper.id for cell in row.cells]
+        here = [cell.state for cell in cells if cell.scale == content.scale]
+        return {
+            "paper": paper,
+            "ended": sum(state.has_ended for state in states),
+            "declared": len(states),
+            "drawn": here.count(DRAWN),
+            "items": len(here),
+            "counts": _counts(content.audit, content.lines_of(paper.id)),
+        }
+
+    def _paper(self, paper: Paper) -> None:
+        rows = [row for row in self.coverage if row.paper == paper.id]
+        content = self.content
+        shown = {run.experiment for run in content.suite.runs(paper.id, content.scale)}
+        self.writer.page(
+            f"{paper.id}/index.html",
+            "paper",
+            paper=paper,
+            entries=[item_entry(content, paper, row, self.writer) for row in rows],
+            experiments=[experiment for name, experiment in paper.experiments.items() if name in shown],
+            series={name: states for name, states in content.series.items() if name[0] == paper.id},
+            totals=self._paper_totals(paper),
+            score=self._scores_in(paper),
+        )
+
+    def _run(self, state: RunState) -> None:
+        run = state.run
+        self.writer.page(page_of(run), "run", **run_page(self.content, state), copied=self._copied(state))
+        self.writer.text(f"{run.id}/data.js", run_data(state))
+
+    def _copied(self, state: RunState) -> list[str]:
+        """The names of a run's files beside its page."""
+        if not state.result:
+            return []
+        directory = self.content.results / state.run.directory
+        names = [name for name in _COPIED if (directory / name).exists()]
+        for name in names:
+            self.writer.copy(directory / name, f"{state.run.id}/{name}")
+        return names
+
+    def _audit(self) -> None:
+        missing = [(paper, item) for paper in self.content.suite.papers.values() for item in paper.missing]
+        self.writer.page(
+            "audit.html",
+            "audit",
+            audit=self.content.audit,
+            sections=sections(self.content.lines),
+            missing=missing,
+        )
+
+
+def _counts(audit: AuditFile | None, lines: list[Line]) -> dict[str, dict[str, int]]:
+    """For each kind of line, the number of lines per verdict; nothing without an audit."""
+    if audit is None:
+        return {}
+    kinds = dict.fromkeys(line["kind"] for line in lines)
+    return {kind: audit.counts(line for line in lines if line["kind"] == kind) for kind in kinds}
+
+
+def _run_row(state: RunState) -> dict[str, Any]:
+    """A line of the list of runs."""
+    result = state.result
+    row: dict[str, Any] = {"state": state, "run": state.run, "metric": "", "value": None, "seconds": None, "ended": ""}
+    if result is None:
+        return row
+    metric = main_metric(result)
+    return row | {
+        "metric": metric,
+        "value": result.final(metric),
+        "seconds": result.summary["seconds"]["training"],
+        "ended": (result.summary.get("ended") or "")[:16].replace("T", " "),
+    }
+
+
+def _note(states: Iterable[RunState]) -> str:
+    """The date of the newest result, and the commits with which the results were trained."""
+    summaries = [state.result.summary for state in states if state.result]
+    ended = max((summary.get("ended") or "" for summary in summaries), default="")
+    gits = [summary.get("git") or {} for summary in summaries]
+    commits = sorted({git["commit"][:10] for git in gits if git.get("commit")})
+    if not ended:
+        return ""
+    changed = ", some with uncommitted changes" if any(git.get("dirty") for git in gits) else ""
+    trained = f"; trained at commit {', '.join(commits)}{changed}" if commits else ""
+    return f"Newest result: {ended[:10]} {ended[11:16]} UTC{trained}."
+
+
+def _write_index(suite: Suite, results: Path, figures: Path) -> None:
+    """`results/index.html`, which leads to the sites of all scales."""
+    rows = coverage(suite, figures)
+    entries = [
+        {
+            "scale": scale,
+            "headline": _headline(results / scale / "audit.json"),
+            "totals": totals(rows, scale),
+            "exists": (results / scale / "site/index.html").exists(),
+        }
+        for scale in SCALES
+    ]
+    css = (ASSETS / "site.css").read_text(encoding="utf-8")
+    page = Writer(results).environment.get_template("index.html.j2")
+    write_text(results / "index.html", page.render(entries=entries, css=css))
+
+
+def _headline(file: Path) -> tuple[str, ...]:
+    """The sentences of a scale's audit, or why it cannot be read: another scale's audit stops no report."""
+    try:
+        audit = AuditFile.read(file)
+    except ValueError as error:
+        return (str(error),)
+    return audit.headline if audit else ()
+
+
+def _script(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"))

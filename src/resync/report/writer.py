@@ -1,0 +1,43 @@
+"""Pages of a site: templates with a common frame, and links that hold wherever the site's folder lies."""
+
+import posixpath
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+HERE = Path(__file__).parent
+ASSETS = HERE / "assets"
+
+
+class Writer:
+    """Writes the pages below `folder`; `common` is what every template gets."""
+
+    def __init__(self, folder: Path, **common: Any) -> None:
+        self.folder = folder
+        self.environment = Environment(
+            loader=FileSystemLoader(HERE),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.environment.globals |= common
+
+    def page(self, path: str, template: str, **content: Any) -> None:
+        """The page at `path` from `<template>.html.j2`, in which `to` makes a link from a path within the site."""
+        base = str(PurePosixPath(path).parent)
+        page = self.environment.get_template(f"{template}.html.j2")
+        self.text(path, page.render(to=lambda target: posixpath.relpath(target, base), **content))
+
+    def text(self, path: str, text: str) -> None:
+        """A file of text. The site appears as a whole, so that a single file may be half-written."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def copy(self, source: Path, path: str) -> None:
+        """A copy of a file."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(source.read_bytes())

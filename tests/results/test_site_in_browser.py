@@ -1,0 +1,270 @@
+"""The site as a reader sees it in Chromium, from the file system: widths, filters, links, charts, accessibility."""
+
+import csv
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="needs axe: pip install axe-playwright-python"
+)
+
+RUN = "toy/vit/qsr/seed0/index.html"
+PAGES = ("index.html", "toy/index.html", "audit.html", "runs.html", "compare.html", RUN)
+LARGEST_PAGE = 1_000_000
+BLACK_PIXELS = """canvas => {
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4)
+        count += data[at + 3] > 200 && data[at] + data[at + 1] + data[at + 2] < 120;
+    return count;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        # As root, Chromium starts without its sandbox only.
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Reader:
+    """A page in the browser, and everything that should not happen on it."""
+
+    def __init__(self, browser: playwright.Browser, site: Path, **look: object) -> None:
+        self.site, self.page = site, browser.new_page(**look)
+        self.complaints: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("request", self._note)
+
+    def _note(self, request: playwright.Request) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self.complaints.append(f"outside: {request.url}")
+
+    def open(self, page: str) -> playwright.Page:
+        self.page.goto("about:blank")
+        self.page.goto(f"file://{self.site / page}")
+        return self.page
+
+    def see(self, chart: int = 0) -> playwright.Locator:
+        """A chart, once it is drawn."""
+        place = self.page.locator(".chart").nth(chart)
+        place.scroll_into_view_if_needed()
+        place.locator("canvas").wait_for()
+        return place
+
+
+@pytest.fixture
+def reader(browser: playwright.Browser, site: Path) -> Iterator[Reader]:
+    reader = Reader(browser, site, viewport={"width": 1400, "height": 900})
+    yield reader
+    reader.page.close()
+    assert reader.complaints == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (800, "dark"), (1400, "light")])
+def test_every_page_fits_its_width_and_is_accessible(browser, site: Path, width: int, scheme: str):
+    reader = Reader(browser, site, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    for name in PAGES:
+        page = reader.open(name)
+        for index in range(page.locator(".chart[data-spec]").count()):
+            reader.see(index)
+        assert page.evaluate("document.scrollingElement.scrollWidth") == width, name
+        smallest = page.evaluate(
+            "Math.min(...[...document.querySelectorAll('main *')].map(e => parseFloat(getComputedStyle(e).fontSize)))"
+        )
+        assert smallest >= 9, name
+        found = axe.Axe().run(page, options={"resultTypes": ["violations"], "preload": False}).response["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == [], name
+    reader.page.close()
+    assert reader.complaints == []
+
+
+def test_a_printed_figure_is_as_large_as_its_letters_need(browser, site: Path):
+    """Of 6.5 points in print: at least 9 pixels, on a phone by scrolling."""
+    reader = Reader(browser, site, viewport={"width": 390, "height": 900})
+    picture = reader.open("toy/index.html").locator("#fig5 img")
+    reader.page.locator("#fig5 summary", has_text="as it is printed").click()
+    inches = picture.evaluate("image => image.getAttribute('width') / 100")
+    assert picture.evaluate("image => image.getBoundingClientRect().width") / inches * 6.5 / 72 >= 9
+    reader.page.close()
+
+
+def test_a_dark_page_has_dark_figures(browser, site: Path):
+    reader = Reader(browser, site, viewport={"width": 800, "height": 900}, color_scheme="dark")
+    page = reader.open("toy/index.html")
+    page.locator("#fig5 summary", has_text="as it is printed").click()
+    assert "invert" in page.locator("#fig5 img").evaluate("image => getComputedStyle(image).filter")
+    assert reader.see().locator("canvas").evaluate(BLACK_PIXELS) == 0
+    page.close()
+
+
+def shown(page: playwright.Page) -> list[str]:
+    return page.locator("tr[data-row]:visible").evaluate_all("rows => rows.map(row => row.id)")
+
+
+def test_filters_are_kept_in_the_address(reader: Reader):
+    page = reader.open("audit.html")
+    every = shown(page)
+    page.locator("select[name=verdict]").select_option("holds")
+    held = shown(page)
+    assert held
+    assert set(held) < set(every)
+    assert "verdict=holds" in page.url
+    page.get_by_label("Search").fill("parallel")
+    found = shown(page)
+    assert set(found) < set(held)
+    page.reload()
+    assert shown(page) == found
+    assert page.get_by_label("Search").input_value() == "parallel"
+    assert page.locator("output").inner_text() == f"{len(found)} of {len(every)} shown"
+    page.get_by_role("button", name="Show all").click()
+    assert shown(page) == every
+
+
+def test_columns_are_sorted_and_the_order_is_kept_in_the_address(reader: Reader):
+    page = reader.open("runs.html")
+    values = "cells => cells.map(cell => Number(cell.dataset.value))"
+    column = page.locator("td[data-value]:nth-child(5)")
+    page.get_by_role("button", name="At the end").click()
+    ascending = column.evaluate_all(values)
+    assert ascending == sorted(ascending)
+    page.get_by_role("button", name="At the end").click()
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("At the end")
+    page.reload()
+    assert column.evaluate_all(values) == ascending[::-1]
+
+
+def test_deep_links_lead_to_their_line_and_filter(reader: Reader):
+    page = reader.open("audit.html#toy-h4_volume")
+    line = page.locator("#toy-h4_volume")
+    assert line.evaluate("row => row.matches(':target')")
+    assert 0 <= line.bounding_box()["y"] < 900
+    page = reader.open("index.html")
+    page.locator(".papers").get_by_role("link", name="holds").click()
+    assert "audit.html" in page.url
+    assert set(page.locator("tr[data-row]:visible").evaluate_all("rows => rows.map(row => row.dataset.verdict)")) == {
+        "holds"
+    }
+    page.locator("tr[data-row]:visible a", has_text="fig5").first.click()
+    assert page.url.endswith("toy/index.html#fig5")
+
+
+def test_a_chart_tells_values_and_switches_lines_axes_and_ranges(reader: Reader):
+    page = reader.open("toy/index.html")
+    chart = reader.see()
+    chart.locator(".u-over").hover()
+    assert "Parallel SGD (n=3): " in chart.locator(".values").inner_text()
+    chart.get_by_role("button", name="Parallel SGD").click()
+    chart.locator(".u-over").hover(position={"x": 40, "y": 40})
+    assert "Parallel SGD" not in chart.locator(".values").inner_text()
+    chart.get_by_label("Horizontal axis").select_option("bytes")
+    chart.locator(".u-over").hover()
+    assert chart.locator(".values").inner_text().startswith("Sent by a worker (MB)")
+    chart.get_by_label("each seed").check()
+    chart.get_by_label("log y").check()
+    chart.locator(".u-over").hover()
+    assert "seed 2: " in chart.locator(".values").inner_text()
+    page.keyboard.press("Escape")
+
+
+def test_a_figure_of_other_points_has_a_chart_with_its_panels(reader: Reader):
+    page = reader.open("toy/index.html#fig7")
+    page.locator("#fig7 canvas").wait_for()
+    chart = page.locator("#fig7 .chart")
+    assert chart.locator(".lines button").all_inner_texts() == [
+        "QSR, H_base = 4, computed",
+        "QSR, H_base = 4, published, verified",
+        "Limit, computed",
+    ]
+    chart.get_by_label("Panel").select_option(label="(b) Time (s) against Workers")
+    chart.locator(".u-over").hover()
+    assert chart.locator(".values").inner_text().startswith("Workers ")
+    assert "Model, simulated: " in chart.locator(".values").inner_text()
+
+
+def test_a_chart_is_read_and_zoomed_by_keys(reader: Reader):
+    reader.open("toy/index.html")
+    chart = reader.see()
+    chart.locator(".plot").focus()
+    for _ in range(3):
+        reader.page.keyboard.press("ArrowRight")
+    before = chart.locator(".values").inner_text()
+    assert before.startswith("Epoch ")
+    ticks = "plot => plot.querySelector('canvas').toDataURL()"
+    whole = chart.evaluate(ticks)
+    reader.page.keyboard.press("+")
+    reader.page.wait_for_timeout(50)
+    assert chart.evaluate(ticks) != whole
+    reader.page.keyboard.press("Escape")
+    reader.page.wait_for_timeout(50)
+    assert chart.evaluate(ticks) == whole
+
+
+def test_the_data_of_a_chart_are_downloaded_as_they_are_drawn(reader: Reader, tmp_path: Path):
+    reader.open("toy/index.html")
+    chart = reader.see()
+    with reader.page.expect_download() as download:
+        chart.get_by_role("button", name="CSV").click()
+    download.value.save_as(tmp_path / "data.csv")
+    with (tmp_path / "data.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["line", "Epoch", "Validation top-1 accuracy (%)", "smallest", "largest"]
+    assert len({row["line"] for row in rows}) == 4
+    assert all(
+        float(row["smallest"]) <= float(row["Validation top-1 accuracy (%)"]) <= float(row["largest"]) for row in rows
+    )
+
+
+def test_chosen_runs_are_compared(reader: Reader):
+    page = reader.open("runs.html")
+    for run in ("toy/vit/qsr/seed0", "toy/vit/h4/seed1"):
+        page.get_by_label(f"Choose {run}").check()
+    page.get_by_role("link", name="Compare 2 runs").click()
+    page.locator("#comparison canvas").wait_for()
+    assert page.locator("#comparison th", has_text="sync.period.rule").count() == 1
+    assert page.locator("#comparison th", has_text="Validation top-1 accuracy").count() == 1
+    page.get_by_label("Add a run").fill("toy/vit/sgp/seed0")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.locator("#comparison th", has_text="sync.topology").wait_for()
+    page.reload()
+    assert page.locator("#chosen button").count() == 3
+    page.get_by_role("button", name="Remove toy/vit/qsr/seed0").click()
+    assert "qsr" not in page.url
+
+
+def test_everything_can_be_read_without_javascript(browser, site: Path):
+    reader = Reader(browser, site, java_script_enabled=False, viewport={"width": 1400, "height": 900})
+    page = reader.open("toy/index.html")
+    assert page.locator("#fig5 img").is_visible()
+    assert page.locator("#table1 table[data-sortable]").is_visible()
+    assert page.locator(".chart:visible, form:visible").count() == 0
+    assert reader.open("audit.html").locator("tr[data-row]:visible").count() > 10
+    assert reader.open(RUN).get_by_text("git checkout").is_visible()
+    page.close()
+    assert reader.complaints == []
+
+
+def test_paper_shows_the_printed_figure_and_no_controls(reader: Reader):
+    page = reader.open("toy/index.html")
+    reader.see()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("#fig5 img").is_visible()
+    assert page.locator(".chart:visible, header:visible, .files:visible").count() == 0
+
+
+def test_pages_are_small(site: Path):
+    for file in site.rglob("*"):
+        if file.is_file():
+            assert file.stat().st_size < LARGEST_PAGE, file

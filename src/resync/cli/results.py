@@ -163,7 +163,7 @@ def _audit(options: argparse.Namespace) -> int:
     if not options.paper:
         result = gather(suite, options.scale, options.results)
         write(result, folder)
-    print(to_json(result, folder).rstrip() if options.json else sentence(result))
+    print(to_json(result).rstrip() if options.json else sentence(result))
     return 1 if options.check and result.failed else 0
 
 

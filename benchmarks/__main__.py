@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks.harness import cases, results
+from benchmarks.harness import cases, overview, results
 from benchmarks.harness.environment import environment, machine_kind
 
 HERE = Path(__file__).parent
@@ -57,9 +57,13 @@ def main() -> None:
         for path in sorted(results.FOLDER.glob("*/*.json")):
             if path.stem in chosen:
                 results.redraw(path, getattr(load(path.stem), "draw", None))
+        for folder in results.FOLDER.iterdir():
+            overview.draw(folder)
         return
     started = time.monotonic()
-    failed = [name for name in chosen if not measure(name, results.FOLDER / machine_kind())]
+    folder = results.FOLDER / machine_kind()
+    failed = [name for name in chosen if not measure(name, folder)]
+    overview.draw(folder)
     print(f"{len(chosen)} benchmarks in {(time.monotonic() - started) / 60:.1f} minutes")
     if failed:
         sys.exit(f"processes failed in: {', '.join(failed)}")

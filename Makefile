@@ -9,6 +9,7 @@
 #   make chaos                  kills processes of runs, compares what they end with, and reports what it cost, also
 #                               after Ctrl-C (KILLS=200 SEED=0); `make test` does it with 20 kills
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
+#   make docs                   the pages of docs/ as a site with search, and a reference: dist/docs/index.html
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 #   make reproduce TORCH=cpu    the same, installed without CUDA, on a laptop or in a container
 
@@ -29,7 +30,7 @@ BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce report-reference reference test test-fast test-gpu chaos bench
+.PHONY: reproduce report-reference reference test test-fast test-gpu chaos bench docs
 
 reproduce: .venv/installed
 	@code=0; \
@@ -63,6 +64,10 @@ chaos: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks --only "$(ONLY)"
+
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo dist/docs/index.html
 
 # Installs nothing and needs few packages; fails without a GPU.
 test-gpu:

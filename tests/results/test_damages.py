@@ -198,7 +198,7 @@ def test_the_verbs_end_well_beside_a_damaged_run(
     _, line, _, counts = capsys.readouterr().out.splitlines()
     assert line.startswith(damaged.id)
     assert "nested too deeply" in line
-    assert counts == "12 runs: 11 finished, 1 damaged"
+    assert counts == "smoke scale, 12 runs: 11 finished, 1 damaged"
     for verb in (["collect", "--paper", "toy"], ["render", "--paper", "toy", "--item", "table1", *figures]):
         assert main([*verb, *common]) == 0
         [line] = capsys.readouterr().err.splitlines()

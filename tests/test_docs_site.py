@@ -1,0 +1,37 @@
+"""The pages of docs/ as a site: no broken link or anchor, no request to another server, and a reference."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resync.cli.declare import VERBS
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_the_site_is_complete_and_needs_no_other_server(tmp_path: Path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    pages = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*.html")}
+    loaded = [
+        address
+        for text in pages.values()
+        for address in re.findall(r"<(?:script|link|img)\b[^>]*?(?:src|href)=\"?(https?://[^\" >]+)", text)
+    ]
+    assert loaded == []
+    expected = {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
+    assert expected | {
+        "index.html",
+        *(f"reference/{name}.html" for name in ("cli", "settings", "metrics", "library")),
+    } <= set(pages)
+    assert all(f'id="{verb}"' in pages["reference/cli.html"] for verb in VERBS)
+    assert "label_smoothing" in pages["reference/settings.html"]
+    assert "val_bits_per_character" in pages["reference/metrics.html"]
+    assert "Assran et al. 2019, Algorithm 1" in pages["reference/library.html"]

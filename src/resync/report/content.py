@@ -1,5 +1,6 @@
 """What a site shows: the states of a scale's runs, the audit's lines, and which of them belong together."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -95,6 +96,16 @@ class Content:
         return {run.id: state_of(run, self.results) for run in self.runs}
 
     @cached_property
+    def settings(self) -> dict[str, dict[str, str]]:
+        """The settings of the runs by their ids, see `settings_of`."""
+        return {run.id: settings_of(run) for run in self.runs}
+
+    @cached_property
+    def items(self) -> dict[str, list[str]]:
+        """The figures and tables of every paper that exist at this scale."""
+        return {paper: self.suite.items(paper, self.scale) for paper in self.suite.papers}
+
+    @cached_property
     def series(self) -> dict[SeriesName, list[RunState]]:
         """The states of the seeds of every series."""
         groups = groupby(self.runs, key=lambda run: (run.paper, run.experiment, run.series))
@@ -126,14 +137,14 @@ class Content:
         """The figures and tables that show a series."""
         found: dict[SeriesName, list[str]] = defaultdict(list)
         for paper in self.papers:
-            for item in self.suite.items(paper.id, self.scale):
+            for item in self.items[paper.id]:
                 for experiment, series in paper.series_of(item, self.scale):
                     found[paper.id, experiment, series].append(item)
         return found
 
     def items_of_line(self, line: Line) -> list[str]:
         """The figures and tables with a line's number, or with all series of a claim."""
-        items = self.suite.items(line["paper"], self.scale)
+        items = self.items[line["paper"]]
         if line["kind"] != CLAIM:
             return [line["item"]] if line["item"] in items else []
         shown = [set(self.items_of_series[name]) for name in series_of_line(line)]
@@ -148,6 +159,20 @@ def series_of_line(line: Line) -> list[SeriesName]:
         names = [name for name in (line["series"], line.get("than")) if name]
     pairs = (name.rpartition("/") for name in names)
     return list(dict.fromkeys((line["paper"], where or line["experiment"], name) for where, _, name in pairs))
+
+
+def settings_of(run: Run) -> dict[str, str]:
+    """The settings of a run that may differ between series, by dotted names."""
+    names = {"paper", "experiment", "series", "scale", "seed", "start_hash"}
+    return dict(_flat("", run.model_dump(mode="json", exclude_none=True, exclude=names)))
+
+
+def _flat(prefix: str, content: Any) -> Iterable[tuple[str, str]]:
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from _flat(f"{prefix}.{name}" if prefix else name, value)
+    else:
+        yield prefix, content if isinstance(content, str) else json.dumps(content)
 
 
 def page_of(run: Run) -> str:

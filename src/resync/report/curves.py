@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from resync.config import Run
 from resync.config.metrics import BEST, DRAWN, METRICS, columns
 from resync.config.paper import Item, Paper
 from resync.config.published import most_certain
@@ -27,34 +26,20 @@ def metric_names() -> dict[str, dict[str, str]]:
     return {name: {"title": METRICS[name].title, "unit": METRICS[name].unit} for name in names}
 
 
-def run_data(state: RunState) -> str:
+def run_data(state: RunState, settings: Mapping[str, str]) -> str:
     """The script with the numbers of a run. A page that is read from a file system cannot load JSON."""
     result = state.result
     content = {
         "label": state.run.label,
         "seed": state.run.seed,
         "status": state.status,
-        "settings": settings_of(state.run),
+        "settings": settings,
         "final": {name: shortened(value) for name, value in result.final_values()} if result else {},
         "metrics": _columns(result.evaluations) if result else {},
         "steps": _columns(result.sampled) if result else {},
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return f"resync.loaded({json.dumps(state.run.id)},{text});\n"
-
-
-def settings_of(run: Run) -> dict[str, str]:
-    """The settings of a run that may differ between series, by dotted names."""
-    names = {"paper", "experiment", "series", "scale", "seed", "start_hash"}
-    return dict(_flat("", run.model_dump(mode="json", exclude_none=True, exclude=names)))
-
-
-def _flat(prefix: str, content: Any) -> Iterable[tuple[str, str]]:
-    if isinstance(content, dict):
-        for name, value in content.items():
-            yield from _flat(f"{prefix}.{name}" if prefix else name, value)
-    else:
-        yield prefix, content if isinstance(content, str) else json.dumps(content)
 
 
 def _columns(table: pa.Table) -> dict[str, list[float | int | None]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from resync.config.metrics import METRICS
 from resync.report.content import Content
-from resync.report.curves import main_metric, run_charts, settings_of
+from resync.report.curves import main_metric, run_charts
 from resync.results.evidence import number
 from resync.results.runs import RunResult, RunState
 
@@ -40,7 +40,7 @@ def _differences(content: Content, state: RunState) -> list[tuple[str, list[str]
     """The settings in which the series of the experiment differ, with the value of each at its first seed."""
     run = state.run
     series = [states[0].run for name, states in content.series.items() if name[:2] == (run.paper, run.experiment)]
-    settings = [settings_of(each) for each in series]
+    settings = [content.settings[each.id] for each in series]
     keys = dict.fromkeys(key for each in settings for key in each)
     found = [(key, [each.get(key, "") for each in settings]) for key in keys]
     return [(key, values) for key, values in found if len(set(values)) > 1]

@@ -167,7 +167,7 @@ class _Site:
     def _run(self, state: RunState) -> None:
         run = state.run
         self.writer.page(page_of(run), "run", **run_page(self.content, state), copied=self._copied(state))
-        self.writer.text(f"{run.id}/data.js", run_data(state))
+        self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id]))
 
     def _copied(self, state: RunState) -> list[str]:
         """The names of a run's files beside its page."""

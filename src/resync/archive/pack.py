@@ -80,18 +80,20 @@ def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Pa
     Raises ResultsError if what was written does not unpack to the same files and states.
     """
     packed = Packed()
-    written: list[tuple[Run, str, Path]] = []
+    written: list[tuple[Run, str, dict[str, str]]] = []
     for paper in suite.papers:
         found = list(_ended(suite.runs(paper, scale), sources, packed))
         if found:
-            _write_paper(archive / scale / paper, found)
+            # Read once: where runs go on, the workflow may write run.yaml meanwhile.
+            files = [_packed_files(source / state.run.directory) for state, source in found]
             packed.runs[paper] = [state.run for state, _ in found]
-            written += [(state.run, state.status, source) for state, source in found]
+            written += [(state.run, state.status, texts) for (state, _), texts in zip(found, files, strict=True)]
+            _write_paper(archive / scale / paper, [state for state, _ in found], files)
         _copy_logs(suite, paper, scale, sources, archive)
     with TemporaryDirectory() as folder:
         unpack(archive, scale, Path(folder))
-        for run, status, source in written:
-            _require_same(run, status, source / run.directory, Path(folder))
+        for run, status, texts in written:
+            _require_same(run, status, texts, Path(folder))
     return packed
 
 
@@ -152,11 +154,10 @@ def _ended(runs: Iterable[Run], sources: Sequence[Path], packed: Packed) -> Iter
             packed.left_out += [f"{run.id} ({run.scale}): {state.status}: {state.reason}" for state in begun]
 
 
-def _write_paper(folder: Path, found: Sequence[tuple[RunState, Path]]) -> None:
+def _write_paper(folder: Path, states: Sequence[RunState], texts: Sequence[Mapping[str, str]]) -> None:
     rows: list[dict[str, Any]] = []
     tables: dict[File, list[tuple[str, Columns]]] = {name: [] for name in TABLES}
-    for state, source in found:
-        files = _packed_files(source / state.run.directory)
+    for state, files in zip(states, map(dict, texts), strict=True):
         row: dict[str, Any] = {"run": _name(state.run), "status": state.status, "config_hash": state.run.hash}
         row |= {"run_yaml": files.pop("run.yaml"), "summary": files.pop(NAME)}
         for name in TABLES:
@@ -260,14 +261,14 @@ def _require_whole(archive: Path, directory: Path) -> None:
         (directory / f"{summary['config_hash']}.hash").touch()
 
 
-def _require_same(run: Run, status: str, before: Path, unpacked: Path) -> None:
-    """Raise ResultsError unless a run came back as it was."""
-    again, after = state_of(run, unpacked), unpacked / run.directory
+def _require_same(run: Run, status: str, texts: Mapping[str, str], unpacked: Path) -> None:
+    """Raise ResultsError unless a run came back as it was read."""
+    again, directory = state_of(run, unpacked), unpacked / run.directory
     if again.status != status:
-        raise ResultsError(f"{before}: {status}, but {again.status} when unpacked: {again.reason}")
-    for name in [name for name in read_summary(after / NAME)[DIGESTS] if name != NAME] + ["run.yaml"]:
-        if (before / name).read_bytes() != (after / name).read_bytes():
-            raise ResultsError(f"{before / name}: changed by packing")
+        raise ResultsError(f"{run.id}: {status}, but {again.status} when unpacked: {again.reason}")
+    for name, text in texts.items():
+        if (directory / name).read_bytes() != text.encode():
+            raise ResultsError(f"{run.id}: {name} changed by packing")
 
 
 def _copy_logs(suite: Suite, paper: str, scale: str, sources: Sequence[Path], archive: Path) -> None:

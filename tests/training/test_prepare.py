@@ -133,6 +133,27 @@ def test_grey_images_of_the_official_files_of_mnist(tmp_path: Path):
     assert equal(prepare.load(of, root).images, original)
 
 
+def test_pictures_whose_rows_are_images(tmp_path: Path):
+    sheets = {"labels": "classes.tsv", "train": ["part_1.png", "part_2.png"], "val": ["part_0.png"]}
+    of, root, original = declare(tmp_path, [FILES | {"sheets": sheets}]), tmp_path / "root", images()
+    (root / "copy").mkdir(parents=True)
+    table, parts = ["batch\trow\tlabel"], {0: (original.val_images, original.val_labels)}
+    parts |= {n: (original.train_images[at], original.train_labels[at]) for n, at in ((1, slice(4)), (2, slice(4, 6)))}
+    for number, (pixels, labels) in parts.items():
+        Image.fromarray(pixels.transpose(0, 2, 3, 1).reshape(len(pixels), -1, 3)).save(root / f"copy/part_{number}.png")
+        table += [f"{number}\t{row}\t{label}" for row, label in enumerate(labels)]
+    (root / "copy/classes.tsv").write_text("\n".join(table[:-1]))
+    with pytest.raises(ValueError, match=r"part_2.png: has a row that classes.tsv does not list"):
+        prepare.prepare(of, root)
+    (root / "copy/classes.tsv").write_text("\n".join(table))
+    prepare.prepare(of, root)
+    assert equal(prepare.load(of, root).images, original)
+    (root / "copy/part_1.png").unlink()
+    shutil.rmtree(root / "prepared")
+    with pytest.raises(ValueError, match=r"part_1.png: cannot be read"):
+        prepare.prepare(of, root)
+
+
 def test_validation_images_whose_classes_are_in_a_table(tmp_path: Path):
     of, root, original = declare(tmp_path, [FILES | {"val_labels": "val.tsv"}]), tmp_path / "root", images()
     write_archive(root / "copy", original)

@@ -12,6 +12,7 @@ from torch.nn.utils import parameters_to_vector
 
 from resync import models
 from resync.config import Run
+from resync.plan import cost
 from resync.plan.exchanges import round_lengths
 from resync.results import wandb_log
 from resync.results.runs import read_run
@@ -44,6 +45,20 @@ def test_all_workers_start_from_the_average_of_the_run_before(paper):
     saved = torch.load(folder / FIRST / "model.pt", weights_only=True)
     expected = parameters_to_vector(saved.values())
     assert torch.equal(session.workers.rows.data, expected.expand(4, -1))
+
+
+def test_without_epochs_the_start_is_evaluated_and_nothing_is_trained(paper):
+    folder, run = paper
+    constant = {"name": "constant", "lr": 0.1}
+    found = make_run(folder / "none", start_from=FIRST, start_hash=run.hash, epochs=0, schedule=constant)
+    train(found, folder / "small/none/seed3")
+    result = read_run(folder / "small/none/seed3")
+    assert (result.summary["status"], result.summary["steps"], result.summary["rounds"]) == ("finished", 0, 0)
+    assert len(result.metrics) == 1
+    assert result.final("val_top1") == read_run(folder / FIRST).final("val_top1")
+    before, after = (torch.load(folder / name / "model.pt") for name in (FIRST, "small/none/seed3"))
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert cost(found, 10).volume_percent == 0
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ class Evaluation(Settings):
     )
     bn_batches: Count = Field(
         default=0,
-        description="training batches from which the BatchNorm statistics are re-estimated before an evaluation",
+        description="training batches from which the BatchNorm statistics are re-estimated before an evaluation; 0, "
+        "for a single worker: its running statistics",
     )
     sharpness_batches: PositiveInt | None = Field(
         default=None,

@@ -5,6 +5,17 @@ from pydantic import Field
 from resync.settings.base import Items, PositiveInt, Settings, Text
 
 
+class Sheets(Settings):
+    """Images as rows of pictures: a row has the pixels of one image, row after row of it."""
+
+    labels: Text = Field(
+        description="table in the folder, separated by tabs, with columns batch (the number at the end of a picture's "
+        "name), row and label"
+    )
+    train: Items[Text] = Field(min_length=1, description="pictures in the folder with the training images")
+    val: Items[Text] = Field(min_length=1, description="pictures in the folder with the validation images")
+
+
 class Source(Settings):
     """One place below the data root, and the name in results of the images found there."""
 
@@ -13,6 +24,7 @@ class Source(Settings):
     torchvision: Text | None = Field(
         default=None, description="class of torchvision.datasets whose files the folder holds; null: image files"
     )
+    sheets: Sheets | None = Field(default=None, description="pictures of which every row is an image; null: none")
     val_labels: Text | None = Field(
         default=None,
         description="table in the folder with the file name and class of every validation image; if it does not "

@@ -106,7 +106,9 @@ class ResultSettings(Settings):
         description="division of the training samples by class into one fixed share per worker, of equal sizes, from "
         "which alone it draws; null: all workers draw from all samples",
     )
-    epochs: PositiveInt = Field(description="length of the training")
+    epochs: Count = Field(
+        description="length of the training; 0: the model of start_from or start_checkpoint is evaluated, not trained"
+    )
     steps_per_epoch: PositiveInt = Field(
         default=None,  # type: ignore[assignment]  # replaced by _steps_from_data
         description="steps per epoch; null: floor(training samples / batch_size), not allowed for text",
@@ -241,6 +243,11 @@ class RunSettings(Execution, ResultSettings):
             yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
         if self.heterogeneity and self.workers == 1:
             yield ("heterogeneity",), "found with 1 worker, allowed: null, or several workers"
+        if not self.epochs and not (self.start_from or self.start_checkpoint):
+            yield ("epochs",), "found 0, allowed: integer >= 1, or with start_from or start_checkpoint"
+        if not self.epochs and self.schedule.name != "constant":
+            found = f"found {self.schedule.name} with 0 epochs"
+            yield ("schedule", "name"), f"{found}, allowed: constant, since nothing is trained"
         if self.start_from and self.start_checkpoint:
             yield ("start_checkpoint",), f"found beside start_from {self.start_from}, allowed: one of the two"
         yield from self._checkpoint_checks()
@@ -298,10 +305,11 @@ class RunSettings(Execution, ResultSettings):
 
     def _component_checks(self) -> Iterator[Check]:
         yield from self._engine_checks()
-        if self.model.has_batch_norm and not self.evaluation.bn_batches:
+        if self.model.has_batch_norm and not self.evaluation.bn_batches and self.workers > 1:
+            found = f"found 0 with {self.workers} workers"
             yield (
                 ("evaluation", "bn_batches"),
-                f"found 0, allowed: integer >= 1, because the model {self.model.name} has BatchNorm",
+                f"{found}, allowed: integer >= 1, because the model {self.model.name} has BatchNorm",
             )
         if self.model.has_batch_norm is False and self.evaluation.bn_batches:
             yield (

@@ -64,7 +64,7 @@ class LearningRate(Part):
 
     def checks_in(self, course: Course) -> Iterator[Check]:
         """Require a warm-up that ends before the training."""
-        if course.warmup_steps >= course.total_steps:
+        if course.warmup_steps and course.warmup_steps >= course.total_steps:
             key = "warmup_epochs" if self.warmup_steps is None else "warmup_steps"
             limit = f"less than the training's {course.epochs} epochs = {course.total_steps} steps"
             yield (key,), f"found {getattr(self, key):g}, allowed: {limit}"
@@ -98,7 +98,7 @@ class ConstantSchedule(LearningRate, _Constant):
     name: Literal["constant"]
 
     def smooth(self, course: Course) -> Schedule:
-        return constant(self.lr, course.total_steps, **self._warmup(course))
+        return constant(self.lr, max(1, course.total_steps), **self._warmup(course))  # where nothing is trained too
 
 
 class _Maximum(Settings):

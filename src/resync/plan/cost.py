@@ -35,8 +35,8 @@ class Volume:
 
     @property
     def volume_percent(self) -> float:
-        """Communication volume: vectors sent, as a percentage of one vector per step."""
-        return float(100 * self.vectors / self.steps)
+        """Communication volume: vectors sent, as a percentage of one vector per step; 0 without steps."""
+        return float(100 * self.vectors / self.steps) if self.steps else 0.0
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Original images in common layouts: torchvision's folders, folders of image files, and archives of these."""
 
+import csv
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from resync.config.data_sets import DataSet
-from resync.config.preparation import Source
+from resync.config.preparation import Sheets, Source
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 
 DAMAGED = OSError, SyntaxError, Image.DecompressionBombError
@@ -42,6 +43,8 @@ class Original:
 
         Raises ValueError for images that are damaged or do not match the declaration.
         """
+        if self.source.sheets:
+            return _from_sheets(self, self.source.sheets)
         return _from_torchvision(self) if self.source.torchvision else _from_files(self)
 
     def sha256(self) -> str:
@@ -71,7 +74,7 @@ def find(of: DataSet, root: Path) -> Original:
 def _places(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:
     """Possible places of a source: the path that has to exist, and the path to read."""
     folder = root / source.folder
-    if source.torchvision:
+    if source.torchvision or source.sheets:
         yield folder, folder
     else:
         yield folder / "train", folder
@@ -99,6 +102,38 @@ def _from_torchvision(original: Original) -> Images:
         arrays[f"{split}_images"] = images
         arrays[f"{split}_labels"] = np.asarray(found.targets, dtype=np.uint8)
     return Images(**arrays)
+
+
+def _from_sheets(original: Original, sheets: Sheets) -> Images:
+    """Read pictures whose rows are images, and the table of their classes."""
+    try:
+        with (original.path / sheets.labels).open(newline="", encoding="utf-8") as file:
+            rows = csv.DictReader(file, delimiter="\t")
+            labels = {(int(row["batch"]), int(row["row"])): int(row["label"]) for row in rows}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise original.error(f"{sheets.labels}: no table of batch, row and label ({error})") from error
+    channels, height, width = original.shape
+    arrays: dict[str, Pixels] = {}
+    for split, names in (("train", sheets.train), ("val", sheets.val)):
+        images, classes = [], []
+        for name in names:
+            content = _content(original, name)
+            number = int(Path(name).stem.rpartition("_")[2])
+            pixels = _pixels(original, name, content, (height * width, None))
+            images.append(pixels.reshape(-1, height, width, channels).transpose(0, 3, 1, 2))
+            classes += [labels.get((number, row), -1) for row in range(len(pixels))]
+            if min(classes) < 0:
+                raise original.error(f"{name}: has a row that {sheets.labels} does not list")
+        arrays[f"{split}_images"] = np.ascontiguousarray(np.concatenate(images))
+        arrays[f"{split}_labels"] = np.array(classes, dtype=np.uint8)
+    return Images(**arrays)
+
+
+def _content(original: Original, name: str) -> bytes:
+    try:
+        return (original.path / name).read_bytes()
+    except OSError as error:
+        raise original.error(f"{name}: cannot be read ({error})") from error
 
 
 def _from_files(original: Original) -> Images:
@@ -194,13 +229,19 @@ def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]])
 def _decode(original: Original, path: str, content: bytes) -> Pixels:
     """The pixels of an image file, [channels, height, width]; greyscale images of a colour set get three channels."""
     channels, height, width = original.shape
-    modes = ("RGB", "L") if channels == 3 else ("L",)
+    pixels = _pixels(original, path, content, (width, height))
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _pixels(original: Original, path: str, content: bytes, size: tuple[int, int | None]) -> Pixels:
+    """The pixels of a picture of this width and height, or of any height if that is None."""
+    modes = ("RGB", "L") if original.shape[0] == 3 else ("L",)
+    width, height = size
     try:
         with Image.open(BytesIO(content)) as image:
-            if image.mode not in modes or image.size != (width, height):
+            if image.mode not in modes or image.size != (width, height or image.height):
                 found = f"{image.width}x{image.height} {image.mode}"
-                raise original.error(f"{path}: found {found}, allowed: {width}x{height} {' or '.join(modes)}")
-            pixels = np.asarray(image.convert(modes[0]))
+                raise original.error(f"{path}: found {found}, allowed: {width}x{height or 'N'} {' or '.join(modes)}")
+            return np.asarray(image.convert(modes[0]))
     except DAMAGED as error:
         raise original.error(f"{path}: not an image, or a damaged one") from error
-    return pixels.reshape(height, width, channels).transpose(2, 0, 1)

@@ -398,7 +398,7 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     )
     assert period.metric[0].label == curves.by_time[0].label == "Parallel SGD (imported)"
     assert curves.by_time[0].x[-1] == pytest.approx(18)  # minutes
-    assert table.rows[0][1] == Cell("89.00 ± 0.00", best=True, mark="a")
+    assert table.rows[0][1] == Cell("89.00 ± 0.00", mark="a")
     assert [table.rows[0][index].text for index in (3, 5)] == ["\N{EN DASH}"] * 2  # bytes and rounds
     assert table.note.endswith("a imported")
     assert "imported, csv" in report(suite, "smoke", results, tmp_path / "figures").read_text()

@@ -88,7 +88,7 @@ def test_a_function_has_every_option_of_its_algorithm(function: str, name: str):
             continue
         default = inspect.Parameter.empty if field.is_required() else field.default
         assert parameters[option].default == default
-        assert f"    {option}: {field.description}" in method.__doc__
+        assert f" {option}: {field.description}" in " ".join(method.__doc__.split())
 
 
 def test_every_function_says_what_it_takes():

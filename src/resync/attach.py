@@ -525,7 +525,8 @@ def _described(attach: Any, arguments: Any) -> Any:
 def _wrapped(line: str) -> list[str]:
     """A line of a docstring in lines of at most 120 characters."""
     start = line[: len(line) - len(line.lstrip())]
-    return wrap(line, 120, subsequent_indent=f"{start}    " if start else "") or [""]
+    inner = f"{start}    " if start else ""
+    return wrap(line, 120, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _default(field: FieldInfo) -> str:

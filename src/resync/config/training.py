@@ -15,6 +15,7 @@ from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
 from resync.settings.base import (
     Check,
+    Count,
     PositiveInt,
     PositiveNumber,
     Settings,

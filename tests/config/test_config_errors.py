@@ -46,7 +46,7 @@ SETTINGS = (
     "heterogeneity, epochs, "
     "steps_per_epoch, micro_batch_size, loss, clip_norm, optimizer, schedule, plateau, early_stopping, sync, "
     "evaluation, precision, loss_scale, processes, engine, checkpoint, log, memory_format, compile, device, threads, "
-    "seeds, resources"
+    "seeds, pilot_seeds, resources"
 )
 
 
@@ -81,7 +81,7 @@ KEYS = [
     case("missing in a series", VIT, "    sync: {name: allreduce}\n", "",
          "11: series.parallel.sync: missing, allowed: a mapping with the key 'name'"),
     case("missing at a scale", VIT, "  epochs: 5\n", "",
-         "2: base.epochs: missing, allowed: integer >= 1 (at scale paper)"),
+         "2: base.epochs: missing, allowed: integer >= 0 (at scale paper)"),
     case("missing option", VIT, "rule: constant, h: 4", "rule: constant",
          "16: series.h4.sync.period.h: missing, allowed: integer >= 1"),
     case("missing claim", VIT, "expect: QSR wins\n", "", "1: expect: missing, allowed: text not empty"),
@@ -90,7 +90,7 @@ KEYS = [
     case("name of a series", VIT, "  h4:\n", "  H-4:\n",
          "14: series.H-4: found the key 'H-4', allowed: text matching ^[a-z0-9][a-z0-9_]*$"),
     case("name of a scale", VIT, "  paper:\n", "  papr:\n",
-         "26: scales.papr: found the key 'papr', allowed: smoke, mini, paper; did you mean 'paper'?"),
+         "26: scales.papr: found the key 'papr', allowed: smoke, mini, gpu, paper; did you mean 'paper'?"),
 ]  # fmt: skip
 
 VALUES = [
@@ -103,14 +103,15 @@ VALUES = [
     case("nothing", VIT, "workers: 4", "workers:", "5: base.workers: found null, allowed: integer >= 1"),
     case("yes", VIT, "nesterov: true", "nesterov: yes",
          "8: base.optimizer.nesterov: found 'yes', allowed: true or false"),
-    case("octal", VIT, "epochs: 5", "epochs: 05", "7: base.epochs: found '05', allowed: integer >= 1"),
+    case("octal", VIT, "epochs: 5", "epochs: 05", "7: base.epochs: found '05', allowed: integer >= 0"),
     case("infinity", VIT, "max_lr: 0.8", "max_lr: .inf",
          "9: base.schedule.max_lr: found inf, allowed: number > 0"),
     case("text for a mapping", VIT, "data: {name: toy}", "data: toy",
          "3: base.data: found 'toy', allowed: a mapping with the key 'name'"),
     case("zero H", VIT, "h: 4", "h: 0", "16: series.h4.sync.period.h: found 0, allowed: integer >= 1"),
     case("zero epochs", VIT, "epochs: 2", "epochs: 0",
-         "23: scales.smoke.epochs: found 0, allowed: integer >= 1"),
+         "23: scales.smoke.epochs: found 0, allowed: integer >= 1, or with start_from or start_checkpoint (at scale "
+         "smoke)"),
     case("momentum 1", VIT, "momentum: 0.9", "momentum: 1",
          "8: base.optimizer.momentum: found 1, allowed: number >= 0 and < 1"),
     case("item of a list", VIT, "[4, 8]", "[4, 0]",
@@ -277,7 +278,7 @@ TOGETHER = [
     case("Nesterov without momentum", VIT, "momentum: 0.9, ", "",
          "8: base.optimizer.nesterov: found true without momentum, allowed: with momentum > 0"),
     case("BatchNorm without its statistics", VIT, "widths: [4, 8]", "norm: batch",
-         "2: base.evaluation.bn_batches: found 0 with 2 workers, allowed: integer >= 1, "
+         "2: base.evaluation.bn_batches: found 0 with 4 workers, allowed: integer >= 1, "
          "because the model net has BatchNorm"),
     case("BatchNorm statistics without it", VIT, "epochs: 5", "epochs: 5\n  evaluation: {bn_batches: 1}",
          "8: base.evaluation.bn_batches: found 1, allowed: 0, because net has no BatchNorm"),

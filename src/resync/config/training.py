@@ -246,7 +246,7 @@ class RunSettings(Execution, ResultSettings):
             yield ("heterogeneity",), "found with 1 worker, allowed: null, or several workers"
         if not self.epochs and not (self.start_from or self.start_checkpoint):
             yield ("epochs",), "found 0, allowed: integer >= 1, or with start_from or start_checkpoint"
-        if not self.epochs and self.schedule.name != "constant":
+        elif not self.epochs and self.schedule.name != "constant":
             found = f"found {self.schedule.name} with 0 epochs"
             yield ("schedule", "name"), f"{found}, allowed: constant, since nothing is trained"
         if self.start_from and self.start_checkpoint:

@@ -277,7 +277,7 @@ TOGETHER = [
     case("Nesterov without momentum", VIT, "momentum: 0.9, ", "",
          "8: base.optimizer.nesterov: found true without momentum, allowed: with momentum > 0"),
     case("BatchNorm without its statistics", VIT, "widths: [4, 8]", "norm: batch",
-         "2: base.evaluation.bn_batches: found 0 with 2 workers, allowed: integer >= 1, "
+         "2: base.evaluation.bn_batches: found 0 with 4 workers, allowed: integer >= 1, "
          "because the model net has BatchNorm"),
     case("BatchNorm statistics without it", VIT, "epochs: 5", "epochs: 5\n  evaluation: {bn_batches: 1}",
          "8: base.evaluation.bn_batches: found 1, allowed: 0, because net has no BatchNorm"),

@@ -112,7 +112,8 @@ VALUES = [
     case("zero epochs", VIT, "epochs: 2", "epochs: 0",
          "23: scales.smoke.epochs: found 0, allowed: integer >= 1, or with start_from or start_checkpoint (at scale "
          "smoke)",
-         "9: base.schedule.warmup_epochs: found 1, allowed: less than the training's 0 epochs = 0 steps (at scale smoke)"),
+         "9: base.schedule.warmup_epochs: found 1, allowed: less than the training's 0 epochs = 0 steps (at "
+         "scale smoke)"),
     case("momentum 1", VIT, "momentum: 0.9", "momentum: 1",
          "8: base.optimizer.momentum: found 1, allowed: number >= 0 and < 1"),
     case("item of a list", VIT, "[4, 8]", "[4, 0]",

@@ -90,7 +90,12 @@ ITEMS = {
         "consensus by topology": "consensus",
         "averaging x momentum x K x H": "grid",
     },
-    "ddp_tricks": {"reference run and its tricks": "tricks", "where they end": "endings"},
+    "ddp_tricks": {
+        "reference run and its tricks": "tricks",
+        "where they end": "endings",
+        "the guide's published run": "guide",
+        "where it ends": "guide_endings",
+    },
 }
 MISSING = {  # the beginnings of the titles of what is not regenerated
     "sgp": [],
@@ -154,7 +159,7 @@ SERIES = {
         "nanogpt_cpu": ["nanogpt"],
         "nanogpt_gpu": ["nanogpt"],
         "grid": [
-            "base",
+            "base", "base_smaller_lr",
             *(f"outer_k1_h{h}" for h in (5, 20, 100)),
             *(f"{what}_k{k}_h{h}" for k in (2, 8) for what in ("average", "both") for h in (5, 20, 100)),
             "outer_k1_h20_gain1", "both_k2_h20_gain1", "both_k8_h20_gain1",
@@ -179,6 +184,7 @@ SERIES = {
             "all_tricks", "no_lookahead", "no_warmup", "no_clipping", "no_plateau", "cosine", "bf16", "fp32", "none",
             "gpus_1", "gpus_2",
         ],
+        "guide": ["with_defect", "without_defect"],
     },
 }  # fmt: skip
 

@@ -193,7 +193,7 @@ def test_a_committed_archive_is_checked(repository: Place, capsys: pytest.Captur
     assert third.startswith(f"{table}: line ")
     assert count == "smoke: 3 files differ"
     assert quote == "README.md:1: smoke/environment/runs: found 13, allowed: 12 as rounded"
-    assert Path("drawn/results/smoke/report.html").exists()
+    assert Path("drawn/results/smoke/site/index.html").exists()
 
 
 def test_other_packages_are_named_beside_differences(repository: Place):
@@ -386,8 +386,8 @@ def test_what_is_drawn_from_an_archive_is_what_is_drawn_from_the_runs(
         (row.id, row.verdict, row.reason) for row in audit(suite, "smoke", runs_with_models).lines
     ]
     assert all(row.provenance.get("hosts", []) == [] for row in unpacked.lines)
-    assert (into / "results/smoke/report.html").exists()
-    assert (into / "results/smoke/toy/audit.html").exists()
+    assert (into / "results/smoke/site/index.html").exists()
+    assert (into / "results/smoke/site/toy/index.html").exists()
     files = drawn_place(into).kept("smoke")
     expected = "audit.json", "audit.md", GALLERY, "toy/fig5.png", "toy/table1.csv", "toy/table1.tex"
     assert set(map(Path, expected)) < files

@@ -418,7 +418,8 @@ def test_every_kind_is_declared_beside_its_code():
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        ("resync.render.accuracy_curves, resync.report", ("torch", "wandb", "matplotlib.pyplot", "scipy.stats")),
+        ("resync.render.accuracy_curves", ("torch", "wandb", "matplotlib.pyplot", "scipy.stats")),
+        ("resync.report", ("torch", "wandb", "matplotlib.pyplot")),
         ("resync.audit", ("torch", "wandb", "matplotlib")),
         ("resync.results.status", ("torch", "wandb", "matplotlib", "pandas")),
         ("resync.results.state", ("torch", "pandas", "numpy", "pyarrow")),

@@ -39,6 +39,7 @@ def has_symbols(text: str) -> bool:
 @cache
 def width_of(text: str, size: float, *, bold: bool = False) -> float:
     """The width in points of a text in one line."""
+    text = " ".join(text.split())
     font = FontProperties(family=list(FONTS), size=size, weight="bold" if bold else "normal", math_fontfamily="stix")
     width, _, _ = text_to_path.get_text_width_height_descent(drawn(text), font, has_symbols(text))
     return float(width)

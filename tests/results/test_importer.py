@@ -401,7 +401,7 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     assert table.note.endswith("a imported")
     site = report(suite, "smoke", results, tmp_path / "figures").parent
     assert "3 imported" in (site / "audit.html").read_text()
-    assert "imported" in (site / "runs.html").read_text()
+    assert "imported from" in (site / "toy/vit/parallel/seed0/index.html").read_text()
 
 
 def test_a_log_that_diverged_stays_diverged(imported: Import, suite: Suite, tmp_path: Path):

@@ -197,21 +197,16 @@ def test_every_metric_that_is_compared_is_one_of_results_or_of_the_configuration
     assert all(known_beforehand([run], metric)[0].finite for metric in EXACT for run in runs if run.series == "sgp")
 
 
-def test_pages_show_claims_with_evidence(suite: Suite, finished: Path, tmp_path: Path):
+def test_claims_are_written_with_their_evidence(suite: Suite, finished: Path, tmp_path: Path):
     result = audit(suite, "smoke", finished)
-    as_json, as_markdown, as_html = (path.read_text() for path in write(result, tmp_path / "smoke"))
+    as_json, as_markdown = (path.read_text() for path in write(result, tmp_path / "smoke"))
     content = json.loads(as_json, parse_constant=pytest.fail)
     assert sum(content["totals"]["claims"].values()) == len(content["claims"]) == 5
     assert "### Claims" in as_markdown
-    assert "<h2>Claims</h2>" in as_html
     for row in content["claims"]:
-        assert f'id="toy-claim-{row["id"]}"' in as_html
         assert row["reason"] in as_markdown
         for side in row["sides"]:
             assert f"{side['label']}: {side['ours']['text']} [smoke]" in as_markdown
-            assert side["ours"]["text"] in as_html
-    assert "QSR &lt; H = 4 &lt; parallel." in as_html
-    assert "Of 5 claims, " in as_html
 
 
 def test_check_fails_when_a_claim_fails(suite: Suite, results: Path, capsys: pytest.CaptureFixture[str]):

@@ -60,7 +60,7 @@ def test_right_calls_pass_and_wrong_ones_are_named(checked: dict[int, str]):
     assert 'Unexpected keyword argument "peer"' in said[0]
     assert "Literal['rong']" in said[1]
     assert 'Missing named argument "period"' in said[2]
-    assert 'Argument "alpha" has incompatible type "str"; expected "float"' in said[3]
+    assert 'Argument "alpha" to "QSR" has incompatible type "str"; expected "float"' in said[3]
 
 
 def test_an_editor_sees_every_option_and_what_comes_back(checked: dict[int, str]):

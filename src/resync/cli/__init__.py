@@ -5,7 +5,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from resync.cli import archive, configuration, results, start, training  # noqa: F401 - they declare the verbs
+from resync.cli import configuration, results, sharing, start, training  # noqa: F401 - they declare the verbs
 from resync.cli.declare import COMPLETED, VERBS
 from resync.processes.exit_code import exit_code
 from resync.settings.errors import not_among

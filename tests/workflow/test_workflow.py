@@ -166,7 +166,7 @@ def test_what_runs_need_from_elsewhere(suite: Suite):
 def test_the_scale_is_all_that_can_be_chosen(suite: Suite):
     assert (chosen_scale({}, suite), chosen_scale({"scale": "mini"}, suite)) == ("smoke", "mini")
     for config in ({"scales": "mini"}, {"scale": "large"}, {"scale": "mini", "seed": 1}):
-        with pytest.raises(ConfigError, match=r"--config takes scale=smoke\|mini\|paper and nothing else"):
+        with pytest.raises(ConfigError, match=r"--config takes scale=smoke\|mini\|gpu\|paper and nothing else"):
             chosen_scale(config, suite)
 
 
@@ -184,7 +184,7 @@ def _replaced(paper, **changes):
         ("qrs", r"target: found 'qrs', allowed: .*; did you mean 'qsr'\?"),
         ("reprot", r"target: found 'reprot', allowed: .*; did you mean 'report'\?"),
         ("figures/smoke/qsr/fig55.pdf", r"qsr: item: found 'fig55', allowed: .*; did you mean 'fig5'\?"),
-        ("figures/smoke/qsr/fig5.pfd", r"qsr fig5: found '.pfd', allowed: .pdf, .png; did you mean '.pdf'\?"),
+        ("figures/smoke/qsr/fig5.pfd", r"qsr fig5: found '.pfd', allowed: .pdf, .png, .svg, .csv; did you mean '.pdf'\?"),
         ("figures/smok/qsr/fig5.pdf", r"scale: found 'smok', allowed: .*; did you mean 'smoke'\?"),
         ("results/smoke/qsr/two_processes/h5/seed0/summary.json", r"qsr/two_processes: series: found 'h5', .*"),
         ("results/smoke/qsr/two_processes/h4/seed7/summary.json", r".*: found 'seed7', allowed: seed0.*"),

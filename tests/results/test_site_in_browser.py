@@ -1,6 +1,7 @@
 """The site as a reader sees it in Chromium, from the file system: widths, filters, links, charts, accessibility."""
 
 import csv
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,20 +117,27 @@ def shown(page: playwright.Page) -> list[str]:
 def test_filters_are_kept_in_the_address(reader: Reader):
     page = reader.open("audit.html")
     every = shown(page)
+
+    def counted(number: int | None = None) -> list[str]:
+        """What is shown once the page has said so: it follows its address, some time after an entry."""
+        text = re.compile(rf"^{number or r'[0-9]+'} of {len(every)} shown$")
+        playwright.expect(page.locator("output")).to_have_text(text)
+        return shown(page)
+
     page.locator("select[name=verdict]").select_option("holds")
-    held = shown(page)
+    page.wait_for_url("**verdict=holds*")
+    held = counted()
     assert held
     assert set(held) < set(every)
-    assert "verdict=holds" in page.url
     page.get_by_label("Search").fill("parallel")
-    found = shown(page)
+    page.wait_for_url("**parallel*")
+    found = counted()
     assert set(found) < set(held)
     page.reload()
-    assert shown(page) == found
+    assert counted(len(found)) == found
     assert page.get_by_label("Search").input_value() == "parallel"
-    assert page.locator("output").inner_text() == f"{len(found)} of {len(every)} shown"
     page.get_by_role("button", name="Show all").click()
-    assert shown(page) == every
+    assert counted(len(every)) == every
 
 
 def test_columns_are_sorted_and_the_order_is_kept_in_the_address(reader: Reader):

@@ -1,23 +1,6 @@
 # A figure or table reads only its own runs, and is drawn again when its source code or its text changes.
 
 
-# The files of an item: for Snakemake's own `--report`, the picture and its data have the item's caption, and are listed
-# by paper.
-def drawn(*suffixes):
-    shown = {".svg": "drawn", ".csv": "data"}
-    stem = "figures/{scale}/{paper}/{item}"
-    return [
-        reported(stem + suffix, shown[suffix]) if suffix in shown else stem + suffix for suffix in suffixes
-    ]
-
-
-def reported(file, shown):
-    def labels(names):
-        return {**at(names.scale).item_labels(names.paper, names.item), "shown": shown}
-
-    return report(file, caption="../report/item.rst", category="{paper}", labels=labels)
-
-
 rule figure:
     input:
         runs=lambda names: at(names.scale).item_results(names.paper, names.item),

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 _FORMULAS = {
     "gossip": "averaging",
@@ -22,31 +22,6 @@ _FORMULAS = {
     "schedules": "schedules",
     "topology": "topology",
 }
-if TYPE_CHECKING:  # for editors and type checkers, which see no lazy import
-    from resync.attach import (
-        ADPSGD,
-        DESLOC,
-        DPSGD,
-        GPA,
-        OSGP,
-        PALSGD,
-        QSR,
-        SGP,
-        SNOO,
-        AllReduce,
-        DiLoCo,
-        DiLoCoProgress,
-        GASLoC,
-        LocalSGD,
-        Lookahead,
-        NoLoCo,
-        SlowMo,
-        StreamingDiLoCo,
-        Synchronised,
-    )
-    from resync.formulas import averaging, mixing, periods, schedules, topology
-
-    gossip = averaging
 
 __all__ = [
     "ADPSGD", "DESLOC", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",

@@ -28,6 +28,7 @@ from resync.render import (
 )
 from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
+from resync.render.metric_panels import MetricPanels
 from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of
 from resync.render.table import Cell, Heading, Table
 from resync.render.table_files import encode_table
@@ -112,7 +113,7 @@ def test_a_band_can_be_the_standard_deviation(suite: Suite, finished: Path):
     np.testing.assert_allclose(line.high - line.y, values.std(axis=0, ddof=1))
 
 
-def panels_with(suite: Suite, results: Path, **options: Any) -> accuracy_curves.Panels:
+def panels_with(suite: Suite, results: Path, **options: Any) -> MetricPanels:
     """Both panels of figure 6 with other options."""
     data = load(suite, "toy", "fig6", "smoke", results)
     chosen = options_of("render", "accuracy_curves")(**options)
@@ -128,7 +129,7 @@ def test_the_band_over_workers_is_between_their_extremes(suite: Suite, results: 
         table.to_csv(file, index=False, na_rep="nan")
         synthetic.reseal(file.parent)
     panels = panels_with(suite, results, metric="worker_val_top1_mean", band="workers")
-    for line in (*panels.by_progress, *panels.by_time):
+    for line in (line for lines in panels.lines.values() for line in lines):
         np.testing.assert_allclose(line.y - line.low, np.mean([1, 2, 3]))
         np.testing.assert_allclose(line.high - line.y, 2)
     assert panels.metric_label == "Workers' mean validation top-1 accuracy (%)"
@@ -138,10 +139,10 @@ def test_the_band_over_workers_is_between_their_extremes(suite: Suite, results: 
 def test_an_accuracy_is_drawn_as_an_error_and_a_loss_in_bits(suite: Suite, finished: Path):
     accuracy = panels_with(suite, finished)
     error = panels_with(suite, finished, unit="error %")
-    np.testing.assert_allclose(error.by_progress[0].y, 100 - accuracy.by_progress[0].y)
+    np.testing.assert_allclose(error.lines["Epoch"][0].y, 100 - accuracy.lines["Epoch"][0].y)
     assert error.metric_label == "Validation top-1 error (%)"
     nats, bits = (panels_with(suite, finished, metric="val_loss", unit=unit) for unit in (None, "bits"))
-    np.testing.assert_allclose(bits.by_progress[0].y, np.log2(np.exp(nats.by_progress[0].y)))
+    np.testing.assert_allclose(bits.lines["Epoch"][0].y, np.log2(np.exp(nats.lines["Epoch"][0].y)))
     assert (nats.metric_label, bits.metric_label) == ("Validation loss (nats)", "Validation loss (bits)")
 
 
@@ -161,8 +162,7 @@ def test_a_metric_has_its_own_units_and_bands(options: dict[str, str], message: 
 
 def test_time_is_training_and_communication_without_evaluation(suite: Suite, finished: Path):
     panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", finished))
-    parallel, sgp = panels.by_time
-    assert panels.time_unit == "s"
+    parallel, sgp = panels.lines["Training time (s)"]
     assert parallel.x[-1] > sgp.x[-1]
     result = load(suite, "toy", "fig6", "smoke", finished).series[0].results("finished")[0].metrics
     assert parallel.x[-1] == pytest.approx(result["training_seconds"].iloc[-1], rel=0.2)
@@ -173,7 +173,8 @@ def test_long_trainings_are_shown_in_larger_units(factor, unit, suite, tmp_path,
     monkeypatch.setattr(synthetic, "SECONDS_PER_STEP", synthetic.SECONDS_PER_STEP * factor)
     for run in seeds(suite, "parallel"):
         synthetic.write_run(run, tmp_path)
-    assert accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", tmp_path)).time_unit == unit
+    panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", tmp_path))
+    assert list(panels.lines)[1] == f"Training time ({unit})"
 
 
 def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Path, tmp_path: Path):

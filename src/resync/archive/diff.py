@@ -19,6 +19,7 @@ from resync.results.errors import MissingRun, ResultsError
 from resync.results.evidence import Evidence
 from resync.results.runs import RunResult, read_run
 from resync.settings.loader import load
+from resync.settings.tree import leaves
 from resync.text_tables import aligned
 
 Sides = tuple[Any, Any]
@@ -137,19 +138,11 @@ def _compare_settings(name: str, first: Path, second: Path, found: Difference) -
     files = [directory / "run.yaml" for directory in (first, second)]
     if files[0].read_bytes() == files[1].read_bytes():
         return
-    one, other = (dict(_flat(load(file).plain())) for file in files)
+    one, other = (dict(leaves(load(file).plain())) for file in files)
     for key in sorted(one.keys() | other.keys()):
         if one.get(key) != other.get(key):
             difference = SettingDifference(name, key, (one.get(key), other.get(key)))
             (found.execution if _changes_no_result(key) else found.settings).append(difference)
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _changes_no_result(key: str) -> bool:

@@ -1,53 +1,21 @@
 """A metric against steps, against the bytes that a worker has sent, and against modelled time."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
-from matplotlib.figure import Figure
 
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import (
-    LETTERS,
-    Coordinate,
-    Floats,
-    Line,
-    draw_lines,
-    footnote,
-    legend,
-    letter,
-    limits,
-    mean_over_seeds,
-    points_of,
-    setting,
-    with_published,
-)
+from resync.render.lines import Coordinate, Floats, Line, limits, mean_over_seeds, setting, with_published
+from resync.render.metric_panels import MetricPanels
+from resync.render.metric_panels import draw as draw
 from resync.render.options import cost_curves
-from resync.render.points import Point
-from resync.render.style import axis_label, new_panels, time_unit
+from resync.render.style import axis_label, time_unit
 from resync.results.runs import RunResult
 
 MEGABYTE = 1e6
 
 
-@dataclass(frozen=True)
-class Panels:
-    """The lines of each panel by the title of its axis, from left to right."""
-
-    lines: dict[str, list[Line]]
-    metric_label: str
-    limits: tuple[float, float]
-    setting: str
-
-    def points(self) -> Iterator[Point]:
-        """Those of every panel."""
-        for panel, (x_axis, lines) in zip(LETTERS, self.lines.items(), strict=False):
-            yield from points_of(panel, x_axis, self.metric_label, lines)
-
-
-def prepare(data: ItemData[cost_curves.CostCurves]) -> Panels:
+def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
     """The metric at every evaluation, mean over seeds."""
     require_results(data)
     options = data.options
@@ -64,7 +32,7 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> Panels:
     timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.series, clocks, strict=True)]
     by_step = lines(lambda run: run.curve("step"))
     modelled = f"{options.network.replace('_', ' ')}, {options.compute:g} s of computing per step"
-    return Panels(
+    return MetricPanels(
         lines={
             "Step": by_step,
             "Sent by a worker (MB)": lines(lambda run: _column(run, "bytes_sent") / MEGABYTE),
@@ -74,20 +42,6 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> Panels:
         limits=limits(by_step, options.cut),
         setting=f"{setting(data, options.band, by_step)} · time: {modelled}",
     )
-
-
-def draw(panels: Panels, width: float) -> Figure:
-    """Three panels with a common metric axis."""
-    figure, grid = new_panels(width, len(panels.lines), 2.0, sharey=True)
-    for axes, (title, lines) in zip(grid.flat, panels.lines.items(), strict=True):
-        draw_lines(axes, lines)
-        axes.set(xlabel=title, xlim=(0, None), ylim=panels.limits)
-    for axes in grid[:, 0]:
-        axes.set_ylabel(panels.metric_label)
-    letter(grid.flat)
-    legend(figure, grid[0, 0], columns=4)
-    footnote(figure, panels.setting)
-    return figure
 
 
 def _clock(series: Series, options: cost_curves.CostCurves) -> WallClock | None:

@@ -13,6 +13,7 @@ from resync.config import Run, Suite
 from resync.config.paper import Paper
 from resync.files import read_json
 from resync.results.runs import RunState, state_of
+from resync.settings.tree import leaves
 
 SeriesName = tuple[str, str, str]
 """Paper, experiment and series."""
@@ -164,15 +165,8 @@ def series_of_line(line: Line) -> list[SeriesName]:
 def settings_of(run: Run) -> dict[str, str]:
     """The settings of a run that may differ between series, by dotted names."""
     names = {"paper", "experiment", "series", "scale", "seed", "start_hash"}
-    return dict(_flat("", run.model_dump(mode="json", exclude_none=True, exclude=names)))
-
-
-def _flat(prefix: str, content: Any) -> Iterable[tuple[str, str]]:
-    if isinstance(content, dict):
-        for name, value in content.items():
-            yield from _flat(f"{prefix}.{name}" if prefix else name, value)
-    else:
-        yield prefix, content if isinstance(content, str) else json.dumps(content)
+    plain = run.model_dump(mode="json", exclude_none=True, exclude=names)
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves(plain)}
 
 
 def page_of(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +45,15 @@ class Node:
     def problem(self, message: str, *keys: str | int) -> Problem:
         """A problem with this value, or with the entry at `keys` below it, which may be missing."""
         return Problem(self.file, self.line, dotted((*self.path, *keys)), message)
+
+
+def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of plain mappings within mappings by their dotted keys: `schedule.max_lr`."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def merge(under: Node, over: Node) -> Node:

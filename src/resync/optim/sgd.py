@@ -10,9 +10,25 @@ from resync.optim.options import sgd
 
 
 def build(parameters: list[nn.Parameter], options: sgd.SGD) -> SGD:
-    """A fused SGD."""
+    """A fused SGD, whose parameters may take their first steps at different times."""
     given = {"momentum": options.momentum, "nesterov": options.nesterov, "weight_decay": options.decay_of_all}
-    return SGD(parameters, lr=0.0, fused=True, **given)
+    optimizer = SGD(parameters, lr=0.0, fused=True, **given)
+    if options.momentum:
+        optimizer.register_step_pre_hook(_begin_momentum)
+    return optimizer
+
+
+@torch.no_grad()
+def _begin_momentum(optimizer: Optimizer, *arguments: Any) -> None:
+    """Give parameters zero momentum before their first step, which is then that without any.
+
+    torch's fused step refuses parameters of which only some have momentum, as those of a straggler have not.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if len(optimizer.state) < len(parameters):
+        for parameter in parameters:
+            if parameter.grad is not None and parameter not in optimizer.state:
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 @torch.no_grad()

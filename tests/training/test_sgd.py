@@ -1,0 +1,31 @@
+"""SGD over the rows of simulated workers, which may begin at different times."""
+
+import pytest
+import torch
+from torch import nn
+
+from resync.optim.options.sgd import SGD
+from resync.optim.sgd import build
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_a_worker_may_take_its_first_step_after_the_others(nesterov: bool):
+    """Each parameter follows torch's own SGD for it alone, without the steps in which it has no gradient."""
+    generator = torch.Generator().manual_seed(0)
+    starts = torch.randn(3, 5, generator=generator)
+    ours, alone = ([nn.Parameter(start.clone()) for start in starts] for _ in range(2))
+    optimizer = build(ours, SGD(momentum=0.9, nesterov=nesterov, weight_decay=0.01))
+    optimizers = [
+        torch.optim.SGD([one], lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=0.01, foreach=False)
+        for one in alone
+    ]
+    optimizer.param_groups[0]["lr"] = 0.1
+    for stepping in ([1], [0, 1], [1], [0, 1, 2], [2]):
+        for index, (one, other) in enumerate(zip(ours, alone, strict=True)):
+            one.grad = torch.randn(5, generator=generator) if index in stepping else None
+            if one.grad is not None:
+                other.grad = one.grad.clone()
+                optimizers[index].step()
+        optimizer.step()
+    for one, other in zip(ours, alone, strict=True):
+        torch.testing.assert_close(one, other)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resync.archive.pack import scales_of
-from resync.archive.reference import check, place_of, wrong_quotes_in
+from resync.archive.reference import check, place_of, wrong_pages
 from resync.config import load_suite
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +19,7 @@ def test_what_is_committed_follows_from_the_archive(tmp_path: Path):
     suite, scales = load_suite(ROOT / "paper_configs"), scales_of(PLACE.archive)
     differing = [line for scale in scales for line in check(suite, scale, PLACE, tmp_path)[1]]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    assert differing + wrong_quotes_in(pages, scales, PLACE, tmp_path) == []
+    assert differing + wrong_pages(pages, scales, PLACE, tmp_path) == []
 
 
 def test_it_is_small_enough_for_git():

@@ -1,9 +1,11 @@
 """Archives: what is packed comes back, and what is drawn from it is what is drawn from the runs themselves."""
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ from PIL import Image
 from pyarrow import parquet
 
 from resync.archive.build import Place, build, drawn_place
+from resync.archive.claim_tables import outdated, renewed
 from resync.archive.columns import columns_of
 from resync.archive.compare import difference
 from resync.archive.pack import RUNS, pack, scales_of, unpack
-from resync.archive.quotes import quotes_in, wrong_quotes
+from resync.archive.quotes import wrong_quotes
 from resync.archive.redraw import GALLERY
 from resync.archive.reference import other_versions, place_of
 from resync.audit import audit
@@ -27,7 +30,7 @@ from resync.results.errors import ResultsError
 from resync.results.runs import state_of
 from resync.results.status import progress
 from resync.results.summary import publish
-from resync.text_tables import csv_text
+from resync.text_tables import csv_text, markdown_cells
 
 CONFIGS = str(Path(__file__).parent / "configs")
 ROOT = Path(__file__).parents[2]
@@ -320,7 +323,54 @@ def test_quotes_agree_with_the_audit(text: str, expected: str, tmp_path: Path):
     found = list(wrong_quotes([page], AUDITS))
     assert len(found) == bool(expected)
     assert all(line.startswith(f"{page}:3: ") and f": {expected}" in line for line in found)
-    assert quotes_in(page) == text.count("<!--=") * ("`" not in text)
+
+
+# Tables of claims
+
+
+def claim(name: str, **changes: Any) -> dict[str, Any]:
+    sides = [
+        {"label": label, "ours": {"mean": mean, "std": std, "text": text}}
+        for label, mean, std, text in [("SGP", 40.0, 0.5, ""), ("D-PSGD|", 39.5, 0.25, "")]
+    ]
+    effect = {"difference": 0.5, "low": 0.125, "high": 0.875, "n": [10, 8]}
+    content = {"statement": "SGP *beats* D-PSGD.", "unit": "%", "sides": sides, "effects": [effect], "verdict": "holds"}
+    return {"paper": "sgp", "id": name} | content | changes
+
+
+NOT_RUN = {"label": "OSGP", "ours": {"mean": None, "std": None, "text": "none"}}
+CLAIMS = {"mini": {"claims": [claim("beats"), claim("open", sides=[NOT_RUN], effects=[], verdict="not run")]}}
+
+
+def test_a_table_of_claims_is_written_from_the_audit(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n<!-- claims mini/sgp: open\n  beats -->\nold\n<!-- end of claims -->\n\nAfter.\n")
+    assert len(list(outdated([page], CLAIMS))) == 1
+    text = renewed(page.read_text(), CLAIMS)
+    page.write_text(text)
+    assert list(outdated([page], CLAIMS)) == []
+    before, heading, _, first, second, after = re.fullmatch(
+        r"(.*?-->\n)\n(.*)\n(.*)\n(.*)\n(.*)\n\n(<!-- end.*)", text, re.DOTALL
+    ).groups()
+    assert before == "# A page\n\n<!-- claims mini/sgp: open\n  beats -->\n"
+    assert after == "<!-- end of claims -->\n\nAfter.\n"
+    assert markdown_cells(heading)[0] == "claim"
+    assert markdown_cells(first)[1:] == ["OSGP: none", "", "", "**not run**"]
+    sides, effect = "SGP: 40.00 ± 0.50<br>D-PSGD\\|: 39.50 ± 0.25", "+0.50 (+0.12 to +0.88) %"
+    assert markdown_cells(second) == ["SGP \\*beats\\* D-PSGD.", sides, effect, "10, 8", "**holds**"]
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("mini/sgp: beat", "claims mini/sgp: found 'beat', allowed: beats, open; did you mean 'beats'?"),
+        ("paper/sgp: beats", "claims: no audit of scale 'paper', allowed: mini"),
+    ],
+)
+def test_a_table_of_unknown_claims_is_named(head: str, message: str, tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- claims {head} -->\n<!-- end of claims -->\n")
+    assert list(outdated([page], CLAIMS)) == [f"{page}: {message}"]
 
 
 # A crate

@@ -73,7 +73,7 @@ def claim_of(suite: Suite, name: str, **changes: Any) -> Claim:
          "effect -0.10 % (95 % bootstrap interval -0.23 to +0.03); claimed: at least 0.3, "
          "Welch's test rejects the claimed effect: p = 0.004 (n = 3)"),
         ("qsr_reaches_parallel", FAR | {"qsr": [96.9, 97.1, 97.0]}, "holds",
-         "effect -0.20 % (90 % bootstrap interval -0.27 to -0.13); claimed: at least -0.5, "
+         "effect -0.200 % (90 % bootstrap interval -0.267 to -0.133); claimed: at least -0.5, "
          "the paired t test rejects a smaller effect: p = 0.018 (n = 3)"),
         ("accuracies", {**FAR, "qsr": [98.4, 98.5, 98.6]}, "holds",
          "Parallel SGD over Local SGD, H = 4: effect +0.70 %"),

@@ -37,11 +37,6 @@ def wrong_quotes(pages: Iterable[Path], audits: Audits) -> Iterator[str]:
                 yield f"{page}:{line}: {quote[1]}: {problem}"
 
 
-def quotes_in(page: Path) -> int:
-    """The number of quotes of a page."""
-    return len(_QUOTE.findall(_CODE.sub("", page.read_text(encoding="utf-8"))))
-
-
 def _problem(before: str, value: Any, factor: float) -> str:
     """Why the text before a quote does not end with the value; empty if it does."""
     if isinstance(value, str):

@@ -4,7 +4,6 @@ A claim that orders several series holds if each of its comparisons between neig
 fails if one comparison fails at that level after a Bonferroni correction for the number of comparisons.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +24,7 @@ from resync.audit.verdicts import Verdict
 from resync.config.claim import LEAST_SEEDS, Claim
 from resync.config.metrics import METRICS
 from resync.config.paper import Paper
-from resync.results.evidence import Evidence, number, signed
+from resync.results.evidence import Evidence, effect_texts, number
 from resync.results.runs import RunState
 
 TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
@@ -193,10 +192,7 @@ def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str])
 def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
     """The effect in words; for a claim that orders series, with the two series."""
     where = f"{labels[effect.better]} over {labels[effect.than]}: " if claim.order else ""
-    values = [value for value in (effect.difference, effect.low, effect.high) if value is not None]
-    largest = max(map(abs, values))
-    decimals = 2 if largest >= 0.1 or largest == 0 else 1 - math.floor(math.log10(largest))
-    difference, *bounds = (signed(value, decimals) for value in values)
+    difference, *bounds = effect_texts(effect.difference, effect.low, effect.high)
     interval = f" ({100 * claim.confidence:g} % bootstrap interval {' to '.join(bounds)})" if bounds else ""
     return f"{where}effect {difference} {claim.unit}{interval}"
 

@@ -85,7 +85,7 @@ def _reference(options: argparse.Namespace) -> int:
 
 
 def _renew(options: argparse.Namespace) -> int:
-    from resync.archive.reference import place_of, renew
+    from resync.archive.reference import place_of, renew, renew_pages
 
     place = place_of(options.results, options.figures)
     if options.into:
@@ -97,13 +97,15 @@ def _renew(options: argparse.Namespace) -> int:
     for folder in (place.archive / options.scale, place.figures / options.scale):
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         print(f"{folder}: {size / 1e6:.1f} MB")
+    for page in renew_pages(_pages(), place):
+        print(f"{page}: tables of claims renewed")
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
     from tempfile import TemporaryDirectory
 
-    from resync.archive.reference import check, other_versions, place_of, wrong_quotes_in
+    from resync.archive.reference import check, other_versions, place_of, wrong_pages
 
     place, suite = place_of(options.results, options.figures), suite_of(options)
     scales = _chosen(options, _scales_of(place.archive), place.archive)
@@ -120,7 +122,7 @@ def _check(options: argparse.Namespace) -> int:
             equal = f"all {len(place.kept(scale))} files are those committed"
             print(f"{scale}: {f'{len(lines)} files differ' if lines else equal}")
             differs |= bool(lines)
-        wrong = wrong_quotes_in(_pages(), scales, place, into)
+        wrong = wrong_pages(_pages(), scales, place, into)
     for line in wrong:
         print(line)
     return 1 if differs or wrong else 0

@@ -66,6 +66,20 @@ def signed(value: float, decimals: int = 2) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
+def decimals_for(values: Iterable[float]) -> int:
+    """With how many decimals the largest of some numbers has two significant digits; at least 2."""
+    largest = max(map(abs, values))
+    return 2 if largest >= 0.1 or largest == 0 else 1 - math.floor(math.log10(largest))
+
+
+def effect_texts(difference: float, low: float | None = None, high: float | None = None) -> tuple[str, ...]:
+    """An effect, `+0.214`, and the bounds of its interval if it has one, rounded by the width of the interval."""
+    if low is None or high is None:
+        return (signed(difference, decimals_for([difference])),)
+    decimals = decimals_for([(high - low) / 2])
+    return tuple(signed(value, decimals) for value in (difference, low, high))
+
+
 def as_published(value: float, std: float | None = None, n: int | None = None) -> str:
     """`80.98 ± 0.05 (n=3)` with as many decimals as the numbers themselves have."""
     return notation(value, std, n, max(decimals_of(value), decimals_of(std or 0.0)))

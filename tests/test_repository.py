@@ -21,8 +21,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Top down; a room imports rooms of the lines below its own, nothing beside it and nothing above.
 LAYERS = [
     {"__init__", "__main__", "static"},
-    {"cli", "attach", "workflow"},
-    {"launch", "archive"},
+    {"cli", "methods", "workflow"},
+    {"launch", "archive", "attach"},
     {"report"},
     {"render", "audit", "importer", "progress", "doctor"},
     {"train"},

@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
     if name in _FORMULAS:
         return import_module(f"{__name__}.{name}")
     if name in __all__:
-        return getattr(import_module(f"{__name__}.attach"), name)
+        return getattr(import_module(f"{__name__}.methods"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -8,7 +8,7 @@ which are modules of `resync.formulas`. The algorithms for a training loop of yo
 torch only with an algorithm.
 """
 
-# Written by `python -m resync.static`: change the declarations in src/resync/attach.py and src/resync/sync/options.
+# Written by `python -m resync.static`: change the declarations in src/resync/methods.py and src/resync/sync/options.
 from collections.abc import Sequence
 from typing import Any, Literal
 

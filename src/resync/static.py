@@ -12,14 +12,14 @@ from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from resync.attach import METHODS
 from resync.files import write_text
+from resync.methods import METHODS
 
 FILE = Path(__file__).with_name("__init__.pyi")
 
 _HEAD = '''"""{doc}"""
 
-# Written by `python -m resync.static`: change the declarations in src/resync/attach.py and src/resync/sync/options.
+# Written by `python -m resync.static`: change the declarations in src/resync/methods.py and src/resync/sync/options.
 from collections.abc import Sequence
 from typing import Any, Literal
 

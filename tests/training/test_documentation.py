@@ -15,7 +15,7 @@ LINES = re.findall(r"`(sync = resync\.\w+\(.*?\))` \|", PAGE)
 
 def test_every_method_is_in_the_table():
 
-    assert {re.search(r"resync\.(\w+)", line)[1] for line in LINES} == set(import_module("resync.attach").METHODS)
+    assert {re.search(r"resync\.(\w+)", line)[1] for line in LINES} == set(import_module("resync.methods").METHODS)
 
 
 def test_the_script_runs_with_every_method(tmp_path, capfd):

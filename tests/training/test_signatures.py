@@ -9,8 +9,9 @@ import pytest
 from mypy import api
 
 import resync
-from resync.attach import METHODS, Synchronised
+from resync.attach import Synchronised
 from resync.formulas.periods import PowerRule
+from resync.methods import METHODS
 from resync.settings.options import options_of
 
 ROOT = Path(__file__).parents[2]

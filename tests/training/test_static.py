@@ -4,7 +4,7 @@ import ast
 from inspect import signature
 
 from resync import static
-from resync.attach import METHODS
+from resync.methods import METHODS
 
 
 def test_the_file_is_what_the_declarations_say():

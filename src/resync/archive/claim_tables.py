@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from resync.archive.quotes import Audits
-from resync.results.evidence import decimals_for, effect_texts, notation
+from resync.results.evidence import decimals_for, effect_texts, notation, with_unit
 from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table
 
@@ -74,4 +74,4 @@ def _side(side: Mapping[str, Any], decimals: int) -> str:
 def _effect(effect: Mapping[str, Any], unit: str) -> str:
     difference, *bounds = effect_texts(effect["difference"], effect["low"], effect["high"])
     interval = f" ({' to '.join(bounds)})" if bounds else ""
-    return f"{difference}{interval} {unit}".rstrip()
+    return f"{with_unit(difference, unit)}{interval}"

@@ -80,6 +80,11 @@ def effect_texts(difference: float, low: float | None = None, high: float | None
     return tuple(signed(value, decimals) for value in (difference, low, high))
 
 
+def with_unit(text: str, unit: str) -> str:
+    """A value with its unit; a pure number, of unit 1, has none."""
+    return text if unit in ("", "1") else f"{text} {unit}"
+
+
 def as_published(value: float, std: float | None = None, n: int | None = None) -> str:
     """`80.98 ± 0.05 (n=3)` with as many decimals as the numbers themselves have."""
     return notation(value, std, n, max(decimals_of(value), decimals_of(std or 0.0)))

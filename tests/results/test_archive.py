@@ -213,6 +213,9 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.chdir(tmp_path)
+    page = Path("README.md")
+    blocks = [f"<!--results: {name}-->\n<!--/results-->\n" for name in ("coverage", "scores", "items", "gallery")]
+    page.write_text(f"Before.\n{''.join(blocks)}Behind.\n")
     galleries = []
     for name, count in (("h4", 3), ("parallel", 6)):
         for run in suite.runs("toy", "smoke", "vit", name):
@@ -221,10 +224,19 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
         shutil.rmtree("results/smoke")
         assert f"smoke: {count} runs, " in capsys.readouterr().out
         galleries.append(Path("figures/reference/smoke", GALLERY).read_text())
-    assert "### Accuracy against epochs and time\n\nNot drawn: none of its 6 runs is in the archive.\n" in galleries[0]
+    assert "Not drawn:\n\n* Accuracy against epochs and time: none of its 6 runs is in the archive.\n" in galleries[0]
     assert "### Accuracy against epochs and time\n\n![fig6](toy/fig6.png)\n" in galleries[1]
-    assert "![fig5](toy/fig5.png)\n\nH grows as the learning rate falls.\n" in galleries[0]
+    setting = "*smoke-scale stand-in: mlp on digits, 8 workers, 660 steps.*"
+    files = "[SVG](toy/fig5.svg), [data](toy/fig5.csv)"
+    assert f"![fig5](toy/fig5.png)\n\n{setting}\n\nH grows as the learning rate falls.\n\n{files}\n" in galleries[0]
     assert "| Local SGD, H = 4 |" in galleries[0]
+    text = page.read_text()
+    assert text.startswith("Before.\n")
+    assert text.endswith("<!--/results-->\nBehind.\n")
+    assert "| All papers | 5 of 5 | none | none | 0 of 5 |" in text
+    assert "**Scale `smoke`**, 6 runs." in text
+    assert "mini and gpu: vit is at smoke and paper only" in text
+    assert "[![toy: H against epochs](figures/reference/smoke/toy/fig5.png)](figures/reference/smoke/README.md)" in text
     environment = json.loads(Path("results/reference/smoke/environment.json").read_text())
     assert (environment["runs"], environment["devices"], environment["hours"]) == (6, ["cpu"], 0.1)
     assert "host" not in json.dumps(environment)

@@ -3,8 +3,10 @@
 import ast
 import html
 import json
+import os
 import re
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -12,41 +14,96 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from resync.archive.front import gallery, items_by_scale, papers_by_scale, scores
+from resync.archive.pack import scales_of
+from resync.archive.reference import place_of
 from resync.cli import parser
+from resync.config import load_suite
 from resync.config.metrics import METRICS
 from resync.config.schema import schemas
 
 ROOT = Path(__file__).parents[1]
-_LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?!https?:|#|mailto:)[^)\s]+)\)")
+PLACE = place_of(ROOT / "results", ROOT / "figures")
+_LINK = re.compile(r"(?<!!)\[(?!!)([^\]\n]+)\]\(((?!https?:|#|mailto:)[^)\s]+)\)")
+_FILE = re.compile(r"(?<=\]\()((?!https?:)[^)\s#]+\.(?:png|svg|csv|tex|json))(?=\))")
+"""A link to a picture or to data."""
+_GALLERY = re.compile(r"figures/reference/(\w+)/README\.md")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made from something else."""
+    """Add the pages that are made from something else, and the pictures and data of the repository that pages show."""
     pages = {
         "index.md": (ROOT / "README.md").read_text().replace("](docs/", "]("),
+        "results.md": "\n".join(_results()),
+        **{f"results/{scale}.md": _gallery(scale).read_text() for scale in scales_of(PLACE.archive)},
         "reference/cli.md": "\n".join(_command_line()),
         "reference/settings.md": "\n".join(_settings()),
         "reference/metrics.md": "\n".join(_metrics()),
         "reference/library.md": "\n".join(_library()),
     }
+    written = {page.relative_to(ROOT / "docs").as_posix(): page.read_text() for page in (ROOT / "docs").glob("*.md")}
+    shown = {
+        file
+        for name, text in (pages | written).items()
+        for found in _FILE.findall(text)
+        if (file := (_origin(name) / found).resolve()).is_file() and not file.is_relative_to(ROOT / "docs")
+    }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
+    for file in sorted(shown):
+        files.append(File.generated(config, file.relative_to(ROOT).as_posix(), abs_src_path=str(file)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to files of the repository that are no pages become their text: the site has no repository beside it."""
-    folder = (Path(config.docs_dir) / page.file.src_uri).parent
+    """Links lead to where a file is in the site; those to files that are not in it become their text."""
+    name = page.file.src_uri
+    folder = (Path(config.docs_dir) / name).parent
+
+    def placed(match: re.Match[str]) -> str:
+        file = (_origin(name) / match[1]).resolve()
+        inside = file.is_relative_to(ROOT) and files.get_file_from_path(file.relative_to(ROOT).as_posix()) is not None
+        return os.path.relpath(file.relative_to(ROOT), Path(name).parent) if inside else match[1]
 
     def kept(match: re.Match[str]) -> str:
-        name = match[2].partition("#")[0]
-        if name == "../README.md":
+        target = match[2].partition("#")[0]
+        if target == "../README.md":
             return match[0].replace("../README.md", "index.md")
-        inside = (folder / name).resolve().is_relative_to(Path(config.docs_dir).resolve())
-        is_page = inside and (not name or files.get_file_from_path(_relative(folder / name, config)) is not None)
-        return match[0] if is_page else match[1]
+        inside = (folder / target).resolve().is_relative_to(Path(config.docs_dir).resolve())
+        is_there = inside and (not target or files.get_file_from_path(_relative(folder / target, config)) is not None)
+        return match[0] if is_there else match[1]
 
-    return _LINK.sub(kept, markdown)
+    galleries = _GALLERY.sub(lambda found: os.path.relpath(f"results/{found[1]}.md", Path(name).parent), markdown)
+    return _LINK.sub(kept, _FILE.sub(placed, galleries.replace("(../results/", "(results/")))
+
+
+def _origin(name: str) -> Path:
+    """The folder to which the links of a page are relative."""
+    if name == "index.md":
+        return ROOT
+    parent, _, stem = name.rpartition("/")
+    return _gallery(stem.removesuffix(".md")).parent if parent == "results" else ROOT / "docs" / parent
+
+
+def _gallery(scale: str) -> Path:
+    return PLACE.figures / scale / "README.md"
+
+
+def _results() -> Iterator[str]:
+    """The committed results: scores, a figure per paper, and which figures and tables there are."""
+    suite = load_suite(ROOT / "paper_configs")
+    place = place_of(Path("../results"), Path("../figures"))  # as links from docs/ have it
+    yield "# Results\n"
+    yield "What the committed runs show, with the scale of every number. What was found: [findings](findings.md).\n"
+    with chdir(ROOT / "docs"):
+        for title, block in (("Scores", scores), ("Figures", gallery), ("Coverage", papers_by_scale)):
+            yield f"## {title}\n"
+            yield from block(suite, place)
+            yield ""
+        for scale in scales_of(place.archive):
+            yield f"[Every figure and table at {scale} scale](results/{scale}.md)\n"
+        yield "## Every figure and table by scale\n"
+        yield from items_by_scale(suite, place)
 
 
 def _relative(path: Path, config: MkDocsConfig) -> str:

@@ -26,6 +26,11 @@ def test_the_site_is_complete_and_needs_no_other_server(tmp_path: Path):
         for address in re.findall(r"<(?:script|link|img)\b[^>]*?(?:src|href)=\"?(https?://[^\" >]+)", text)
     ]
     assert loaded == []
+    pictures = {
+        (path, file) for path, text in pages.items() for file in re.findall(r"<img [^>]*?src=\"?([^\" >]+)", text)
+    }
+    assert len(pictures) > 5  # of results
+    assert [(path, file) for path, file in pictures if not (tmp_path / path).parent.joinpath(file).is_file()] == []
     expected = {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
     assert expected | {
         "index.html",

@@ -1,11 +1,13 @@
 """The results that the repository itself has: everything can be drawn from them, and is what is committed."""
 
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
+from resync.archive.front import outdated
 from resync.archive.pack import scales_of
-from resync.archive.reference import check, place_of, wrong_pages
+from resync.archive.reference import check, place_of, wrong_quotes_in
 from resync.config import load_suite
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +21,15 @@ def test_what_is_committed_follows_from_the_archive(tmp_path: Path):
     suite, scales = load_suite(ROOT / "paper_configs"), scales_of(PLACE.archive)
     differing = [line for scale in scales for line in check(suite, scale, PLACE, tmp_path)[1]]
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    assert differing + wrong_pages(pages, scales, PLACE, tmp_path) == []
+    assert differing + wrong_quotes_in(pages, scales, PLACE, tmp_path) == []
+
+
+def test_readme_shows_the_scores_coverage_and_figures_of_the_archive():
+    """Without drawing: from the committed audits and figures."""
+    page, suite = ROOT / "README.md", load_suite(ROOT / "paper_configs")
+    with chdir(ROOT):  # its links are relative to where it is
+        assert list(outdated([page], suite, place_of(Path("results"), Path("figures")))) == []
+    assert all(f"<!--results: {name}-->" in page.read_text() for name in ("scores", "coverage", "gallery"))
 
 
 def test_it_is_small_enough_for_git():

@@ -101,7 +101,7 @@ class Targets:
         """The configuration of an item, of the runs that it shows, and of the values published for them."""
         runs = self._shown(paper, item)
         shown = {run.id: (run.label, run.hash) for run in runs}
-        at_paper_scale = [run.hash for run in self.suite.item_runs(paper, item, "paper")]
+        at_paper_scale = [run.hash for run in self._references(paper, item)]
         experiments = {run.experiment for run in runs}
         published = self.suite.papers[paper].published
         known = [value.model_dump_json() for value in published if value.experiment in experiments]
@@ -110,7 +110,7 @@ class Targets:
     def item_caption(self, paper: str, item: str) -> str:
         """The title, what was trained and the caption of an item in reStructuredText, for Snakemake's report."""
         declared, runs = self._item(paper, item), self._shown(paper, item)
-        setting = [_restructured(setting_of(runs))] if runs else []
+        setting = [_restructured(setting_of(runs, self._references(paper, item)))] if runs else []
         parts = [f"**{_restructured(declared.title)}**", *setting, _restructured(declared.caption)]
         return "\n\n".join(part for part in parts if part)
 
@@ -143,6 +143,9 @@ class Targets:
 
     def _item(self, paper: str, item: str) -> Item:
         return self.suite.papers[paper].items[item]
+
+    def _references(self, paper: str, item: str) -> tuple[Run, ...]:
+        return self.suite.references(paper, item, self.scale)
 
     def _shown(self, paper: str, item: str) -> list[Run]:
         """The runs that an item shows; a kind that shows none exists at every scale."""

@@ -16,16 +16,16 @@ from PIL import Image
 from pyarrow import parquet
 
 from resync.archive.build import Place, build, drawn_place
-from resync.archive.claim_tables import outdated, renewed
 from resync.archive.columns import columns_of
 from resync.archive.compare import difference
+from resync.archive.front import BLOCKS, filled, outdated
 from resync.archive.pack import RUNS, pack, scales_of, unpack
 from resync.archive.quotes import wrong_quotes
 from resync.archive.redraw import GALLERY
 from resync.archive.reference import other_versions, place_of
 from resync.audit import audit
 from resync.cli import main
-from resync.config import Run, Suite
+from resync.config import Run, Suite, load_suite
 from resync.results.errors import ResultsError
 from resync.results.runs import state_of
 from resync.results.status import progress
@@ -216,6 +216,9 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.chdir(tmp_path)
+    page = Path("README.md")
+    blocks = [f"<!--results: {name}-->\n<!--/results-->\n" for name in ("coverage", "scores", "items", "gallery")]
+    page.write_text(f"Before.\n{''.join(blocks)}Behind.\n")
     galleries = []
     for name, count in (("h4", 3), ("parallel", 6)):
         for run in suite.runs("toy", "smoke", "vit", name):
@@ -224,10 +227,19 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
         shutil.rmtree("results/smoke")
         assert f"smoke: {count} runs, " in capsys.readouterr().out
         galleries.append(Path("figures/reference/smoke", GALLERY).read_text())
-    assert "### Accuracy against epochs and time\n\nNot drawn: none of its 6 runs is in the archive.\n" in galleries[0]
+    assert "Not drawn:\n\n* Accuracy against epochs and time: none of its 6 runs is in the archive.\n" in galleries[0]
     assert "### Accuracy against epochs and time\n\n![fig6](toy/fig6.png)\n" in galleries[1]
-    assert "![fig5](toy/fig5.png)\n\nH grows as the learning rate falls.\n" in galleries[0]
+    setting = "*smoke-scale stand-in: mlp on digits, 8 workers, 660 steps.*"
+    files = "[SVG](toy/fig5.svg), [data](toy/fig5.csv)"
+    assert f"![fig5](toy/fig5.png)\n\n{setting}\n\nH grows as the learning rate falls.\n\n{files}\n" in galleries[0]
     assert "| Local SGD, H = 4 |" in galleries[0]
+    text = page.read_text()
+    assert text.startswith("Before.\n")
+    assert text.endswith("<!--/results-->\nBehind.\n")
+    assert "| All papers | 5 of 5 | none | none | 0 of 5 |" in text
+    assert "**Scale `smoke`**, 6 runs." in text
+    assert "mini and gpu: vit is at smoke and paper only" in text
+    assert "[![toy: H against epochs](figures/reference/smoke/toy/fig5.png)](figures/reference/smoke/README.md)" in text
     environment = json.loads(Path("results/reference/smoke/environment.json").read_text())
     assert (environment["runs"], environment["devices"], environment["hours"]) == (6, ["cpu"], 0.1)
     assert "host" not in json.dumps(environment)
@@ -339,21 +351,29 @@ def claim(name: str, **changes: Any) -> dict[str, Any]:
 
 
 NOT_RUN = {"label": "OSGP", "ours": {"mean": None, "std": None, "text": "none"}}
-CLAIMS = {"mini": {"claims": [claim("beats"), claim("open", sides=[NOT_RUN], effects=[], verdict="not run")]}}
 
 
-def test_a_table_of_claims_is_written_from_the_audit(tmp_path: Path):
-    page = tmp_path / "page.md"
-    page.write_text("# A page\n\n<!-- claims mini/sgp: open\n  beats -->\nold\n<!-- end of claims -->\n\nAfter.\n")
-    assert len(list(outdated([page], CLAIMS))) == 1
-    text = renewed(page.read_text(), CLAIMS)
+@pytest.fixture
+def audited(tmp_path: Path) -> Place:
+    """A place with an audit of two claims."""
+    claims = [claim("beats"), claim("open", sides=[NOT_RUN], effects=[], verdict="not run")]
+    file = tmp_path / "archive/mini/audit.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"claims": claims}))
+    return Place(tmp_path / "archive", tmp_path / "figures")
+
+
+def test_a_table_of_claims_is_written_from_the_audit(audited: Place, tmp_path: Path):
+    page, suite = tmp_path / "page.md", load_suite(ROOT / "paper_configs")
+    page.write_text("# A page\n\n<!--results: claims mini/sgp open\n  beats-->\nold\n<!--/results-->\n\nAfter.\n")
+    assert len(list(outdated([page], suite, audited))) == 1
+    text = filled(page.read_text(), suite, audited)
     page.write_text(text)
-    assert list(outdated([page], CLAIMS)) == []
-    before, heading, _, first, second, after = re.fullmatch(
-        r"(.*?-->\n)\n(.*)\n(.*)\n(.*)\n(.*)\n\n(<!-- end.*)", text, re.DOTALL
-    ).groups()
-    assert before == "# A page\n\n<!-- claims mini/sgp: open\n  beats -->\n"
-    assert after == "<!-- end of claims -->\n\nAfter.\n"
+    assert list(outdated([page], suite, audited)) == []
+    parts = re.fullmatch(r"(.*?-->\n)\n(.*)\n(.*)\n(.*)\n(.*)\n\n(<!--/.*)", text, re.DOTALL)
+    before, heading, _, first, second, after = parts.groups()
+    assert before == "# A page\n\n<!--results: claims mini/sgp open\n  beats-->\n"
+    assert after == "<!--/results-->\n\nAfter.\n"
     assert markdown_cells(heading)[0] == "claim"
     assert markdown_cells(first)[1:] == ["OSGP: none", "", "", "**not run**"]
     sides, effect = "SGP: 40.00 ± 0.50<br>D-PSGD\\|: 39.50 ± 0.25", "+0.50 % (+0.12 to +0.88)"
@@ -363,14 +383,22 @@ def test_a_table_of_claims_is_written_from_the_audit(tmp_path: Path):
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ("mini/sgp: beat", "claims mini/sgp: found 'beat', allowed: beats, open; did you mean 'beats'?"),
-        ("paper/sgp: beats", "claims: no audit of scale 'paper', allowed: mini"),
+        ("claims mini/sgp beat", "claims mini/sgp: found 'beat', allowed: beats, open; did you mean 'beats'?"),
+        (
+            "claims paper/sgp beats",
+            "claims paper/sgp: {archive}/paper/audit.json: missing, allowed: a scale with results",
+        ),
+        ("claims mini/spg beats", "claims mini/spg: found 'spg', allowed: {papers}; did you mean 'sgp'?"),
+        ("claims", "<!--results: claims: arguments are for claims, as in mini/sgp sgp_4_accuracy"),
+        ("scores mini", "<!--results: scores: arguments are for claims, as in mini/sgp sgp_4_accuracy"),
+        ("score", "<!--results: found 'score', allowed: {blocks}; did you mean 'scores'?"),
     ],
 )
-def test_a_table_of_unknown_claims_is_named(head: str, message: str, tmp_path: Path):
-    page = tmp_path / "page.md"
-    page.write_text(f"<!-- claims {head} -->\n<!-- end of claims -->\n")
-    assert list(outdated([page], CLAIMS)) == [f"{page}: {message}"]
+def test_what_cannot_be_shown_is_named(head: str, message: str, audited: Place, tmp_path: Path):
+    page, suite = tmp_path / "page.md", load_suite(ROOT / "paper_configs")
+    page.write_text(f"<!--results: {head}-->\n<!--/results-->\n")
+    known = {"archive": audited.archive, "papers": ", ".join(suite.papers), "blocks": ", ".join(BLOCKS)}
+    assert list(outdated([page], suite, audited)) == [f"{page}: {message.format(**known)}"]
 
 
 # A crate

@@ -75,7 +75,7 @@ def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path)
     row = row_of(audit(suite, "smoke", finished), "sgp_top1")
     assert (row.verdict, row.reference.text, row.reference.status) == (
         "unknown",
-        "to be filled",
+        "not known",
         "missing",
     )
     assert row.difference is None
@@ -96,7 +96,7 @@ def test_the_headline_says_what_was_compared_and_what_this_scale_cannot_show(sui
         "Measured and compared at smoke scale: none of 4 known published numbers that training measures: "
         "they are of paper scale.",
         "Computed from the configuration, without a run: 3 numbers (1 unverified source, 2 computed).",
-        "Of 5 claims, 1 computed, 3 holds.",
+        "Of 5 claims, 3 hold, 1 follows from the configuration and 1 has no result here.",
         "1 claim needs paper scale: `make reproduce SCALE=paper`.",
         "1 published value is still to be looked up.",
         "4 of 4 series did the planned number of rounds.",

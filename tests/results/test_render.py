@@ -193,10 +193,14 @@ def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Pat
     assert [len(line.diverged) for line in panels.metric] == [0, 1, 0, 0]
     assert np.isfinite(panels.metric[1].y).all()
     assert panels.metric[3].y.size == 0
+    assert panels.setting.endswith(" · cross: diverged · not run: SGP")
+    with look():
+        legend = period_and_accuracy.draw(panels, COLUMN).legends[0]
+    assert len(legend.get_texts()) == 3  # SGP has nothing to show
     files = render(suite, "toy", "table1", "smoke", results, tmp_path)
     text = next(path for path in files if path.suffix == ".md").read_text()
-    assert "| 96.49 ± 0.11 (n=2)<sup>b</sup> |" in text
-    assert "a 1 of 3 not run · b 1 of 3 diverged · c 1 of 3 stale, 1 of 3 damaged" in text
+    assert "| 96.49 ± 0.11 (n=2)<sup>a</sup> |" in text
+    assert "a 1 of 3 diverged · b 1 of 3 stale, 1 of 3 damaged" in text
     assert "| SGP | not run | unknown | \N{EN DASH} | \N{EN DASH} | \N{EN DASH} |" in text
     render(suite, "toy", "fig5", "smoke", results, tmp_path)
     table = next(path for path in files if path.suffix == ".csv").read_text()
@@ -271,8 +275,8 @@ def test_a_table_of_metrics_has_published_columns_where_something_is_published(s
     assert rows["Parallel SGD"][4] == "\N{EN DASH}"
     assert rows["QSR, H_base = 4"][2::2] == ("80.98", "20.2")
     assert re.fullmatch(r"\d\.\d\d ± 0\.\d\d \(n=3\)", rows["QSR, H_base = 4"][3])
-    assert rows["SGP"][0].endswith("(n=2)a")
-    assert table.note.endswith("a 1 of 3 not run")
+    assert rows["SGP"][0].endswith("(n=2)")
+    assert "mean ± standard deviation of 2 to 3 of 3 seeds" in table.note
     hours = mean(read_run(results / run.directory).final("training_hours") for run in seeds(suite, "parallel"))
     assert table.records[0]["training_hours_mean"] == pytest.approx(hours)
 
@@ -364,7 +368,12 @@ def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
     assert pair[0] == few[0] == style
     assert {one.color for one in pair} == {style.color}
     assert len({one.color for one in few}) == 4
-    for styles in (pair, few, many):
+    sgp = style_of(suite.runs("toy", "smoke", "vit", "sgp")[0])
+    *shades, other = distinct([style] * 3 + [sgp])
+    assert other == sgp
+    lightness = [sum(bytes.fromhex(one.color[1:])) for one in shades]
+    assert lightness == sorted(set(lightness), reverse=True)  # from light to dark, in their order
+    for styles in (pair, few, many, shades):
         assert len({(one.color, one.dash) for one in styles}) == len(styles)  # also where no markers are drawn
         assert len({one.marker for one in styles}) == min(10, len(styles))
     assert len({one.dash for one in few}) == 4  # also without colour
@@ -396,6 +405,7 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     assert panels.axis == "tau (steps)"
     assert panels.setting.endswith(
         "32 workers, 14,130 steps · ± 1 standard deviation of 2 seeds · open or dotted: published"
+        " · not run: SGP + SlowMo (tau=24)"
     )
     figure = metric_against_option.draw(panels, TEXT)
     assert figure.axes[0].get_xscale() == "log"

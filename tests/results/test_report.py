@@ -93,7 +93,7 @@ def test_a_paper_shows_what_is_drawn_and_says_what_is_not(site: Path):
     text = (site / "toy/index.html").read_text()
     assert "A toy paper on how often workers synchronise" in text
     assert "Smoke-scale stand-in: mlp on digits, 8 workers, 660 steps." in text
-    assert "<dt>The paper: QSR &lt; H = 4 &lt; parallel.</dt>" in text
+    assert "<dt>Claim: QSR &lt; H = 4 &lt; parallel.</dt>" in text
     assert "<b>Not drawn yet</b>: <code>snakemake figures/smoke/toy/fig6.pdf</code>" in text
     assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in text
     assert '<th scope="row">Parallel SGD</th>' in text  # of table 1, which is a table and no picture
@@ -104,7 +104,7 @@ def test_a_paper_shows_what_is_drawn_and_says_what_is_not(site: Path):
 def test_an_item_that_a_scale_lacks_is_absent_for_a_reason(suite: Suite, tmp_path: Path):
     folder = report(suite, "mini", tmp_path / "results", tmp_path / "figures").parent
     assert "absent" in (folder / "index.html").read_text()
-    assert "not declared at this scale: vit/parallel, vit/sgp" in (folder / "index.html").read_text()
+    assert "mini and gpu: vit is at smoke and paper only" in (folder / "index.html").read_text()
     assert "No paper has runs at this scale." in (folder / "index.html").read_text()
     assert "No run is declared at this scale." in (folder / "runs.html").read_text()
 
@@ -120,8 +120,12 @@ def test_every_item_stands_in_the_coverage_of_all_scales(suite: Suite, site: Pat
         "table2": ["not drawn yet", "absent", "absent", "not drawn yet"],
     }
     text = (site / "index.html").read_text()
-    assert "3 of 5 of this scale are drawn" in text
-    assert "<code>snakemake figures/paper/toy/fig5.pdf</code>" in text
+    assert "3 of the 5 at smoke scale are drawn" in text
+    assert '<a href="toy/index.html">3 of 5</a>' in text
+    assert "Not regenerated: " in text  # of Figure 9
+    of_all_scales = (site.parents[1] / "index.html").read_text()
+    assert '<a href="smoke/site/toy/index.html">3 of 5</a>' in of_all_scales
+    assert "0 of 5" in of_all_scales
 
 
 def test_the_audit_has_every_line_with_its_reason(site: Path):

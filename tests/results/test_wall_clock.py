@@ -64,20 +64,20 @@ def test_cells_say_what_is_published_fitted_predicted_and_measured(suite: Suite,
     assert parallel[7] == f"{communication:.2f} ± 0.00"
     # Gossip is not measured in averages over all workers, so they predict nothing of it.
     assert rows["SGP"][:6] == ("\N{EN DASH}",) * 6
-    assert "fitted to parallel (verified) and qsr (verified) · * fitted" in table.note
+    assert "fitted to Parallel SGD (verified) and QSR, H_base = 4 (verified) · * fitted" in table.note
     assert table.note.endswith("here: 3 seeds · † secondary · ‡ derived")
 
 
 def test_a_prediction_is_as_certain_as_what_it_was_fitted_to(suite: Suite, finished: Path):
     unsure = wall_clock.prepare(toy(suite, finished, hours("parallel", 10.0), hours("qsr", 8.0, "unverified")))
-    assert "parallel (verified) and qsr (unverified)" in unsure.note
+    assert "Parallel SGD (verified) and QSR, H_base = 4 (unverified)" in unsure.note
     records = {record["series"]: record for record in unsure.records}
     assert records["h4"]["model_basis"] == "predicted from unverified"
     volume = PublishedValue(
         id="volume", experiment="vit", series="qsr", metric="volume_percent", value=19.0, unit="%", status="unverified",
         source="made up",
     )  # fmt: skip
-    assert "qsr (unverified)" in wall_clock.prepare(toy(suite, finished, *PAIR, volume)).note
+    assert "QSR, H_base = 4 (unverified)" in wall_clock.prepare(toy(suite, finished, *PAIR, volume)).note
 
 
 def test_seeds_that_are_missing_are_said(suite: Suite, results: Path):
@@ -87,7 +87,7 @@ def test_seeds_that_are_missing_are_said(suite: Suite, results: Path):
     [left] = own(suite, results, "h4")
     assert cells(table)["Local SGD, H = 4"][6] == f"{left.final('training_hours') * 3600:.2f}a"
     assert table.note.endswith("a 2 of 3 not run")
-    assert "here: 1, 3 seeds" in table.note
+    assert "here: 1 and 3 seeds" in table.note
 
 
 def test_numbers_of_the_cells_are_in_the_csv(suite: Suite, finished: Path):

@@ -1,55 +1,34 @@
-"""Tables of claims in pages, written from the audits of the committed results.
+"""Tables of claims for pages, from the audits of the committed results."""
 
-    <!-- claims mini/sgp: sgp_4_accuracy sgp_8_accuracy -->
-    <!-- end of claims -->
-
-The lines between the two comments are the table; `make reference` renews it, and a test compares it with the audit.
-"""
-
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resync.archive.quotes import Audits
+from resync.archive.build import Place
+from resync.config import Suite
+from resync.files import read_json
 from resync.results.evidence import decimals_for, effect_texts, notation, with_unit
 from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table
 
-_BLOCK = re.compile(
-    r"^(?P<head><!-- claims (?P<scale>\w+)/(?P<paper>\w+): (?P<ids>[\w\s]+?) -->)\n"
-    r".*?"
-    r"^(?P<end><!-- end of claims -->)$",
-    re.MULTILINE | re.DOTALL,
-)
 _HEADINGS = ["claim", "mean ± standard deviation over seeds", "effect (95 % interval)", "n", "verdict"]
 
 
-def renewed(text: str, audits: Audits) -> str:
-    """A page with current tables. Raises ValueError for a scale without audit and for an unknown claim."""
-    return _BLOCK.sub(lambda block: _with_table(block, audits), text)
+def claims(suite: Suite, place: Place, of: str, *ids: str) -> Iterator[str]:
+    """A row per claim of `of`, a scale and a paper as in `mini/sgp`, in the given order.
 
-
-def outdated(pages: Iterable[Path], audits: Audits) -> Iterator[str]:
-    """A line for each page whose tables are not those of the audits."""
-    for page in pages:
-        text = page.read_text(encoding="utf-8")
-        try:
-            if renewed(text, audits) != text:
-                yield f"{page}: tables of claims differ from the audit, `make reference` renews them"
-        except ValueError as error:
-            yield f"{page}: {error}"
-
-
-def _with_table(block: re.Match[str], audits: Audits) -> str:
-    scale, paper = block["scale"], block["paper"]
-    if scale not in audits:
-        raise ValueError(f"claims: no audit of scale {scale!r}, allowed: {', '.join(audits)}")
-    known = {claim["id"]: claim for claim in audits[scale]["claims"] if claim["paper"] == paper}
-    if unknown := [name for name in block["ids"].split() if name not in known]:
-        raise ValueError(f"claims {scale}/{paper}: {not_among(unknown[0], known)}")
-    table = pipe_table(_HEADINGS, [_row(known[name]) for name in block["ids"].split()], "lllrl")
-    return "\n".join([block["head"], "", *table, "", block["end"]])
+    Raises ValueError for a scale without results, and for an unknown paper or claim.
+    """
+    scale, _, paper = of.partition("/")
+    file = place.archive / scale / "audit.json"
+    if not file.exists():
+        raise ValueError(f"claims {of}: {file}: missing, allowed: a scale with results")
+    if paper not in suite.papers:
+        raise ValueError(f"claims {of}: {not_among(paper, suite.papers)}")
+    known = {claim["id"]: claim for claim in read_json(file)["claims"] if claim["paper"] == paper}
+    for name in ids:
+        if name not in known:
+            raise ValueError(f"claims {of}: {not_among(name, known)}")
+    yield from pipe_table(_HEADINGS, [_row(known[name]) for name in ids], "lllrl")
 
 
 def _row(claim: Mapping[str, Any]) -> list[str]:

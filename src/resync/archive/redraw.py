@@ -11,6 +11,7 @@ from pathlib import Path
 from resync.archive.pack import unpack
 from resync.audit import audit, gather, sentence, write
 from resync.config import Suite
+from resync.config.in_words import setting_of
 from resync.config.paper import Paper
 from resync.config.parts import KindOptions
 from resync.files import write_text
@@ -94,18 +95,28 @@ def _gallery(suite: Suite, scale: str, items: Mapping[tuple[str, str], str]) -> 
     """The lines of a page with all figures and tables of a scale, as hosts of repositories show it in a folder."""
     yield from (f"# Figures and tables at {scale} scale", "", "Drawn from archived runs, without training.")
     for paper in suite.papers.values():
-        shown = {item: reason for (name, item), reason in items.items() if name == paper.id}
-        if shown:
+        own = {item: reason for (name, item), reason in items.items() if name == paper.id}
+        if own:
             yield from ("", f"## {markdown_text(paper.title)}")
-        for item, reason in shown.items():
-            yield from ("", f"### {markdown_text(paper.items[item].title)}", "")
-            yield f"Not drawn: {markdown_text(reason)}." if reason else _shown(paper, scale, item)
+        for item in (item for item, reason in own.items() if not reason):
+            yield from ("", f"### {markdown_text(paper.items[item].title)}", "", _shown(suite, paper, scale, item))
+        absent = [
+            f"* {markdown_text(f'{paper.items[item].title}: {reason}')}." for item, reason in own.items() if reason
+        ]
+        if absent:
+            yield from ("", "Not drawn:", "", *absent)
 
 
-def _shown(paper: Paper, scale: str, item: str) -> str:
-    """A table as it is, or the picture of a figure; then its caption."""
+def _shown(suite: Suite, paper: Paper, scale: str, item: str) -> str:
+    """A table as it is, or the picture of a figure with what was trained; then its caption and its files."""
     file = FIGURES / scale / paper.id / f"{item}.md"
-    content = (
-        file.read_text(encoding="utf-8").partition("\n\n")[2] if file.exists() else f"![{item}]({paper.id}/{item}.png)"
-    )
-    return "\n\n".join(filter(None, [content.rstrip(), markdown_text(paper.items[item].caption)]))
+    if file.exists():
+        return "\n\n".join([file.read_text(encoding="utf-8").partition("\n\n")[2].rstrip(), _files(paper, item, "tex")])
+    runs = suite.item_runs(paper.id, item, scale)
+    setting = f"*{markdown_text(setting_of(runs, suite.references(paper.id, item, scale)))}.*" if runs else ""
+    parts = [f"![{item}]({paper.id}/{item}.png)", setting, markdown_text(paper.items[item].caption)]
+    return "\n\n".join(filter(None, [*parts, _files(paper, item, "svg")]))
+
+
+def _files(paper: Paper, item: str, suffix: str) -> str:
+    return f"[{suffix.upper()}]({paper.id}/{item}.{suffix}), [data]({paper.id}/{item}.csv)"

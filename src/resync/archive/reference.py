@@ -1,18 +1,17 @@
 """The results that the repository itself has: the archive `results/reference` with its figures `figures/reference`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from resync.archive.build import ENVIRONMENT, Place, build, drawn_place, replace_folder
-from resync.archive.claim_tables import outdated, renewed
 from resync.archive.compare import difference
 from resync.archive.environment import drawn_with
-from resync.archive.pack import Packed, scales_of, unpack
-from resync.archive.quotes import Audits, wrong_quotes
+from resync.archive.pack import Packed, unpack
+from resync.archive.quotes import wrong_quotes
 from resync.archive.redraw import Drawn, redraw
 from resync.config import Suite
-from resync.files import read_json, write_text
+from resync.files import read_json
 
 NAME = "reference"
 
@@ -55,31 +54,14 @@ def _differences(scale: str, committed: Place, drawn: Place) -> Iterator[str]:
             yield f"{path}: {found}"
 
 
-def wrong_pages(pages: Sequence[Path], scales: Iterable[str], place: Place, into: Path) -> list[str]:
-    """A line for each quote and table of the pages that does not agree with the audits drawn in `into` by `check`."""
-    audits = _audits(drawn_place(into).archive, scales, place)
-    return [*wrong_quotes(pages, audits), *outdated(pages, audits)]
-
-
-def renew_pages(pages: Iterable[Path], place: Place) -> list[Path]:
-    """Write the tables of claims in pages again from the committed audits; the pages that have changed."""
-    audits = _audits(place.archive, scales_of(place.archive), place)
-    changed = []
-    for page in pages:
-        text = page.read_text(encoding="utf-8")
-        if (now := renewed(text, audits)) != text:
-            write_text(page, now)
-            changed.append(page)
-    return changed
-
-
-def _audits(folder: Path, scales: Iterable[str], place: Place) -> Audits:
-    """The audits in a folder, with the environment of the committed archive."""
-    return {
-        scale: read_json(folder / scale / "audit.json")
+def wrong_quotes_in(pages: Iterable[Path], scales: Iterable[str], place: Place, into: Path) -> list[str]:
+    """A line for each quote of the pages that does not agree with the audits drawn in `into` by `check`."""
+    audits = {
+        scale: read_json(drawn_place(into).archive / scale / "audit.json")
         | {"environment": read_json(place.archive / scale / ENVIRONMENT)}
         for scale in scales
     }
+    return list(wrong_quotes(pages, audits))
 
 
 def other_versions(scale: str, place: Place) -> str:

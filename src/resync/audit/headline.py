@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from resync.audit import score
 from resync.audit.rows import COMPUTED, LOGS, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import VERDICTS
+from resync.config.in_words import listed
 from resync.config.run import SCALES
 
 COMPARED = ("reproduced", "better", "inconclusive", "not reproduced", "diverged")
 """The verdicts on a number that runs measured and that was compared with a known published value."""
-TESTED = ("holds", "fails", "inconclusive")
-"""The verdicts on a claim that runs were tested for."""
+_VERBS = {
+    "holds": ("holds", "hold"),
+    "fails": ("fails", "fail"),
+    "inconclusive": ("is inconclusive", "are inconclusive"),
+    "computed": ("follows from the configuration", "follow from the configuration"),
+}
+"""What is said of one claim, and of several, by the verdicts that are results."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +105,11 @@ def _computed(found: Totals) -> str:
 def _claims(claims: Sequence[ClaimRow], found: dict[str, int]) -> str:
     if not claims:
         return ""
-    tested = {word: count for word, count in found.items() if word in (*TESTED, "computed")}
-    return f"Of {_counted(len(claims), 'claim', 'claims')}, {_listed(tested) or 'none was tested'}."
+    decided = {word: found[word] for word in _VERBS if word in found}
+    parts = [f"{count} {_VERBS[word][count != 1]}" for word, count in decided.items()]
+    others = len(claims) - sum(decided.values())
+    parts += [f"{others} {'has' if others == 1 else 'have'} no result here"] if others else []
+    return f"Of {_counted(len(claims), 'claim', 'claims')}, {listed(parts)}."
 
 
 def _elsewhere(audit: Audit) -> str:

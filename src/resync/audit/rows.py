@@ -193,9 +193,9 @@ _SIGNS = {None: "", "lower": "> ", "upper": "< "}
 
 
 def reference_of(published: PublishedValue) -> Reference:
-    """A published value as the reference of a row; an unknown value reads `to be filled`."""
+    """A published value as the reference of a row; that of an unknown value reads `not known`."""
     value, std, n = published.value, published.std, published.n
-    text = "to be filled" if value is None else _SIGNS[published.bound] + as_published(value, std, n)
+    text = "not known" if value is None else _SIGNS[published.bound] + as_published(value, std, n)
     return Reference(text, value, published.status, published.source, published.scale, std, n, published.id)
 
 

@@ -60,7 +60,7 @@ def _described(run: Run) -> dict[str, object]:
         "--by",
         choices=("run", "experiment", "paper"),
         default="run",
-        help="subject of an entry in the JSON; the text has all three (default: %(default)s)",
+        help="what each entry of the JSON is about; the text has all three (default: %(default)s)",
     ),
     flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
 )
@@ -118,7 +118,7 @@ def _plan(options: argparse.Namespace) -> None:
         type=int,
         nargs="+",
         help="extrapolate to this number of workers, with the same batch size per worker; several numbers: how each "
-        "method scales, for a fixed number of samples, and from where on it computes for less than half of the time",
+        "method scales, for a fixed number of samples, and from which one on it computes less than half the time",
     ),
 )
 def _time(options: argparse.Namespace) -> None:

@@ -138,7 +138,7 @@ def _render(options: argparse.Namespace) -> None:
     SCALE,
     flag("--gather", action="store_true", help="combine the existing audits of all papers, without new ones"),
     CHECK,
-    flag("--json", action="store_true", help="print JSON, all that audit.json has or of each id"),
+    flag("--json", action="store_true", help="print JSON: all of audit.json, or the entries with these ids"),
     flag(
         "ids",
         nargs="*",
@@ -174,7 +174,7 @@ def _audit(options: argparse.Namespace) -> int:
     ONE_PAPER,
     SCALE,
     JSON,
-    flag("--power", type=_probability, default=0.8, help="wanted probability of a verdict (default: %(default)s)"),
+    flag("--power", type=_probability, default=0.8, help="desired probability of a verdict (default: %(default)s)"),
 )
 def _power(options: argparse.Namespace) -> None:
     from resync.audit.power import powers, table

@@ -67,7 +67,7 @@ def _redraw(options: argparse.Namespace) -> None:
 
 
 @verb(
-    "the repository's own archive, results/reference and figures/reference",
+    "renew or check the repository's own archive, results/reference and figures/reference",
     CONFIGS,
     RESULTS,
     FIGURES,
@@ -76,8 +76,9 @@ def _redraw(options: argparse.Namespace) -> None:
     flag(
         "action",
         choices=("renew", "check"),
-        help="renew: add the runs of --results, and draw everything from all runs; check: draw everything again, and "
-        "exit with 1 if anything differs from what is committed, or from what README.md and docs/ quote",
+        help="renew: add the runs of --results, draw everything from all runs, and renew what README.md shows of them; "
+        "check: draw everything again, and exit with 1 if anything differs from what is committed, or from what "
+        "README.md and docs/ quote and show",
     ),
 )
 def _reference(options: argparse.Namespace) -> int:
@@ -85,27 +86,33 @@ def _reference(options: argparse.Namespace) -> int:
 
 
 def _renew(options: argparse.Namespace) -> int:
-    from resync.archive.reference import place_of, renew, renew_pages
+    from resync.archive.front import filled
+    from resync.archive.reference import place_of, renew
+    from resync.files import write_text
 
     place = place_of(options.results, options.figures)
     if options.into:
         raise ValueError("--into: has no effect on renew")
     if not options.scale:
         raise ValueError(f"--scale: missing, allowed: {', '.join(SCALES)}")
-    packed, drawn = renew(suite_of(options), options.scale, options.results, place)
+    suite = suite_of(options)
+    packed, drawn = renew(suite, options.scale, options.results, place)
+    for page in _pages():
+        text = page.read_text(encoding="utf-8")
+        if (new := filled(text, suite, place)) != text:
+            write_text(page, new)
     _tell(options.scale, packed, drawn)
     for folder in (place.archive / options.scale, place.figures / options.scale):
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         print(f"{folder}: {size / 1e6:.1f} MB")
-    for page in renew_pages(_pages(), place):
-        print(f"{page}: tables of claims renewed")
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
     from tempfile import TemporaryDirectory
 
-    from resync.archive.reference import check, other_versions, place_of, wrong_pages
+    from resync.archive.front import outdated
+    from resync.archive.reference import check, other_versions, place_of, wrong_quotes_in
 
     place, suite = place_of(options.results, options.figures), suite_of(options)
     scales = _chosen(options, _scales_of(place.archive), place.archive)
@@ -122,19 +129,19 @@ def _check(options: argparse.Namespace) -> int:
             equal = f"all {len(place.kept(scale))} files are those committed"
             print(f"{scale}: {f'{len(lines)} files differ' if lines else equal}")
             differs |= bool(lines)
-        wrong = wrong_pages(_pages(), scales, place, into)
+        wrong = [*wrong_quotes_in(_pages(), scales, place, into), *outdated(_pages(), suite, place)]
     for line in wrong:
         print(line)
     return 1 if differs or wrong else 0
 
 
 def _pages() -> list[Path]:
-    """The pages of the checkout that may quote numbers."""
+    """The pages of the checkout that may quote and show results."""
     return [page for page in (Path("README.md"), *sorted(Path("docs").glob("*.md"))) if page.exists()]
 
 
 @verb(
-    "compare two sets of results: runs, settings, values, verdicts; exits with 1 if they differ",
+    "compare two sets of results: runs, settings, values, verdicts; exit with 1 if they differ",
     CONFIGS,
     _SCALES,
     JSON,
@@ -150,7 +157,7 @@ def _pages() -> list[Path]:
         type=float,
         default=0.0,
         metavar="K",
-        help="the means of a series are equal, too, if they differ by at most K standard deviations over its seeds "
+        help="also take the means of a series as equal if they differ by at most K standard deviations over seeds "
         "(default: none)",
     ),
     flag("--times", action="store_true", help="compare times too"),

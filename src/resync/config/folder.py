@@ -72,6 +72,7 @@ def read_paper(
         file.missing,
         logs,
         file.score,
+        file.short,
     )
     if not collector.found_any:
         collector.note(_unreachable_items(node, paper))

@@ -1,24 +1,47 @@
 """What runs train, in words, for the pages and figures that show them."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from resync.config.run import Run
 
 
-def setting_of(runs: Iterable[Run]) -> str:
-    """The model, data, workers and steps of the runs behind an item, which at other scales than paper stand in."""
+def setting_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
+    """The scale, model, data, workers and steps of the runs behind an item; see `scale_of`."""
     runs = list(runs)
-    scale = runs[0].scale
-    kind = "paper scale" if scale == "paper" else f"{scale}-scale stand-in"
     models, data = (
-        ", ".join(dict.fromkeys(names)) for names in zip(*((r.model.name, r.data.name) for r in runs), strict=True)
+        listed(dict.fromkeys(names)) for names in zip(*((r.model.name, r.data.name) for r in runs), strict=True)
     )
-    workers = counted({run.workers for run in runs}, "worker")
-    return f"{kind}: {models} on {data}, {workers}, {counted({run.total_steps for run in runs}, 'step')}"
+    workers, steps = (
+        counted({run.workers for run in runs}, "worker"),
+        counted({run.total_steps for run in runs}, "step"),
+    )
+    return f"{scale_of(runs, references)}: {models} on {data}, {workers}, {steps}"
+
+
+def scale_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
+    """`mini scale`; `mini-scale stand-in` if any run trains something else than its series does at paper scale.
+
+    `references` has a run of each series that exists at paper scale.
+    """
+    runs = list(runs)
+    published = {(run.experiment, run.series): _trained(run) for run in references}
+    stand_in = any(published.get((run.experiment, run.series), _trained(run)) != _trained(run) for run in runs)
+    return f"{runs[0].scale}{'-scale stand-in' if stand_in else ' scale'}"
 
 
 def counted(numbers: Iterable[int], noun: str) -> str:
-    """`8 workers`, `1 seed`, `4, 8 workers`, `330 to 3,900 steps` for more than three numbers."""
+    """`8 workers`, `1 seed`, `4 and 8 workers`, `330 to 3,900 steps` for more than three numbers."""
     values = [f"{value:,}" for value in sorted(numbers)]
-    listed = ", ".join(values) if len(values) <= 3 else f"{values[0]} to {values[-1]}"
-    return f"{listed} {noun}{'' if values == ['1'] else 's'}"
+    shown = listed(values) if len(values) <= 3 else f"{values[0]} to {values[-1]}"
+    return f"{shown} {noun}{'' if values == ['1'] else 's'}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _trained(run: Run) -> tuple[Any, ...]:
+    return run.model, run.data, run.workers, run.batch_size, run.total_steps

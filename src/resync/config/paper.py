@@ -128,6 +128,9 @@ class PaperFile(Settings):
     """`paper.yaml`: where the paper appeared and what it shows."""
 
     title: Text = Field(description="title of the paper")
+    short: Text | None = Field(
+        default=None, description="how it is called in tables and menus; null: its folder's name"
+    )
     authors: Items[Text] = Field(min_length=1, description="authors in order")
     venue: Text = Field(description="where and when it appeared")
     arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$", description="arXiv number, quoted")
@@ -207,6 +210,12 @@ class Paper:
     missing: tuple[MissingItem, ...] = ()
     logs: LogsFile = field(default_factory=LogsFile)
     score: ScoreWeights = field(default_factory=ScoreWeights)
+    short: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How the paper is called in tables and menus."""
+        return self.short or self.id.replace("_", " ")
 
     @property
     def items(self) -> dict[str, Item]:

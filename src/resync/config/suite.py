@@ -48,6 +48,12 @@ class Suite:
         pairs = self.papers[paper].series_of(item, scale)
         return [run for pair in pairs for run in self.runs(paper, scale, *pair)]
 
+    def references(self, paper: str, item: str, scale: str) -> tuple[Run, ...]:
+        """A run at paper scale per series of an item; if not all exist there, of those shown at `scale` that do."""
+        declared = self._paper(paper)
+        pairs = declared.series_of(item, "paper") or declared.series_of(item, scale)
+        return tuple(runs[0] for pair in pairs if (runs := self.runs(paper, "paper", *pair)))
+
     def items(self, paper: str, scale: str) -> list[str]:
         """The figures, then the tables, that exist at the scale."""
         declared = self._paper(paper)
@@ -78,7 +84,12 @@ def load_suite(configs: Path, package: Path = PACKAGE, papers: Sequence[str] | N
         if paper is not None:
             read[paper.id], runs[paper.id] = paper, found
     collector.raise_if_any()
-    return Suite(read, runs)
+    return Suite({paper.id: paper for paper in sorted(read.values(), key=_appeared)}, runs)
+
+
+def _appeared(paper: Paper) -> tuple[bool, str]:
+    """By their numbers on arXiv, papers are in the order of their appearance; those without a number come last."""
+    return paper.arxiv is None, paper.arxiv or paper.id
 
 
 def _require(what: str, name: str, known: Iterable[str]) -> None:

@@ -25,12 +25,14 @@ class Link:
         latency: seconds from the start of an empty message to its arrival.
         bandwidth: bytes/s in each direction, without protocol overhead.
         source: source of the two numbers.
+        title: the link in words, for figures.
     """
 
     name: str
     latency: float
     bandwidth: float
     source: str
+    title: str = ""
 
     @property
     def bytes_in_latency(self) -> float:
@@ -49,24 +51,29 @@ LINKS = {
             "ethernet_10g", 20e-6, 10e9 / 8 * _TCP,
             "10 Gbit/s (IEEE 802.3ae) as TCP with 1500-byte packets delivers it; latency between two applications: "
             "Hurwitz and Feng, Hot Interconnects 11 (2003), abstract",
+            "10 Gbit/s Ethernet",
         ),
         Link(
             "ethernet_25g", 20e-6, 25e9 / 8 * _TCP,
             "25 Gbit/s (IEEE 802.3by) as TCP with 1500-byte packets delivers it; latency as at 10 Gbit/s, an "
             "assumption: software causes most of it",
+            "25 Gbit/s Ethernet",
         ),
         Link(
             "infiniband_100g", 9.6e-6, 100e9 / 8 * _INFINIBAND,
             f"EDR, 100 Gbit/s of data (IBTA specification 1.3) with 4096-byte packets; latency: {_NCCL}, network",
+            "100 Gbit/s InfiniBand",
         ),
         Link(
             "nvlink_v100", 3.4e-6, 143.7e9,
             "six links of 25 GB/s; 143.7 GB/s measured by p2pBandwidthLatencyTest (Dell HPC engineering on V100-SXM2, "
             f"configuration K of C4130); latency: {_NCCL}, NVLink",
+            "NVLink of a V100",
         ),
         Link(
             "pcie_3_x16", 5.7e-6, 16 * 8e9 / 8 * 128 / 130,
             f"16 lanes of 8 GT/s with 128b/130b coding (PCI Express 3.0); latency: {_NCCL}, PCI",
+            "PCI Express 3.0 x16",
         ),
     )
 }  # fmt: skip

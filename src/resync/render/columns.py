@@ -1,7 +1,7 @@
 """Columns of a table: the metrics of every series as these runs have them, beside the published values."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from resync.config.metrics import METRICS, SECONDS_PER_HOUR
@@ -39,9 +39,8 @@ def metric_table(data: ItemData, metrics: Sequence[str], decimals: int | None = 
     columns = [Column(Heading("Method", numbers=False), tuple(Cell(series.label) for series in data.series))]
     for index, metric in enumerate(metrics):
         columns += _of_metric(data, metric, None if index else decimals, first=index == 0)
-    title = data.item.title if data.scale == "paper" else f"{data.item.title}: {data.scale}-scale stand-in"
     return table_of(
-        title, columns, [data.record(series, metrics) for series in data.series], _note(data, columns, metrics),
+        data.title, columns, [data.record(series, metrics) for series in data.series], _note(data, columns, metrics),
         data.item.caption,
     )  # fmt: skip
 
@@ -67,15 +66,19 @@ def status_notes(columns: Iterable[Column]) -> list[str]:
     return [f"{mark} {status}" for status, mark in MARKS.items() if mark in shown]
 
 
-def state_marks(data: ItemData) -> dict[str, str]:
-    """The letter for each state in words, `1 of 3 diverged`, of series some of whose seeds have finished."""
-    notes = [series.note for series in data.series if series.note and series.results("finished")]
-    return dict(zip(dict.fromkeys(notes), _LETTERS, strict=False))
+def state_marks(notes: Iterable[str]) -> dict[str, str]:
+    """A letter for each note on the seeds of a series: `1 of 3 diverged`."""
+    return dict(zip(dict.fromkeys(filter(None, notes)), _LETTERS, strict=False))
 
 
-def state_notes(data: ItemData) -> list[str]:
+def state_notes(marks: Mapping[str, str]) -> list[str]:
     """The meaning of these letters."""
-    return [f"{letter} {note}" for note, letter in state_marks(data).items()]
+    return [f"{letter} {note}" for note, letter in marks.items()]
+
+
+def _marks(data: ItemData) -> dict[str, str]:
+    """The letters of a table that shows the number of seeds where it differs."""
+    return state_marks(series.defects for series in data.series if series.results("finished"))
 
 
 def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -> list[Column]:
@@ -115,7 +118,7 @@ def _own_cell(
         return Cell(NONE.join(f"{value:,.{decimals}f}" for value in values[:1] + values[1:][-1:]))
     # The number of seeds is in the note unless it differs.
     n = ours.n if len({len(each.results("finished")) for each in data.series} - {0}) > 1 else None
-    mark = state_marks(data).get(series.note, "") if first else ""
+    mark = _marks(data).get(series.defects, "") if first else ""
     return Cell(notation(ours.mean, ours.std, n, decimals), best, mark)
 
 
@@ -168,4 +171,4 @@ def _note(data: ItemData, columns: Sequence[Column], metrics: Sequence[str]) -> 
         several = any(len(series.results("finished")) > 1 for series in data.series)
         parts.append(BEST if several else BEST_OF_ONE)
     parts += [VOLUME] if "volume_percent" in metrics else []
-    return " · ".join([*parts, *status_notes(columns), *state_notes(data)])
+    return " · ".join([*parts, *status_notes(columns), *state_notes(_marks(data))])

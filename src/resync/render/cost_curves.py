@@ -31,7 +31,7 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
 
     timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.series, clocks, strict=True)]
     by_step = lines(lambda run: run.curve("step"))
-    modelled = f"{options.network.replace('_', ' ')}, {options.compute:g} s of computing per step"
+    modelled = f"{LINKS[options.network].title}, {1000 * options.compute:g} ms of computing per step"
     return MetricPanels(
         lines={
             "Step": by_step,
@@ -40,7 +40,7 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
         },
         metric_label=axis_label(options.metric),
         limits=limits(by_step, options.cut),
-        setting=f"{setting(data, options.band, by_step)} · time: {modelled}",
+        setting=f"{setting(data, options.band, by_step)} · modelled time: {modelled}",
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from resync.config import Run, Suite
-from resync.config.in_words import counted, setting_of
+from resync.config.in_words import counted, scale_of, setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
 from resync.config.published import PublishedValue, most_certain
@@ -23,6 +23,7 @@ from resync.results.evidence import Evidence
 from resync.results.runs import RunResult, RunState, state_of
 
 _NOTED = ("diverged", "stale", "damaged", "running", "stopped", "failed", "not run")
+_PENDING = ("running", "stopped", "not run")
 
 OptionsT = TypeVar("OptionsT", bound=KindOptions)
 
@@ -59,7 +60,15 @@ class Series:
     @property
     def note(self) -> str:
         """Deviations from the declaration in words: `1 of 3 diverged`; empty if every seed has finished."""
-        counts = {status: self._count(status) for status in _NOTED}
+        return self._noted(_NOTED)
+
+    @property
+    def defects(self) -> str:
+        """The note without the seeds that are still to come, whose number follows from that of the finished ones."""
+        return self._noted(status for status in _NOTED if status not in _PENDING)
+
+    def _noted(self, statuses: Iterable[str]) -> str:
+        counts = {status: self._count(status) for status in statuses}
         counts["imported"] = sum(
             state.result is not None and state.result.imported is not None for state in self.states
         )
@@ -75,8 +84,8 @@ class Series:
 class ItemData(Generic[OptionsT]):
     """Input of a kind of figure or table: its series in declared order, and the paper's published values.
 
-    `references` holds one run per series of the item at paper scale, the scale of the published values: for numbers
-    that follow from the configuration.
+    `references` holds one run per series of the item at paper scale, where the series exists there: for numbers that
+    follow from the configuration, and to say whether these runs stand in for others.
     """
 
     item: Item
@@ -92,14 +101,35 @@ class ItemData(Generic[OptionsT]):
     @property
     def setting(self) -> str:
         """What was trained: `smoke-scale stand-in: mlp on digits, 8 workers, 330 steps`."""
-        return setting_of([state.run for series in self.series for state in series.states])
+        return setting_of(self._runs, self.references)
+
+    @property
+    def title(self) -> str:
+        """The title of the item, with the scale of these runs unless it is that of the paper."""
+        return (
+            self.item.title if self.scale == "paper" else f"{self.item.title}: {scale_of(self._runs, self.references)}"
+        )
+
+    @property
+    def _runs(self) -> list[Run]:
+        return [state.run for series in self.series for state in series.states]
+
+    @property
+    def absent(self) -> str:
+        """The series without results, by their state: `not run: SGP, OSGP; failed: D-PSGD`."""
+        found: dict[str, list[str]] = {}
+        for series in self.series:
+            if not any(state.has_ended for state in series.states):
+                found.setdefault(series.note, []).append(series.label)
+        return "; ".join(f"{note}: {', '.join(labels)}" for note, labels in found.items())
 
     @property
     def seeds(self) -> str:
-        """The number of finished seeds per series with any: `3 seeds`, `1, 3 of 3 seeds`."""
+        """The number of finished seeds per series with any: `3 seeds`, `1 to 3 of 3 seeds`."""
         declared = {len(series.states) for series in self.series}
         finished = {len(series.results("finished")) for series in self.series} - {0}
-        of = "" if finished <= declared else f"{', '.join(map(str, sorted(finished)))} of "
+        ends = map(str, dict.fromkeys((min(finished, default=0), max(finished, default=0))))
+        of = "" if finished <= declared else f"{' to '.join(ends)} of "
         return of + counted(declared if of else finished or declared, "seed")
 
     @property
@@ -169,8 +199,7 @@ def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> Item
         Series(group[0].label, look, tuple(states[run.id] for run in group))
         for group, look in zip(groups, styles, strict=True)
     ]
-    pairs = declared.series_of(item, "paper")
-    references = tuple(suite.runs(paper, "paper", *pair)[0] for pair in pairs)
+    references = suite.references(paper, item, scale)
     return ItemData(declared.items[item], scale, tuple(series), declared.published, references)
 
 

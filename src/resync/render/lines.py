@@ -171,13 +171,13 @@ def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
 
 
 def setting(data: ItemData, band: str, *panels: Sequence[Line]) -> str:
-    """The scale and setting of averaged lines, and what bands, dotted levels and crosses are if there are any."""
+    """The scale and setting of averaged lines, what bands, levels and crosses are, and which series are absent."""
     lines = [line for panel in panels for line in panel]
     seeds = data.seeds if data.seeds == "1 seed" else f"mean over {data.seeds}"
     shown = f"band: {BANDS[band]}" if any(line.band for line in lines) else ""
     levels = "dotted: published" if any(line.published is not None for line in lines) else ""
     ends = "cross: diverged" if any(line.diverged for line in lines) else ""
-    return " · ".join(filter(None, (data.setting, ", ".join(filter(None, (seeds, shown))), levels, ends)))
+    return " · ".join(filter(None, (data.setting, ", ".join(filter(None, (seeds, shown))), levels, ends, data.absent)))
 
 
 def letter(panels: Iterable[Axes]) -> None:
@@ -187,9 +187,15 @@ def letter(panels: Iterable[Axes]) -> None:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw lines above their bands; a diverged seed is a thin line that ends in a cross, a published value a level."""
+    """Draw lines above their bands; a diverged seed is a thin line that ends in a cross, a published value a level.
+
+    A line without any point is not drawn, and so is not in the legend.
+    """
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     for position, line in enumerate(lines):
+        if not (line.x.size or line.diverged):
+            continue
         every = max(1, len(line.x) // MARKERS_PER_LINE)
         offset = position * every // max(1, len(lines))
         axes.plot(line.x, line.y, label=line.label, markevery=(offset, every), zorder=3, **line.style.line)

@@ -13,9 +13,10 @@ from resync.render.item import ItemData, Series, require_results
 from resync.render.lines import BANDS, LETTERS, footnote, legend, letter
 from resync.render.options import metric_against_option
 from resync.render.points import Point
-from resync.render.style import GREY, Style, axis_label, new_panels
+from resync.render.style import GREY, Style, axis_label, label_y, new_panels
 from resync.render.text import drawn, has_symbols
 
+_HEIGHT = 2.1
 _LOGARITHMIC_FROM = 4
 """Ratio of the largest to the smallest value of the option from which the axis is logarithmic."""
 
@@ -84,15 +85,15 @@ def prepare(data: ItemData[metric_against_option.MetricAgainstOption]) -> Panels
     parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{BANDS['std']} of {data.seeds}"]
     if any(ending.published is not None for ending in shown):
         parts.append("open or dotted: published")
-    return Panels(panels, data.options.axis or option, " · ".join(parts))
+    return Panels(panels, data.options.axis or option, " · ".join(filter(None, [*parts, data.absent])))
 
 
 def draw(panels: Panels, width: float) -> Figure:
     """One panel per metric."""
-    figure, grid = new_panels(width, len(panels.panels), 2.1)
+    figure, grid = new_panels(width, len(panels.panels), _HEIGHT)
     for axes, panel in zip(grid.flat, panels.panels, strict=True):
         _draw_panel(axes, panel)
-        axes.set(ylabel=panel.label)
+        label_y(axes, panel.label, _HEIGHT)
         axes.set_xlabel(drawn(panels.axis), parse_math=has_symbols(panels.axis))
     if len(panels.panels) > 1:
         letter(grid.flat)
@@ -138,10 +139,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             axes.errorbar(
                 value, ending.mean, yerr=ending.std, capsize=2, label=ending.label, color=ending.style.color, **marker
             )
-        else:
-            axes.plot([], [], label=ending.label, color=ending.style.color, **marker)
         if ending.published is not None:
-            axes.plot(value, ending.published, markerfacecolor="none", markeredgecolor="black", **marker)
+            alone: dict[str, Any] = {"label": ending.label} if ending.mean is None else {}
+            axes.plot(value, ending.published, markerfacecolor="none", markeredgecolor="black", **marker, **alone)
     for ending in panel.fixed:
         if ending.mean is not None:
             axes.axhline(ending.mean, label=ending.label, color=ending.style.color, linestyle=ending.style.dash)

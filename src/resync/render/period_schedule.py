@@ -40,7 +40,7 @@ def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
         if not any(np.array_equal(line.y, other.y) and np.array_equal(line.x, other.x) for other in rates):
             rates.append(line)
     periods = [_period_line(series) for series in data.series]
-    return Panels(rates, periods, f"{data.setting} · computed; %: communication volume")
+    return Panels(rates, periods, f"{data.setting} · computed · percentages: communication volume")
 
 
 def draw(panels: Panels, width: float) -> Figure:

@@ -1,6 +1,5 @@
 """The common style of all figures: sizes, fonts, and the same colour, marker and dash for an algorithm everywhere."""
 
-import colorsys
 import io
 import itertools
 import math
@@ -14,6 +13,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.axis import YAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
@@ -24,7 +24,7 @@ from resync.config import Run
 from resync.config.metrics import METRICS
 from resync.config.parts import Width
 from resync.formulas.periods import Constant, Phases, PowerRule
-from resync.render.text import FONTS
+from resync.render.text import FONTS, wrapped
 
 COLUMN, TEXT = 3.25, 6.75
 WIDTHS: dict[Width, float] = {"column": COLUMN, "text": TEXT}
@@ -87,6 +87,8 @@ _SVG_SHORTER = {
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 _BLUE, _VERMILLION, _PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 _COLORS = (_BLACK, _VERMILLION, _BLUE, _GREEN, _ORANGE, _PURPLE, _SKY)
+# Tol (2021), "muted": for further algorithms.
+_WINE, _TEAL, _OLIVE, _INDIGO = "#882255", "#44AA99", "#999933", "#332288"
 PALETTE = (_BLACK, _BLUE, _GREEN, _VERMILLION)
 """Colours of lines that are not algorithms."""
 _MARKERS = "os^DvPX*<>"
@@ -127,6 +129,14 @@ _ALGORITHMS = {
     "dpsgd": Style(_PURPLE, "P", _LONG),
     "adpsgd": Style(_ORANGE, "X", _SHORT),
     "slowmo": Style(_VERMILLION, "*", _LONG),
+    "diloco": Style(_GREEN, "D", _LONG),
+    "streaming_diloco": Style(_TEAL, "v", _SHORT),
+    "snoo": Style(_ORANGE, ">", _SHORT),
+    "gpa": Style(_PURPLE, "<", _DASH_DOT),
+    "palsgd": Style(_SKY, "P", _LONG),
+    "desloc": Style(_WINE, "X", _DASH_DOT),
+    "noloco": Style(_OLIVE, "s", _SHORT),
+    "gasloc": Style(_INDIGO, "*", _DASH_DOT),
 }
 _POST_LOCAL, _SWAP = Style(_SKY, "v", _DASH_DOT), Style(_GREEN, "^", _SHORT)
 _POWERS: dict[float, Style] = {
@@ -135,17 +145,18 @@ _POWERS: dict[float, Style] = {
     3: Style(_PURPLE, "X", _LONG),
 }
 _CONSTANT = Style(_BLUE, "s", _LONG)
+_MOST_SHADES = 4
 
 
 def style_of(run: Run) -> Style:
-    """The style of a run's algorithm; for Local SGD, of its period rule: the longer the period, the darker."""
+    """The style of a run's algorithm; for Local SGD, of its period rule."""
     rule, traffic = run.sync.rule, run.sync.traffic
     if traffic is None or traffic.every == "step" or run.sync.name in _ALGORITHMS:
         return style_of_algorithm(run.sync.name)
     if isinstance(rule, Constant):
-        return _shaded(_CONSTANT, rule.h, markers="s^vP")
+        return _CONSTANT
     if isinstance(rule, PowerRule) and rule.power in _POWERS:
-        return _shaded(_POWERS[rule.power], rule.h_base)
+        return _POWERS[rule.power]
     if isinstance(rule, Phases):
         return _SWAP if rule.phases[-1][1] == "end" else _POST_LOCAL
     return _style_of_name(f"{rule}")
@@ -162,29 +173,42 @@ def _style_of_name(name: str) -> Style:
     return Style((_SKY, _PURPLE, _ORANGE)[choice % 3], _MARKERS[choice % len(_MARKERS)], DASHES[choice % 4])
 
 
-def _shaded(style: Style, h: int, markers: str = "") -> Style:
-    """Lighter below H = 4, darker above, with a different marker for each power of two."""
-    octaves = math.log2(h) - 2
-    hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(style.color))
-    lightness = min(0.68, max(0.16, lightness * 0.72**octaves))
-    marker = markers[round(math.log2(h)) % len(markers)] if markers else style.marker
-    return replace(style, color=to_hex(colorsys.hls_to_rgb(hue, lightness, saturation)).upper(), marker=marker)
-
-
 def distinct(styles: Iterable[Style]) -> list[Style]:
     """The styles of an item's series: no two lines have the same marker, or the same colour and dash, if possible.
 
-    Colour shows the algorithm, unless more than two series share one: then all but the first get colours of their own.
+    Colour shows the algorithm. A few series of one algorithm among others are shades of its colour, from light to dark
+    in their order. Where there are more, or where all series are of one algorithm, all but the first get other colours.
     """
     wanted = list(styles)
-    crowded = {color for color, count in Counter(style.color for style in wanted).items() if count > 2}
+    counts = Counter(style.color for style in wanted)
+    shades = {
+        color: iter(_shades(color, count))
+        for color, count in counts.items()
+        if len(counts) > 1 and 1 < count <= _MOST_SHADES
+    }
+    crowded = {color for color, count in counts.items() if count > 2 and color not in shades}
     unused = [color for color in _COLORS if not any(_near(color, style.color) for style in wanted)]
     free = itertools.cycle(unused or _COLORS)
     seen: list[Style] = []
+    met: set[str] = set()
     for style in wanted:
-        again = style.color in crowded and any(style.color == other.color for other in seen)
-        seen.append(_unlike(replace(style, color=next(free)) if again else style, seen))
+        color = style.color
+        if color in shades:
+            color = next(shades[color])
+        elif color in crowded and color in met:
+            color = next(free)
+        met.add(style.color)
+        seen.append(_unlike(replace(style, color=color), seen))
     return seen
+
+
+def _shades(color: str, count: int) -> list[str]:
+    """Mixtures of a colour with white, then with black, none of them paler than a thin line may be."""
+    rgb = np.array(to_rgb(color))
+    luminance = float(rgb @ (0.2126, 0.7152, 0.0722))
+    most = min(0.55, max(0.0, (0.66 - luminance) / (1 - luminance)))
+    shares = np.linspace(most, max(-0.55, most - (0.45 if count == 2 else 0.85)), count)
+    return [to_hex(rgb + share * (1 - rgb) if share > 0 else rgb * (1 + share)).upper() for share in shares.tolist()]
 
 
 def _near(one: str, other: str) -> bool:
@@ -256,6 +280,12 @@ def new_panels(width: float, count: int, height: float, least: float = 2.0, **sh
     for unused in panels.flat[count:]:
         unused.remove()
     return figure, panels
+
+
+def label_y(axes: Axes, label: str, height: float) -> None:
+    """Write the title of the vertical axis in lines that are no longer than a panel of `height` inches."""
+    size: Any = RC["axes.labelsize"]
+    axes.set_ylabel("\n".join(wrapped(label, 0.6 * 72 * height, size)), linespacing=1.0)
 
 
 def period_axis(axis: YAxis) -> None:

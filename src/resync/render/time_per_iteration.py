@@ -27,11 +27,6 @@ from resync.render.options import time_per_iteration
 from resync.render.points import Point
 from resync.render.style import GREY, Style, new_panels, style_of_algorithm
 
-_LINKS = {
-    "ethernet_10g": "10 Gbit/s Ethernet",
-    "ethernet_25g": "25 Gbit/s Ethernet",
-    "infiniband_100g": "100 Gbit/s InfiniBand",
-}
 _CERTAIN = ("verified", "secondary")
 _SECONDS, _WAITING = "Time per iteration (s)", "Waiting (mean delays)"
 
@@ -105,7 +100,7 @@ def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
     late = replace(machines[0], delay=data.options.delay * fitted.compute)
     panels = [
         Panel(
-            f"{_LINKS[panel.network]}\nAR: {_all_reduce(runs, panel)}",
+            f"{LINKS[panel.network].title}\nAR: {_all_reduce(runs, panel)}",
             _curves(data, runs, machine, lambda clock: clock.per_step),
             [*_published(data, runs), *_measured(data, panel)],
         )
@@ -266,14 +261,16 @@ def _legend(figure: Figure, panels: Panels) -> None:
         handles.append(Line2D([], [], **line))
         labels.append(_label_of(algorithm))
     grey = Style(GREY, "o", (0, ()))
-    for status in dict.fromkeys(_shown_as(time.status) for time in times):
-        handles.append(Line2D([], [], **_marker(grey, status)))
-        labels.append(status if status == "measured" else f"published, {status}")
+    statuses = dict.fromkeys(time.status for time in times)
+    uncertain = [status for status in statuses if status not in (*_CERTAIN, "measured")]
+    for alike in ([status for status in _CERTAIN if status in statuses], uncertain):
+        if alike:
+            handles.append(Line2D([], [], **_marker(grey, alike[0])))
+            labels.append(f"published, {' or '.join(alike)}")
+    if "measured" in statuses:
+        handles.append(Line2D([], [], **_marker(grey, "measured")))
+        labels.append("measured")
     legend_of(figure, handles, labels, columns=len(labels))
-
-
-def _shown_as(status: str) -> str:
-    return status if status in ("measured", *_CERTAIN) else "unverified"
 
 
 def _label_of(algorithm: str) -> str:

@@ -21,7 +21,9 @@ from resync.render.lines import (
 )
 from resync.render.options import training_curves
 from resync.render.points import Point
-from resync.render.style import axis_label, new_panels
+from resync.render.style import axis_label, label_y, new_panels
+
+_HEIGHT = 1.75
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,10 @@ def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
 
 def draw(panels: Panels, width: float) -> Figure:
     """Panels with a common epoch axis."""
-    figure, grid = new_panels(width, len(panels.lines), 1.75, sharex=True)
+    figure, grid = new_panels(width, len(panels.lines), _HEIGHT, sharex=True)
     for axes, (label, lines) in zip(grid.flat, panels.lines.items(), strict=False):
         draw_lines(axes, lines)
-        axes.set_ylabel(label)
+        label_y(axes, label, _HEIGHT)
         axes.set_ylim(limits(lines, panels.cut))
     for axes in grid[-1]:
         axes.set(xlabel="Epoch", xlim=(0, None))

@@ -53,7 +53,7 @@ def prepare(data: ItemData[wall_clock.WallClock]) -> Table:
     )
     cells = [(*_published_cells(row), *_model_cells(row, model), *_own_cells(data, row.ours, size)) for row in rows]
     columns = [Column(*column) for column in zip(headings, zip(*cells, strict=True), strict=True)]
-    note = " · ".join([*_notes(model, rows), *status_notes(columns), *state_notes(data)])
+    note = " · ".join([*_notes(model, rows), *status_notes(columns), *state_notes(_marks(data))])
     return table_of(data.item.title, columns, [_record(row, model) for row in rows], note, data.item.caption)
 
 
@@ -100,6 +100,10 @@ def _model_cells(row: _Method, model: Calibration) -> tuple[Cell, ...]:
     )
 
 
+def _marks(data: ItemData) -> dict[str, str]:
+    return state_marks(series.note for series in data.series if series.results("finished"))
+
+
 def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, ...]:
     """Total and communication time of the finished seeds, in units of `size` seconds."""
     if ours is None:
@@ -111,7 +115,7 @@ def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, 
     if not total.n:
         return Cell(ours.note or NONE), Cell(NONE)
     return (
-        Cell(notation(total.mean, total.std), mark=state_marks(data).get(ours.note, "")),
+        Cell(notation(total.mean, total.std), mark=_marks(data).get(ours.note, "")),
         Cell(notation(communication.mean, communication.std) if communication.finite else NONE),
     )
 
@@ -162,7 +166,8 @@ def _seconds(ours: Series | None) -> list[float]:
 
 
 def _notes(model: Calibration, rows: Iterable[_Method]) -> list[str]:
-    pair = " and ".join(f"{one.name.split('/')[2]} ({CERTAINTY[one.certainty]})" for one in (model.more, model.less))
+    labels = {row.run.id: row.run.label for row in rows}
+    pair = " and ".join(f"{labels[one.name]} ({CERTAINTY[one.certainty]})" for one in (model.more, model.less))
     seconds = number(model.cost * SECONDS_PER_HOUR, 3)
     counts = {len(_seconds(row.ours)) for row in rows} - {0}
     derived = any(value and value.status == "derived" for row in rows for value in (row.total, row.communication))

@@ -21,6 +21,8 @@ Line = dict[str, Any]
 """A row or a claim of `audit.json`, with `anchor` and `kind`; a claim's is `claim`."""
 
 CLAIM = "claim"
+WITHOUT_RESULT = ("not run", "unknown", "not comparable")
+"""The verdicts of lines of which these runs say nothing."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,16 @@
 """Which figures and tables exist at which scale, and why one is absent."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from resync.config import Suite
+from resync.config.in_words import listed
 from resync.config.paper import Item, Paper
 
 DRAWN, DECLARED, ABSENT = "drawn", "not drawn yet", "absent"
+SIGNS = {DRAWN: "●", DECLARED: "○", ABSENT: "\N{EN DASH}"}
+MEANINGS = {DRAWN: "drawn", DECLARED: "declared, not drawn yet", ABSENT: "not at this scale"}
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,32 @@ class Row:
     item: Item
     cells: tuple[Cell, ...]
 
+    @property
+    def why(self) -> str:
+        """The scales at which the item is absent, and why: `gpu: methods is at smoke, mini and paper only`."""
+        scales: dict[str, list[str]] = {}
+        for cell in self.cells:
+            if cell.state == ABSENT:
+                scales.setdefault(cell.note, []).append(cell.scale)
+        return "; ".join(f"{listed(found)}: {reason}" for reason, found in scales.items())
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of a paper's items at one scale, in their order: which are drawn, declared or absent."""
+
+    scale: str
+    states: tuple[str, ...]
+
+    @property
+    def drawn(self) -> int:
+        return self.states.count(DRAWN)
+
+    @property
+    def declared(self) -> int:
+        """The number of items that exist at the scale, drawn or not."""
+        return len(self.states) - self.states.count(ABSENT)
+
 
 def coverage(suite: Suite, figures: Path) -> list[Row]:
     """A row per item of all papers, with a cell per scale."""
@@ -36,22 +66,43 @@ def coverage(suite: Suite, figures: Path) -> list[Row]:
     ]
 
 
-def totals(rows: list[Row], scale: str) -> tuple[int, int, int]:
-    """The numbers of items that are drawn, that exist, and that are declared at all, at a scale."""
-    states = [cell.state for row in rows for cell in row.cells if cell.scale == scale]
-    return states.count(DRAWN), len(states) - states.count(ABSENT), len(states)
+def by_paper(rows: Iterable[Row]) -> dict[str, tuple[Count, ...]]:
+    """The counts of each paper at every scale."""
+    papers: dict[str, list[Row]] = {}
+    for row in rows:
+        papers.setdefault(row.paper, []).append(row)
+    return {paper: _counts(found) for paper, found in papers.items()}
+
+
+def of_all(rows: Iterable[Row]) -> Mapping[str, Count]:
+    """The counts over all papers by scale."""
+    return {count.scale: count for count in _counts(list(rows))}
+
+
+def _counts(rows: list[Row]) -> tuple[Count, ...]:
+    columns = zip(*(row.cells for row in rows), strict=True)
+    return tuple(Count(cells[0].scale, tuple(cell.state for cell in cells)) for cells in columns)
 
 
 def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> Cell:
     if not paper.has_item(item.id, scale):
-        missing = [reference for reference in item.series if not _exists(paper, reference, scale)]
-        return Cell(scale, ABSENT, f"not declared at this scale: {', '.join(missing)}")
-    file = figures / scale / paper.id / f"{item.id}.png"
+        missing = [_missing(paper, each, scale) for each in item.series if scale not in _scales_of(paper, each)]
+        names = {name: f"{listed(_scales_of(paper, name))} only" for name in missing}
+        return Cell(scale, ABSENT, ", ".join(f"{name} is at {scales}" for name, scales in names.items()))
+    stem = figures / scale / paper.id / item.id
+    drawn = any(stem.with_suffix(suffix).exists() for suffix in (".png", ".md"))  # an archive has no pictures of tables
     command = f"snakemake figures/{scale}/{paper.id}/{item.id}.pdf"
-    return Cell(scale, DRAWN if file.exists() else DECLARED, command)
+    return Cell(scale, DRAWN if drawn else DECLARED, command)
 
 
-def _exists(paper: Paper, reference: str, scale: str) -> bool:
+def _missing(paper: Paper, reference: str, scale: str) -> str:
+    """The series that a scale lacks, or its experiment if the scale lacks all of it."""
+    experiment = reference.partition("/")[0]
+    return reference if scale in _scales_of(paper, experiment) else experiment
+
+
+def _scales_of(paper: Paper, reference: str) -> list[str]:
+    """The scales at which an experiment or series exists."""
     experiment, _, series = reference.partition("/")
-    existing = paper.experiments[experiment].scales.get(scale, ())
-    return bool(existing) and (not series or series in existing)
+    scales = paper.experiments[experiment].scales.items()
+    return [scale for scale, existing in scales if existing and (not series or series in existing)]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from resync.config.metrics import BEST, DRAWN, METRICS, columns
 from resync.config.paper import Item, Paper
 from resync.config.published import most_certain
+from resync.formulas.periods import Constant
 from resync.render import style
 from resync.report.content import Content, SeriesName
 from resync.results.runs import RunResult, RunState
@@ -62,17 +63,26 @@ def shortened(value: float) -> float | int | None:
 
 def item_chart(content: Content, paper: Paper, item: Item) -> dict[str, Any] | None:
     """The chart of a figure whose kind draws curves of training; None for other kinds and without results."""
-    names = [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)]
-    if not item.options.curves or not any(_with_results(content.series[name]) for name in names):
+    shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
+    if not item.options.curves or not shown:
         return None
-    return {"metrics": item.options.curves, "lines": lines(content, names)}
+    return {"metrics": sorted(item.options.curves, key=_least_telling), "lines": shown}
+
+
+def _least_telling(metric: str) -> tuple[bool, bool]:
+    """What is evaluated comes before what is trained on, and both before what is no goal of the training."""
+    return METRICS[metric].better is None, not METRICS[metric].evaluated
 
 
 def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:
-    """The charts of a run: its metric, its period and its learning rate, each with its siblings to be switched on."""
+    """The charts of a run: its metric, and its period and learning rate if they change; siblings can be switched on."""
     if not state.result:
         return []
     run = state.run
+    rule = run.sync.rule
+    varied = [("Period", ("h",))] if rule is not None and not isinstance(rule, Constant) else []
+    if np.ptp(state.result.sampled["lr"].to_numpy()) > 0 if state.result.sampled.num_rows else False:
+        varied.append(("Learning rate", ("lr",)))
     siblings = [name for name in content.series if name[:2] == (run.paper, run.experiment) and name[2] != run.series]
     [own, *others] = lines(content, [(run.paper, run.experiment, run.series), *siblings])
     shown = [
@@ -81,11 +91,7 @@ def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:
     ]
     return [
         {"title": title, "metrics": metrics, "lines": shown}
-        for title, metrics in (
-            ("Training and evaluation", (main_metric(state.result),)),
-            ("Period", ("h",)),
-            ("Learning rate", ("lr",)),
-        )
+        for title, metrics in (("Training and evaluation", (main_metric(state.result),)), *varied)
     ]
 
 
@@ -96,7 +102,7 @@ def main_metric(result: RunResult) -> str:
 
 
 def lines(content: Content, names: Iterable[SeriesName]) -> list[dict[str, Any]]:
-    """A line per series, in the colours of the figures, with the values published at this scale."""
+    """A line per series with results, in the colours of the figures, with the values published at this scale."""
     names = list(names)
     looks = style.distinct(style.style_of(content.series[name][0].run) for name in names)
     return [
@@ -109,6 +115,7 @@ def lines(content: Content, names: Iterable[SeriesName]) -> list[dict[str, Any]]
             "published": _published(content.suite.papers[name[0]], name, content.scale),
         }
         for name, look in zip(names, looks, strict=True)
+        if _with_results(content.series[name])
     ]
 
 

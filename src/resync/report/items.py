@@ -33,14 +33,16 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
     for file in files.values():
         writer.copy(file, f"figures/{paper.id}/{file.name}")
     runs = content.suite.item_runs(paper.id, item.id, content.scale) if item.series else []
+    ended = {(run.experiment, run.series) for run in runs if content.states[run.id].has_ended}
     audited = [line for line in content.lines_of(paper.id) if item.id in content.items_of_line(line)]
     return entry | {
         "files": {suffix: f"figures/{paper.id}/{file.name}" for suffix, file in files.items()},
         "picture": _picture(files, paper, item),
         "table": _cells(files["md"]) if "md" in files else None,
         "chart": item_chart(content, paper, item) or _chart_of_points(content, paper, item, files, writer),
-        "setting": setting_of(runs) if runs else "",
+        "setting": setting_of(runs, content.suite.references(paper.id, item.id, content.scale)) if runs else "",
         "series": list(dict.fromkeys((run.experiment, run.series, run.label) for run in runs)),
+        "absent": list(dict.fromkeys(run.label for run in runs if ended and (run.experiment, run.series) not in ended)),
         "claims": [line for line in audited if line["kind"] == CLAIM],
         "rows": [line for line in audited if line["kind"] != CLAIM],
     }

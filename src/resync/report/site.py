@@ -12,12 +12,12 @@ from typing import Any
 
 from resync.config import Suite
 from resync.config.metrics import METRICS
-from resync.config.paper import Paper
+from resync.config.paper import MissingItem, Paper
 from resync.config.run import SCALES
 from resync.files import delete_folder, write_text
 from resync.report.audit_lines import difference, sections
-from resync.report.content import CLAIM, AuditFile, Content, Line, page_of
-from resync.report.coverage import DRAWN, Row, coverage, totals
+from resync.report.content import CLAIM, WITHOUT_RESULT, AuditFile, Content, Line, page_of
+from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Row, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
 from resync.report.items import item_entry
 from resync.report.run_page import run_page, shown
@@ -67,6 +67,10 @@ class _Site:
             reasons=audit.reasons if audit else {},
             items_of_line=content.items_of_line,
             CLAIM=CLAIM,
+            WITHOUT_RESULT=WITHOUT_RESULT,
+            cell_signs=SIGNS,
+            cell_meanings=MEANINGS,
+            suite=content.suite,
             difference=difference,
         )
 
@@ -104,12 +108,14 @@ class _Site:
             "overview",
             audit=content.audit,
             coverage=self.coverage,
-            totals=totals(self.coverage, content.scale),
+            counts=by_paper(self.coverage),
+            totals=of_all(self.coverage),
             score=self._scores(),
             entries=[self._paper_totals(paper) for paper in content.papers],
             problems=problems,
             failed=[line for line in content.lines if content.audit and line["verdict"] in content.audit.failures],
             scales=content.suite.scales,
+            missing=_missing(content.suite),
             note=_note(content.states.values()),
         )
 
@@ -145,7 +151,8 @@ class _Site:
             "ended": sum(state.has_ended for state in states),
             "declared": len(states),
             "drawn": here.count(DRAWN),
-            "items": len(here),
+            "items": len(here) - here.count(ABSENT),
+            "elsewhere": here.count(ABSENT),
             "counts": _counts(content.audit, content.lines_of(paper.id)),
         }
 
@@ -180,14 +187,18 @@ class _Site:
         return names
 
     def _audit(self) -> None:
-        missing = [(paper, item) for paper in self.content.suite.papers.values() for item in paper.missing]
         self.writer.page(
             "audit.html",
             "audit",
             audit=self.content.audit,
             sections=sections(self.content.lines),
-            missing=missing,
+            missing=_missing(self.content.suite),
         )
+
+
+def _missing(suite: Suite) -> list[tuple[Paper, MissingItem]]:
+    """The figures and tables of the papers that no item regenerates."""
+    return [(paper, item) for paper in suite.papers.values() for item in paper.missing]
 
 
 def _counts(audit: AuditFile | None, lines: list[Line]) -> dict[str, dict[str, int]]:
@@ -233,14 +244,23 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
         {
             "scale": scale,
             "headline": _headline(results / scale / "audit.json"),
-            "totals": totals(rows, scale),
             "exists": (results / scale / "site/index.html").exists(),
         }
         for scale in SCALES
     ]
+    sites = {
+        (entry["scale"], paper): f"{entry['scale']}/site/{paper}/index.html"
+        for entry in entries
+        for paper in suite.papers
+        if (results / str(entry["scale"]) / "site" / paper / "index.html").exists()
+    }
+    shared = {"suite": suite, "scales": SCALES, "cell_signs": SIGNS, "cell_meanings": MEANINGS}
+    page = Writer(results, **shared).environment.get_template("index.html.j2")
     css = (ASSETS / "site.css").read_text(encoding="utf-8")
-    page = Writer(results).environment.get_template("index.html.j2")
-    write_text(results / "index.html", page.render(entries=entries, css=css))
+    write_text(
+        results / "index.html",
+        page.render(entries=entries, css=css, counts=by_paper(rows), totals=of_all(rows), links=sites),
+    )
 
 
 def _headline(file: Path) -> tuple[str, ...]:

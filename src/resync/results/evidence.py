@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+_MOST_DECIMALS = 6
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -38,8 +40,12 @@ class Evidence:
         return self.n > 0 and all(math.isfinite(value) for value in self.values)
 
     def text(self, decimals: int = 2) -> str:
-        """`80.97 ± 0.05 (n=3)`; empty without seeds."""
-        return notation(self.mean, self.std, self.n, decimals) if self.values else ""
+        """`80.97 ± 0.05 (n=3)`, with more decimals if the deviation would be 0 otherwise; empty without seeds."""
+        if not self.values:
+            return ""
+        if math.isfinite(self.std) and self.std > 0:
+            decimals = max(decimals, min(_MOST_DECIMALS, -math.floor(math.log10(self.std))))
+        return notation(self.mean, self.std, self.n, decimals)
 
 
 def notation(mean: float, std: float | None = None, n: int | None = None, decimals: int = 2) -> str:

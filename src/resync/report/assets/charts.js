@@ -5,6 +5,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 (() => {
   const { AXES, SAMPLED_FIRST, curvesOf, drawable, shown, titleOf } = resync;
   const CUT = 0.15;  // the share of the training whose values may lie outside of the chart
+  const FEW = 3;  // lines that are switched off and still named
   const LEAST_HEIGHT = 230, MOST_HEIGHT = 380;
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -125,7 +126,9 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     }
 
     buildLegend() {
-      this.legend.replaceChildren(...this.all.map((line, index) => {
+      const hidden = this.all.filter((line) => line.off).length > FEW && !this.more;
+      const buttons = this.all.map((line, index) => {
+        if (line.off && hidden) return null;
         const button = element("button", { type: "button", "aria-pressed": String(!this.off.has(index)) });
         const dash = line.dash.length ? ` stroke-dasharray="${line.dash.map((part) => part * 1.6).join(" ")}"` : "";
         button.innerHTML = `<svg width="26" height="8" aria-hidden="true"><path d="M1 4h24" stroke="${visible(line.color)}" stroke-width="2.2"${dash}/></svg>`;
@@ -137,7 +140,13 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
           this.draw();
         });
         return element("li", {}, button);
-      }));
+      }).filter(Boolean);
+      if (hidden) {
+        const more = element("button", { type: "button" }, `${this.all.length - buttons.length} other series`);
+        more.addEventListener("click", () => { this.more = true; this.buildLegend(); this.legend.querySelector("[aria-pressed=false]").focus(); });
+        buttons.push(element("li", {}, more));
+      }
+      this.legend.replaceChildren(...buttons);
     }
 
     change(entries) {
@@ -187,7 +196,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
           y: { distr: this.state.logY ? 3 : 1, range: (plot) => this.range(plot) },
         },
         axes: [
-          { ...axis, label: this.axisTitle, labelSize: 22, size: 34 },
+          { ...axis, label: this.axisTitle, labelSize: 22, size: 34, space: 70 },
           { ...axis, size: (_, ticks) => 16 + 7 * Math.max(3, ...(ticks ?? []).map((tick) => tick.length)) },
         ],
         series: [{ label: this.axisTitle }, ...series],

@@ -29,7 +29,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   function shown(value) {
     if (value === null || value === undefined || Number.isNaN(value)) return "–";
     const size = Math.abs(value);
-    if (size !== 0 && (size < 0.001 || size >= 1e7)) return value.toExponential(2);
+    if (size !== 0 && (size < 1e-5 || size >= 1e7)) return Number(value.toPrecision(3)).toExponential();
+    if (size !== 0 && size < 0.01) return value.toLocaleString("en", { maximumSignificantDigits: 3 });
     return value.toLocaleString("en", { maximumFractionDigits: size >= 1000 ? 0 : size >= 10 ? 2 : 4 });
   }
   resync.shown = shown;

@@ -7,6 +7,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   const rows = [...document.querySelectorAll("tr[data-row]")];
   const tables = [...document.querySelectorAll("table[data-sortable]")];
   const selects = form ? [...form.querySelectorAll("select")] : [];
+  const rest = form?.elements.rest, fields = form ? [form.elements.q, ...selects] : [];
   const texts = new Map();
 
   const valuesOf = (row, name) => (name === "item" ? row.dataset.item.split(" ").filter(Boolean) : [row.dataset[name]]);
@@ -32,9 +33,11 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   function filterRows() {
     const words = form.elements.q.value.toLowerCase().split(/\s+/).filter(Boolean);
     const chosen = selects.filter((select) => select.value);
+    // Lines that say nothing are in the way of a reader who has not asked for anything.
+    const all = rest.checked || words.length || chosen.length;
     let shown = 0;
     for (const row of rows) {
-      const fits = chosen.every((select) => valuesOf(row, select.name).includes(select.value));
+      const fits = (all || !("rest" in row.dataset)) && chosen.every((select) => valuesOf(row, select.name).includes(select.value));
       row.hidden = !(fits && words.every((word) => textOf(row).includes(word)));
       shown += !row.hidden;
     }
@@ -90,7 +93,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 
   function writeAddress() {
     const state = new URLSearchParams();
-    for (const field of [form.elements.q, ...selects]) if (field.value) state.set(field.name, field.value);
+    for (const field of fields) if (field.value) state.set(field.name, field.value);
+    if (rest.checked) state.set("rest", "1");
     for (const table of tables) {
       const heading = table.querySelector("th[aria-sort]");
       const kind = table.closest("section")?.dataset.kind;
@@ -105,7 +109,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     const target = hash && !hash.includes("=") ? document.getElementById(hash) : null;
     if (form) {
       const state = new URLSearchParams(target ? "" : location.hash.slice(1));
-      for (const field of [form.elements.q, ...selects]) field.value = state.get(field.name) ?? "";
+      for (const field of fields) field.value = state.get(field.name) ?? "";
+      rest.checked = state.has("rest") || Boolean(target?.closest("tr[data-rest]"));
       for (const select of selects) if (select.selectedIndex < 0) select.value = "";
       for (const table of tables) if (table.querySelector("th[aria-sort]")) sortTable(table, 0, "");
       for (const sort of state.getAll("sort")) {
@@ -138,6 +143,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     form.hidden = false;
     fillSelects();
     const change = () => { filterRows(); writeAddress(); };
+    rest.parentElement.append(` (${rows.filter((row) => "rest" in row.dataset).length})`);
     form.addEventListener("input", (event) => { if (event.target.name !== "run") change(); });
     form.addEventListener("reset", () => setTimeout(change));
     form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,0 +1,168 @@
+"""What README.md and the docs show of the committed results: scores, coverage, figures, claims, between comments.
+
+    <!--results: scores-->
+    ...
+    <!--/results-->
+
+What stands between the two is made again from the archive, by `resync reference renew`, and is compared by
+`resync reference check` and the tests.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from resync.archive.build import ENVIRONMENT, Place
+from resync.archive.claim_tables import claims
+from resync.archive.pack import scales_of
+from resync.audit.rows import MEASURED
+from resync.config import Suite
+from resync.config.parts import KindOptions
+from resync.files import read_json
+from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, by_paper, coverage, of_all
+from resync.settings.errors import not_among
+from resync.text_tables import markdown, markdown_text, pipe_table
+
+_BLOCK = re.compile(
+    r"^(<!--results: (?P<name>[a-z]+)(?P<arguments>(?:\s+[\w/]+)*)-->\n).*?^(<!--/results-->)", re.DOTALL | re.MULTILINE
+)
+_COLUMNS = 2
+"""Of the gallery."""
+
+
+def filled(text: str, suite: Suite, place: Place) -> str:
+    """The text with every block made again. Raises ValueError for a block of another name, or other arguments."""
+
+    def block(found: re.Match[str]) -> str:
+        if found["name"] not in BLOCKS:
+            raise ValueError(f"<!--results: {not_among(found['name'], BLOCKS)}")
+        make, arguments = BLOCKS[found["name"]], found["arguments"].split()
+        if bool(arguments) != (make is claims):
+            raise ValueError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
+        return "\n".join([found[1], *make(suite, place, *arguments), "", found[4]])
+
+    return _BLOCK.sub(block, text)
+
+
+def outdated(pages: Iterable[Path], suite: Suite, place: Place) -> Iterator[str]:
+    """A line for each page that shows something else than the archive has."""
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        try:
+            current = filled(text, suite, place)
+        except ValueError as error:
+            yield f"{page}: {error}"
+            continue
+        if current != text:
+            yield f"{page}: shows other results than {place.archive}; `resync reference renew` writes them"
+
+
+def scores(suite: Suite, place: Place) -> Iterator[str]:
+    """A table per scale: the score of each paper by weight, its claims and its measured numbers."""
+    for scale in scales_of(place.archive):
+        found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
+        lines = [
+            (paper.name, *_shares(found["score"]["parts"].get(paper.id)), *_verdicts(found, {paper.id}))
+            for paper in suite.papers.values()
+        ]
+        lines.append(("All papers", *_shares(found["score"]), *_verdicts(found, set(suite.papers))))
+        yield from (
+            f"**Scale `{scale}`**, {runs['runs']} runs. Shares of the weight of all claims and published numbers of a "
+            "paper, then counts:",
+            "",
+        )
+        yield from markdown(
+            ["paper", "reproduced", "holds", "fails", "undecided", "claims: hold, fail, open", "numbers: reproduced"],
+            lines,
+            "lrrrrrr",
+        )
+
+
+def _shares(part: Mapping[str, Any] | None) -> list[str]:
+    names = ("reproduced", "holds", "fails", "undecided")
+    return [f"{100 * part[name]:.1f} %" if part else "" for name in names]
+
+
+def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str]:
+    """Claims that hold, fail, and are open; measured numbers that are reproduced, of those with a known value."""
+    claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers]
+    numbers = [row["verdict"] for row in found["rows"] if row["paper"] in papers and row["kind"] == MEASURED]
+    holds, fails = claims.count("holds"), claims.count("fails")
+    known = len(numbers) - numbers.count("unknown")
+    return f"{holds}, {fails}, {len(claims) - holds - fails}", f"{numbers.count('reproduced')} of {known}"
+
+
+def papers_by_scale(suite: Suite, place: Place) -> Iterator[str]:
+    """How many figures and tables of each paper are drawn from committed runs, of those that exist at each scale."""
+    rows = coverage(suite, place.figures)
+    lines = [
+        (
+            suite.papers[paper].name,
+            *(f"{count.drawn} of {count.declared}" if count.declared else "none" for count in counts),
+        )
+        for paper, counts in by_paper(rows).items()
+    ]
+    lines.append(("All papers", *(f"{count.drawn} of {count.declared}" for count in of_all(rows).values())))
+    yield from markdown(["figures and tables", *suite.scales], lines, "l" + "r" * len(suite.scales))
+
+
+def items_by_scale(suite: Suite, place: Place) -> Iterator[str]:
+    """A row per figure and table with a sign for each scale, and why it is absent from one."""
+    signs = ", ".join(f"{SIGNS[state]} {meaning}" for state, meaning in MEANINGS.items())
+    yield from (f"{signs}.", "")
+    lines = [
+        (
+            markdown_text(f"{suite.papers[row.paper].name}: {row.item.title}"),
+            *(SIGNS[cell.state] for cell in row.cells),
+            markdown_text(row.why if any(cell.state == ABSENT for cell in row.cells) else ""),
+        )
+        for row in coverage(suite, place.figures)
+    ]
+    lines += [
+        (markdown_text(f"{paper.name}: {item.title}"), *SIGNS[ABSENT] * len(suite.scales), markdown_text(item.reason))
+        for paper in suite.papers.values()
+        for item in paper.missing
+    ]
+    headings = ["figure or table", *suite.scales, "why it is absent"]
+    yield from pipe_table(headings, lines, "l" + "c" * len(suite.scales) + "l")
+
+
+def gallery(suite: Suite, place: Place) -> Iterator[str]:
+    """The first figure of each paper that shows committed runs, or else its first one, with its scale below."""
+    shown = [
+        f"[![{markdown_text(title)}]({file})]({file.parents[1]}/README.md)<br>**{scale} scale**: {markdown_text(title)}"
+        for scale in scales_of(place.archive)
+        for title, file in _first_figures(suite, place, scale)
+    ]
+    shown += [""] * (-len(shown) % _COLUMNS)
+    yield from pipe_table([""] * _COLUMNS, _rows(shown), "c" * _COLUMNS)
+
+
+def _rows(cells: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (cells[at : at + _COLUMNS] for at in range(0, len(cells), _COLUMNS))
+
+
+def _first_figures(suite: Suite, place: Place, scale: str) -> Iterator[tuple[str, Path]]:
+    """Title and picture of a figure per paper."""
+    drawn = {
+        (row.paper, row.item.id)
+        for row in coverage(suite, place.figures)
+        for cell in row.cells
+        if (cell.scale, cell.state) == (scale, DRAWN)
+    }
+    for paper in suite.papers.values():
+        items = [item for item in paper.figures.values() if (paper.id, item.id) in drawn]
+        items.sort(key=lambda item: not item.series or KindOptions.named(item.kind).planned)
+        for item in items[:1]:
+            yield f"{paper.name}: {item.title}", place.figures / scale / paper.id / f"{item.id}.png"
+
+
+BLOCKS: Mapping[str, Callable[..., Iterator[str]]] = {
+    "scores": scores,
+    "coverage": papers_by_scale,
+    "items": items_by_scale,
+    "gallery": gallery,
+    "claims": claims,
+}
+"""What stands between the comments, by the name in the first one."""

@@ -25,6 +25,7 @@ from resync.render import (
     metrics_table,
     period_and_accuracy,
     period_schedule,
+    training_curves,
 )
 from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
@@ -158,6 +159,19 @@ def test_an_accuracy_is_drawn_as_an_error_and_a_loss_in_bits(suite: Suite, finis
 def test_a_metric_has_its_own_units_and_bands(options: dict[str, str], message: str):
     with pytest.raises(ValueError, match=message):
         options_of("render", "accuracy_curves")(**options)
+
+
+def test_a_logarithmic_axis_shows_what_is_positive_after_the_cut(suite: Suite, finished: Path):
+    data = load(suite, "toy", "fig6", "smoke", finished)
+    chosen = options_of("render", "training_curves")(metrics=["val_loss", "val_top1"], log=["val_loss"])
+    panels = training_curves.prepare(replace(data, item=data.item.model_copy(update={"options": chosen})))
+    figure = training_curves.draw(panels, TEXT)
+    loss, accuracy = figure.axes
+    assert (loss.get_yscale(), accuracy.get_yscale()) == ("log", "linear")
+    positive = [y for line in panels.lines["Validation loss (nats)"] for y in line.low[1:] if y > 0]
+    assert 0 < loss.get_ylim()[0] < min(positive)
+    with pytest.raises(ValueError, match="log: found 'train_loss', allowed: val_loss, val_top1"):
+        options_of("render", "training_curves")(metrics=["val_loss", "val_top1"], log=["train_loss"])
 
 
 def test_time_is_training_and_communication_without_evaluation(suite: Suite, finished: Path):

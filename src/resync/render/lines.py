@@ -155,8 +155,11 @@ def period_line(series: Series) -> Line:
     return Line(series.label, series.style, epoch, h, h, h, seeds=seeds)
 
 
-def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
-    """Limits of the y axis, with a margin, that show every value after the first fraction `cut` of the x axis."""
+def limits(lines: Sequence[Line], cut: float, log: bool = False) -> tuple[float, float]:
+    """Limits of the y axis, with a margin, that show every value after the first fraction `cut` of the x axis.
+
+    A logarithmic axis shows every positive one.
+    """
     values = [
         values[line.x >= cut * line.x[-1]]
         for line in lines if line.x.size
@@ -164,8 +167,10 @@ def limits(lines: Sequence[Line], cut: float) -> tuple[float, float]:
     ] or [curve.y for line in lines for curve in line.diverged]  # fmt: skip
     levels = [line.published for line in lines if line.published is not None]
     shown = np.concatenate([*values, levels])
-    shown = shown[np.isfinite(shown)]
-    low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.0, 1.0)
+    shown = shown[np.isfinite(shown) & (shown > 0 if log else True)]
+    low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.1 if log else 0.0, 1.0)
+    if log:
+        return low / 1.5, high * 1.5
     air = 0.06 * (high - low) or 1.0
     return low - air, high + air
 

@@ -28,9 +28,10 @@ _HEIGHT = 1.75
 
 @dataclass(frozen=True)
 class Panels:
-    """The lines of each panel by axis label, in the order of the panels."""
+    """The lines of each panel by axis label, in the order of the panels, and the labels of logarithmic axes."""
 
     lines: dict[str, list[Line]]
+    log: set[str]
     cut: float
     setting: str
 
@@ -53,7 +54,8 @@ def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
         return [with_published(data, line, series, metric) for line, series in zip(averaged, data.series, strict=True)]
 
     by_label = {axis_label(metric): lines(metric) for metric in data.options.metrics}
-    return Panels(by_label, data.options.cut, setting(data, band, *by_label.values()))
+    log = {axis_label(metric) for metric in data.options.log}
+    return Panels(by_label, log, data.options.cut, setting(data, band, *by_label.values()))
 
 
 def draw(panels: Panels, width: float) -> Figure:
@@ -62,7 +64,9 @@ def draw(panels: Panels, width: float) -> Figure:
     for axes, (label, lines) in zip(grid.flat, panels.lines.items(), strict=False):
         draw_lines(axes, lines)
         label_y(axes, label, _HEIGHT)
-        axes.set_ylim(limits(lines, panels.cut))
+        log = label in panels.log
+        axes.set_yscale("log" if log else "linear")
+        axes.set_ylim(limits(lines, panels.cut, log))
     for axes in grid[-1]:
         axes.set(xlabel="Epoch", xlim=(0, None))
     letter(grid.flat)

@@ -10,6 +10,7 @@
 #                               after Ctrl-C (KILLS=200 SEED=0); `make test` does it with 20 kills
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make docs                   the pages of docs/ as a site with search, and a reference: dist/docs/index.html
+#   make trainers               installs Hugging Face's and Lightning's trainers, for the tests of resync.integrations
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 #   make reproduce TORCH=cpu    the same, installed without CUDA, on a laptop or in a container
 
@@ -30,7 +31,7 @@ BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce report-reference reference test test-fast test-gpu chaos bench docs
+.PHONY: reproduce report-reference reference test test-fast test-gpu trainers chaos bench docs
 
 reproduce: .venv/installed
 	@code=0; \
@@ -68,6 +69,9 @@ bench: .venv/installed
 docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo dist/docs/index.html
+
+trainers: .venv/installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" uv pip install --python $(BIN)/python --require-hashes -r requirements-trainers.lock
 
 # Installs nothing and needs few packages; fails without a GPU.
 test-gpu:

@@ -38,7 +38,9 @@ reproduce: .venv/installed
 	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --config scale=$(SCALE) || code=$$?; \
 	if [ $$code = 0 ]; then \
 		printf '\nLook at:\n'; \
-		ls results/$(SCALE)/site/index.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
+		ls results/$(SCALE)/site/index.html; \
+		for folder in figures/$(SCALE)/*; do echo "$$folder: $$(ls $$folder/*.pdf | wc -l) figures and tables"; done; \
+		ls results/$(SCALE)/*.md; \
 		printf '\n'; \
 		cat results/$(SCALE)/audit.log; \
 	fi; \
@@ -83,6 +85,7 @@ test-gpu:
 # the versions of the lock, but come from PyTorch's own index, whose archives have other hashes: these are not compared.
 .venv/installed: requirements.lock requirements-ffcv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@echo 'setting up .venv, once: with CUDA libraries a download of about 3 GB (TORCH=cpu leaves them out)'
 	@if uv --version >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .venv; \
 	else \

@@ -192,6 +192,16 @@ def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_pa
     assert all(re.match("torch|torchvision|triton|nvidia-|cuda-", name) for name in left_out)
 
 
+def test_the_page_of_the_package_has_no_link_to_a_file():
+    readme = (ROOT / "README.md").read_text()
+    for each in PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        readme = re.sub(each["pattern"], each["replacement"], readme)
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert len(links) > 3
+    assert all(link.startswith(("https:", "#")) for link in links)
+    assert "docs/own_experiment.md takes it to a figure in ten minutes." in readme
+
+
 def written_files() -> Iterator[Path]:
     """The files that people wrote: all but what tools and runs leave behind."""
     generated = {"wandb", "results", "figures", "dist", "shared", "__pycache__"}

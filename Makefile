@@ -10,6 +10,7 @@
 #                               after Ctrl-C (KILLS=200 SEED=0); `make test` does it with 20 kills
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make docs                   the pages of docs/ as a site with search, and a reference: dist/docs/index.html
+#   make trainers               installs Hugging Face's and Lightning's trainers, for the tests of resync.integrations
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 #   make reproduce TORCH=cpu    the same, installed without CUDA, on a laptop or in a container
 
@@ -30,14 +31,16 @@ BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce report-reference reference test test-fast test-gpu chaos bench docs
+.PHONY: reproduce report-reference reference test test-fast test-gpu trainers chaos bench docs
 
 reproduce: .venv/installed
 	@code=0; \
 	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --config scale=$(SCALE) || code=$$?; \
 	if [ $$code = 0 ]; then \
 		printf '\nLook at:\n'; \
-		ls results/$(SCALE)/site/index.html results/$(SCALE)/*.md figures/$(SCALE)/*/*.pdf; \
+		ls results/$(SCALE)/site/index.html; \
+		for folder in figures/$(SCALE)/*; do echo "$$folder: $$(ls $$folder/*.pdf | wc -l) figures and tables"; done; \
+		ls results/$(SCALE)/*.md; \
 		printf '\n'; \
 		cat results/$(SCALE)/audit.log; \
 	fi; \
@@ -69,6 +72,9 @@ docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo dist/docs/index.html
 
+trainers: .venv/installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" uv pip install --python $(BIN)/python --require-hashes -r requirements-trainers.lock
+
 # Installs nothing and needs few packages; fails without a GPU.
 test-gpu:
 	@$(PYTHON) tests/gpu/ready.py
@@ -79,6 +85,7 @@ test-gpu:
 # the versions of the lock, but come from PyTorch's own index, whose archives have other hashes: these are not compared.
 .venv/installed: requirements.lock requirements-ffcv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@echo 'setting up .venv, once: with CUDA libraries a download of about 3 GB (TORCH=cpu leaves them out)'
 	@if uv --version >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) .venv; \
 	else \

@@ -5,12 +5,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
 from resync.cli.declare import VERBS
 
 ROOT = Path(__file__).parents[1]
+
+
+def test_the_pictures_are_what_their_script_draws():
+    drawn = run_path(str(ROOT / "docs/pictures.py"))["pictures"]()
+    written = {path: path.read_text() for path in (ROOT / "docs/pictures").iterdir()}
+    assert written == drawn, "draw them again: python docs/pictures.py"
+    concepts = (ROOT / "docs/concepts.md").read_text()
+    assert [path.name for path in drawn if f"](pictures/{path.name})" not in concepts] == []
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # Top down; a room imports rooms of the lines below its own, nothing beside it and nothing above.
 LAYERS = [
-    {"__init__", "__main__", "static"},
+    {"__init__", "__main__", "static", "integrations"},
     {"cli", "methods", "workflow"},
     {"launch", "archive", "attach"},
     {"report"},
@@ -35,6 +35,8 @@ LAYERS = [
     {"settings"},
     {"files", "streams", "text_tables"},
 ]
+TRAINERS = ("transformers", "lightning")
+"""The extras of resync.integrations, which have a lock of their own."""
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "render", "audit",
@@ -104,7 +106,7 @@ def test_declared_dependencies_are_those_imported():
     imported = {name.split(".")[0] for _, tree in modules() for name in imports(tree)}
     needed = {distributions.get(name, name) for name in imported - sys.stdlib_module_names - {"resync"}}
     extras = {extra: set(declared(names)) for extra, names in PYPROJECT["project"]["optional-dependencies"].items()}
-    optional = extras["deepspeed"] | extras["ffcv"] | extras["wandb"]
+    optional = set().union(*(extras[extra] for extra in ("deepspeed", "ffcv", "wandb", *TRAINERS)))
     # scikit-learn brings the digits as a file
     not_imported = {"snakemake", "snakemake-executor-plugin-slurm", "scikit-learn"}
     always = set(declared(PYPROJECT["project"]["dependencies"])) | extras["suite"]
@@ -138,19 +140,24 @@ def pinned(lock: str) -> dict[str, tuple[str, str]]:
 
 def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
     """`make` installs no archive with another hash."""
-    extras = {name: lines for name, lines in PYPROJECT["project"]["optional-dependencies"].items() if name != "ffcv"}
-    names = PYPROJECT["project"]["dependencies"] + [line for lines in extras.values() for line in lines]
-    assert set(declared(names)) <= set(pinned("requirements.lock"))
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    others = [line for name, lines in extras.items() if name not in ("ffcv", *TRAINERS) for line in lines]
+    assert set(declared(PYPROJECT["project"]["dependencies"] + others)) <= set(pinned("requirements.lock"))
+    assert {name for extra in TRAINERS for name in declared(extras[extra])} <= set(pinned("requirements-trainers.lock"))
 
 
-def test_the_lock_of_ffcv_agrees_with_the_other_one():
-    of_ffcv, others = pinned("requirements-ffcv.lock"), pinned("requirements.lock")
-    shared = of_ffcv.keys() & others.keys()
+@pytest.mark.parametrize("lock", ["requirements-ffcv.lock", "requirements-trainers.lock"])
+def test_a_second_lock_agrees_with_the_first_one(lock: str):
+    second, first = pinned(lock), pinned("requirements.lock")
+    shared = second.keys() & first.keys()
     assert {"numpy", "torch"} < shared
-    versions = [{name: lock[name][0] for name in shared} for lock in (of_ffcv, others)]
+    versions = [{name: pins[name][0] for name in shared} for pins in (second, first)]
     assert versions[0] == versions[1]
+
+
+def test_ffcv_is_exactly_the_one_that_is_locked():
     [extra] = declared(PYPROJECT["project"]["optional-dependencies"]["ffcv"]).items()
-    assert extra == ("ffcv", f"=={of_ffcv['ffcv'][0]}")
+    assert extra == ("ffcv", f"=={pinned('requirements-ffcv.lock')['ffcv'][0]}")
 
 
 def test_version_is_the_cited_one():
@@ -183,6 +190,16 @@ def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_pa
     left_out = lock.keys() - set(kept)
     assert {"torch", "torchvision", "triton", "nvidia-nccl-cu13", "cuda-toolkit"} <= left_out
     assert all(re.match("torch|torchvision|triton|nvidia-|cuda-", name) for name in left_out)
+
+
+def test_the_page_of_the_package_has_no_link_to_a_file():
+    readme = (ROOT / "README.md").read_text()
+    for each in PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        readme = re.sub(each["pattern"], each["replacement"], readme)
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert len(links) > 3
+    assert all(link.startswith(("https:", "#")) for link in links)
+    assert "docs/own_experiment.md takes it to a figure in ten minutes." in readme
 
 
 def written_files() -> Iterator[Path]:

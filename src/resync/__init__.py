@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-_FORMULAS = {
+FORMULAS = {
     "gossip": "averaging",
     "mixing": "mixing",
     "periods": "periods",
@@ -36,10 +36,10 @@ class _Formulas(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         package, _, module = name.partition(".")
-        return ModuleSpec(name, self) if package == __name__ and module in _FORMULAS else None
+        return ModuleSpec(name, self) if package == __name__ and module in FORMULAS else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = import_module(f"{__name__}.formulas.{_FORMULAS[spec.name.partition('.')[2]]}")
+        module = import_module(f"{__name__}.formulas.{FORMULAS[spec.name.partition('.')[2]]}")
         self._own_spec = module.__spec__
         return module
 
@@ -51,7 +51,7 @@ sys.meta_path.append(_Formulas())
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FORMULAS:
+    if name in FORMULAS:
         return import_module(f"{__name__}.{name}")
     if name in __all__:
         return getattr(import_module(f"{__name__}.methods"), name)

@@ -1,6 +1,7 @@
 """The library's signatures as text: `__init__.pyi`, from which editors and type checkers know every option.
 
-`python -m resync.static` writes the file beside this one; a test compares it with the declarations.
+`python -m resync.static` writes the file beside this one, and one for every public name of a module in `formulas`
+(`periods.pyi`, ...), which no type checker would find; a test compares them with the declarations.
 """
 
 import re
@@ -38,8 +39,17 @@ __all__ = {names}
 '''
 
 
+def files() -> dict[Path, str]:
+    """Every file with its content."""
+    aliases = {
+        FILE.with_name(f"{name}.pyi"): f"from resync.formulas.{module} import *  # noqa: F403\n"
+        for name, module in import_module("resync").FORMULAS.items()
+    }
+    return {FILE: text(), **aliases}
+
+
 def text() -> str:
-    """The content of the file."""
+    """The content of `__init__.pyi`."""
     package = import_module("resync")
     head = _HEAD.format(doc=package.__doc__, names=list(package.__all__))
     return "\n\n".join([head.rstrip(), *(_function(name, method) for name, method in METHODS.items())]) + "\n"
@@ -96,5 +106,6 @@ def _type(annotation: Any) -> str:
 
 
 if __name__ == "__main__":
-    write_text(FILE, text())
-    print(FILE)
+    for path, content in files().items():
+        write_text(path, content)
+        print(path)

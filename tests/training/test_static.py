@@ -7,8 +7,9 @@ from resync import static
 from resync.methods import METHODS
 
 
-def test_the_file_is_what_the_declarations_say():
-    assert static.FILE.read_text() == static.text(), "write it again: python -m resync.static"
+def test_the_files_are_what_the_declarations_say():
+    written = {path: path.read_text() for path in static.FILE.parent.glob("*.pyi")}
+    assert written == static.files(), "write them again: python -m resync.static"
 
 
 def test_a_function_has_every_option_with_its_meaning():

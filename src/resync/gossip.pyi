@@ -1,0 +1,1 @@
+from resync.formulas.averaging import *  # noqa: F403

@@ -1,0 +1,130 @@
+"""PyTorch Lightning: a strategy whose workers an algorithm synchronises, in place of DistributedDataParallel.
+
+strategy = Strategy(lambda model, optimizer: resync.LocalSGD(model, optimizer, period=8))
+lightning.Trainer(strategy=strategy, devices=4).fit(model)
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import nn
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from torch.optim import Optimizer
+
+from resync.attach import Synchronised
+
+
+class Strategy(DDPStrategy):
+    """Every process is a worker; `attach` attaches the algorithm to the module and its optimizer when `fit` begins.
+
+    Lightning starts the processes, shards the data and reduces what is logged, as with `DDPStrategy`, whose arguments
+    are also taken here; gradients are not averaged. `sync` is what `attach` returned. Validation inside `fit` is that
+    of the average over all workers, and `fit` ends with the average in every worker.
+
+    A checkpoint has the average, which other programs load as they load any of Lightning's. Beside it, every worker
+    writes a file of its own (`<checkpoint>.worker<rank>of<size>`), with which `fit(ckpt_path=...)` continues exactly,
+    on as many workers.
+
+    Raises ValueError for more than one optimizer and for a loss scale (`16-mixed`) on which the workers do not agree,
+    so that they would skip different steps, and FileNotFoundError if a checkpoint has no file of this worker.
+    """
+
+    def __init__(self, attach: Callable[[nn.Module, Optimizer], Synchronised], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.attach = attach
+        self.sync: Synchronised | None = None
+        self._training = False
+        self._average = ExitStack()
+        self._in_average = False
+
+    @property
+    def restore_checkpoint_after_setup(self) -> bool:
+        """Attaching overwrites the parameters with those of rank 0, so that a checkpoint is to be loaded after it."""
+        return True
+
+    def configure_ddp(self) -> None:
+        """Leave the module as it is, where `DDPStrategy` wraps it."""
+
+    def setup(self, trainer: pl.Trainer) -> None:
+        super().setup(trainer)
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        if len(self.optimizers) != 1:
+            raise ValueError(f"the module has {len(self.optimizers)} optimizers, allowed: one that has all parameters")
+        scaler = getattr(self.precision_plugin, "scaler", None)
+        if scaler is not None and not isinstance(scaler, ShardedGradScaler):
+            raise ValueError("precision 16-mixed: every worker would skip steps of its own, allowed: bf16-mixed, or "
+                             "plugins=[MixedPrecision('16-mixed', 'cuda', scaler=ShardedGradScaler())]")  # fmt: skip
+        self.sync = self.attach(self.lightning_module, self.optimizers[0])
+        self._training = True
+
+    def on_train_end(self) -> None:
+        """Give every worker the final average."""
+        assert self.sync is not None
+        self._training = False
+        self.sync.finish()
+
+    def on_validation_start(self) -> None:
+        self._enter_average()
+
+    def on_validation_end(self) -> None:
+        self._leave_average()
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        """Write the worker's own file, and on rank 0 the average."""
+        if not self._training:
+            super().save_checkpoint(checkpoint, filepath, storage_options)
+            return
+        # The tensors of `checkpoint` are those of the module, and change with them.
+        validating = self._in_average
+        self._leave_average()
+        assert self.sync is not None
+        if "optimizer_states" in checkpoint:
+            own = checkpoint | {"resync": self.sync.state_dict()}
+            self.checkpoint_io.save_checkpoint(own, self._own_file(filepath), storage_options)
+        self._enter_average()
+        super().save_checkpoint(checkpoint, filepath, storage_options)
+        if not validating:
+            self._leave_average()
+
+    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+        """The worker's own file, to continue a training; the average for everything else."""
+        if not self._training:
+            return super().load_checkpoint(checkpoint_path, weights_only)
+        own = self._own_file(checkpoint_path)
+        try:
+            return super().load_checkpoint(own, weights_only)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{own}: not found; a training continues from a checkpoint that as many workers have saved while it "
+                "ran. To start another one from its parameters, load them into the module (load_from_checkpoint)"
+            ) from None
+
+    def load_optimizer_state_dict(self, checkpoint: Any) -> None:
+        super().load_optimizer_state_dict(checkpoint)
+        assert self.sync is not None
+        self.sync.load_state_dict(checkpoint["resync"])
+
+    def remove_checkpoint(self, filepath: Any) -> None:
+        super().remove_checkpoint(filepath)
+        self.checkpoint_io.remove_checkpoint(self._own_file(filepath))
+
+    def _own_file(self, checkpoint: Any) -> str:
+        """Where this worker's state is; `last.ckpt` may be a link to the checkpoint that has it."""
+        path = os.path.realpath(checkpoint) if os.path.islink(checkpoint) else os.fspath(checkpoint)
+        return f"{path}.worker{self.global_rank}of{self.world_size}"
+
+    def _enter_average(self) -> None:
+        if self._training and not self._in_average:
+            assert self.sync is not None
+            self._average.enter_context(self.sync.consensus())
+            self._in_average = True
+
+    def _leave_average(self) -> None:
+        self._in_average = False
+        self._average.close()

@@ -1,0 +1,142 @@
+"""Hugging Face: a Trainer whose workers an algorithm synchronises, in place of DistributedDataParallel.
+
+trainer = Trainer(
+    model, args, train_dataset=data, attach=lambda model, optimizer: resync.LocalSGD(model, optimizer, period=8)
+)
+trainer.train()
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from torch.optim import Optimizer
+from transformers.trainer_utils import get_last_checkpoint
+
+from resync.attach import Synchronised
+
+
+class Trainer(transformers.Trainer):
+    """`transformers.Trainer` on processes that are workers: `attach` attaches the algorithm when `train` begins.
+
+    It shards the data and gathers what is evaluated and logged, as ever; gradients are not averaged. `sync` is what
+    `attach` returned. `evaluate`, `predict` and `save_model` use the average over all workers, and `train` ends with
+    it in every worker. `average_tokens_across_devices` is switched off: the loss of a worker is a mean over its own
+    tokens, and no worker waits for the others to count theirs.
+
+    The model of a checkpoint is the average. Beside it, every worker writes a file of its own
+    (`resync_worker<rank>of<size>.pt`), with which `resume_from_checkpoint` continues exactly, on as many workers.
+
+    Raises ValueError with FSDP or DeepSpeed, which divide what the algorithm averages, and with `fp16`, whose loss
+    scale would let workers skip different steps, and FileNotFoundError if a checkpoint has no file of this worker.
+    """
+
+    def __init__(self, *args: Any, attach: Callable[[nn.Module, Optimizer], Synchronised], **kwargs: Any) -> None:
+        self.attach = attach
+        self.sync: Synchronised | None = None
+        self._training = self._in_average = False
+        self._resumed_from: str | None = None
+        super().__init__(*args, **kwargs)
+        self.args.average_tokens_across_devices = False
+        self.add_callback(_Workers(self))
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Create an accelerator that does not wrap the model."""
+        super().create_accelerator_and_postprocess()
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            raise ValueError("found FSDP or DeepSpeed, allowed: neither; every worker holds the whole model")
+        if self.args.fp16:
+            raise ValueError("fp16: every worker would skip steps of its own, allowed: bf16 or float32")
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
+        self._resumed_from = resume_from_checkpoint if isinstance(resume_from_checkpoint, str) else None
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        with self._average():
+            return super().evaluation_loop(*args, **kwargs)
+
+    def save_model(self, *args: Any, **kwargs: Any) -> None:
+        """Save the average; during the training a call of all ranks."""
+        with self._average():
+            super().save_model(*args, **kwargs)
+
+    def begin(self) -> None:
+        """Attach the algorithm to what is to be trained, and continue from the worker's own file if there is one."""
+        self.sync = self.attach(self.model, self.optimizer.optimizer)
+        self._training = True
+        if self._resumed_from is None:
+            return
+        own = self._own_file(self._resumed_from)
+        if not own.exists():
+            raise FileNotFoundError(
+                f"{own}: not found; a training continues from a checkpoint that as many workers have saved. To start "
+                "another one from its parameters, load them into the model (from_pretrained)"
+            )
+        state = torch.load(own, map_location="cpu", weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.sync.load_state_dict(state["resync"])
+
+    def save_own(self) -> None:
+        """Write what this worker continues from into the checkpoint that has just been saved."""
+        assert self.sync is not None
+        if self.args.save_only_model:
+            return
+        own = self._own_file(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+        parts = {"model": self.model, "optimizer": self.optimizer, "resync": self.sync}
+        temporary = own.with_suffix(".part")
+        torch.save({name: part.state_dict() for name, part in parts.items()}, temporary)
+        temporary.replace(own)
+
+    def finish(self) -> None:
+        """Give every worker the final average, once."""
+        if self._training:
+            assert self.sync is not None
+            self._training = False
+            self.sync.finish()
+
+    def _load_best_model(self) -> None:
+        self.finish()  # otherwise the average would be that of the best model and the state of the algorithm
+        super()._load_best_model()
+
+    def _own_file(self, checkpoint: str | Path) -> Path:
+        return Path(checkpoint) / f"resync_worker{self.args.process_index}of{self.args.world_size}.pt"
+
+    @contextmanager
+    def _average(self) -> Iterator[None]:
+        """The average in the model, while workers differ."""
+        if not self._training or self._in_average:
+            yield
+            return
+        assert self.sync is not None
+        with self.sync.consensus():
+            self._in_average = True
+            try:
+                yield
+            finally:
+                self._in_average = False
+
+
+class _Workers(transformers.TrainerCallback):
+    """Tells the trainer when the training begins, has saved a checkpoint, and ends."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self.trainer.begin()
+
+    def on_save(self, *_: Any, **__: Any) -> None:
+        self.trainer.save_own()
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self.trainer.finish()

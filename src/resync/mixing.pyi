@@ -1,0 +1,1 @@
+from resync.formulas.mixing import *  # noqa: F403

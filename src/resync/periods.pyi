@@ -1,0 +1,1 @@
+from resync.formulas.periods import *  # noqa: F403

@@ -1,0 +1,1 @@
+from resync.formulas.schedules import *  # noqa: F403

@@ -1,0 +1,1 @@
+from resync.formulas.topology import *  # noqa: F403

@@ -26,6 +26,7 @@ IMPORTS = {
     "render": (
         *_OPTIONS,
         "resync.render.*",
+        "pandas",
         "matplotlib.pyplot",
         "matplotlib.backends.backend_pdf",
         "fontTools.ttLib.tables.*",  # a PDF imports those of the tables in its fonts

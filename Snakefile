@@ -31,6 +31,10 @@ include: "workflow/rules/audit.smk"
 include: "workflow/rules/report.smk"
 
 
+onstart:
+    workflow_timer.keep_one(workflow.scheduler)
+
+
 rule all:
     default_target: True
     input:

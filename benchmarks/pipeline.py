@@ -12,7 +12,7 @@ from benchmarks import _made_results, warm_start
 from benchmarks.harness import Benchmark, Case, Goal, Measure
 from benchmarks.harness.processes import Failed
 from resync.config import load_suite
-from resync.processes import warm
+from resync.processes import warm_client
 
 ROOT = Path(__file__).parents[1]
 RESYNC = [sys.executable, "-m", "resync"]
@@ -66,7 +66,7 @@ _MEASURES = {"seconds": "s", "processor_seconds": "s", "peak_memory": "B"}
 
 def measured(commands: list[list[str]]) -> dict[str, float]:
     """Seconds, processor time and largest memory of commands that run one after the other."""
-    environment = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}
+    environment = {name: value for name, value in os.environ.items() if name != warm_client.ADDRESS}
     started, processor, peak = time.perf_counter(), 0.0, 0
     for command in commands:
         child = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.harness import Benchmark, Case, Measure
 from resync.config import load_suite
-from resync.processes import warm
+from resync.processes import warm_client
 
 TIMED = """
 import subprocess, sys, time
@@ -43,7 +43,7 @@ def benchmark() -> Benchmark:
 
 def seconds(before: list[str], config: str) -> dict[str, float]:
     """Wall-clock seconds of two consecutive runs."""
-    environment = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}
+    environment = {name: value for name, value in os.environ.items() if name != warm_client.ADDRESS}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.yaml"
         path.write_text(config)

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resync.processes import warm
+from resync.processes import warm, warm_client
 
 SERVER = """
 import os, signal, sys, time
@@ -44,10 +44,10 @@ warm.serve(verb)
 """
 CLIENT = """
 import sys
-from resync.processes import warm
+from resync.processes import warm_client
 
-warm.IMPORTS = {"verb": ()}
-sys.exit(warm.delegate(sys.argv[1:]))
+warm_client.IMPORTS = {"verb": ()}
+sys.exit(warm_client.delegate(sys.argv[1:]))
 """
 
 
@@ -85,7 +85,7 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 def client(address: Path, *arguments: str) -> subprocess.Popen:
-    environment = os.environ | {warm.ADDRESS: str(address), "GREETING": "hello"}
+    environment = os.environ | {warm_client.ADDRESS: str(address), "GREETING": "hello"}
     environment.pop("SLURM_JOB_ID", None)
     command = [sys.executable, "-c", CLIENT, "verb", *arguments]
     pipe = subprocess.PIPE
@@ -140,16 +140,16 @@ def test_a_client_that_vanishes_before_its_request_is_complete_disturbs_no_other
 
 
 def test_nothing_is_delegated_without_a_warm_process_or_to_another_machine(tmp_path, monkeypatch):
-    monkeypatch.delenv(warm.ADDRESS, raising=False)
-    assert warm.delegate(["render"]) is None
-    monkeypatch.setenv(warm.ADDRESS, str(tmp_path / "nothing"))
-    assert warm.delegate(["render"]) is None
-    assert warm.delegate([]) is None
+    monkeypatch.delenv(warm_client.ADDRESS, raising=False)
+    assert warm_client.delegate(["render"]) is None
+    monkeypatch.setenv(warm_client.ADDRESS, str(tmp_path / "nothing"))
+    assert warm_client.delegate(["render"]) is None
+    assert warm_client.delegate([]) is None
 
 
 def test_resync_warm_has_the_exit_code_of_its_command_and_leaves_nothing(tmp_path):
     seen = tmp_path / "seen"
-    script = f'test -n "${warm.ADDRESS}" && echo "${warm.ADDRESS}" > {seen}; exit 7'
+    script = f'test -n "${warm_client.ADDRESS}" && echo "${warm_client.ADDRESS}" > {seen}; exit 7'
     command = [sys.executable, "-m", "resync", "warm", "bash", "-c", script]
     assert subprocess.run(command, check=False, timeout=120).returncode == 7
     assert not Path(seen.read_text().strip()).parent.exists()
@@ -161,7 +161,7 @@ def test_resync_warm_works_below_a_long_path(tmp_path):
     folder.mkdir()
     command = [sys.executable, "-m", "resync"]
     job = shlex.join([*command, "report", "--configs", str(tmp_path / "nowhere")])
-    script = f"{job}; code=$?; test -S ${warm.ADDRESS} && exit $code"
+    script = f"{job}; code=$?; test -S ${warm_client.ADDRESS} && exit $code"
     environment = {name: value for name, value in os.environ.items() if name != "SLURM_JOB_ID"}
     done = subprocess.run(
         [*command, "warm", "bash", "-c", script], check=False, timeout=300, capture_output=True, text=True,
@@ -177,7 +177,8 @@ def test_the_exit_code_of_a_killed_command_is_the_one_that_a_shell_gives():
 
 def test_a_killed_resync_warm_leaves_no_process_and_no_folder(tmp_path):
     seen = tmp_path / "seen"
-    command = [sys.executable, "-m", "resync", "warm", "bash", "-c", f'echo "${warm.ADDRESS}" > {seen}; exec sleep 600']
+    script = f'echo "${warm_client.ADDRESS}" > {seen}; exec sleep 600'
+    command = [sys.executable, "-m", "resync", "warm", "bash", "-c", script]
     process = subprocess.Popen(command)
     until(lambda: seen.exists() and seen.read_text().endswith("\n"))
     started = psutil.Process(process.pid).children(recursive=True)
@@ -205,7 +206,7 @@ def test_a_command_cleans_up_after_ctrl_c(tmp_path):
 
 
 def test_a_real_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path, monkeypatch):
-    monkeypatch.delenv(warm.ADDRESS, raising=False)
+    monkeypatch.delenv(warm_client.ADDRESS, raising=False)
     verb = [sys.executable, "-m", "resync", "report", "--configs", str(tmp_path / "nowhere")]
     alone, warmed = (
         subprocess.run([*command, *verb], check=False, timeout=300, capture_output=True, text=True)

@@ -10,10 +10,15 @@ torch only with an algorithm.
 
 import sys
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    # Importing importlib.abc would take half the time of a client of the warm process; `import` asks for no base class.
+    Loader = object
 
 FORMULAS = {
     "gossip": "averaging",
@@ -31,7 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Formulas(MetaPathFinder, Loader):
+class _Formulas(Loader):
     """Makes `import resync.periods` import `resync.formulas.periods`: the same module, not a copy."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

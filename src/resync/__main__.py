@@ -2,9 +2,9 @@
 
 import sys
 
-from resync.processes import warm
+from resync.processes import warm_client
 
-code = warm.delegate(sys.argv[1:])
+code = warm_client.delegate(sys.argv[1:])
 if code is None:
     from resync import cli
 

@@ -20,7 +20,7 @@ import moments
 import psutil
 import yaml
 
-from resync.processes import warm
+from resync.processes import warm, warm_client
 from resync.processes.signals import end_with_parent
 
 ROOT = Path(__file__).parents[2]
@@ -168,7 +168,7 @@ class Warm(Start):
         super().start(control)
 
     def run(self) -> int:
-        code = warm.delegate(self.arguments)
+        code = warm_client.delegate(self.arguments)
         return moments.main(self.arguments) if code is None else code
 
     def numbers(self, victim: str, control: moments.Control) -> list[int]:
@@ -200,7 +200,7 @@ class Warm(Start):
 
         self.server = self.processes.fork(serve, self.log)
         os.close(reading)
-        os.environ[warm.ADDRESS] = str(path)
+        os.environ[warm_client.ADDRESS] = str(path)
         wait(path.exists, "the start of the warm server")
 
 

@@ -14,14 +14,15 @@ import psutil
 import pytest
 from runs import BASE, VARIANTS
 
-from resync.processes import warm
+from resync.processes import warm_client
 from resync.processes.signals import end_with_parent
 
 
 @contextmanager
 def chaos(*flags: object) -> Iterator[subprocess.Popen[str]]:
     """The harness in a process of its own; nothing of it outlives the block."""
-    environment = {name: value for name, value in os.environ.items() if name not in (warm.ADDRESS, "SLURM_JOB_ID")}
+    outside = (warm_client.ADDRESS, "SLURM_JOB_ID")
+    environment = {name: value for name, value in os.environ.items() if name not in outside}
     harness = subprocess.Popen(
         [sys.executable, "-u", str(Path(__file__).parent), *map(str, flags)],
         stdout=subprocess.PIPE,

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from resync.config.reduction import conversions
+from resync.formulas.declared_schedules import ConstantSchedule
 
 SCHEMA = Path(__file__).parents[2] / "workflow/schemas/run.schema.json"
 VIT = "configs/qsr/experiments/vit.yaml"
@@ -129,7 +130,8 @@ def options(schema):
 
 def test_every_setting_that_is_a_time_or_a_learning_rate_is_converted():
     """So that a new schedule or rule keeps its shape in a short training."""
-    length = SimpleNamespace(epochs=90, steps_per_epoch=100, total_steps=9000, lr=lambda step: 0.1)
+    course = {"workers": 1, "epochs": 90, "steps_per_epoch": 100, "total_steps": 9000, "warmup_steps": 0}
+    length = SimpleNamespace(**course, schedule=ConstantSchedule(name="constant", lr=0.1))
     limits = SimpleNamespace(epochs=4, steps_per_epoch=5, peak_lr=0.4)
     kept = {"every_epochs", "every_steps", "keep_epochs"}  # settings of the execution are the scale's own
     kept |= {"others_lr"}  # in units of the schedule, which is converted

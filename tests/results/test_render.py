@@ -444,10 +444,12 @@ def test_every_kind_is_declared_beside_its_code():
     ("modules", "absent"),
     [
         ("resync.render.accuracy_curves", ("torch", "wandb", "matplotlib.pyplot", "scipy.stats")),
+        ("resync.render.period_schedule", ("torch", "pandas")),
         ("resync.report", ("torch", "wandb", "matplotlib.pyplot")),
         ("resync.audit", ("torch", "wandb", "matplotlib")),
         ("resync.results.status", ("torch", "wandb", "matplotlib", "pandas")),
         ("resync.results.state", ("torch", "pandas", "numpy", "pyarrow")),
+        ("resync.processes.warm_client", ("importlib.abc", "pathlib", "subprocess", "resync.config")),
     ],
 )
 def test_what_shows_results_imports_no_more_than_it_needs(modules: str, absent: tuple[str, ...]):

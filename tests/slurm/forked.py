@@ -20,7 +20,7 @@ from pathlib import Path
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from resync import cli
-from resync.processes import warm
+from resync.processes import warm, warm_client
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 VERBS = {
@@ -38,10 +38,10 @@ VERBS = {
 }
 CLIENT = """\
 import sys
-from resync.processes import warm
+from resync.processes import warm_client
 
-warm.IMPORTS, warm.STOP, warm.limited = {verbs}, {signals}, lambda: False
-sys.exit(warm.delegate([*{program}, *sys.argv[1:]]))
+warm_client.IMPORTS, warm_client.STOP, warm_client.limited = {verbs}, {signals}, lambda: False
+sys.exit(warm_client.delegate([*{program}, *sys.argv[1:]]))
 """
 POLLED, POLL_SECONDS = "polled", 5
 """The file that Snakemake touches after asking about its jobs, and the time until it asks again."""
@@ -78,7 +78,7 @@ def write_clients(source: Path) -> None:
 @contextmanager
 def process(path: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
     """The environment in which the clients below src are forked from one process that listens on the socket `path`."""
-    environment = environment | {"PYTHONPATH": "src", "OMP_NUM_THREADS": "1", warm.ADDRESS: str(path)}
+    environment = environment | {"PYTHONPATH": "src", "OMP_NUM_THREADS": "1", warm_client.ADDRESS: str(path)}
     receiver, sender = multiprocessing.Pipe(duplex=False)
     server = multiprocessing.get_context("fork").Process(target=_serve, args=(path, environment, receiver, sender))
     server.start()

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from resync import models
 from resync.engine.engine import Engine
@@ -65,6 +66,23 @@ def test_operations_of_a_sample(name: str, options: dict, shape: tuple[int, ...]
     classes = 1000 if shape == IMAGENET else 10
     found = models.flops_per_sample(options_of("models", name)(**options), shape, classes)
     assert found == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "shape"),
+    [
+        ("cnn", {"norm": "batch"}, DIGITS),
+        ("mnist_cnn", {}, MNIST),
+        ("cifar_resnet", {"depth": 8, **GROUP_SILU}, CIFAR),
+        ("vit", SMALL_VIT, DIGITS),  # begins with a norm
+    ],
+)
+def test_operations_are_those_that_torch_counts_in_the_whole_model(name: str, options: dict, shape: tuple[int, ...]):
+    declared = options_of("models", name)(**options)
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = models.build(declared, shape, 10, seed=0)
+        model(models.example(declared, shape, 2)).sum().backward()
+    assert models.flops_per_sample(declared, shape, 10) == counter.get_total_flops() // 2
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from runs import VARIANTS, make_run, make_session, trained, trained_until
 from torch.nn.utils import parameters_to_vector
 
 from resync import files
-from resync.processes import warm
+from resync.processes import warm_client
 from resync.train import train
 from resync.train.loop import train_to_end
 from resync.train.saving import resume
@@ -270,7 +270,7 @@ def _launched(folder: Path) -> Iterator[psutil.Popen]:
     config = str(folder / "config.yaml")
     command = [sys.executable, "-m", "resync", "launch", "--config", config, "--out", str(folder)]
     # In a process of its own, whose children are the ranks, and not in the one that `make test` keeps warm.
-    environment = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}
+    environment = {name: value for name, value in os.environ.items() if name != warm_client.ADDRESS}
     process = psutil.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     try:
         yield process

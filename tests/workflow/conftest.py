@@ -127,6 +127,12 @@ def workflow(tmp_path: Path) -> Workflow:
     return Workflow(tmp_path, ROOT, SOURCES)
 
 
+@pytest.fixture
+def fake_resync() -> str:
+    """A program in place of `resync` that only writes the files of a step."""
+    return FAKE_RESYNC
+
+
 @pytest.fixture(scope="session")
 def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """The workflow after a complete run in which every step only wrote its files."""

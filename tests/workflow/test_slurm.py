@@ -18,7 +18,7 @@ from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 
 from resync.config import load_suite
-from resync.processes import lock, tcp_store, warm
+from resync.processes import lock, tcp_store, warm_client
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog
 
@@ -308,7 +308,7 @@ def test_the_programs_as_shipped_train_on_two_nodes(cluster: Cluster, undisturbe
     flags = "--nodes 2 --cpus 1 --launcher torchrun --max-restarts 0 --timeout 600"
     command = f"{sys.executable} -m resync launch --config run.yaml --out out {flags}"
     environment = cluster.environment | {"PYTHONPATH": str(ROOT / "src")}
-    environment.pop(warm.ADDRESS, None)
+    environment.pop(warm_client.ADDRESS, None)
     job = ["sbatch", "--wait", "--nodes=2", "--ntasks=2", "--cpus-per-task=1", "--output=job.log", f"--wrap={command}"]
     done = subprocess.run(job, cwd=tmp_path, env=environment, timeout=600)
     assert done.returncode == 0, (tmp_path / "job.log").read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resync import workflow as files
 from resync.config import load_suite
-from resync.processes import workflow_lock
+from resync.processes import workflow_lock, workflow_timer
 
 # Not for the processes in which Snakemake carries out jobs on other machines: they take no lock.
 if workflow.is_main_process:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from resync.cli import configuration, results, sharing, start, training  # noqa: F401 - they declare the verbs
@@ -24,19 +25,20 @@ def main(arguments: list[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser())
-    options = parser().parse_args(given)
+    options = parser(given[:1]).parse_args(given)
     return exit_code(lambda: options.verb(options))
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all verbs."""
+def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser of all verbs, or only of the one that is `given`, which saves every job a part of its start."""
     parser = argparse.ArgumentParser(
         prog="resync",
         description="Regenerate and audit papers on how often, and with whom, data-parallel workers synchronise.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the installed version and exit")
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
-    for name, (function, text, flags) in VERBS.items():
+    for name in [name for name in given if name in VERBS] or VERBS:
+        function, text, flags = VERBS[name]
         added = verbs.add_parser(name, help=text, description=text)
         added.set_defaults(verb=function)
         for flag in flags:

@@ -7,7 +7,8 @@ stay, so that each series trains with the code that it is published with.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from resync.config.data_sets import DataOptions
 from resync.config.execution import Execution
 from resync.config.parts import ModelOptions
 from resync.config.run import Layer, SeriesLayer
+from resync.formulas.declared_schedules import LearningRate
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
 from resync.settings.tree import Node, merge, without
 
@@ -126,7 +128,16 @@ def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[
     """How the values of settings that are times, local steps or learning rates change, by the names of the settings."""
     epochs, steps_per_epoch = _epochs(published, by), _steps_per_epoch(published, by)
     steps = epochs * steps_per_epoch
-    peak = max(map(published.lr, range(0, published.total_steps, max(1, published.total_steps // 1000))))
+    peak = _peak(
+        published.schedule,
+        _Course(
+            published.workers,
+            published.epochs,
+            published.steps_per_epoch,
+            published.total_steps,
+            published.warmup_steps,
+        ),
+    )
     shrunk = min(1.0, by.peak_lr / peak)
 
     def epoch(value: float) -> float:
@@ -160,6 +171,23 @@ def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[
         "warmup_start": lambda value: max(rate(value), by.least_warmup_start * rate(peak)),
         "period.alpha": rate,
     }
+
+
+class _Course(NamedTuple):
+    """What a schedule may refer to."""
+
+    workers: int
+    epochs: int
+    steps_per_epoch: int
+    total_steps: int
+    warmup_steps: int
+
+
+@lru_cache(maxsize=64)
+def _peak(schedule: LearningRate, course: _Course) -> float:
+    """The largest learning rate at a thousand steps of a training; mostly that of several series and scales."""
+    lr = schedule.of(course)
+    return max(map(lr, range(0, course.total_steps, max(1, course.total_steps // 1000))))
 
 
 def _converted(node: Node, by_name: Mapping[str, Callable[[Any], Any]]) -> Node:

@@ -199,7 +199,8 @@ class SeriesLayer(Layer):
         """One run per seed and pilot seed of this layer, which must be merged with all layers below it."""
         content = {name: getattr(self, name) for name in RunSettings.model_fields}
         content |= {"paper": paper, "experiment": experiment, "series": series, "scale": scale}
+        first = Run(**content, seed=self.seeds[0])
         for seed in (*self.seeds, *self.pilot_seeds):
-            run = Run(**content, seed=seed)
+            run = first.model_copy(update={"seed": seed})  # valid without another look at all settings
             run._label, run._resources, run._is_pilot = self.label, self.resources, seed in self.pilot_seeds
             yield run

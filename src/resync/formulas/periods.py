@@ -226,6 +226,9 @@ def rounds(
     period: Period, lr: Callable[[int], float], total_steps: int, warmup_steps: int, first: int = 0
 ) -> list[int]:
     """Return H of every round from step `first` to `total_steps`; `lr` is only called for their first steps."""
+    if isinstance(period, Constant):
+        whole, rest = divmod(max(0, total_steps - first), period.h)
+        return [period.h] * whole + [rest] * bool(rest)
     lengths: list[int] = []
     step = first
     while step < total_steps:

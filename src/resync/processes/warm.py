@@ -19,59 +19,17 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
-from resync.processes.signals import STOP, end_with_parent
-
-ADDRESS = "RESYNC_WARM"
-"""The environment variable with the path of the process's socket."""
+from resync.processes.forked_verbs import IMPORTS
+from resync.processes.signals import end_with_parent
+from resync.processes.warm_client import ADDRESS, short_path
 
 _REQUEST_BYTES = 1 << 16
-
-_OPTIONS = ("resync.sync.options.*", "resync.models.options.*", "resync.optim.options.*", "resync.render.options.*")
-_TRAINING = (
-    "torch._dynamo",  # torch's optimizers import it on first use
-    "resync.launch.ranks",
-    "resync.train",
-    "resync.launch.attempts",
-    *_OPTIONS,
-    "resync.sync.*",
-    "resync.models.*",
-    "resync.optim.*",
-    "resync.data.memory",
-    "resync.data.sentences",
-    "resync.train.bleu",
-    "sacrebleu.tokenizers.tokenizer_13a",
-    "sentencepiece",
-    "torch.utils.serialization",  # torch.save does
-    "wandb.sdk.launch.inputs.internal",  # wandb.init does
-)
-IMPORTS = {
-    "launch": _TRAINING,
-    "train": _TRAINING,
-    "plan": (*_OPTIONS, "resync.models.*", "torch.utils.flop_counter", "torch._dynamo"),
-    "collect": ("resync.results.collect", *_OPTIONS),
-    "render": (
-        *_OPTIONS,
-        "resync.render.*",
-        "matplotlib.pyplot",
-        "matplotlib.backends.backend_pdf",
-        "fontTools.ttLib.tables.*",  # a PDF imports those of the tables in its fonts
-        "PIL.PngImagePlugin",
-        "PIL.JpegImagePlugin",
-        "pyarrow.pandas_compat",
-    ),
-    "audit": ("resync.audit", "pandas", *_OPTIONS),
-    "report": ("resync.report", "pandas", *_OPTIONS),
-}
-"""The verbs that run in a fork, and the modules imported before the first job of each; `.*`: all of a package."""
-
 
 SERVE = "from resync import cli; from resync.processes import warm; warm.serve(cli.main)"
 """The program of the warm process."""
@@ -110,54 +68,6 @@ def _code_of(process: subprocess.Popen[bytes]) -> int:
             continue
 
 
-def limited() -> bool:
-    """Whether this process belongs to a Slurm job, whose limits a fork of another process would not have."""
-    return "SLURM_JOB_ID" in os.environ
-
-
-def delegate(arguments: list[str]) -> int | None:
-    """Run `resync <arguments>` in a fork of the warm process; return its exit code, or None if there is none.
-
-    The fork has this process's working directory, environment and standard streams, receives the signals `STOP`, and
-    ends with this process. It also ends, after a SIGTERM, when the warm process is killed; the exit code is then 1.
-    """
-    path = os.environ.get(ADDRESS)
-    if not path or limited() or not arguments or arguments[0] not in IMPORTS:
-        return None
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            with _short(Path(path)) as short:
-                connection.connect(short)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return None  # it is on another machine or has ended
-        request = {"arguments": arguments, "directory": str(Path.cwd()), "environment": dict(os.environ)}
-        text = json.dumps(request).encode() + b"\n"
-        socket.send_fds(connection, [text[:1]], [0, 1, 2])
-        connection.sendall(text[1:])
-
-        def pass_on(number: int, frame: FrameType | None) -> None:
-            with contextlib.suppress(BrokenPipeError):  # the job has just ended
-                connection.sendall(bytes([number]))
-
-        for number in STOP:
-            signal.signal(number, pass_on)
-        answer = connection.makefile().readline()
-    if not answer:
-        print("resync: error: the warm process ended before the job did", file=sys.stderr)
-        return 1
-    return int(answer)
-
-
-@contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """Another path of the same file for the length of the block; that of a socket may have at most 107 bytes."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
-
-
 @dataclass
 class Request:
     """What has arrived of a client's request: a line of JSON, and its standard streams."""
@@ -176,7 +86,7 @@ class Server:
 
     def __init__(self, path: Path) -> None:
         self.listener = socket.socket(socket.AF_UNIX)
-        with _short(path) as short:
+        with short_path(str(path)) as short:
             self.listener.bind(short)
         self.listener.listen(128)
         self.selector = selectors.DefaultSelector()

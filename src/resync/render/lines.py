@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -142,6 +141,8 @@ def uncut(h: Floats, rounds: Floats) -> Floats:
 
 def period_line(series: Series) -> Line:
     """H against epochs from one seed with results: the period depends on the learning rate, not on the seed."""
+    import pandas as pd  # not at the top: figures that are computed from the configuration need none
+
     status = "finished" if series.results("finished") else "diverged"
     results = series.results(status)[:1]
     seeds = tuple(state.run.seed for state in series.states if state.status == status)[:1]

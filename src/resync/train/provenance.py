@@ -11,22 +11,25 @@ from typing import Any
 PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn", "sentencepiece", "sacrebleu", "wandb")
 
 
-def now() -> str:
-    """The current time in UTC, as ISO 8601 in whole seconds."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that affect results; None for a package that is not installed."""
-    own = {"python": platform.python_version(), "resync": _version("resync-suite")}
-    return own | {name: _version(name) for name in PACKAGES}
-
-
 def _version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+VERSIONS = {"python": platform.python_version(), "resync": _version("resync-suite")} | {
+    name: _version(name) for name in PACKAGES
+}
+"""Versions of Python and of the packages that affect results, read once for all runs of a warm process.
+
+None for a package that is not installed.
+"""
+
+
+def now() -> str:
+    """The current time in UTC, as ISO 8601 in whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def git() -> dict[str, Any] | None:

@@ -198,7 +198,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
             "threads": run.threads,
             "engine": session.engine.name,
         },
-        "versions": provenance.versions(),
+        "versions": provenance.VERSIONS,
         "git": provenance.git(),
     }
 

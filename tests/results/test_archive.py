@@ -233,7 +233,9 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     text = page.read_text()
     assert text.startswith("Before.\n")
     assert text.endswith("<!--/results-->\nBehind.\n")
-    assert "| All papers | 5 of 5 | none | none | 0 of 5 |" in text
+    drawn = {file.stem for file in Path("figures/reference/smoke/toy").iterdir()}
+    assert {"fig5", "fig6", "table1"} <= drawn
+    assert f"| All papers | {len(drawn)} of 5 | none | none | 0 of 5 |" in text
     assert "**Scale `smoke`**, 6 runs." in text
     assert "mini and gpu: vit is at smoke and paper only" in text
     assert "[![toy: H against epochs](figures/reference/smoke/toy/fig5.png)](figures/reference/smoke/README.md)" in text

@@ -112,10 +112,14 @@ def test_plan_sums_over_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str
     runs = json.loads((tmp_path / "plan.json").read_text())
     assert (paper["name"], paper["runs"]) == ("qsr", len(runs))
     assert paper["flops"] == sum(run["flops"] for run in runs) > 0
-    by_run, by_experiment, by_paper = (tmp_path / "plan.md").read_text().split("\n\n")
-    assert len(by_run.splitlines()) == 1 + len(runs)
-    assert by_experiment.splitlines()[0].split()[0] == "experiment"
-    assert by_paper.splitlines()[1].split()[0] == "qsr"
+    blocks = re.findall(
+        r"^## By (\w+)\n\n```text\n(.*?)\n```$", (tmp_path / "plan.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert [of for of, _ in blocks] == ["paper", "experiment", "run"]
+    by_paper, by_experiment, by_run = (block.splitlines() for _, block in blocks)
+    assert len(by_run) == 1 + len(runs)
+    assert by_experiment[0].split()[0] == "experiment"
+    assert by_paper[1].split()[0] == "qsr"
 
 
 def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture[str]):

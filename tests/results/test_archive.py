@@ -30,7 +30,7 @@ from resync.results.errors import ResultsError
 from resync.results.runs import state_of
 from resync.results.status import progress
 from resync.results.summary import publish
-from resync.text_tables import csv_text, markdown_cells
+from resync.text_tables import csv_text, markdown_cells, markdown_text
 
 CONFIGS = str(Path(__file__).parent / "configs")
 ROOT = Path(__file__).parents[2]
@@ -236,10 +236,13 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     text = page.read_text()
     assert text.startswith("Before.\n")
     assert text.endswith("<!--/results-->\nBehind.\n")
-    assert "| All papers | 5 of 5 | none | none | 0 of 5 |" in text
+    drawn = {file.stem for file in Path("figures/reference/smoke/toy").iterdir()}
+    assert {"fig5", "fig6", "table1"} <= drawn
+    assert f"| All papers | {len(drawn)} of 5 | none | none | 0 of 5 |" in text
     assert "**Scale `smoke`**, 6 runs." in text
     assert "mini and gpu: vit is at smoke and paper only" in text
-    assert "[![toy: H against epochs](figures/reference/smoke/toy/fig5.png)](figures/reference/smoke/README.md)" in text
+    title = markdown_text(f"toy: {suite.papers['toy'].figures['fig5'].title}")
+    assert f"[![{title}](figures/reference/smoke/toy/fig5.png)](figures/reference/smoke/README.md)" in text
     environment = json.loads(Path("results/reference/smoke/environment.json").read_text())
     assert (environment["runs"], environment["devices"], environment["hours"]) == (6, ["cpu"], 0.1)
     assert "host" not in json.dumps(environment)

@@ -96,14 +96,9 @@ def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str]:
 def papers_by_scale(suite: Suite, place: Place) -> Iterator[str]:
     """How many figures and tables of each paper are drawn from committed runs, of those that exist at each scale."""
     rows = coverage(suite, place.figures)
-    lines = [
-        (
-            suite.papers[paper].name,
-            *(f"{count.drawn} of {count.declared}" if count.declared else "none" for count in counts),
-        )
-        for paper, counts in by_paper(rows).items()
-    ]
-    lines.append(("All papers", *(f"{count.drawn} of {count.declared}" for count in of_all(rows).values())))
+    counts = {suite.papers[paper].name: found for paper, found in by_paper(rows).items()}
+    counts["All papers"] = tuple(of_all(rows).values())
+    lines = [(name, *(count.text for count in found)) for name, found in counts.items()]
     yield from markdown(["figures and tables", *suite.scales], lines, "l" + "r" * len(suite.scales))
 
 

@@ -77,12 +77,13 @@ def _plan(options: argparse.Namespace) -> None:
     costs = [cost(run, size(run), flops(run)) for paper in papers for run in runs_of(suite, paper, options)]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     entries = json.dumps([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])], indent=2)
-    text = "\n\n".join([table(costs), *(table_of_totals(found, of) for of, found in sums.items())])
+    tables = {"run": table(costs)} | {of: table_of_totals(found, of) for of, found in sums.items()}
     if options.write:
+        blocks = (f"## By {of}\n\n```text\n{tables[of]}\n```\n" for of in ("paper", "experiment", "run"))
         write_text(Path(f"{options.write}.json"), entries + "\n")
-        write_text(Path(f"{options.write}.md"), text + "\n")
+        write_text(Path(f"{options.write}.md"), "\n".join([f"# What runs cost at {options.scale} scale\n", *blocks]))
     else:
-        print(entries if options.json else text)
+        print(entries if options.json else "\n\n".join(tables.values()))
 
 
 @verb(

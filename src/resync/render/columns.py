@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from resync.config.in_words import listed
 from resync.config.metrics import METRICS, SECONDS_PER_HOUR
 from resync.config.published import PublishedValue
 from resync.render.item import NONE, ItemData, Series
@@ -165,8 +166,10 @@ def _note(data: ItemData, columns: Sequence[Column], metrics: Sequence[str]) -> 
     """What the numbers are, then what their marks mean."""
     seeds = data.seeds if data.seeds == "1 seed" else f"mean ± standard deviation of {data.seeds}"
     parts = [data.setting, seeds]
-    if data.scale != "paper" and any(column.heading.title == "published" for column in columns):
-        parts.append("published: at paper scale")
+    values = (data.published_value(series, metric) for series in data.series for metric in metrics)
+    scales = dict.fromkeys(value.scale for value in values if value is not None and value.value is not None)
+    if scales and list(scales) != [data.scale]:
+        parts.append(f"published: at {listed(scales)} scale")
     if any(cell.best for column in columns for cell in column.cells):
         several = any(len(series.results("finished")) > 1 for series in data.series)
         parts.append(BEST if several else BEST_OF_ONE)

@@ -33,6 +33,8 @@ WIDTHS: dict[Width, float] = {"column": COLUMN, "text": TEXT}
 
 SMALL = 7.0
 """The smallest text, in points: that of notes, which is still readable in print."""
+LABEL = 8.5
+"""The titles of axes."""
 GREY = "#5f5f5f"
 _UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0.1, 1, "s"), (1e-9, 1e-3, "ms"), (0, 1, "s"))
 """For each unit: the smallest number of seconds for which it is used, its length in seconds, its name."""
@@ -46,7 +48,7 @@ RC = {
     "mathtext.fontset": "stix",
     "text.hinting": "no_hinting",
     "font.size": 8.5,
-    "axes.labelsize": 8.5,
+    "axes.labelsize": LABEL,
     "axes.titlesize": 8.5,
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
@@ -287,8 +289,7 @@ def new_panels(width: float, count: int, height: float, least: float = 2.0, **sh
 
 def label_y(axes: Axes, label: str, height: float) -> None:
     """Write the title of the vertical axis in lines that are no longer than a panel of `height` inches."""
-    size: Any = RC["axes.labelsize"]
-    axes.set_ylabel("\n".join(wrapped(label, 0.6 * 72 * height, size)), linespacing=1.0)
+    axes.set_ylabel("\n".join(wrapped(label, 0.6 * 72 * height, LABEL)), linespacing=1.0)
 
 
 def period_axis(axis: YAxis) -> None:

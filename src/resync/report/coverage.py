@@ -56,6 +56,11 @@ class Count:
         """The number of items that exist at the scale, drawn or not."""
         return len(self.states) - self.states.count(ABSENT)
 
+    @property
+    def text(self) -> str:
+        """`3 of 5` are drawn; `none` exists."""
+        return f"{self.drawn} of {self.declared}" if self.declared else "none"
+
 
 def coverage(suite: Suite, figures: Path) -> list[Row]:
     """A row per item of all papers, with a cell per scale."""

@@ -86,7 +86,7 @@ def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:
     siblings = [name for name in content.series if name[:2] == (run.paper, run.experiment) and name[2] != run.series]
     [own, *others] = lines(content, [(run.paper, run.experiment, run.series), *siblings])
     shown = [
-        own | {"label": f"{run.label}, seed {run.seed}", "runs": [run.id]},
+        own | {"label": f"{run.label}, seed {run.seed}", "runs": [run.id], "declared": 1},
         *({**one, "off": True} for one in others),
     ]
     return [

@@ -120,9 +120,15 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       this.plotPlace.addEventListener("keydown", (event) => this.key(event));
       this.place.replaceChildren(
         element("div", { class: "controls" }, ...this.choices(), reset, csv),
-        this.legend, this.plotPlace, this.values,
+        this.legend, this.plotPlace, this.values, ...this.meaning(),
       );
       this.buildLegend();
+    }
+
+    meaning() {
+      const parts = ["Lines: mean over seeds", "bands: from the smallest to the largest"];
+      if (this.all.some((line) => Object.keys(line.published ?? {}).length)) parts.push("dotted: published");
+      return this.all.some((line) => line.declared > 1) ? [element("p", { class: "soft" }, `${parts.join("; ")}.`)] : [];
     }
 
     buildLegend() {
@@ -133,6 +139,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         const dash = line.dash.length ? ` stroke-dasharray="${line.dash.map((part) => part * 1.6).join(" ")}"` : "";
         button.innerHTML = `<svg width="26" height="8" aria-hidden="true"><path d="M1 4h24" stroke="${visible(line.color)}" stroke-width="2.2"${dash}/></svg>`;
         button.append(line.label);
+        if (line.declared > 1) button.append(element("span", { class: "soft" }, line.runs.length < line.declared ? `${line.runs.length} of ${line.declared} seeds` : `n=${line.declared}`));
         button.addEventListener("click", async () => {
           if (!this.off.delete(index)) this.off.add(index);
           button.setAttribute("aria-pressed", String(!this.off.has(index)));

@@ -241,7 +241,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       const { ctx, bbox } = plot, ratio = devicePixelRatio || 1;
       ctx.save();
       ctx.font = `${11 * ratio}px system-ui, sans-serif`;
-      ctx.textAlign = "right";
+      ctx.textAlign = "left";  // curves begin far from what they end at
       for (const { line, level, name } of this.levels()) {
         const y = plot.valToPos(level, "y", true);
         ctx.strokeStyle = ctx.fillStyle = visible(line.color);
@@ -251,7 +251,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         ctx.moveTo(bbox.left, y);
         ctx.lineTo(bbox.left + bbox.width, y);
         ctx.stroke();
-        ctx.fillText(`${name}${shown(level)}`, bbox.left + bbox.width - 4 * ratio, y - 4 * ratio);
+        ctx.fillText(`${name}${shown(level)}`, bbox.left + 4 * ratio, y - 4 * ratio);
       }
       ctx.restore();
     }

@@ -17,6 +17,7 @@ from resync.config.metrics import METRICS
 from resync.config.schema import schemas
 
 ROOT = Path(__file__).parents[1]
+_PICTURE = re.compile(r"(!\[[^\]\n]*\])\(((?!https?:)[^)\s]+)\)")
 _LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?!https?:|#|mailto:)[^)\s]+)\)")
 
 
@@ -26,16 +27,36 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "index.md": (ROOT / "README.md").read_text().replace("](docs/", "]("),
         "reference/cli.md": "\n".join(_command_line()),
         "reference/settings.md": "\n".join(_settings()),
+        "reference/papers.md": "\n".join(_papers()),
         "reference/metrics.md": "\n".join(_metrics()),
         "reference/library.md": "\n".join(_library()),
     }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
+    for file in list(files.documentation_pages()):
+        for _, name in _PICTURE.findall(file.content_string):
+            if (path := _outside(name, file, config)) and not files.get_file_from_path(path):
+                files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     return files
 
 
+def _outside(name: str, file: File, config: MkDocsConfig) -> str | None:
+    """Where in the repository a picture is that a page shows, if it is not below docs/."""
+    docs = Path(config.docs_dir)
+    folder = ROOT if file.src_uri == "index.md" else (docs / file.src_uri).parent
+    path = (folder / name).resolve()
+    inside = path.is_relative_to(docs.resolve()) or (file.src_uri == "index.md" and (docs / name).is_file())
+    return None if inside else path.relative_to(ROOT).as_posix()
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to files of the repository that are no pages become their text: the site has no repository beside it."""
+    """Adapt links to a site that has no repository beside it: pictures come along, of other files the text is left."""
+
+    def shown(match: re.Match[str]) -> str:
+        path = _outside(match[2], page.file, config)
+        return f"{match[1]}({'../' * page.file.src_uri.count('/')}{path})" if path else match[0]
+
+    markdown = _PICTURE.sub(shown, markdown)
     folder = (Path(config.docs_dir) / page.file.src_uri).parent
 
     def kept(match: re.Match[str]) -> str:
@@ -72,6 +93,19 @@ def _settings() -> Iterator[str]:
     for name, each in sorted(schema["$defs"].items()):
         if each.get("properties"):
             yield from _keys(name, each)
+
+
+def _papers() -> Iterator[str]:
+    """Every key of the files that describe a paper; kinds of figure with their options."""
+    yield "# Files of a paper\n"
+    yield "Every key of the files in `paper_configs/<paper>`; an experiment has [settings of a run](settings.md).\n"
+    for name in ("paper", "experiment", "published", "claims", "logs", "columns"):
+        schema = schemas()[f"{name}.schema.json"]
+        if schema.get("properties"):
+            yield from _keys(f"{name}.yaml", schema)
+        for part, each in sorted(schema["$defs"].items()) if name != "experiment" else ():
+            if each.get("properties"):
+                yield from _keys(part, each)
 
 
 def _keys(name: str, schema: dict[str, Any]) -> Iterator[str]:

@@ -38,6 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         **{f"results/{scale}.md": _gallery(scale).read_text() for scale in scales_of(PLACE.archive)},
         "reference/cli.md": "\n".join(_command_line()),
         "reference/settings.md": "\n".join(_settings()),
+        "reference/papers.md": "\n".join(_papers()),
         "reference/metrics.md": "\n".join(_metrics()),
         "reference/library.md": "\n".join(_library()),
     }
@@ -129,6 +130,19 @@ def _settings() -> Iterator[str]:
     for name, each in sorted(schema["$defs"].items()):
         if each.get("properties"):
             yield from _keys(name, each)
+
+
+def _papers() -> Iterator[str]:
+    """Every key of the files that describe a paper; kinds of figure with their options."""
+    yield "# Files of a paper\n"
+    yield "Every key of the files in `paper_configs/<paper>`; an experiment has [settings of a run](settings.md).\n"
+    for name in ("paper", "experiment", "published", "claims", "logs", "columns"):
+        schema = schemas()[f"{name}.schema.json"]
+        if schema.get("properties"):
+            yield from _keys(f"{name}.yaml", schema)
+        for part, each in sorted(schema["$defs"].items()) if name != "experiment" else ():
+            if each.get("properties"):
+                yield from _keys(part, each)
 
 
 def _keys(name: str, schema: dict[str, Any]) -> Iterator[str]:

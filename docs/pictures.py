@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).with_name("pictures")
-STEPS, LEFT, WIDTH, ROW, TOP = 12, 74, 44, 24, 26
+STEPS, LEFT, WIDTH, ROW, TOP = 12, 74, 31, 24, 26
 COMPUTED = 0.62  # of the time of a step, the rest of which is for messages
 STEP, AVERAGE, OUTER, MESSAGE = "#0072b2", "#d55e00", "#a3477f", "#1b7f5f"
 
@@ -106,14 +106,14 @@ def _drawn(mark: Mark) -> str:
         )
     if kind == "part":
         return (
-            f'<path d="M{x + 9:.1f} {y - 8:g}H{to_x + 9:.1f}V{to_y + 8:g}H{x + 9:.1f}z" fill="{AVERAGE}" opacity=".22" '
+            f'<path d="M{x + 7:.1f} {y - 8:g}H{to_x + 5:.1f}V{to_y + 8:g}H{x + 7:.1f}z" fill="{AVERAGE}" opacity=".22" '
             f'stroke="{AVERAGE}"/>'
         )
-    x += 13
-    bar = f'<line x1="{x:.1f}" y1="{y - 9:g}" x2="{x:.1f}" y2="{to_y + 9:g}" stroke="{AVERAGE}" stroke-width="4"/>'
+    x += 9
+    bar = f'<line x1="{x:.1f}" y1="{y - 9:g}" x2="{x:.1f}" y2="{to_y + 9:g}" stroke="{AVERAGE}" stroke-width="3"/>'
     if kind == "bar":
         return bar
-    circles = "".join(f'<circle cx="{x:.1f}" cy="{_y(worker):g}" r="6" fill="{OUTER}"/>' for worker in range(4))
+    circles = "".join(f'<circle cx="{x:.1f}" cy="{_y(worker):g}" r="5" fill="{OUTER}"/>' for worker in range(4))
     return bar + circles
 
 

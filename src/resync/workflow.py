@@ -14,7 +14,7 @@ from resync.config import ConfigError, Run, Suite
 from resync.config.in_words import setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
-from resync.settings.errors import not_among
+from resync.settings.errors import not_among, suggestion
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 """Pattern of a run's directory."""
@@ -159,8 +159,8 @@ def chosen_scale(config: Mapping[str, object], suite: Suite) -> str:
     """The scale requested by `--config`. Raises ConfigError for an unknown scale or any other key."""
     scale = str(config.get("scale", "smoke"))
     if set(config) - {"scale"} or scale not in suite.scales:
-        allowed = "|".join(suite.scales)
-        raise ConfigError([f"--config takes scale={allowed} and nothing else, found {dict(config)}"])
+        allowed, near = "|".join(suite.scales), suggestion(scale, suite.scales)
+        raise ConfigError([f"--config takes scale={allowed} and nothing else, found {dict(config)}{near}"])
     return scale
 
 

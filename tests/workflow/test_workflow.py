@@ -164,6 +164,8 @@ def test_the_scale_is_all_that_can_be_chosen(suite: Suite):
     for config in ({"scales": "mini"}, {"scale": "large"}, {"scale": "mini", "seed": 1}):
         with pytest.raises(ConfigError, match=r"--config takes scale=smoke\|mini\|gpu\|paper and nothing else"):
             chosen_scale(config, suite)
+    with pytest.raises(ConfigError, match=r"found {'scale': 'mni'}; did you mean 'mini'\?"):
+        chosen_scale({"scale": "mni"}, suite)
 
 
 def test_source_is_found_from_the_repository():

@@ -111,7 +111,8 @@ def _refuse(kind: str, paper: str, name: str) -> None:
         raise ValueError(f"name: found {name!r}, allowed: lower-case letters, digits and _, no word of Python")
     if bool(paper) != (kind == "experiment"):
         form = "paper/name" if kind == "experiment" else "a name without /"
-        raise ValueError(f"name: found {f'{paper}/' if paper else ''}{name}, allowed for {kind}: {form}")
+        given = f"{paper}/{name}" if paper else name
+        raise ValueError(f"name: found {given!r}, allowed for {kind}: {form}")
     if paper and not Path("paper_configs", paper, "paper.yaml").is_file():
         known = [folder.parent.name for folder in Path("paper_configs").glob("*/paper.yaml")]
         similar = closest(paper, known)

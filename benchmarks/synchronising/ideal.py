@@ -68,7 +68,7 @@ def gossip(setting: Setting) -> Step:
         alone(batch, labels)
         hop = 2 ** (done[0] % hops)
         to, sender = (setting.rank + hop) % setting.size, (setting.rank - hop) % setting.size
-        requests = [dist.isend(flat, to), dist.irecv(inbox, sender)]
+        requests = [dist.irecv(inbox, sender), dist.isend(flat, to)]
         for request in requests:
             request.wait()
         flat.add_(inbox).mul_(0.5)

@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from resync.engine.messages import start
+
 
 def recursive_doubling(total: Tensor, rank: int, size: int, group: dist.ProcessGroup | None = None) -> int:
     """Sum `total` [P] over the `size` processes of `group` in place, and return the bytes that this process has sent.
@@ -74,5 +76,5 @@ def _receive(inbox: Tensor, sender: int, group: dist.ProcessGroup | None) -> dis
 
 def _wait(*operations: dist.P2POp) -> None:
     """Start the messages together and wait for all of them."""
-    for request in dist.batch_isend_irecv(list(operations)) if operations else []:
+    for request in start(operations):
         request.wait()

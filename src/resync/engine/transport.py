@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from resync.engine.all_reduce import ALL_REDUCES
 from resync.engine.clocks import Clocks
 from resync.engine.members import Members
+from resync.engine.messages import start
 
 Number = TypeVar("Number", int, float)
 _Kind = tuple[tuple[int, ...], torch.dtype, torch.device]
@@ -173,7 +174,7 @@ class Transport:
             for receiver, peers in enumerate(in_peers):
                 for slot, sender in enumerate(peers):
                     operations += self._deliver(shards, inbox[slot], sender, receiver, slot)
-            requests = dist.batch_isend_irecv(operations) if operations else []
+            requests = start(operations)
         self._count(sum(map(len, in_peers)) * rows[0].nbytes)
         return Exchange(rows, inbox, requests, self)
 

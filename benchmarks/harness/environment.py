@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from resync.train.provenance import git, versions
+from resync.train.provenance import VERSIONS, git
 
 
 def environment() -> dict[str, Any]:
@@ -24,7 +24,7 @@ def environment() -> dict[str, Any]:
         "cuda": torch.version.cuda if devices else None,
         "os": f"{platform.system()} {platform.release().split('-')[0]}, {_distribution()}",
         "threads": torch.get_num_threads(),
-        "versions": versions(),
+        "versions": VERSIONS,
         "git": git(),
         "day": datetime.now(UTC).date().isoformat(),
     }

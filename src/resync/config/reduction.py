@@ -8,7 +8,7 @@ stay, so that each series trains with the code that it is published with.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from resync.config.parts import ModelOptions
 from resync.config.run import Layer, SeriesLayer
 from resync.formulas.declared_schedules import LearningRate
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
+from resync.settings.options import CourseValues
 from resync.settings.tree import Node, merge, without
 
 
@@ -128,16 +129,7 @@ def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[
     """How the values of settings that are times, local steps or learning rates change, by the names of the settings."""
     epochs, steps_per_epoch = _epochs(published, by), _steps_per_epoch(published, by)
     steps = epochs * steps_per_epoch
-    peak = _peak(
-        published.schedule,
-        _Course(
-            published.workers,
-            published.epochs,
-            published.steps_per_epoch,
-            published.total_steps,
-            published.warmup_steps,
-        ),
-    )
+    peak = _peak(published.schedule, CourseValues.of(published))
     shrunk = min(1.0, by.peak_lr / peak)
 
     def epoch(value: float) -> float:
@@ -173,18 +165,8 @@ def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[
     }
 
 
-class _Course(NamedTuple):
-    """What a schedule may refer to."""
-
-    workers: int
-    epochs: int
-    steps_per_epoch: int
-    total_steps: int
-    warmup_steps: int
-
-
 @lru_cache(maxsize=64)
-def _peak(schedule: LearningRate, course: _Course) -> float:
+def _peak(schedule: LearningRate, course: CourseValues) -> float:
     """The largest learning rate at a thousand steps of a training; mostly that of several series and scales."""
     lr = schedule.of(course)
     return max(map(lr, range(0, course.total_steps, max(1, course.total_steps // 1000))))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from resync.config import Run
 from resync.config.parts import SyncOptions, Traffic
@@ -14,6 +14,7 @@ from resync.formulas.arrivals import sending_intervals
 from resync.formulas.declared_schedules import LearningRate
 from resync.formulas.periods import Period, rounds
 from resync.formulas.topology import messages
+from resync.settings.options import CourseValues
 
 
 @dataclass(frozen=True)
@@ -97,25 +98,13 @@ def round_lengths(run: Run) -> list[int]:
         if sum(before) >= (run.start_step or 0):
             break
         before.append(h)
-    course = run.workers, run.epochs, run.steps_per_epoch, run.total_steps, run.warmup_steps
-    return [*before, *_rounds(_Timetable(run.period, run.schedule, *course), first=sum(before))]
-
-
-class _Timetable(NamedTuple):
-    """What the lengths of rounds follow from: the same for all seeds, and mostly for several series."""
-
-    period: Period
-    schedule: LearningRate
-    workers: int
-    epochs: int
-    steps_per_epoch: int
-    total_steps: int
-    warmup_steps: int
+    return [*before, *_rounds(run.period, run.schedule, CourseValues.of(run), first=sum(before))]
 
 
 @lru_cache(maxsize=64)
-def _rounds(of: _Timetable, first: int) -> tuple[int, ...]:
-    return tuple(rounds(of.period, of.schedule.of(of), of.total_steps, of.warmup_steps, first=first))
+def _rounds(period: Period, schedule: LearningRate, course: CourseValues, first: int) -> tuple[int, ...]:
+    """The lengths of the rounds from step `first` on: the same for all seeds, and mostly for several series."""
+    return tuple(rounds(period, schedule.of(course), course.total_steps, course.warmup_steps, first=first))
 
 
 def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Iterator[ExchangeKind]:

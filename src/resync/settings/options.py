@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
@@ -48,6 +48,20 @@ class Course(Protocol):
     @property
     def warmup_steps(self) -> int:
         """Steps of the learning rate's warm-up."""
+
+
+class CourseValues(NamedTuple):
+    """A course as plain values: equal for trainings whose other settings differ, so that caches can serve them all."""
+
+    workers: int
+    epochs: int
+    steps_per_epoch: int
+    total_steps: int
+    warmup_steps: int
+
+    @classmethod
+    def of(cls, course: Course) -> CourseValues:
+        return cls(*(getattr(course, name) for name in cls._fields))
 
 
 class Part(Settings):

@@ -87,6 +87,15 @@ def test_another_alpha_trains_its_series_and_redoes_what_shows_it(finished):
     assert not any("/ddp_tricks/" in name for name in made(jobs))
 
 
+def test_another_alpha_trains_a_run_of_which_only_a_file_is_asked_for(finished):
+    file = "results/smoke/qsr/vit_b16_b4096/qsr_h4/seed0/summary.json"
+    assert finished.jobs(file) == []
+    finished.edit(EXPERIMENT, r"h_base: 4, alpha: [\d.]+", "h_base: 4, alpha: 0.009")
+    assert file in made(finished.jobs(file))
+    finished.snakemake(file)
+    assert finished.jobs(file) == []
+
+
 def test_what_does_not_decide_a_result_is_written_down_and_trains_nothing(finished):
     finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", r"\g<0>\n    log: {every_steps: 7}")
     files = [f"results/smoke/qsr/vit_b16_b4096/qsr_h4/seed{seed}/run.yaml" for seed in range(3)]

@@ -2,7 +2,11 @@
 # only settings that affect the result: others in run.yaml may change (how often to log, the number of processes).
 
 
+# With the hash as its input, which must exist but is never read, a change is noticed even if only a file of the run is
+# asked for: Snakemake looks for missing inputs of jobs that are to be done, and not of those that seem to be done.
 rule run_config:
+    input:
+        hash=ancient(lambda names: f"results/{run_of(names).hash_file}"),
     output:
         f"{RUN}/run.yaml",
     log:

@@ -47,6 +47,15 @@ def test_all_workers_start_from_the_average_of_the_run_before(paper):
     assert torch.equal(session.workers.rows.data, expected.expand(4, -1))
 
 
+def test_without_a_seed_the_start_is_the_run_with_the_same_seed(paper):
+    folder, run = paper
+    first = make_run(folder / "first/sgd/seed3", start_from="small/two@step8")
+    assert first.start_directory == Path(first.scale, "test/small/two/seed3")
+    assert first.start_folder(folder / "first/sgd/seed3") == folder / "small/two/seed3"
+    with pytest.raises(ValueError, match=r"start_from first/sgd: .*first/sgd/seed3"):
+        make_session(folder / "small/one/seed3", start_from="first/sgd", start_hash=run.hash)
+
+
 def test_without_epochs_the_start_is_evaluated_and_nothing_is_trained(paper):
     folder, run = paper
     constant = {"name": "constant", "lr": 0.1}

@@ -142,7 +142,11 @@ class Run(RunSettings, _Names):
 
     @property
     def _start_run(self) -> str | None:
-        return self.start_from and self.start_from.partition("@")[0]
+        """The run that `start_from` names, as experiment/series/seed<k>."""
+        if self.start_from is None:
+            return None
+        name = self.start_from.partition("@")[0]
+        return name if name.count("/") == 2 else f"{name}/seed{self.seed}"
 
     @cached_property
     def hash(self) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.results.evidence import Evidence, as_published, decimals_of, notation, number
+from resync.results.evidence import Evidence, as_published, decimals_for, decimals_of, notation, number
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -31,6 +31,11 @@ def test_what_is_not_finite_never_becomes_a_number(bad: float):
 @pytest.mark.parametrize(("value", "decimals"), [(10.4, 1), (80.98, 2), (25, 1), (26.7, 1), (1e-6, 6), (0.125, 3)])
 def test_decimals_of_a_printed_number(value: float, decimals: int):
     assert decimals_of(value) == decimals
+
+
+@pytest.mark.parametrize(("spread", "decimals"), [(65.4, 0), (9.7, 1), (-0.81, 2), (0.019, 3), (1e-4, 5), (0, 2)])
+def test_a_spread_is_shown_with_two_significant_digits(spread: float, decimals: int):
+    assert decimals_for(spread) == decimals
 
 
 @given(st.lists(numbers, min_size=2, max_size=6))

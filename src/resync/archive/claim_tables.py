@@ -34,19 +34,20 @@ def claims(suite: Suite, place: Place, of: str, *ids: str) -> Iterator[str]:
 def _row(claim: Mapping[str, Any]) -> list[str]:
     """The cells of a claim; an order has an effect for each pair of neighbours."""
     counts = dict.fromkeys(count for effect in claim["effects"] for count in effect["n"] or ())
-    spreads = [side["ours"]["std"] or 0.0 for side in claim["sides"]]
     return [
         markdown_text(claim["statement"]),
-        "<br>".join(_side(side, decimals_for(spreads)) for side in claim["sides"]),
+        "<br>".join(map(_side, claim["sides"])),
         "<br>".join(_effect(effect, claim["unit"]) for effect in claim["effects"]),
         ", ".join(map(str, counts)),
         f"**{claim['verdict']}**",
     ]
 
 
-def _side(side: Mapping[str, Any], decimals: int) -> str:
+def _side(side: Mapping[str, Any]) -> str:
     ours = side["ours"]
-    value = ours["text"] if ours["mean"] is None else notation(ours["mean"], ours["std"], decimals=decimals)
+    value = ours["text"]
+    if ours["mean"] is not None:
+        value = notation(ours["mean"], ours["std"], decimals=decimals_for(ours["std"] or 0.0))
     return f"{markdown_text(side['label'])}: {value}"
 
 

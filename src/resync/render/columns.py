@@ -1,6 +1,7 @@
 """Columns of a table: the metrics of every series as these runs have them, beside the published values."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from resync.config.published import PublishedValue
 from resync.render.item import NONE, ItemData, Series
 from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
-from resync.results.evidence import Evidence, as_published, notation
+from resync.results.evidence import Evidence, as_published, decimals_for, notation
 
 MARKS = {"secondary": "†", "derived": "‡", "unverified": "§"}
 """What stands behind a published value that was not read in the paper itself, by its status."""
@@ -152,11 +153,16 @@ def _written(unit: str) -> str:
 
 
 def _decimals(metric: str, unit: str, found: Sequence[Evidence]) -> int:
-    """The same number of decimals for a whole column: three significant digits of its largest value or more."""
+    """The same number of decimals for a whole column, by the median of its standard deviations if it has any.
+
+    Otherwise three significant digits of its largest value, for what training measured with at least three decimals.
+    """
     if METRICS[metric].unit in ("rounds", "steps", "bytes"):
         return 0
     if unit in _FIXED_DECIMALS:
         return _FIXED_DECIMALS[unit]
+    if spreads := [evidence.std for evidence in found if evidence.finite and _spread(evidence) > 0]:
+        return decimals_for(statistics.median(spreads))
     largest = max((abs(evidence.mean) for evidence in found if evidence.finite), default=0.0)
     digits = max(0, _SIGNIFICANT - 1 - math.floor(math.log10(largest))) if largest else 2
     return max(_LEAST_DECIMALS, digits) if METRICS[metric].depends_on == "training" else digits

@@ -72,17 +72,16 @@ def signed(value: float, decimals: int = 2) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
-def decimals_for(values: Iterable[float]) -> int:
-    """With how many decimals the largest of some numbers has two significant digits; at least 2."""
-    largest = max(map(abs, values))
-    return 2 if largest >= 0.1 or largest == 0 else 1 - math.floor(math.log10(largest))
+def decimals_for(spread: float) -> int:
+    """With how many decimals a spread has two significant digits, and what it belongs to is shown; 2 if it is 0."""
+    return max(0, 1 - math.floor(math.log10(abs(spread)))) if spread else 2
 
 
 def effect_texts(difference: float, low: float | None = None, high: float | None = None) -> tuple[str, ...]:
     """An effect, `+0.214`, and the bounds of its interval if it has one, rounded by the width of the interval."""
     if low is None or high is None:
-        return (signed(difference, decimals_for([difference])),)
-    decimals = decimals_for([(high - low) / 2])
+        return (signed(difference, max(2, decimals_for(difference))),)
+    decimals = decimals_for((high - low) / 2)
     return tuple(signed(value, decimals) for value in (difference, low, high))
 
 

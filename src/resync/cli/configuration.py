@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from resync.cli.declare import CHECK, CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
+from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
 from resync.config import Run
 from resync.config.parts import ModelOptions
 from resync.config.run import SCALES
@@ -122,8 +122,9 @@ def _plan(options: argparse.Namespace) -> None:
         "--workers",
         type=int,
         nargs="+",
-        help="extrapolate to this number of workers, with the same batch size per worker; several numbers: how each "
-        "method scales, for a fixed number of samples, and from which one on it computes less than half the time",
+        help="extrapolate to this number of workers, with the same batch size per worker; with several numbers, show "
+        "how each method scales for a fixed number of samples, and from how many workers on it computes for less than "
+        "half of the time",
     ),
 )
 def _time(options: argparse.Namespace) -> None:
@@ -168,8 +169,8 @@ def _of_model(count_of: Callable[[ModelOptions, Sequence[int], int], int]) -> Ca
 
 @verb(
     "write the JSON Schemas of the configuration files",
-    flag("--directory", type=Path, default=Path("workflow/schemas"), help="default: %(default)s"),
-    CHECK,
+    flag("--directory", type=Path, default=Path("workflow/schemas"), help="their folder (default: %(default)s)"),
+    flag("--check", action="store_true", help="write nothing; name schemas that differ, and exit with 1 if any does"),
 )
 def _schema(options: argparse.Namespace) -> int:
     from resync.config import schema

@@ -105,7 +105,7 @@ def test_a_paper_shows_what_is_drawn_and_says_what_is_not(site: Path):
 def test_an_item_that_a_scale_lacks_is_absent_for_a_reason(suite: Suite, tmp_path: Path):
     folder = report(suite, "mini", tmp_path / "results", tmp_path / "figures").parent
     assert "absent" in (folder / "index.html").read_text()
-    assert "mini and gpu: vit is at smoke and paper only" in (folder / "index.html").read_text()
+    assert "mini and gpu: vit exists only at smoke and paper scale" in (folder / "index.html").read_text()
     assert "No paper has runs at this scale." in (folder / "index.html").read_text()
     assert "No run is declared at this scale." in (folder / "runs.html").read_text()
 

@@ -96,9 +96,14 @@ def test_expand_lists_every_run_as_an_object(capsys: pytest.CaptureFixture[str])
     assert len({run["id"] for run in runs}) == len(runs)
 
 
-def test_plan_has_the_published_schedule_exactly(capsys: pytest.CaptureFixture[str]):
+def test_plan_has_the_published_schedule_exactly_and_names_missing_data(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
+    monkeypatch.delenv("RESYNC_PREPARED", raising=False)
     assert main(["plan", "--configs", CONFIGS, "--paper", "qsr", "--scale", "paper", "--json"]) == 0
-    plans = {plan["run"]: plan for plan in json.loads(capsys.readouterr().out)}
+    out, err = capsys.readouterr()
+    [line] = err.splitlines()
+    assert line.startswith(f"resync: data imagenet1k missing: not prepared in {tmp_path}/prepared; ")
+    plans = {plan["run"]: plan for plan in json.loads(out)}
     vit = plans["qsr/vit_b16_b4096/qsr_h4/seed0"]
     assert (vit["steps"], vit["rounds"], vit["volume_percent"]) == (93_600, 9_711, 10.375)
     assert vit["bytes_per_worker"] == 9_711 * vit["parameters"] * 4

@@ -131,7 +131,7 @@ def test_new_needs_a_clone(tmp_path: Path, monkeypatch, capsys):
 
 def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    (tmp_path / "mnist-png").mkdir()
+    (tmp_path / "mnist-png/train").mkdir(parents=True)
     monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
     monkeypatch.delenv("RESYNC_PREPARED", raising=False)
     assert main(["doctor", "--json"]) == 0
@@ -150,7 +150,8 @@ def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monke
     } <= found.keys()
     assert found["data mnist_14"]["state"] == "ok"
     assert found["data shakespeare_char"]["state"] == "optional"
-    assert "shakespeare-char below" in found["data shakespeare_char"]["found"]
+    assert f"not found at {tmp_path}/shakespeare-char/input.txt.gz" in found["data shakespeare_char"]["found"]
+    assert found["data shakespeare_char"]["remedy"].startswith("curl ")
     assert found["gloo"]["state"] == found["torch"]["state"] == "ok"
 
 

@@ -134,6 +134,19 @@ def test_a_dry_run_and_quiet_all_are_as_without_the_plug_in(capsys):
     assert capsys.readouterr() == ("Building DAG of jobs...\nJob stats:\n", "")
 
 
+def test_a_dry_run_ends_with_the_data_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
+    monkeypatch.delenv("RESYNC_PREPARED", raising=False)
+    (tmp_path / "MNIST/raw").mkdir(parents=True)
+    dry = handler(dryrun=True, stdout=True, quiet={Quietness.RULES})
+    for name in ("shakespeare_char", "mnist_14"):
+        dry.emit(record(LogEvent.JOB_INFO, rule_name="prepare", wildcards={"dataset": name, "format": ""}))
+    dry.close()
+    dry.close()
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("resync: data shakespeare_char missing: not prepared in ")
+
+
 def test_a_terminal_has_a_bar_and_its_cursor_back(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     board, screen = Board(), io.StringIO()
     board.begins(2)

@@ -16,9 +16,10 @@ from tempfile import TemporaryFile
 from typing import Literal
 
 from resync.config import ConfigError, Suite, load_suite
-from resync.config.data_sets import DataSet, data_set
+from resync.config.data_sets import data_set
 from resync.config.run import SCALES
-from resync.prepare.folders import DATA_ROOT, PREPARED_FOLDER
+from resync.prepare.folders import DATA_ROOT
+from resync.prepare.whereabouts import whereabouts
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_GB = 5.0
@@ -175,7 +176,8 @@ def _data(configs: Path) -> Iterator[Finding]:
     else:
         yield Finding(DATA_ROOT, "ok", str(root))
     for name, unlocked in sorted(_readers(suite).items()):
-        yield _data_set(data_set(name), root, unlocked)
+        where = whereabouts(data_set(name))
+        yield Finding(f"data {name} ({unlocked})", "optional" if where.remedy else "ok", where.found, where.remedy)
 
 
 def _readers(suite: Suite) -> dict[str, str]:
@@ -190,29 +192,6 @@ def _readers(suite: Suite) -> dict[str, str]:
         name: "; ".join(f"{scale}: {', '.join(sorted(found))}" for scale, found in scales.items())
         for name, scales in papers.items()
     }
-
-
-def _data_set(of: DataSet, root: Path | None, unlocked: str) -> Finding:
-    name = f"data {of.name} ({unlocked})"
-    if root is None or not root.is_dir():
-        return Finding(name, "optional", f"{DATA_ROOT} names no folder")
-    prepared = Path(os.environ.get(PREPARED_FOLDER) or root / "prepared")
-    if any(prepared.glob(f"{of.name}.*")):
-        return Finding(name, "ok", "prepared")
-    folders = _folders(of)
-    there = [folder for folder in folders if (root / folder).exists()]
-    if there:
-        return Finding(name, "ok", f"{root / there[0]}, which the workflow prepares before the first run")
-    return Finding(name, "optional", f"none of {', '.join(folders)} below {root}", "docs/data.md")
-
-
-def _folders(of: DataSet) -> list[str]:
-    """The folders below the root in which its originals may be."""
-    if of.preparation:
-        return [source.folder for source in of.preparation.sources]
-    parts = of.text or of.characters
-    assert parts
-    return [parts.folder]
 
 
 def _slurm() -> Finding:

@@ -1,7 +1,7 @@
 """Snakemake's logger `resync`: its messages become the view of `resync.progress` (`snakemake --logger resync`).
 
 Snakemake finds plug-ins by the name of their package. Dry runs, and Snakemake with --verbose or --debug-dag, print what
-they print without it. The complete log is in .snakemake/log, as ever.
+they print without it; a dry run then names the data that are missing. The complete log is in .snakemake/log, as ever.
 """
 
 import re
@@ -41,6 +41,7 @@ class LogHandler(LogHandlerBase):
         settings = self.common_settings
         self._silent = Quietness.ALL in (settings.quiet or ())
         self._view: Any = None
+        self._data: set[str] = set()
         self._plain = _snakemakes_own(settings) if settings.dryrun or settings.verbose or settings.debug_dag else None
 
     @property
@@ -71,6 +72,8 @@ class LogHandler(LogHandlerBase):
             if self._plain:
                 if getattr(record, "event", None) == LogEvent.ERROR:
                     record.msg = explained(record.getMessage())
+                if self.common_settings.dryrun and getattr(record, "rule_name", None) == "prepare":
+                    self._data.add(record.wildcards["dataset"])  # type: ignore[attr-defined]
                 self._plain.handle(record)
             else:
                 self._take(getattr(record, "event", None), record)
@@ -78,9 +81,11 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def close(self) -> None:
-        """End the view; Snakemake calls this at its end, also after Ctrl-C."""
+        """End the view, or the dry run; Snakemake calls this at its end, also after Ctrl-C."""
         if self._view:
             self._view.close()
+        if self._data:
+            self._name_missing_data()
         super().close()
 
     def _take(self, event: LogEvent | None, record: Any) -> None:
@@ -106,6 +111,14 @@ class LogHandler(LogHandlerBase):
         self._view = View(Board(), sys.stdout if self.common_settings.stdout else sys.stderr, not self._colorless)
         self._view.board.begins(total)
         self._view.start()
+
+    def _name_missing_data(self) -> None:
+        # Not at the top: Snakemake imports every plug-in at every start.
+        from resync.prepare.whereabouts import missing
+
+        for line in missing(self._data):
+            self._say(f"resync: {line}", "")
+        self._data.clear()
 
     @property
     def _colorless(self) -> bool:

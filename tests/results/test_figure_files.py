@@ -27,7 +27,7 @@ from resync.render.table_files import encode_table
 from resync.render.table_layout import MARGIN, POINTS_PER_INCH, fitted
 from resync.render.table_picture import picture
 from resync.render.table_tex import escaped, tex
-from resync.render.text import drawn
+from resync.render.text import balanced, drawn, width_of, wrapped
 from resync.settings.options import option_names
 
 ROOT = Path(__file__).parents[2]
@@ -257,3 +257,15 @@ def test_symbols_in_labels_are_set_as_mathematics():
     for plain in ("Method H", "cost $5 and $10", "alphabet", "VGG-16"):
         assert drawn(plain) == plain
     assert escaped("QSR (H_base=4) & val_top1") == r"QSR ($H_{\mathrm{base}} = 4$) \& val\_top1"
+
+
+def test_lines_of_a_footnote_are_about_equally_long():
+    text = "mini scale: cnn on images, 8 workers, 1,000 steps · mean over 5 seeds, band: minimum to maximum now"
+    width = width_of(text.removesuffix(" now"), 7)
+    assert wrapped(text, width, 7)[1] == "now"
+    lines = balanced(text, width, 7)
+    assert " ".join(lines) == text
+    first, second = (width_of(line, 7) for line in lines)
+    assert 0.8 < first / second < 1.25
+    assert balanced("one line", width, 7) == ["one line"]
+    assert balanced("unbreakably " * 2 + "long", 10, 7) == ["unbreakably", "unbreakably", "long"]

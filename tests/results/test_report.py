@@ -63,7 +63,8 @@ def test_links_lead_to_files_and_places_within_the_site(site: Path, pages: dict[
                 continue
             path, _, place = link.partition("#")
             target = (file.parent / path).resolve() if path else file
-            assert target.is_relative_to(site.resolve()) or not path, f"{file}: {link}"
+            inside = target.is_relative_to(site.resolve()) or target == (site.parents[1] / "index.html").resolve()
+            assert inside, f"{file}: {link}"
             assert target.is_file(), f"{file}: {link}"
             if place and "=" not in place:
                 assert unquote(place) in Page(target).ids, f"{file}: {link}"
@@ -104,9 +105,22 @@ def test_a_paper_shows_what_is_drawn_and_says_what_is_not(site: Path):
 def test_an_item_that_a_scale_lacks_is_absent_for_a_reason(suite: Suite, tmp_path: Path):
     folder = report(suite, "mini", tmp_path / "results", tmp_path / "figures").parent
     assert "absent" in (folder / "index.html").read_text()
-    assert "mini and gpu: vit is at smoke and paper only" in (folder / "index.html").read_text()
+    assert "mini and gpu: vit exists only at smoke and paper scale" in (folder / "index.html").read_text()
     assert "No paper has runs at this scale." in (folder / "index.html").read_text()
     assert "No run is declared at this scale." in (folder / "runs.html").read_text()
+
+
+def test_a_label_has_its_symbol_where_it_is_read_and_its_letters_elsewhere(site: Path):
+    text = (site / RUN / "index.html").read_text()
+    symbol = '<span class="symbol"><i>H</i><span>_</span><sub>base</sub></span>'
+    assert f"<h1>QSR, {symbol} = 4, seed 0</h1>" in text
+    assert "<title>QSR, H_base = 4, seed 0 " in text
+    assert symbol not in "".join(re.findall(r"<code>.*?</code>|<[^>]*>", text, re.DOTALL))
+
+
+def test_every_page_leads_to_the_index_of_all_scales(site: Path, pages: dict[Path, Page]):
+    index = (site.parents[1] / "index.html").resolve()
+    assert all(index in {(file.parent / link).resolve() for link in page.links} for file, page in pages.items())
 
 
 def test_every_item_stands_in_the_coverage_of_all_scales(suite: Suite, site: Path):
@@ -140,8 +154,8 @@ def test_the_audit_has_every_line_with_its_reason(site: Path):
 
 def test_the_score_stands_first_with_its_parts_on_the_page_of_the_paper(site: Path):
     overview, paper = ((site / name).read_text() for name in ("index.html", "toy/index.html"))
-    assert overview.index("12.5 %") < overview.index("<h2>Papers</h2>")
-    assert "62 % not run" in overview
+    assert overview.index("12.5&nbsp;%") < overview.index("<h2>Papers</h2>")
+    assert "62&nbsp;% not run" in overview
     assert '<a href="#fig5">fig5</a>' in paper
     assert "Main results" in paper
 

@@ -114,10 +114,23 @@ def shown(page: playwright.Page) -> list[str]:
     return page.locator("tr[data-row]:visible").evaluate_all("rows => rows.map(row => row.id)")
 
 
+@pytest.mark.parametrize(("width", "folded"), [(390, True), (800, False)])
+def test_contents_are_folded_on_a_phone_only_also_without_javascript(browser, site: Path, width: int, folded: bool):
+    reader = Reader(browser, site, java_script_enabled=False, viewport={"width": width, "height": 900})
+    page = reader.open("toy/index.html")
+    link, summary = page.locator(".contents a").first, page.locator("summary", has_text="Figures and tables")
+    assert (link.is_visible(), summary.is_visible()) == (not folded, folded)
+    if folded:
+        summary.click()
+    link.click()
+    assert page.url.endswith("#fig5")
+    page.close()
+
+
 def test_filters_are_kept_in_the_address(reader: Reader):
     page = reader.open("audit.html")
     few = shown(page)
-    page.get_by_label("with lines without a result").check()
+    page.get_by_label("also lines without a result").check()
     page.wait_for_url("**rest=1*")
     every = shown(page)
     assert set(few) < set(every)
@@ -199,6 +212,7 @@ def test_a_figure_of_other_points_has_a_chart_with_its_panels(reader: Reader):
         "QSR, H_base = 4, published, verified",
         "Limit, computed",
     ]
+    assert chart.locator(".lines sub").all_inner_texts() == ["base", "base"]
     chart.get_by_label("Panel").select_option(label="(b) Time (s) against Workers")
     chart.locator(".u-over").hover()
     assert chart.locator(".values").inner_text().startswith("Workers ")

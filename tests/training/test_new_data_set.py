@@ -101,7 +101,8 @@ GREY = {"mean": [0.5], "std": [0.5]}
                 "reader": {"kind": "memory", **GREY, "crop_padding": 1},
                 "options": {"augmentation": {"type": "boolean", "description": "another"}},
             },
-            "options: unknown key, allowed: description, facts, reader, prepare, prepare_text, prepare_characters",
+            "options: unknown key, allowed: description, download, facts, reader, prepare, prepare_text, "
+            "prepare_characters",
         ),
     ],
 )

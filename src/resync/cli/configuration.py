@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from resync.cli.declare import CHECK, CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
+from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
 from resync.config import Run
 from resync.config.parts import ModelOptions
 from resync.config.run import SCALES
@@ -50,7 +50,7 @@ def _described(run: Run) -> dict[str, object]:
 
 
 @verb(
-    "estimate what runs cost: rounds, bytes, operations, GPU-hours, disk; no training",
+    "estimate what runs cost (rounds, bytes, operations, GPU-hours, disk), and name missing data; no training",
     CONFIGS,
     ONE_PAPER,
     SCALE,
@@ -67,6 +67,7 @@ def _described(run: Run) -> dict[str, object]:
 def _plan(options: argparse.Namespace) -> None:
     from resync.models import flops_per_sample, num_parameters
     from resync.plan import cost, table, table_of_totals, totals
+    from resync.prepare.whereabouts import missing
 
     suite, size, flops_of_input = suite_of(options), _of_model(num_parameters), _of_model(flops_per_sample)
 
@@ -74,7 +75,8 @@ def _plan(options: argparse.Namespace) -> None:
         return round(flops_of_input(run) * run.inputs_per_sample)
 
     papers = [options.paper] if options.paper else list(suite.papers)
-    costs = [cost(run, size(run), flops(run)) for paper in papers for run in runs_of(suite, paper, options)]
+    runs = [run for paper in papers for run in runs_of(suite, paper, options)]
+    costs = [cost(run, size(run), flops(run)) for run in runs]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     entries = json.dumps([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])], indent=2)
     tables = {"run": table(costs)} | {of: table_of_totals(found, of) for of, found in sums.items()}
@@ -84,6 +86,8 @@ def _plan(options: argparse.Namespace) -> None:
         write_text(Path(f"{options.write}.md"), "\n".join([f"# What runs cost at {options.scale} scale\n", *blocks]))
     else:
         print(entries if options.json else "\n\n".join(tables.values()))
+    for line in missing(run.data.name for run in runs if run.data.component.is_prepared):
+        print(f"resync: {line}", file=sys.stderr)
 
 
 @verb(
@@ -118,8 +122,9 @@ def _plan(options: argparse.Namespace) -> None:
         "--workers",
         type=int,
         nargs="+",
-        help="extrapolate to this number of workers, with the same batch size per worker; several numbers: how each "
-        "method scales, for a fixed number of samples, and from which one on it computes less than half the time",
+        help="extrapolate to this number of workers, with the same batch size per worker; with several numbers, show "
+        "how each method scales for a fixed number of samples, and from how many workers on it computes for less than "
+        "half of the time",
     ),
 )
 def _time(options: argparse.Namespace) -> None:
@@ -164,8 +169,8 @@ def _of_model(count_of: Callable[[ModelOptions, Sequence[int], int], int]) -> Ca
 
 @verb(
     "write the JSON Schemas of the configuration files",
-    flag("--directory", type=Path, default=Path("workflow/schemas"), help="default: %(default)s"),
-    CHECK,
+    flag("--directory", type=Path, default=Path("workflow/schemas"), help="their folder (default: %(default)s)"),
+    flag("--check", action="store_true", help="write nothing; name schemas that differ, and exit with 1 if any does"),
 )
 def _schema(options: argparse.Namespace) -> int:
     from resync.config import schema

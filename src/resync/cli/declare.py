@@ -47,10 +47,9 @@ RESULTS = _folder("--results", "results", "folder of the results")
 FIGURES = _folder("--figures", "figures", "folder of the figures")
 PAPER = flag("--paper", required=True, help="name of the paper, a folder in --configs; no other paper is read")
 ONE_PAPER = flag("--paper", help="only this paper; no other paper is read")
-SCALE = flag("--scale", choices=SCALES, default="smoke", help="default: %(default)s")
+SCALE = flag("--scale", choices=SCALES, default="smoke", help="scale of the runs (default: %(default)s)")
 PILOTS = flag("--pilots", action="store_true", help="the pilot runs instead of those that figures and claims read")
 JSON = flag("--json", action="store_true", help="print JSON")
-CHECK = flag("--check", action="store_true", help="exit with 1 if something fails")
 TRAINING = (
     flag("--config", type=Path, required=True, help="the run's run.yaml"),
     flag("--out", type=Path, required=True, help="folder for the run's results"),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from resync.cli.declare import (
-    CHECK,
     CONFIGS,
     FIGURES,
     JSON,
@@ -53,13 +52,13 @@ def _probability(text: str) -> float:
     CONFIGS,
     RESULTS,
     ONE_PAPER,
-    flag("--scale", choices=SCALES, help="default: the scale at which a run was trained last"),
+    flag("--scale", choices=SCALES, help="scale of the runs (default: the one at which a run was trained last)"),
     flag("--experiment", nargs="+", help="only these experiments"),
     flag("--state", nargs="+", choices=get_args(Status), metavar="STATE", help="only runs in one of these states "
          f"(default: all but not run): {', '.join(get_args(Status))}"),
-    flag("--by", choices=("series", "run"), default="series", help="subject of a line (default: %(default)s)"),
-    flag("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help="show it again every so often (default: "
-         "%(const)s) until Ctrl-C"),
+    flag("--by", choices=("series", "run"), default="series", help="what a line is about (default: %(default)s)"),
+    flag("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help="repeat it every so many "
+         "seconds (default: %(const)s) until Ctrl-C"),
     PILOTS,
     JSON,
     flag(
@@ -136,8 +135,8 @@ def _render(options: argparse.Namespace) -> None:
     RESULTS,
     ONE_PAPER,
     SCALE,
-    flag("--gather", action="store_true", help="combine the existing audits of all papers, without new ones"),
-    CHECK,
+    flag("--gather", action="store_true", help="combine the existing audits of all papers instead of making new ones"),
+    flag("--check", action="store_true", help="exit with 1 if a line of the audit fails or a run is damaged"),
     flag("--json", action="store_true", help="print JSON: all of audit.json, or the entries with these ids"),
     flag(
         "ids",
@@ -188,7 +187,11 @@ def _power(options: argparse.Namespace) -> None:
     "write a third-party log as the results of a declared run",
     CONFIGS,
     RESULTS,
-    flag("--run", required=True, help="id of the declared run, as `resync expand` lists it; paper/table for runs"),
+    flag(
+        "--run",
+        required=True,
+        help="id of the declared run, as `resync expand` lists it, or paper/table for runs",
+    ),
     SCALE,
     flag(
         "--format",
@@ -203,7 +206,7 @@ def _power(options: argparse.Namespace) -> None:
     ),
     flag("--wandb-run", help="name of the run, if the charts show several"),
     flag("--replace", action="store_true", help="delete the contents of the run's folder first"),
-    flag("source", nargs="+", help="files of the log; for wandb-api entity/project/run"),
+    flag("source", nargs="+", help="files of the log; with `--format wandb-api`, entity/project/run"),
 )
 def _import(options: argparse.Namespace) -> None:
     from resync.importer import import_log, import_runs

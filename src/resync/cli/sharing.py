@@ -161,7 +161,7 @@ def _pages() -> list[Path]:
         "(default: none)",
     ),
     flag("--times", action="store_true", help="compare times too"),
-    flag("sides", type=Path, nargs=2, metavar="A B", help="two folders of results or archives"),
+    flag("sides", type=Path, nargs=2, metavar="SIDE", help="two folders of results or archives"),
 )
 def _diff(options: argparse.Namespace) -> int:
     from contextlib import ExitStack

@@ -82,8 +82,8 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "begin a paper, an experiment, an algorithm, a model or a kind of figure with a working example",
-    flag("kind", choices=tuple(_EXAMPLES), help="what to begin"),
+    "start a paper, an experiment, an algorithm, a model or a kind of figure from a working example",
+    flag("kind", choices=tuple(_EXAMPLES), help="what to start"),
     flag("name", help="its name, in lower case; for an experiment paper/name"),
 )
 def _new(options: argparse.Namespace) -> None:

@@ -26,6 +26,7 @@ from resync.settings.validation import validate
 
 class _DataSetFile(Settings):
     description: Text
+    download: Text | None = None
     facts: dict[str, Any] = Field(default={})
     reader: Reader | None = None
     prepare: Preparation | None = None
@@ -41,7 +42,10 @@ class _DataSetFile(Settings):
 
 @dataclass(frozen=True)
 class DataSet:
-    """The declaration of a data set; `config` is the model of its name and options in a run."""
+    """The declaration of a data set; `config` is the model of its name and options in a run.
+
+    `download` is a command for a shell that puts the originals below `$RESYNC_DATA`, if there is one.
+    """
 
     name: str
     description: str
@@ -51,6 +55,7 @@ class DataSet:
     text: TextPreparation | None = None
     characters: CharacterPreparation | None = None
     reader: Reader | None = None
+    download: str | None = None
 
     @property
     def is_prepared(self) -> bool:
@@ -149,7 +154,7 @@ def _data_set(name: str, package: Path) -> DataSet:
     assert declared is not None
     raise_if_any(_missing_facts(declared.facts, node))
     preparations = declared.prepare, declared.prepare_text, declared.prepare_characters
-    parts = declared.facts, file, *preparations, declared.reader
+    parts = declared.facts, file, *preparations, declared.reader, declared.download
     return DataSet(name, declared.description, *parts)
 
 

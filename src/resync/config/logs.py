@@ -41,7 +41,7 @@ class LogGroup(Settings):
 
 
 class LogRule(Settings):
-    """A benchmark's own rule: (than - better + slope * steps saved) / sqrt(1/n + 1/n') must be `least` at least."""
+    """A benchmark's own rule: (than - better + slope * steps saved) / sqrt(1/n + 1/n') must be at least `least`."""
 
     slope: NonNegativeNumber = Field(description="fall of the metric per step, by which steps saved are priced")
     least: PositiveNumber = Field(description="smallest value with which the benchmark calls a result better")

@@ -104,8 +104,8 @@ class ResultSettings(Settings):
     )
     heterogeneity: Heterogeneity | None = Field(
         default=None,
-        description="division of the training samples by class into one fixed share per worker, of equal sizes, from "
-        "which alone it draws; null: all workers draw from all samples",
+        description="division of the training samples by class into one fixed share per worker, all of equal size; a "
+        "worker draws from its own only; null: all workers draw from all samples",
     )
     epochs: Count = Field(
         description="length of the training; 0: the model of start_from or start_checkpoint is evaluated, not trained"

@@ -28,12 +28,12 @@ def data_root(of: DataSet) -> Path:
 
 def prepared_file(of: DataSet, root: Path) -> Path:
     """The path of the prepared data set, whose original is below `root`."""
-    return _prepared_folder(root) / f"{of.name}.npz"
+    return prepared_folder(root) / f"{of.name}.npz"
 
 
 def require_writable(of: DataSet, root: Path) -> None:
     """Raise ValueError if nothing can be written where prepared data are: to convert first takes up to hours."""
-    folder = _prepared_folder(root)
+    folder = prepared_folder(root)
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     try:
         # The rights of a folder do not tell: a file system may be read-only, or a server refuse.
@@ -48,7 +48,7 @@ def require_writable(of: DataSet, root: Path) -> None:
 @contextmanager
 def converting(of: DataSet, root: Path) -> Iterator[None]:
     """Let no other process convert this data set within the block; before, wait until the one that does has ended."""
-    folder = _prepared_folder(root)
+    folder = prepared_folder(root)
     with ExitStack() as held:
         held.callback(_delete_if_empty, folder)
         # Where nothing can be written nobody converts anything, and `require_writable` says so.
@@ -62,5 +62,6 @@ def _delete_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _prepared_folder(root: Path) -> Path:
+def prepared_folder(root: Path) -> Path:
+    """The folder of prepared data, whose originals are below `root`."""
     return Path(os.environ.get(PREPARED_FOLDER) or root / "prepared")

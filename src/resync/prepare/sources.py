@@ -64,14 +64,14 @@ def find(of: DataSet, root: Path) -> Original:
     assert of.preparation
     looked_for = []
     for source in of.preparation.sources:
-        for evidence, path in _places(source, root):
+        for evidence, path in places_of(source, root):
             if evidence.exists():
                 return Original(of, source, root, path)
             looked_for.append(str(evidence))
     raise ValueError(f"data {of.name}: found none of {', '.join(looked_for)} (docs/data.md)")
 
 
-def _places(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:
+def places_of(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:
     """Possible places of a source: the path that has to exist, and the path to read."""
     folder = root / source.folder
     if source.torchvision or source.sheets:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from resync.render.item import ItemData, Series
 from resync.render.points import Point
 from resync.render.style import GREY, SMALL, Style
-from resync.render.text import drawn, has_symbols, wrapped
+from resync.render.text import balanced, drawn, has_symbols
 from resync.results.errors import ResultsError
 from resync.results.runs import RunResult
 
@@ -235,7 +235,7 @@ def legend_of(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], 
 
 def footnote(figure: Figure, text: str) -> None:
     """Write the scale and setting of the numbers small and grey below the panels; the figure grows by as much."""
-    lines = wrapped(text, 0.98 * POINTS_PER_INCH * figure.get_figwidth(), SMALL)
+    lines = balanced(text, 0.98 * POINTS_PER_INCH * figure.get_figwidth(), SMALL)
     figure.set_figheight(figure.get_figheight() + 1.2 * SMALL * len(lines) / POINTS_PER_INCH)
     figure.supxlabel(
         "\n".join(lines), x=0.995, ha="right", fontsize=SMALL, linespacing=1.0, color=GREY, parse_math=False

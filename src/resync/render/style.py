@@ -289,7 +289,7 @@ def new_panels(width: float, count: int, height: float, least: float = 2.0, **sh
 
 def label_y(axes: Axes, label: str, height: float) -> None:
     """Write the title of the vertical axis in lines that are no longer than a panel of `height` inches."""
-    axes.set_ylabel("\n".join(wrapped(label, 0.6 * 72 * height, LABEL)), linespacing=1.0)
+    axes.set_ylabel("\n".join(wrapped(label, 0.6 * 72 * height, LABEL)), linespacing=1.1)
 
 
 def period_axis(axis: YAxis) -> None:

@@ -1,7 +1,7 @@
 """Texts in the font of all figures and tables: their widths, lines of a given width, and symbols as mathematics."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from matplotlib.font_manager import FontProperties
@@ -53,4 +53,31 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(word)
+    return lines
+
+
+def balanced(text: str, width: float, size: float) -> list[str]:
+    """The text in as few lines as `wrapped` makes, about equally wide, so that no word is left alone."""
+    lines = wrapped(text, width, size)
+    words = text.split()
+    if len(lines) in (1, len(words)):
+        return lines
+    space = 0.25 * size
+    widths = [width_of(word, size) + space for word in words]  # add up to a line's, near enough and far quicker
+    limit = sum(widths) / len(lines)
+    while len(found := _filled(words, widths, limit)) > len(lines):
+        limit *= 1.01
+    return found
+
+
+def _filled(words: Sequence[str], widths: Sequence[float], limit: float) -> list[str]:
+    """Lines of these words, each as long as `limit` allows."""
+    lines, room = [words[0]], limit - widths[0]
+    for word, width in zip(words[1:], widths[1:], strict=True):
+        room -= width
+        if room >= 0:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+            room = limit - width
     return lines

@@ -21,6 +21,8 @@ Line = dict[str, Any]
 """A row or a claim of `audit.json`, with `anchor` and `kind`; a claim's is `claim`."""
 
 CLAIM = "claim"
+_DECIDED = ("reproduced", "better", "holds", "not reproduced", "fails")
+"""The verdicts that stand before all others where lines are counted."""
 WITHOUT_RESULT = ("not run", "unknown", "not comparable")
 """The verdicts of lines of which these runs say nothing."""
 
@@ -70,9 +72,9 @@ class AuditFile:
             raise ValueError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
 
     def counts(self, lines: Iterable[Line]) -> dict[str, int]:
-        """Number of lines per verdict, in the order of the verdicts."""
+        """Number of lines per verdict, first of those that decide."""
         found = Counter(line["verdict"] for line in lines)
-        return {word: found[word] for word in self.signs if found[word]}
+        return {word: found[word] for word in dict.fromkeys((*_DECIDED, *self.signs)) if found[word]}
 
 
 @dataclass(frozen=True)

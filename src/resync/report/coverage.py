@@ -32,7 +32,7 @@ class Row:
 
     @property
     def why(self) -> str:
-        """The scales at which the item is absent, and why: `gpu: methods is at smoke, mini and paper only`."""
+        """The scales at which the item is absent, and why: `gpu: methods exists only at smoke and paper scale`."""
         scales: dict[str, list[str]] = {}
         for cell in self.cells:
             if cell.state == ABSENT:
@@ -92,8 +92,8 @@ def _counts(rows: list[Row]) -> tuple[Count, ...]:
 def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> Cell:
     if not paper.has_item(item.id, scale):
         missing = [_missing(paper, each, scale) for each in item.series if scale not in _scales_of(paper, each)]
-        names = {name: f"{listed(_scales_of(paper, name))} only" for name in missing}
-        return Cell(scale, ABSENT, ", ".join(f"{name} is at {scales}" for name, scales in names.items()))
+        names = {name: listed(_scales_of(paper, name)) for name in missing}
+        return Cell(scale, ABSENT, ", ".join(f"{name} exists only at {scales} scale" for name, scales in names.items()))
     stem = figures / scale / paper.id / item.id
     drawn = any(stem.with_suffix(suffix).exists() for suffix in (".png", ".md"))  # an archive has no pictures of tables
     command = f"snakemake figures/{scale}/{paper.id}/{item.id}.pdf"

@@ -255,11 +255,12 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
         if (results / str(entry["scale"]) / "site" / paper / "index.html").exists()
     }
     shared = {"suite": suite, "scales": SCALES, "cell_signs": SIGNS, "cell_meanings": MEANINGS}
-    page = Writer(results, **shared).environment.get_template("index.html.j2")
     css = (ASSETS / "site.css").read_text(encoding="utf-8")
     write_text(
         results / "index.html",
-        page.render(entries=entries, css=css, counts=by_paper(rows), totals=of_all(rows), links=sites),
+        Writer(results, **shared).html(
+            "index", entries=entries, css=css, counts=by_paper(rows), totals=of_all(rows), links=sites
+        ),
     )
 
 

@@ -9,13 +9,19 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   const LEAST_HEIGHT = 230, MOST_HEIGHT = 380;
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
+  // What a reader sees of a text: `H_base` as H with an index; search and copies find it all the same.
+  function withSymbols(text) {
+    const symbol = () => element("span", { class: "symbol" }, element("i", {}, "H"), element("span", {}, "_"), element("sub", {}, "base"));
+    return text.split("H_base").flatMap((part, index) => (index ? [symbol(), part] : [part]));
+  }
+
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (name in made && typeof value !== "string") made[name] = value;
       else made.setAttribute(name, value);
     }
-    made.append(...children);
+    made.append(...children.flatMap((child) => (typeof child === "string" ? withSymbols(child) : [child])));
     return made;
   }
   resync.element = element;
@@ -138,7 +144,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         const button = element("button", { type: "button", "aria-pressed": String(!this.off.has(index)) });
         const dash = line.dash.length ? ` stroke-dasharray="${line.dash.map((part) => part * 1.6).join(" ")}"` : "";
         button.innerHTML = `<svg width="26" height="8" aria-hidden="true"><path d="M1 4h24" stroke="${visible(line.color)}" stroke-width="2.2"${dash}/></svg>`;
-        button.append(line.label);
+        button.append(element("span", {}, line.label));
         if (line.declared > 1) button.append(element("span", { class: "soft" }, line.runs.length < line.declared ? `${line.runs.length} of ${line.declared} seeds` : `n=${line.declared}`));
         button.addEventListener("click", async () => {
           if (!this.off.delete(index)) this.off.add(index);
@@ -268,7 +274,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         const band = lows[at] !== highs[at] ? ` (${shown(lows[at])} to ${shown(highs[at])})` : "";
         return `${label}: ${shown(ys[at])}${band}`;
       });
-      this.values.textContent = `${this.axisTitle} ${shown(x)} · ${texts.join(" · ")}`;
+      this.values.replaceChildren(...withSymbols(`${this.axisTitle} ${shown(x)} · ${texts.join(" · ")}`));
     }
 
     zoom(limits) {

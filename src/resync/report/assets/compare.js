@@ -58,9 +58,9 @@ addEventListener("DOMContentLoaded", () => {
     const made = chart(ids)(runs);
     place.replaceChildren(
       element("section", {}, element("h2", {}, "Curves"), made),
-      element("h2", {}, "Differences of settings"),
-      settings.length ? table("Setting", ids, settings) : element("p", {}, "None: the runs differ in their seeds at most."),
-      element("h2", {}, "Differences at the end"),
+      element("h2", {}, "Settings that differ"),
+      settings.length ? table("Setting", ids, settings) : element("p", {}, "None: the runs differ at most in their seeds."),
+      element("h2", {}, "Results that differ"),
       final.length ? table("Metric", ids, final) : element("p", {}, "None."),
     );
     resync.chart(made);

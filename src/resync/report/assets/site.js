@@ -80,7 +80,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         if ("unsorted" in heading.dataset) continue;
         const button = document.createElement("button");
         button.type = "button";
-        button.textContent = heading.textContent;
+        button.append(...heading.childNodes);
         heading.replaceChildren(button);
         button.addEventListener("click", () => {
           const next = { ascending: "descending", descending: "" }[heading.getAttribute("aria-sort")] ?? "ascending";

@@ -1,0 +1,80 @@
+"""Where a data set is: prepared, as originals or nowhere, and the command that gets it. No file is read."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from resync.config.data_sets import DataSet, data_set
+from resync.prepare.folders import DATA_ROOT, prepared_folder
+from resync.prepare.raw_text import ARCHIVES
+from resync.prepare.sources import places_of
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """`found` says where a data set is, or where it was looked for; `remedy`, of a missing one, how to get it."""
+
+    found: str
+    remedy: str = ""
+
+
+def whereabouts(of: DataSet) -> Whereabouts:
+    """Where the data set is for runs that are started in this environment."""
+    folder = os.environ.get(DATA_ROOT)
+    if not folder:
+        return Whereabouts(f"{DATA_ROOT} is not set", f"export {DATA_ROOT}=FOLDER; {_remedy(of)}")
+    root = Path(folder)
+    if not root.is_dir():
+        return Whereabouts(f"{DATA_ROOT}={root}: no such folder", f"mkdir -p ${DATA_ROOT}; {_remedy(of)}")
+    prepared = prepared_folder(root)
+    if any(prepared.glob(f"{of.name}.*")):
+        return Whereabouts("prepared")
+    original, looked_for = _original(of, root)
+    if original:
+        return Whereabouts(f"{original}, which the workflow prepares before the first run")
+    found = f"not prepared in {prepared}; originals not found at {', '.join(map(str, looked_for))}"
+    return Whereabouts(found, _remedy(of))
+
+
+def missing(names: Iterable[str]) -> Iterator[str]:
+    """A line for each of these data sets that is missing: where it was looked for, and the command that gets it."""
+    for name in sorted(set(names)):
+        where = whereabouts(data_set(name))
+        if where.remedy:
+            yield f"data {name} missing: {where.found} -> {where.remedy}"
+
+
+def _original(of: DataSet, root: Path) -> tuple[Path | None, list[Path]]:
+    """Where the originals are below `root`, None if they are not; and what was looked for, or is missing of a text."""
+    if of.preparation:
+        places = [place for source in of.preparation.sources for place in places_of(source, root)]
+        if of.preparation.streaming:  # from image files, never from an archive
+            places = [(evidence, path) for evidence, path in places if evidence != path]
+        return next((path for evidence, path in places if evidence.exists()), None), [each for each, _ in places]
+    if of.characters:
+        files = [root / of.characters.folder / name for name in of.characters.files]
+        return next((file for file in files if file.is_file()), None), files
+    assert of.text
+    folder, pairs = root / of.text.folder, (*of.text.train, *of.text.val, *of.text.test)
+    files = list(dict.fromkeys(_file(folder, name) for pair in pairs for name in (pair.source, pair.target)))
+    absent = [file for file in files if not file.is_file()]
+    return (None if absent else folder), absent
+
+
+def _file(folder: Path, name: str) -> Path:
+    """The file or the archive in which a declared file is."""
+    path = folder / name
+    if path.is_file():
+        return path
+    return next((each for each in path.parents if each.name.endswith(ARCHIVES)), path)
+
+
+def _remedy(of: DataSet) -> str:
+    if of.download:
+        return of.download
+    sources = of.preparation.sources if of.preparation else []
+    known = next((source.torchvision for source in sources if source.torchvision), None)
+    if known is None:
+        return "see docs/data.md"
+    return f"python -c \"from torchvision.datasets import {known}; {known}('${DATA_ROOT}', download=True)\""

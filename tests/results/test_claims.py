@@ -64,23 +64,23 @@ def claim_of(suite: Suite, name: str, **changes: Any) -> Claim:
     ("name", "top1", "verdict", "reason"),
     [
         ("qsr_beats_h4", FAR, "holds",
-         "effect +1.00 % (95 % bootstrap interval +0.87 to +1.13); claimed: at least 0.3, "
+         "effect +1.00 points (95 % bootstrap interval +0.87 to +1.13); claimed: at least 0.3, "
          "Welch's test rejects a smaller effect: p < 0.001 (n = 3)"),
         ("qsr_beats_h4", FAR | {"qsr": [96.6, 96.7, 96.8]}, "inconclusive",
-         "effect +0.20 % (95 % bootstrap interval +0.07 to +0.33); claimed: at least 0.3, "
+         "effect +0.20 points (95 % bootstrap interval +0.07 to +0.33); claimed: at least 0.3, "
          "Welch's test rejects neither a smaller effect (p = 0.856) nor the claimed one (n = 3)"),
         ("qsr_beats_h4", FAR | {"qsr": [96.3, 96.4, 96.5]}, "fails",
-         "effect -0.10 % (95 % bootstrap interval -0.23 to +0.03); claimed: at least 0.3, "
+         "effect -0.10 points (95 % bootstrap interval -0.23 to +0.03); claimed: at least 0.3, "
          "Welch's test rejects the claimed effect: p = 0.004 (n = 3)"),
         ("qsr_reaches_parallel", FAR | {"qsr": [96.9, 97.1, 97.0]}, "holds",
-         "effect -0.200 % (90 % bootstrap interval -0.267 to -0.133); claimed: at least -0.5, "
+         "effect -0.200 points (90 % bootstrap interval -0.267 to -0.133); claimed: at least -0.5, "
          "the paired t test rejects a smaller effect: p = 0.018 (n = 3)"),
         ("accuracies", {**FAR, "qsr": [98.4, 98.5, 98.6]}, "holds",
-         "Parallel SGD over Local SGD, H = 4: effect +0.70 %"),
+         "Parallel SGD over Local SGD, H = 4: effect +0.70 points"),
         ("accuracies", {**FAR, "h4": [98.4, 98.5, 98.6]}, "fails",
-         "Parallel SGD over Local SGD, H = 4: effect -1.30 %"),
+         "Parallel SGD over Local SGD, H = 4: effect -1.30 points"),
         ("accuracies", {**FAR, "qsr": [97.2, 97.3, 97.4]}, "inconclusive",
-         "QSR, H_base = 4 over Parallel SGD: effect +0.10 %"),
+         "QSR, H_base = 4 over Parallel SGD: effect +0.10 points"),
     ],
 )  # fmt: skip
 def test_seeds_decide(judge, name: str, top1: Top1, verdict: str, reason: str):
@@ -91,7 +91,7 @@ def test_seeds_decide(judge, name: str, top1: Top1, verdict: str, reason: str):
 
 def test_a_schedule_decides_without_runs(suite: Suite, judge):
     row = judge("volumes", {})
-    step = "QSR, H_base = 4 over Local SGD, H = 4: effect +5.45 %"
+    step = "QSR, H_base = 4 over Local SGD, H = 4: effect +5.45 points"
     assert (row.verdict, row.reason) == ("computed", f"{step}; claimed: at least 5, from the configuration")
     assert [side.ours.text for side in row.sides][:2] == [
         "19.545 (from the configuration)",

@@ -34,7 +34,7 @@ def test_without_runs_everything_is_undecided_and_accounted_for(without_runs: di
         assert whole.why.keys() <= WHY.keys() - {"seeds missing", "not decided", "better"}
         assert whole.parts["qsr"].why["computed only"] > 0
         assert whole.parts["qsr"].why["GPU hours needed"] > 0.05
-        assert headline(result)[0].startswith(f"Score at {scale} scale, by weight: 0.0 % reproduced, 0.0 % holds,")
+        assert headline(result)[0].startswith(f"Score at {scale} scale, by weight: reproduced 0.0 %, holds 0.0 %,")
 
 
 def test_claims_and_numbers_share_the_weight_of_their_figure_or_table(suite: Suite, finished: Path):
@@ -123,8 +123,8 @@ def test_the_score_is_the_first_thing_everywhere(suite: Suite, finished: Path, t
     assert list(content)[:2] == ["scale", "score"]
     assert content["score"]["holds"] == pytest.approx(0.3)
     assert content["headline"][0] == (
-        "Score at smoke scale, by weight: 0.0 % reproduced, 30.0 % holds, 0.0 % fails, 70.0 % undecided (22.5 % "
-        "computed only, 6.2 % value unknown, 6.2 % source unverified, 6.2 % not comparable, 28.7 % at another scale)."
+        "Score at smoke scale, by weight: reproduced 0.0 %, holds 30.0 %, fails 0.0 %, undecided 70.0 % (computed "
+        "only 22.5 %, value unknown 6.2 %, source unverified 6.2 %, not comparable 6.2 %, at another scale 28.7 %)."
     )
     assert as_markdown.splitlines()[2] == f"* {content['headline'][0]}"
     assert list(content["outcomes"]) == list(OUTCOMES)

@@ -6,7 +6,7 @@ from typing import Any
 from resync.archive.build import Place
 from resync.config import Suite
 from resync.files import read_json
-from resync.results.evidence import decimals_for, effect_texts, notation, with_unit
+from resync.results.evidence import decimals_for, difference_with_unit, effect_texts, notation
 from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table
 
@@ -54,4 +54,4 @@ def _side(side: Mapping[str, Any]) -> str:
 def _effect(effect: Mapping[str, Any], unit: str) -> str:
     difference, *bounds = effect_texts(effect["difference"], effect["low"], effect["high"])
     interval = f" ({' to '.join(bounds)})" if bounds else ""
-    return f"{with_unit(difference, unit)}{interval}"
+    return f"{difference_with_unit(difference, unit)}{interval}"

@@ -24,7 +24,7 @@ from resync.audit.verdicts import Verdict
 from resync.config.claim import LEAST_SEEDS, Claim
 from resync.config.metrics import METRICS
 from resync.config.paper import Paper
-from resync.results.evidence import Evidence, effect_texts, number, with_unit
+from resync.results.evidence import Evidence, difference_with_unit, effect_texts, number
 from resync.results.runs import RunState
 
 TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
@@ -194,7 +194,7 @@ def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
     where = f"{labels[effect.better]} over {labels[effect.than]}: " if claim.order else ""
     difference, *bounds = effect_texts(effect.difference, effect.low, effect.high)
     interval = f" ({100 * claim.confidence:g} % bootstrap interval {' to '.join(bounds)})" if bounds else ""
-    return f"{where}effect {with_unit(difference, claim.unit)}{interval}"
+    return f"{where}effect {difference_with_unit(difference, claim.unit)}{interval}"
 
 
 def _needed(claim: Claim) -> str:

@@ -93,14 +93,15 @@ def score(audit: Audit) -> Score | None:
 
 def in_words(found: Score, scale: str) -> str:
     """The score as a sentence."""
-    decided = ", ".join(f"{percent(getattr(found, word))} {word}" for word in ("reproduced", "holds", "fails"))
+    outcomes = ("reproduced", "holds", "fails", "undecided")
+    shares = ", ".join(f"{outcome} {percent(getattr(found, outcome))}" for outcome in outcomes)
     why = f" ({reasons(found)})" if found.why else ""
-    return f"Score at {scale} scale, by weight: {decided}, {percent(found.undecided)} undecided{why}."
+    return f"Score at {scale} scale, by weight: {shares}{why}."
 
 
 def reasons(found: Score) -> str:
     """The shares of the reasons for being undecided; empty if nothing is."""
-    return ", ".join(f"{percent(share)} {why}" for why, share in found.why.items())
+    return ", ".join(f"{why} {percent(share)}" for why, share in found.why.items())
 
 
 def percent(share: float) -> str:

@@ -85,9 +85,9 @@ def effect_texts(difference: float, low: float | None = None, high: float | None
     return tuple(signed(value, decimals) for value in (difference, low, high))
 
 
-def with_unit(text: str, unit: str) -> str:
-    """A value with its unit; a pure number, of unit 1, has none."""
-    return text if unit in ("", "1") else f"{text} {unit}"
+def difference_with_unit(text: str, unit: str) -> str:
+    """A difference with its unit, that of percentages in points; a pure number, of unit 1, has none."""
+    return text if unit in ("", "1") else f"{text} {'points' if unit == '%' else unit}"
 
 
 def as_published(value: float, std: float | None = None, n: int | None = None) -> str:

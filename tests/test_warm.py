@@ -1,7 +1,9 @@
 """The warm process: a job in it and a job on its own are the same to whoever starts them."""
 
+import argparse
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,13 +17,22 @@ from pathlib import Path
 import psutil
 import pytest
 
+from resync.cli import declare
+from resync.config import ConfigError
 from resync.processes import warm, warm_client
+
+PAPERS = Path(__file__).parents[1] / "paper_configs"
 
 SERVER = """
 import os, signal, sys, time
 from resync.processes import warm
 
+read = []
+
 def verb(arguments):
+    if "read" in arguments:
+        print(read[-1])
+        return 0
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:])
     print("to the other stream", file=sys.stderr)
     if "wait" in arguments:
@@ -40,7 +51,7 @@ def verb(arguments):
     return int(arguments[-1])
 
 warm.IMPORTS = {"verb": ("no_such_module",)}
-warm.serve(verb)
+warm.serve(verb, lambda arguments, directory: read.append((arguments, str(directory))))
 """
 CLIENT = """
 import sys
@@ -96,6 +107,30 @@ def test_a_job_has_the_directory_environment_streams_and_exit_code_of_its_client
     job = client(address, "one", "3")
     assert job.communicate(timeout=120) == (f"{address.parent} hello one 3\n", "to the other stream\n")
     assert job.returncode == 3
+
+
+def test_a_job_has_what_was_read_for_it_before(address):
+    job = client(address, "read")
+    assert job.communicate(timeout=120)[0] == f"{(['verb', 'read'], str(address.parent))}\n"
+
+
+def test_a_verb_takes_the_papers_read_ahead_until_a_file_changes(tmp_path, monkeypatch):
+    for folder in ("scales", "ddp_tricks"):
+        shutil.copytree(PAPERS / folder, tmp_path / "configs" / folder)
+    monkeypatch.setattr(declare, "_AHEAD", {})
+    options = argparse.Namespace(configs=tmp_path / "configs", paper="ddp_tricks")
+    alone = declare.suite_of(options)
+    declare.read_ahead(["render", "--configs=configs"], tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(declare, "load_suite", None)
+        assert declare.suite_of(options) == alone
+    file = tmp_path / "configs/ddp_tricks/paper.yaml"
+    file.write_text(file.read_text().replace("title: ", "title: Other ", 1))
+    assert declare.suite_of(options).papers["ddp_tricks"].title.startswith("Other ")
+    file.write_text("title: nothing else")
+    declare.read_ahead(["render", "--configs=configs"], tmp_path)
+    with pytest.raises(ConfigError):
+        declare.suite_of(options)
 
 
 def test_an_exception_is_the_clients_traceback(address):

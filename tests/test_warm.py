@@ -133,6 +133,26 @@ def test_a_verb_takes_the_papers_read_ahead_until_a_file_changes(tmp_path, monke
         declare.suite_of(options)
 
 
+def test_what_a_block_leaves_is_kept_until_the_end_of_the_process():
+    code = """
+import gc
+from resync.processes.garbage import all_kept
+with all_kept():
+    assert not gc.isenabled()
+    cycle = []
+    cycle.append(cycle)
+assert gc.isenabled() and gc.get_freeze_count() and not any(each is cycle for each in gc.get_objects())
+gc.disable()
+with all_kept():
+    pass
+assert not gc.isenabled()
+import atexit
+atexit._run_exitfuncs()
+assert not gc.get_freeze_count()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_an_exception_is_the_clients_traceback(address):
     job = client(address, "raise", "0")
     assert "RuntimeError: no traceback is lost" in job.communicate(timeout=120)[1]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from resync.config import Run, Suite, load_suite
 from resync.config.run import SCALES, Resources
+from resync.processes.garbage import all_kept
 from resync.settings.base import PACKAGE
 
 Verb = Callable[[argparse.Namespace], int | None]
@@ -105,7 +106,8 @@ def suite_of(options: argparse.Namespace) -> Suite:
     whole = _AHEAD.get(_state(options.configs)) if _AHEAD else None
     if whole and (paper is None or paper in whole.papers):
         return whole if paper is None else Suite({paper: whole.papers[paper]}, {paper: whole.expanded[paper]})
-    return load_suite(options.configs, papers=[paper] if paper else None)
+    with all_kept():
+        return load_suite(options.configs, papers=[paper] if paper else None)
 
 
 _State = frozenset[tuple[str, int, int]]

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,7 +25,7 @@ from resync.processes import warm, warm_client
 PAPERS = Path(__file__).parents[1] / "paper_configs"
 
 SERVER = """
-import os, signal, sys, time
+import os, signal, sys, tempfile, time
 from resync.processes import warm
 
 read = []
@@ -32,6 +33,7 @@ read = []
 def verb(arguments):
     if "read" in arguments:
         print(read[-1])
+        print(tempfile.gettempdir())
         return 0
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:])
     print("to the other stream", file=sys.stderr)
@@ -51,7 +53,11 @@ def verb(arguments):
     return int(arguments[-1])
 
 warm.IMPORTS = {"verb": ("no_such_module",)}
-warm.serve(verb, lambda arguments, directory: read.append((arguments, str(directory))))
+def read_ahead(arguments, directory):
+    tempfile.mkdtemp("which nobody removes")
+    read.append((arguments, str(directory)))
+
+warm.serve(verb, read_ahead)
 """
 CLIENT = """
 import sys
@@ -111,7 +117,20 @@ def test_a_job_has_the_directory_environment_streams_and_exit_code_of_its_client
 
 def test_a_job_has_what_was_read_for_it_before(address):
     job = client(address, "read")
-    assert job.communicate(timeout=120)[0] == f"{(['verb', 'read'], str(address.parent))}\n"
+    read, temporary = job.communicate(timeout=120)[0].splitlines()
+    assert read == str((["verb", "read"], str(address.parent)))
+    assert temporary == tempfile.gettempdir()
+
+
+def test_a_warm_process_leaves_no_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    path = tmp_path / "own" / "socket"
+    path.parent.mkdir()
+    with subprocess.Popen([sys.executable, "-c", SERVER, str(path)], stdin=subprocess.PIPE):
+        until(path.exists)
+        assert client(path, "0").wait(120) == 0
+        assert list(tmp_path.glob("resync-*/*which nobody removes"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_verb_takes_the_papers_read_ahead_until_a_file_changes(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import json
 import os
 import pkgutil
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -174,6 +175,7 @@ class Server:
         """Turn this fork into the process that the request describes."""
         gc.enable()
         end_with_parent(signal.SIGTERM)  # a run that lived on would train beside the next one, and nobody could stop it
+        tempfile.tempdir = None  # its own, not that of the warm process
         self.selector.close()
         for connection in (self.listener, *self.requests, *self.children.values()):
             connection.close()
@@ -225,8 +227,12 @@ def serve(verb: Callable[[list[str]], int], read_ahead: ReadAhead | None = None)
     gc.disable()  # all that is imported and read is kept
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the jobs; this process ends with its input
     path = Path(sys.argv[1])
+    # Modules such as wandb make folders when they are imported, and remove them at an end that this process does not
+    # have.
+    tempfile.tempdir = scratch = tempfile.mkdtemp(prefix="resync-")
     arguments = Server(path, read_ahead).serve()
     if arguments is None:
+        shutil.rmtree(scratch, ignore_errors=True)
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # `run` has deleted its folder, or others have files there
             path.parent.rmdir()

@@ -1,11 +1,14 @@
 """The warm process: a job in it and a job on its own are the same to whoever starts them."""
 
+import argparse
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,13 +18,23 @@ from pathlib import Path
 import psutil
 import pytest
 
+from resync.cli import declare
+from resync.config import ConfigError
 from resync.processes import warm, warm_client
 
+PAPERS = Path(__file__).parents[1] / "paper_configs"
+
 SERVER = """
-import os, signal, sys, time
+import os, signal, sys, tempfile, time
 from resync.processes import warm
 
+read = []
+
 def verb(arguments):
+    if "read" in arguments:
+        print(read[-1])
+        print(tempfile.gettempdir())
+        return 0
     print(os.getcwd(), os.environ["GREETING"], *arguments[1:])
     print("to the other stream", file=sys.stderr)
     if "wait" in arguments:
@@ -40,7 +53,11 @@ def verb(arguments):
     return int(arguments[-1])
 
 warm.IMPORTS = {"verb": ("no_such_module",)}
-warm.serve(verb)
+def read_ahead(arguments, directory):
+    tempfile.mkdtemp("which nobody removes")
+    read.append((arguments, str(directory)))
+
+warm.serve(verb, read_ahead)
 """
 CLIENT = """
 import sys
@@ -96,6 +113,63 @@ def test_a_job_has_the_directory_environment_streams_and_exit_code_of_its_client
     job = client(address, "one", "3")
     assert job.communicate(timeout=120) == (f"{address.parent} hello one 3\n", "to the other stream\n")
     assert job.returncode == 3
+
+
+def test_a_job_has_what_was_read_for_it_before(address):
+    job = client(address, "read")
+    read, temporary = job.communicate(timeout=120)[0].splitlines()
+    assert read == str((["verb", "read"], str(address.parent)))
+    assert temporary == tempfile.gettempdir()
+
+
+def test_a_warm_process_leaves_no_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    path = tmp_path / "own" / "socket"
+    path.parent.mkdir()
+    with subprocess.Popen([sys.executable, "-c", SERVER, str(path)], stdin=subprocess.PIPE):
+        until(path.exists)
+        assert client(path, "0").wait(120) == 0
+        assert list(tmp_path.glob("resync-*/*which nobody removes"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_verb_takes_the_papers_read_ahead_until_a_file_changes(tmp_path, monkeypatch):
+    for folder in ("scales", "ddp_tricks"):
+        shutil.copytree(PAPERS / folder, tmp_path / "configs" / folder)
+    monkeypatch.setattr(declare, "_AHEAD", {})
+    options = argparse.Namespace(configs=tmp_path / "configs", paper="ddp_tricks")
+    alone = declare.suite_of(options)
+    declare.read_ahead(["render", "--configs=configs"], tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(declare, "load_suite", None)
+        assert declare.suite_of(options) == alone
+    file = tmp_path / "configs/ddp_tricks/paper.yaml"
+    file.write_text(file.read_text().replace("title: ", "title: Other ", 1))
+    assert declare.suite_of(options).papers["ddp_tricks"].title.startswith("Other ")
+    file.write_text("title: nothing else")
+    declare.read_ahead(["render", "--configs=configs"], tmp_path)
+    with pytest.raises(ConfigError):
+        declare.suite_of(options)
+
+
+def test_what_a_block_leaves_is_kept_until_the_end_of_the_process():
+    code = """
+import gc
+from resync.processes.garbage import all_kept
+with all_kept():
+    assert not gc.isenabled()
+    cycle = []
+    cycle.append(cycle)
+assert gc.isenabled() and gc.get_freeze_count() and not any(each is cycle for each in gc.get_objects())
+gc.disable()
+with all_kept():
+    pass
+assert not gc.isenabled()
+import atexit
+atexit._run_exitfuncs()
+assert not gc.get_freeze_count()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_exception_is_the_clients_traceback(address):

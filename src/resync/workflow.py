@@ -32,6 +32,7 @@ class Targets:
 
     def __init__(self, suite: Suite, scale: str) -> None:
         self.suite, self.scale = suite, scale
+        self._yaml: dict[str, str] = {}
 
     @cached_property
     def runs(self) -> dict[str, Run]:
@@ -55,6 +56,12 @@ class Targets:
             raise ConfigError([f"paper_configs declares no run {directory}"])
         return found
 
+    def run_yaml(self, directory: str) -> str:
+        """The text of the `run.yaml` in a run's directory, which Snakemake asks for several times."""
+        if directory not in self._yaml:
+            self._yaml[directory] = self.run(directory).to_yaml()
+        return self._yaml[directory]
+
     @cached_property
     def papers(self) -> list[str]:
         """The papers that have runs at this scale."""
@@ -63,13 +70,13 @@ class Targets:
     @property
     def plan_hash(self) -> str:
         """Hash of everything from which the costs of the runs are computed."""
-        return _hash(f"{run.to_yaml()}{run.resources!r}" for run in self.runs.values())
+        return _hash(f"{self.run_yaml(directory)}{run.resources!r}" for directory, run in self.runs.items())
 
     @property
     def words_hash(self) -> str:
         """Hash of the whole configuration of the papers and their runs."""
         papers = (repr(self.suite.papers[paper]) for paper in self.papers)
-        return _hash(chain(papers, (run.to_yaml() for run in self.runs.values())))
+        return _hash(chain(papers, map(self.run_yaml, self.runs)))
 
     def run_files(self, paper: str) -> list[str]:
         """The files that training writes for the runs of a paper."""

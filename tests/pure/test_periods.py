@@ -140,6 +140,23 @@ def test_swap_averages_once_at_the_end():
     assert rounds(Phases(phases=[(0, 2), (4, "end")]), lambda step: 0.1, 11, 0) == [2, 2, 7]
 
 
+@pytest.mark.parametrize("first", [0, 3, 7, 11])
+@pytest.mark.parametrize(
+    "phases",
+    [
+        [(0, 1), (4, 3)],
+        [(0, 3), (5, 2), (12, "end")],
+        [(0, 2), (3, PowerRule(alpha=0.6, power=2, h_base=1, h_warmup=2)), (15, 4), (40, 2)],
+    ],
+)
+def test_rounds_of_phases_are_those_found_one_after_the_other(phases, first):
+    rule, lr, step, lengths = Phases(phases=phases), cosine(0.5, 0.1, 20, 6), first, []
+    while step < 20:
+        lengths.append(round_length(rule, lr(step), step, 20, 6))
+        step += lengths[-1]
+    assert rounds(rule, lr, 20, 6, first) == lengths
+
+
 def test_a_cap_limits_the_power_rule():
     rule = PowerRule(alpha=1.0, power=2, h_base=2, h_max=5)
     assert rounds(rule, lambda step: 1 / (1 + step), 20, 0) == [2, 5, 5, 5, 3]

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +25,7 @@ from resync.config import Run
 from resync.files import write_text
 from resync.launch import attempts, slurm
 from resync.launch.request import Place, Request
-from resync.processes import lock
+from resync.processes import lock, warm_client
 from resync.processes.tcp_store import meet, serve
 from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
@@ -324,6 +325,17 @@ def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
         summary = json.loads((disk / "summary.json").read_text())
         assert summary["resumed_from"]
         assert metrics(disk)[-1]["step"] == "84"
+
+
+def test_ranks_leave_no_temporary_folder(tmp_path):
+    """wandb removes its own at the end of the process that has imported it, which a forked rank does not have."""
+    make_run(tmp_path / "run", **CHANGES | WITH_WANDB)
+    (tmp_path / "temporary").mkdir()
+    command = ["launch", "--config", str(tmp_path / "run/config.yaml"), "--out", str(tmp_path / "run")]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    environment.pop(warm_client.ADDRESS, None)
+    subprocess.run([sys.executable, "-m", "resync", *command], env=environment, check=True)
+    assert not list((tmp_path / "temporary").glob("*wandb*"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to mount a small disk needs root")

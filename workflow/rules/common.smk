@@ -8,12 +8,14 @@ from pathlib import Path
 from resync import workflow as files
 from resync.config import load_suite
 from resync.processes import workflow_lock, workflow_timer
+from resync.processes.garbage import all_kept
 
 # Not for the processes in which Snakemake carries out jobs on other machines: they take no lock.
 if workflow.is_main_process:
     workflow_lock.hold(Path())
 
-SUITE = load_suite(Path("paper_configs"))
+with all_kept():
+    SUITE = load_suite(Path("paper_configs"))
 SCALE = files.chosen_scale(config, SUITE)
 
 RUN, RUN_FILES = files.RUN, files.RUN_FILES

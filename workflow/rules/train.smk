@@ -15,7 +15,7 @@ rule run_config:
     conda:
         "../../environment.yml"
     params:
-        text=lambda names: run_of(names).to_yaml(),
+        text=lambda names: at(names.scale).run_yaml(RUN.format(**names)),
     shell:
         "printf %s {params.text:q} > {output:q} 2> {log:q}"
 

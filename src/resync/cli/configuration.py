@@ -14,6 +14,7 @@ from resync.config.parts import ModelOptions
 from resync.config.run import SCALES
 from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
+from resync.processes.garbage import all_kept
 
 
 @verb("check every configuration file", CONFIGS)
@@ -69,14 +70,16 @@ def _plan(options: argparse.Namespace) -> None:
     from resync.plan import cost, table, table_of_totals, totals
     from resync.prepare.whereabouts import missing
 
-    suite, size, flops_of_input = suite_of(options), _of_model(num_parameters), _of_model(flops_per_sample)
+    size, flops_of_input = _of_model(num_parameters), _of_model(flops_per_sample)
 
     def flops(run: Run) -> int:
         return round(flops_of_input(run) * run.inputs_per_sample)
 
-    papers = [options.paper] if options.paper else list(suite.papers)
-    runs = [run for paper in papers for run in runs_of(suite, paper, options)]
-    costs = [cost(run, size(run), flops(run)) for run in runs]
+    with all_kept():
+        suite = suite_of(options)
+        papers = [options.paper] if options.paper else list(suite.papers)
+        runs = [run for paper in papers for run in runs_of(suite, paper, options)]
+        costs = [cost(run, size(run), flops(run)) for run in runs]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     entries = json.dumps([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])], indent=2)
     tables = {"run": table(costs)} | {of: table_of_totals(found, of) for of, found in sums.items()}

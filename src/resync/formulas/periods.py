@@ -153,6 +153,13 @@ class Phases(Period):
             return min(h.local_steps(lr, step, warming_up), end - step)
         return min(math.inf if h == "end" else h, end - step)
 
+    def spans(self, first: int, last: int) -> Iterator[tuple[int, int, int | Period | Literal["end"]]]:
+        """The first step, the step after the last one, and H of every phase, of the steps from `first` to `last`."""
+        ends = [*(start for start, _ in self.phases[1:]), last]
+        for (start, h), end in zip(self.phases, ends, strict=True):
+            if max(first, start) < min(end, last):
+                yield int(max(first, start)), int(min(end, last)), h
+
 
 class _ByRule:
     """Chooses among the rules of this module by `rule`; in Python an integer or a custom rule is accepted too."""
@@ -229,6 +236,12 @@ def rounds(
     if isinstance(period, Constant):
         whole, rest = divmod(max(0, total_steps - first), period.h)
         return [period.h] * whole + [rest] * bool(rest)
+    if isinstance(period, Phases):
+        return [
+            length
+            for start, end, h in period.spans(first, total_steps)
+            for length in ([end - start] if h == "end" else rounds(rule_of(h), lr, end, warmup_steps, start))
+        ]
     lengths: list[int] = []
     step = first
     while step < total_steps:

@@ -37,8 +37,9 @@ def run(run: Run, request: Request, place: Place) -> int:
     Raises ConnectionError if the machines of the run do not meet within the request's timeout.
     """
     if run.device == "cpu":
-        # Imported once for all ranks, which are forked from this process.
-        for module in ("torch._dynamo", "resync.train"):
+        # Imported once for all ranks, which are forked from this process. Where it is imported wandb makes folders for
+        # temporary files, and removes them at the end of that process; a fork has no such end.
+        for module in ("torch._dynamo", "resync.train", *(["wandb"] if run.log.wandb != "disabled" else [])):
             import_module(module)
     store, port = _met(place, timedelta(seconds=request.timeout))
     context = multiprocessing.get_context("fork" if run.device == "cpu" else "spawn")

@@ -8,12 +8,12 @@ options. If its inputs are not float32 tensors [samples, *input_shape], the mode
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from resync.config.parts import ModelOptions
 
@@ -41,17 +41,24 @@ def flops_per_sample(options: ModelOptions, input_shape: Sequence[int], num_clas
     It counts the multiplications and additions of matrix products and convolutions only; nothing is computed.
     """
     import torch
-    from torch import nn
+    from torch.nn import functional
+    from torch.overrides import TorchFunctionMode
     from torch.utils.flop_counter import FlopCounterMode
 
+    # These have no products, and what they return has the shape of their input. To compute this shape and that of the
+    # gradient, which torch does in Python, would take most of the time.
+    names = ("relu", "gelu", "silu", "dropout", "batch_norm", "group_norm", "layer_norm")
+    keep_shape = {getattr(functional, name) for name in names} | {torch.relu}
+
+    class PassedOn(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            # Without a gradient of its input, a norm still has one for its weights.
+            passed_on = function in keep_shape and args[0].requires_grad
+            return args[0] if passed_on else function(*args, **kwargs or {})
+
     model = _without_values(options, tuple(input_shape), num_classes)
-    # These have no products, and the shapes of their gradients, computed in Python, would take half of the time.
-    norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
-    for module in model.modules():
-        if isinstance(module, norms):
-            module.forward = partial(_passed_on, module)
     # Two samples, because BatchNorm refuses a single one.
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+    with torch.device("meta"), PassedOn(), FlopCounterMode(display=False) as counter:
         model(example(options, input_shape, 2)).sum().backward()
     return counter.get_total_flops() // 2
 
@@ -71,11 +78,6 @@ def _without_values(options: ModelOptions, input_shape: tuple[int, ...], num_cla
 
     with torch.device("meta"), NoValues():
         return build(options, input_shape, num_classes, seed=0)
-
-
-def _passed_on(norm: nn.Module, inputs: Tensor) -> Tensor:
-    """The inputs of a norm as its outputs, which have a gradient even where the inputs have none."""
-    return inputs if inputs.requires_grad else inputs + norm.weight.sum()
 
 
 def example(options: ModelOptions, input_shape: Sequence[int], samples: int) -> Any:

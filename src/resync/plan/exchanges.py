@@ -101,7 +101,7 @@ def round_lengths(run: Run) -> list[int]:
     return [*before, *_rounds(run.period, run.schedule, CourseValues.of(run), first=sum(before))]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _rounds(period: Period, schedule: LearningRate, course: CourseValues, first: int) -> tuple[int, ...]:
     """The lengths of the rounds from step `first` on: the same for all seeds, and mostly for several series."""
     return tuple(rounds(period, schedule.of(course), course.total_steps, course.warmup_steps, first=first))
@@ -111,12 +111,14 @@ def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Ite
     """The exchanges of an algorithm with rounds of local steps: one kind per number of vectors."""
     traffic = _traffic(run, options)
     found: dict[tuple[int | Fraction, int], Counter[int]] = defaultdict(Counter)
-    for number, (steps, vectors) in enumerate(options.exchanged(lengths, run.optimizer.state_vectors)):
-        if traffic.topology is None:
-            found[vectors, 0][steps] += 1
-            continue
-        [(mean, most)] = messages(traffic.topology, run.workers, 1, run.seed, number, number + 1)
-        found[whole(mean * vectors), most * int(vectors)][steps] += 1
+    exchanged = options.exchanged(lengths, run.optimizer.state_vectors)
+    if traffic.topology is None:
+        for (steps, vectors), number in Counter(exchanged).items():
+            found[vectors, 0][steps] += number
+    else:
+        for number, (steps, vectors) in enumerate(exchanged):
+            [(mean, most)] = messages(traffic.topology, run.workers, 1, run.seed, number, number + 1)
+            found[whole(mean * vectors), most * int(vectors)][steps] += 1
     to: Literal["all", "peers"] = "peers" if traffic.topology else "all"
     for (vectors, longest), after in found.items():
         yield ExchangeKind(

@@ -12,6 +12,7 @@ import json
 import os
 import pkgutil
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +20,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,8 +33,11 @@ from resync.processes.warm_client import ADDRESS, short_path
 
 _REQUEST_BYTES = 1 << 16
 
-SERVE = "from resync import cli; from resync.processes import warm; warm.serve(cli.main)"
+SERVE = "from resync import cli; from resync.processes import warm; warm.serve(cli.main, cli.read_ahead)"
 """The program of the warm process."""
+
+ReadAhead = Callable[[Sequence[str], Path], None]
+"""Reads what a verb with these arguments, in this directory, will read in every fork."""
 
 
 def run(command: list[str]) -> int:
@@ -84,7 +89,8 @@ class Request:
 class Server:
     """Forks a process for each request and replies with its exit code."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, read_ahead: ReadAhead | None = None) -> None:
+        self.read_ahead = read_ahead
         self.listener = socket.socket(socket.AF_UNIX)
         with short_path(str(path)) as short:
             self.listener.bind(short)
@@ -99,8 +105,12 @@ class Server:
         """Serve until standard input ends, then return None; in each fork, return the arguments of its request."""
         self._watch(self.listener.fileno(), self._accept)
         self._watch(0, lambda: None)
+        ahead = deque(self._ahead())
         while True:
-            for key, _ in self.selector.select():
+            ready = self.selector.select(0 if ahead else None)
+            if ahead and not ready:
+                ahead.popleft()()
+            for key, _ in ready:
                 if key.fd == 0:
                     for child in self.children:
                         os.kill(child, signal.SIGTERM)
@@ -108,6 +118,13 @@ class Server:
                 key.data()
                 if self.arguments is not None:
                     return self.arguments
+
+    def _ahead(self) -> Iterable[Callable[[], None]]:
+        """What can be done for all verbs before anything is asked: a command takes seconds until its first job."""
+        if self.read_ahead:
+            for verb, names in IMPORTS.items():
+                yield from (partial(_import, name) for name in names)
+                yield partial(self.read_ahead, [verb], Path.cwd())
 
     def _watch(self, descriptor: int, action: Callable[[], None]) -> None:
         self.selector.register(descriptor, selectors.EVENT_READ, action)
@@ -139,6 +156,8 @@ class Server:
     def _start(self, connection: socket.socket, asked: dict[str, Any], request: Request, signals: bytes) -> None:
         for name in IMPORTS[asked["arguments"][0]]:
             _import(name)
+        if self.read_ahead:
+            self.read_ahead(asked["arguments"], Path(asked["directory"]))
         gc.freeze()  # a garbage collection in a fork would copy the shared memory
         child = os.fork()
         if child == 0:
@@ -154,7 +173,9 @@ class Server:
 
     def _become(self, asked: dict[str, Any], streams: list[int]) -> None:
         """Turn this fork into the process that the request describes."""
+        gc.enable()
         end_with_parent(signal.SIGTERM)  # a run that lived on would train beside the next one, and nobody could stop it
+        tempfile.tempdir = None  # its own, not that of the warm process
         self.selector.close()
         for connection in (self.listener, *self.requests, *self.children.values()):
             connection.close()
@@ -197,15 +218,21 @@ def _import(name: str) -> None:
                     _import(each.name)
 
 
-def serve(verb: Callable[[list[str]], int]) -> NoReturn:
+def serve(verb: Callable[[list[str]], int], read_ahead: ReadAhead | None = None) -> NoReturn:
     """Serve on the socket named on the command line; in each fork, run `verb` with the arguments of its request.
 
-    Both end without releasing the memory that they share with other processes.
+    With `read_ahead`, all verbs are prepared for as long as nothing is asked. Both processes end without releasing the
+    memory that they share with others.
     """
+    gc.disable()  # all that is imported and read is kept
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the jobs; this process ends with its input
     path = Path(sys.argv[1])
-    arguments = Server(path).serve()
+    # Modules such as wandb make folders when they are imported, and remove them at an end that this process does not
+    # have.
+    tempfile.tempdir = scratch = tempfile.mkdtemp(prefix="resync-")
+    arguments = Server(path, read_ahead).serve()
     if arguments is None:
+        shutil.rmtree(scratch, ignore_errors=True)
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # `run` has deleted its folder, or others have files there
             path.parent.rmdir()

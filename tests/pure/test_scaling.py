@@ -77,4 +77,4 @@ def test_the_page_draws_conclusions_from_its_tables():
     assert cells["vit_b16_b4096/qsr_h4"][-1] == "> 131,072"
     in_simulation = in_units(100_000 * 3 * 4 * 19_218, "B")
     assert in_simulation == "23.06 GB"
-    assert f"and {in_simulation} of the ResNet-8 with 19,218" in PAGE
+    assert f"and {in_simulation} for the ResNet-8 with 19,218" in PAGE

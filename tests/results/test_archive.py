@@ -379,7 +379,7 @@ def test_a_table_of_claims_is_written_from_the_audit(audited: Place, tmp_path: P
     assert after == "<!--/results-->\n\nAfter.\n"
     assert markdown_cells(heading)[0] == "claim"
     assert markdown_cells(first)[1:] == ["OSGP: none", "", "", "**not run**"]
-    sides, effect = "SGP: 40.00 ± 0.50<br>D-PSGD\\|: 39.50 ± 0.25", "+0.50 % (+0.12 to +0.88)"
+    sides, effect = "SGP: 40.00 ± 0.50<br>D-PSGD\\|: 39.50 ± 0.25", "+0.50 points (+0.12 to +0.88)"
     assert markdown_cells(second) == ["SGP \\*beats\\* D-PSGD.", sides, effect, "10, 8", "**holds**"]
 
 

@@ -380,7 +380,7 @@ def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
     style = style_of(suite.runs("toy", "smoke")[0])
     pair, few, many = distinct([style] * 2), distinct([style] * 4), distinct([style] * 11)
     assert pair[0] == few[0] == style
-    assert {one.color for one in pair} == {style.color}
+    assert len({one.color for one in pair}) == 2
     assert len({one.color for one in few}) == 4
     sgp = style_of(suite.runs("toy", "smoke", "vit", "sgp")[0])
     *shades, other = distinct([style] * 3 + [sgp])

@@ -191,7 +191,7 @@ def distinct(styles: Iterable[Style]) -> list[Style]:
         for color, count in counts.items()
         if len(counts) > 1 and 1 < count <= _MOST_SHADES
     }
-    crowded = {color for color, count in counts.items() if count > 2 and color not in shades}
+    crowded = {color for color in counts if color not in shades}
     unused = [color for color in _COLORS if not any(_near(color, style.color) for style in wanted)]
     free = itertools.cycle(unused or _COLORS)
     seen: list[Style] = []

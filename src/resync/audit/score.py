@@ -93,8 +93,7 @@ def score(audit: Audit) -> Score | None:
 
 def in_words(found: Score, scale: str) -> str:
     """The score as a sentence."""
-    outcomes = ("reproduced", "holds", "fails", "undecided")
-    shares = ", ".join(f"{outcome} {percent(getattr(found, outcome))}" for outcome in outcomes)
+    shares = ", ".join(f"{outcome} {percent(getattr(found, outcome))}" for outcome in OUTCOMES)
     why = f" ({reasons(found)})" if found.why else ""
     return f"Score at {scale} scale, by weight: {shares}{why}."
 

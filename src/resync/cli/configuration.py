@@ -75,9 +75,9 @@ def _plan(options: argparse.Namespace) -> None:
     def flops(run: Run) -> int:
         return round(flops_of_input(run) * run.inputs_per_sample)
 
+    suite = suite_of(options)
+    papers = [options.paper] if options.paper else list(suite.papers)
     with all_kept():
-        suite = suite_of(options)
-        papers = [options.paper] if options.paper else list(suite.papers)
         runs = [run for paper in papers for run in runs_of(suite, paper, options)]
         costs = [cost(run, size(run), flops(run)) for run in runs]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}

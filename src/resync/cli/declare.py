@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,7 +105,9 @@ def suite_of(options: argparse.Namespace) -> Suite:
     paper = getattr(options, "paper", None)
     whole = _AHEAD.get(_state(options.configs)) if _AHEAD else None
     if whole and (paper is None or paper in whole.papers):
-        return whole if paper is None else Suite({paper: whole.papers[paper]}, {paper: whole.expanded[paper]})
+        if paper is None:
+            return whole
+        return replace(whole, papers={paper: whole.papers[paper]}, expanded={paper: whole.expanded[paper]})
     with all_kept():
         return load_suite(options.configs, papers=[paper] if paper else None)
 

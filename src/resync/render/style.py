@@ -191,7 +191,6 @@ def distinct(styles: Iterable[Style]) -> list[Style]:
         for color, count in counts.items()
         if len(counts) > 1 and 1 < count <= _MOST_SHADES
     }
-    crowded = {color for color in counts if color not in shades}
     unused = [color for color in _COLORS if not any(_near(color, style.color) for style in wanted)]
     free = itertools.cycle(unused or _COLORS)
     seen: list[Style] = []
@@ -200,7 +199,7 @@ def distinct(styles: Iterable[Style]) -> list[Style]:
         color = style.color
         if color in shades:
             color = next(shades[color])
-        elif color in crowded and color in met:
+        elif color in met:
             color = next(free)
         met.add(style.color)
         seen.append(_unlike(replace(style, color=color), seen))

@@ -140,7 +140,6 @@ class Targets:
         runs = self._runs(paper)
         if not runs:
             return []
-        # Not run.yaml: Snakemake would train every run whose run.yaml has to be written again.
         hashes = [f"results/{run.hash_file}" for run in runs]
         results = [f"results/{self.scale}/{paper}/{name}" for name in ("collected.parquet", "audit.json")]
         return [*hashes, *_files(runs), *results, *self.item_files(paper)]

@@ -62,7 +62,7 @@ def test_a_changed_label_is_shown_by_the_audit(finished):
 
 def test_the_audit_needs_runs_and_not_the_export(workflow):
     jobs = workflow.jobs("results/smoke/qsr/audit.json")
-    assert {job.rule for job in jobs} == {"run_config", "run_hash", "train", "audit_paper"}
+    assert {job.rule for job in jobs} == {"run_hash", "train", "audit_paper"}
 
 
 def test_a_deleted_export_is_made_again_and_nothing_else(finished):
@@ -96,16 +96,27 @@ def test_another_alpha_trains_a_run_of_which_only_a_file_is_asked_for(finished):
     assert finished.jobs(file) == []
 
 
-def test_what_does_not_decide_a_result_is_written_down_and_trains_nothing(finished):
+def test_what_does_not_decide_a_result_trains_nothing_and_is_written_down_by_the_next_training(finished):
+    run = "results/smoke/qsr/vit_b16_b4096/qsr_h4/seed0"
     finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", r"\g<0>\n    log: {every_steps: 7}")
-    files = [f"results/smoke/qsr/vit_b16_b4096/qsr_h4/seed{seed}/run.yaml" for seed in range(3)]
     repeated = {"results/smoke/plan.json", "results/smoke/plan.md", "results/smoke/report.sha256", SITE}
-    assert made(finished.jobs()) == {*files, *repeated}
-    finished.snakemake()
-    assert all("every_steps: 7" in (finished.directory / file).read_text() for file in files)
-    assert finished.jobs() == []
+    assert made(finished.jobs()) == repeated
+    (finished.directory / run / "summary.json").unlink()
+    finished.snakemake(f"{run}/summary.json")
+    assert "every_steps: 7" in (finished.directory / run / "run.yaml").read_text()
     finished.edit(EXPERIMENT, "log: {every_steps: 7}", "schedule: {max_lr: 0.0123}")
     assert trained(finished.jobs()) == {"vit_b16_b4096/qsr_h4"}
+
+
+def test_a_run_without_results_trains_also_where_what_does_not_decide_them_has_changed(finished):
+    """As when a training is interrupted, and goes on with more frequent checkpoints."""
+    folder = finished.directory / "results/smoke/qsr/vit_b16_b4096/qsr_h4/seed0"
+    for name in ("metrics.csv", "steps.csv", "summary.json"):
+        (folder / name).unlink()
+    finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", r"\g<0>\n    checkpoint: {every_steps: 7}")
+    jobs = finished.jobs(f"{folder.relative_to(finished.directory)}/summary.json")
+    assert trained(jobs) == {"vit_b16_b4096/qsr_h4"}
+    assert {"results/smoke/qsr/audit.json", ITEM} <= made(finished.jobs())
 
 
 def test_a_run_has_one_hash_beside_it(finished):
@@ -162,7 +173,7 @@ def test_a_figure_needs_its_own_runs_only(workflow):
     suite = load_suite(workflow.directory / "paper_configs")
     shown = suite.item_runs("qsr", "fig5", "smoke")
     assert trained(jobs) == {f"{run.experiment}/{run.series}" for run in shown}
-    assert {job.rule for job in jobs} == {"run_config", "run_hash", "train", "figure"}
+    assert {job.rule for job in jobs} == {"run_hash", "train", "figure"}
 
 
 def test_the_run_that_another_one_starts_from_is_trained_first(workflow):

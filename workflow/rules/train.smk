@@ -1,12 +1,11 @@
-# A resolved configuration, and the training that it describes. A run trains again when its hash changes, which covers
+# A training, and the resolved configuration that it starts from. A run trains again when its hash changes, which covers
 # only settings that affect the result: others in run.yaml may change (how often to log, the number of processes).
 
 
-# With the hash as its input, which must exist but is never read, a change is noticed even if only a file of the run is
-# asked for: Snakemake looks for missing inputs of jobs that are to be done, and not of those that seem to be done.
+# Only where it is asked for: a training writes its own. As an input of `train`, to be made again without training again,
+# it would have to be `ancient`, and Snakemake forgets every other reason for a job, missing results among them, where
+# such an input is made again (snakemake/snakemake#4166).
 rule run_config:
-    input:
-        hash=ancient(lambda names: f"results/{run_of(names).hash_file}"),
     output:
         f"{RUN}/run.yaml",
     log:
@@ -41,7 +40,6 @@ rule run_hash:
 rule train:
     input:
         hash=lambda names: f"results/{run_of(names).hash_file}",
-        config=ancient(f"{RUN}/run.yaml"),
         data=lambda names: files.data_files(run_of(names)),
         start=lambda names: files.start_files(run_of(names)),
     output:
@@ -66,8 +64,11 @@ rule train:
         timeout_seconds=lambda names: run_of(names).resources.timeout_seconds,
         attempt=lambda names, attempt: attempt,
     params:
-        directory=subpath(input.config, parent=True),
+        directory=subpath(output[0], parent=True),
+        # Snakemake compares no parameter that is computed from resources: what is not in the hash trains nothing.
+        config=lambda names, resources: at(names.scale).run_yaml(RUN.format(**names)),
     shell:
-        "exec python -m resync launch --config {input.config:q} --out {params.directory:q} --nodes {resources.machines:q}"
+        "printf %s {params.config:q} > {params.directory:q}/run.yaml 2> {log:q}"
+        " && exec python -m resync launch --config {params.directory:q}/run.yaml --out {params.directory:q} --nodes {resources.machines:q}"
         " --cpus {threads:q} --launcher {resources.launcher:q} --max-restarts {resources.max_restarts:q}"
         " --timeout {resources.timeout_seconds:q} --attempt {resources.attempt:q} > {log:q} 2>&1"

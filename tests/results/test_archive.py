@@ -481,7 +481,7 @@ def test_what_is_drawn_from_an_archive_is_what_is_drawn_from_the_runs(
     [
         (["--licence", "as you like"], "--licence as you like: allowed: an identifier of https://spdx.org/licenses"),
         (["--out", "."], "--out .: has files, allowed: a new folder"),
-        (["--scale", "paper"], "--scale paper: results has smoke"),
+        (["--scale", "paper"], "--scale paper: found no results in results, allowed: smoke"),
     ],
 )
 def test_a_crate_needs_a_licence_and_a_new_folder(

@@ -18,6 +18,7 @@ from resync.archive.claim_tables import claims
 from resync.archive.pack import scales_of
 from resync.audit.rows import MEASURED
 from resync.config import Suite
+from resync.config.in_words import scale_of
 from resync.config.parts import KindOptions
 from resync.files import read_json
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, by_paper, coverage, of_all
@@ -126,9 +127,9 @@ def items_by_scale(suite: Suite, place: Place) -> Iterator[str]:
 def gallery(suite: Suite, place: Place) -> Iterator[str]:
     """The first figure of each paper that shows committed runs, or else its first one, with its scale below."""
     shown = [
-        f"[![{markdown_text(title)}]({file})]({file.parents[1]}/README.md)<br>**{scale} scale**: {markdown_text(title)}"
+        f"[![{markdown_text(title)}]({file})]({file.parents[1]}/README.md)<br>**{setting}**: {markdown_text(title)}"
         for scale in scales_of(place.archive)
-        for title, file in _first_figures(suite, place, scale)
+        for title, setting, file in _first_figures(suite, place, scale)
     ]
     shown += [""] * (-len(shown) % _COLUMNS)
     yield from pipe_table([""] * _COLUMNS, _rows(shown), "c" * _COLUMNS)
@@ -138,8 +139,8 @@ def _rows(cells: Sequence[str]) -> Iterator[Sequence[str]]:
     return (cells[at : at + _COLUMNS] for at in range(0, len(cells), _COLUMNS))
 
 
-def _first_figures(suite: Suite, place: Place, scale: str) -> Iterator[tuple[str, Path]]:
-    """Title and picture of a figure per paper."""
+def _first_figures(suite: Suite, place: Place, scale: str) -> Iterator[tuple[str, str, Path]]:
+    """Title, scale and picture of a figure per paper."""
     drawn = {
         (row.paper, row.item.id)
         for row in coverage(suite, place.figures)
@@ -150,7 +151,9 @@ def _first_figures(suite: Suite, place: Place, scale: str) -> Iterator[tuple[str
         items = [item for item in paper.figures.values() if (paper.id, item.id) in drawn]
         items.sort(key=lambda item: not item.series or KindOptions.named(item.kind).planned)
         for item in items[:1]:
-            yield f"{paper.name}: {item.title}", place.figures / scale / paper.id / f"{item.id}.png"
+            runs, references = suite.item_runs(paper.id, item.id, scale), suite.references(paper.id, item.id, scale)
+            file = place.figures / scale / paper.id / f"{item.id}.png"
+            yield f"{paper.name}: {item.title}", scale_of(runs, references), file
 
 
 BLOCKS: Mapping[str, Callable[..., Iterator[str]]] = {

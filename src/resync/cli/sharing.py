@@ -208,7 +208,7 @@ def _chosen(options: argparse.Namespace, present: Sequence[str], *folders: Path)
     if not present:
         raise ValueError(f"{where}: found no results, allowed: a folder of results or an archive")
     if options.scale and options.scale not in present:
-        raise ValueError(f"--scale {options.scale}: {where} has {', '.join(present)}")
+        raise ValueError(f"--scale {options.scale}: found no results in {where}, allowed: {', '.join(present)}")
     return [options.scale] if options.scale else present
 
 

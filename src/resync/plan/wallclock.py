@@ -118,7 +118,7 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
     message = _message(exchange, network, num_bytes, workers)
     if exchange.overlap == "full":
         return 0.0, 0.0, exchange.count * message
-    waiting = exposed = 0.0
+    waiting = exposed = hidden = 0.0
     for steps, count in exchange.after.items():
         work = steps * (machine.compute + delay)
         shown = max(0.0, message - work) if exchange.overlap == "bounded" else message
@@ -126,15 +126,15 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
             exchange.topology, workers, exchange.peers,
             steps=steps, compute=machine.compute, delay=delay, message=message, overlap=exchange.overlap,
         )  # fmt: skip
-        waiting, exposed = waiting + count * late, exposed + count * shown
-    return waiting, exposed, exchange.count * message - exposed
+        waiting, exposed, hidden = waiting + count * late, exposed + count * shown, hidden + count * (message - shown)
+    return waiting, exposed, hidden
 
 
 def _average(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
     """The same for averages over all workers, which travel while the last steps before their end are computed."""
     delay = machine.delay
     average = machine.network.average_seconds(float(exchange.vectors * num_bytes), workers, exchange.all_reduce)
-    waiting = exposed = 0.0
+    waiting = exposed = hidden = 0.0
     for steps, count in exchange.after.items():
         overlapped = min(exchange.overlapped, steps - 1)
         before, work = steps - overlapped, overlapped * (machine.compute + delay)
@@ -142,7 +142,8 @@ def _average(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: 
         shown = max(0.0, average - work)
         waiting += count * (max(0.0, late + average - work) - shown)
         exposed += count * shown
-    return waiting, exposed, exchange.count * average - exposed
+        hidden += count * (average - shown)
+    return waiting, exposed, hidden
 
 
 def _message(exchange: ExchangeKind, network: Network, num_bytes: int, workers: int) -> float:

@@ -15,13 +15,16 @@ from resync.results.runs import RunResult
 
 
 def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> MetricPanels:
-    """The metric at every evaluation; times are those of the training clock."""
+    """The metric at every evaluation; times are those of the training clock, of a simulation where processes have many
+    workers."""
     require_results(data)
     metric, band, unit = data.options.metric, data.options.band, data.options.unit
     states = [state for series in data.series for state in series.states]
     ends = [float(_training_seconds(state.result)[-1]) for state in states if state.result]
     longest = max((end for end in ends if np.isfinite(end)), default=0.0)
     seconds, time = time_unit(longest)
+    simulated = any(state.run.processes < state.run.workers for state in states)
+    clock = "Time of the simulation" if simulated else "Training time"
 
     def drawn(name: str) -> Coordinate:
         return lambda run: _in_unit(run.curve(name), METRICS[name].unit, unit)
@@ -41,7 +44,7 @@ def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> MetricPanels:
     return MetricPanels(
         lines={
             METRICS[data.options.by].title: by_progress,
-            f"Training time ({time})": lines(lambda run: _training_seconds(run) / seconds),
+            f"{clock} ({time})": lines(lambda run: _training_seconds(run) / seconds),
         },
         metric_label=axis_label(metric, unit),
         limits=limits(by_progress, data.options.cut),

@@ -154,14 +154,13 @@ def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
     if claim.test == "exact":
         return Effect(better.name, than.name, first.mean - second.mean)
     if claim.test == "welch":
-        p_less, p_more = effects.welch(first, second, claim.at_least)
-        low, high = effects.interval([first, second], claim.confidence)
-        return Effect(better.name, than.name, first.mean - second.mean, low, high, p_less, p_more, (first.n, second.n))
-    ours, theirs = better.by_seed, than.by_seed
-    differences = Evidence.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
-    p_less, p_more = effects.paired(differences, claim.at_least)
-    low, high = effects.interval([differences], claim.confidence)
-    return Effect(better.name, than.name, differences.mean, low, high, p_less, p_more, (differences.n, differences.n))
+        estimate, n = effects.welch(first, second), (first.n, second.n)
+    else:
+        ours, theirs = better.by_seed, than.by_seed
+        differences = Evidence.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
+        estimate, n = effects.paired(differences), (differences.n, differences.n)
+    low, high = estimate.interval(claim.confidence)
+    return Effect(better.name, than.name, estimate.value, low, high, *estimate.p_values(claim.at_least), n)
 
 
 def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
@@ -193,7 +192,7 @@ def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
     """The effect in words; for a claim that orders series, with the two series."""
     where = f"{labels[effect.better]} over {labels[effect.than]}: " if claim.order else ""
     difference, *bounds = effect_texts(effect.difference, effect.low, effect.high)
-    interval = f" ({100 * claim.confidence:g} % bootstrap interval {' to '.join(bounds)})" if bounds else ""
+    interval = f" ({100 * claim.confidence:g} % interval {' to '.join(bounds)})" if bounds else ""
     return f"{where}effect {difference_with_unit(difference, claim.unit)}{interval}"
 
 

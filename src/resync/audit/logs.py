@@ -100,9 +100,10 @@ def _tested(
     if min(ours.n, theirs.n) < 2:
         effect = Effect(better.id, than.id, lower.mean - higher.mean + saved)
         return effect, Verdict("inconclusive", f"effect {signed(effect.difference, 3)} {better.unit} of single runs")
-    p_less, p_more = effects.welch(lower, higher, -saved)
-    low, high = effects.interval([lower, higher], CONFIDENCE)
-    difference = lower.mean - higher.mean + saved
+    estimate = effects.welch(lower, higher)
+    p_less, p_more = estimate.p_values(-saved)
+    low, high = estimate.interval(CONFIDENCE)
+    difference = estimate.value + saved
     effect = Effect(better.id, than.id, difference, low + saved, high + saved, p_less, p_more, (ours.n, theirs.n))
     level = 1 - CONFIDENCE
     word = "holds" if p_less < level else "fails" if p_more < level else "inconclusive"

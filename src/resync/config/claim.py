@@ -47,7 +47,9 @@ class Claim(Settings):
         f"({', '.join(EXACT)} and no other metric)"
     )
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(
-        default=0.95, description="level of the test (its error rate is 1 - confidence) and of the interval"
+        default=0.95,
+        description="level of the one-sided test (its error rate is 1 - confidence) and of the "
+        "two-sided interval of the effect",
     )
     scales: Items[Scale] = Field(min_length=1, description="scales at which the claim is meaningful")
     expected: dict[Scale, float] = Field(

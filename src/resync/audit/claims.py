@@ -181,6 +181,8 @@ def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str])
         step, word, rejected = weakest, "holds", f"rejects a smaller effect: {_p(weakest.p_less)}"
     elif (corrected := min(1.0, worst.p_more * len(found))) < level:
         step, word, rejected = worst, "fails", f"rejects the claimed effect: {_p(corrected)}"
+    elif weakest.low is None:
+        step, word, rejected = weakest, "inconclusive", "is impossible without a spread: all seeds tie"
     else:
         step, word = weakest, "inconclusive"
         rejected = f"rejects neither a smaller effect ({_p(weakest.p_less)}) nor the claimed one"

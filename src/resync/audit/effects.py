@@ -2,6 +2,8 @@
 
 The sign of an effect is chosen so that positive is better. Two one-sided t tests at the claimed level decide: the claim
 holds if an effect below the claimed one is rejected, and fails if an effect of at least the claimed one is rejected.
+Seeds that all agree are no certainty: accuracies are multiples of one image, so that a few may tie by chance, and a
+defect may make them one training. No test is possible then, and nothing is rejected.
 """
 
 import math
@@ -22,7 +24,7 @@ class Effect:
 
     `p_less` is the p-value of the null hypothesis that the effect is smaller than `at_least`, `p_more` that of the null
     hypothesis that it is at least as large; None if nothing is tested. `low` and `high` bound the two-sided confidence
-    interval of the same test. `n` holds the number of seeds of each side.
+    interval of the same test, None if there is none. `n` holds the number of seeds of each side.
     """
 
     better: str
@@ -43,16 +45,28 @@ class Estimate:
     error: float
     degrees: float
 
+    @property
+    def is_tie(self) -> bool:
+        """Whether all seeds agree, so that no test is possible."""
+        return self.error <= ROUNDING
+
     def p_values(self, at_least: float) -> tuple[float, float]:
-        """(p_less, p_more) of the one-sided t tests whether the true value is smaller, or at least as large."""
-        excess = self.value - at_least
-        if self.error <= ROUNDING:
-            return (0.0, 1.0) if excess >= -ROUNDING else (1.0, 0.0)
-        t = excess / self.error
+        """(p_less, p_more) of the one-sided t tests whether the true value is smaller, or at least as large.
+
+        A tie rejects neither.
+        """
+        if self.is_tie:
+            return 1.0, 1.0
+        t = (self.value - at_least) / self.error
         return float(stdtr(self.degrees, -t)), float(stdtr(self.degrees, t))
 
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """Student's two-sided interval: it holds what neither of the two tests rejects at half the level."""
+    def interval(self, confidence: float) -> tuple[float, float] | tuple[None, None]:
+        """Student's two-sided interval: it holds what neither of the two tests rejects at half the level.
+
+        A tie has none.
+        """
+        if self.is_tie:
+            return None, None
         half = float(stdtrit(self.degrees, 0.5 + confidence / 2)) * self.error
         return self.value - half, self.value + half
 

@@ -102,9 +102,9 @@ def _tested(
         return effect, Verdict("inconclusive", f"effect {signed(effect.difference, 3)} {better.unit} of single runs")
     estimate = effects.welch(lower, higher)
     p_less, p_more = estimate.p_values(-saved)
-    low, high = estimate.interval(CONFIDENCE)
     difference = estimate.value + saved
-    effect = Effect(better.id, than.id, difference, low + saved, high + saved, p_less, p_more, (ours.n, theirs.n))
+    bounds = [bound if bound is None else bound + saved for bound in estimate.interval(CONFIDENCE)]
+    effect = Effect(better.id, than.id, difference, *bounds, p_less, p_more, (ours.n, theirs.n))
     level = 1 - CONFIDENCE
     word = "holds" if p_less < level else "fails" if p_more < level else "inconclusive"
     priced = f" with {signed(saved, 5)} for the steps saved" if rule else ""

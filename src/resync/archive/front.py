@@ -16,7 +16,7 @@ from typing import Any
 from resync.archive.build import ENVIRONMENT, Place
 from resync.archive.claim_tables import claims
 from resync.archive.pack import scales_of
-from resync.audit.rows import MEASURED
+from resync.audit.rows import CLAIM, MEASURED
 from resync.config import Suite
 from resync.config.parts import KindOptions
 from resync.files import read_json
@@ -86,7 +86,7 @@ def _shares(part: Mapping[str, Any] | None) -> list[str]:
 
 def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str]:
     """Claims that hold, fail, and are open; measured numbers that are reproduced, of those with a known value."""
-    claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers]
+    claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers and claim["kind"] == CLAIM]
     numbers = [row["verdict"] for row in found["rows"] if row["paper"] in papers and row["kind"] == MEASURED]
     holds, fails = claims.count("holds"), claims.count("fails")
     known = len(numbers) - numbers.count("unknown")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from resync.audit import effects
-from resync.audit.effects import Effect
-from resync.audit.rows import ClaimRow, Ours, Side, ours_of, provenance
+from resync.audit.effects import Effect, p_text
+from resync.audit.rows import CLAIM, ClaimRow, Ours, Side, ours_of, provenance
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
@@ -84,8 +84,8 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
         if claim.hardware and verdict.word == "fails":
             verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
     return ClaimRow(
-        paper=paper.id, id=claim.id, statement=claim.statement, experiment=claim.experiment, metric=claim.metric,
-        unit=claim.unit, direction=claim.direction, at_least=claim.at_least, test=claim.test,
+        paper=paper.id, kind=CLAIM, id=claim.id, statement=claim.statement, experiment=claim.experiment,
+        metric=claim.metric, unit=claim.unit, direction=claim.direction, at_least=claim.at_least, test=claim.test,
         confidence=None if claim.test == "exact" else claim.confidence, scale=scale, scales=claim.scales,
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),
@@ -178,14 +178,14 @@ def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str])
     assert weakest.p_less is not None
     assert worst.p_more is not None
     if weakest.p_less < level:
-        step, word, rejected = weakest, "holds", f"rejects a smaller effect: {_p(weakest.p_less)}"
+        step, word, rejected = weakest, "holds", f"rejects a smaller effect: {p_text(weakest.p_less)}"
     elif (corrected := min(1.0, worst.p_more * len(found))) < level:
-        step, word, rejected = worst, "fails", f"rejects the claimed effect: {_p(corrected)}"
+        step, word, rejected = worst, "fails", f"rejects the claimed effect: {p_text(corrected)}"
     elif weakest.low is None:
         step, word, rejected = weakest, "inconclusive", "is impossible without a spread: all seeds tie"
     else:
         step, word = weakest, "inconclusive"
-        rejected = f"rejects neither a smaller effect ({_p(weakest.p_less)}) nor the claimed one"
+        rejected = f"rejects neither a smaller effect ({p_text(weakest.p_less)}) nor the claimed one"
     n = " and ".join(str(count) for count in dict.fromkeys(step.n or ()))
     return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {TESTS[claim.test]} {rejected} (n = {n})")
 
@@ -200,7 +200,3 @@ def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
 
 def _needed(claim: Claim) -> str:
     return f"claimed: at least {claim.at_least:g}"
-
-
-def _p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

@@ -80,3 +80,8 @@ def welch(better: Evidence, than: Evidence) -> Estimate:
 def paired(differences: Evidence) -> Estimate:
     """The mean difference at common seeds; needs at least 2 of them."""
     return Estimate(differences.mean, differences.std / math.sqrt(differences.n), differences.n - 1)
+
+
+def p_text(value: float) -> str:
+    """A p-value, `p = 0.012`; one that would round to 0 is `p < 0.001`."""
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

@@ -5,11 +5,11 @@ the check that runs did their planned rounds, which says nothing about a paper.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from resync.audit import score
-from resync.audit.rows import COMPUTED, LOGS, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
+from resync.audit.rows import CLAIM, COMPUTED, LOG_CLAIM, LOGS, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import VERDICTS
 from resync.config.in_words import listed
 from resync.config.run import SCALES
@@ -31,7 +31,7 @@ class Totals:
 
     measured, computed: of the published numbers that runs measure and of those that follow from the configuration,
         without those whose published value is not known, which are `unknown`.
-    claims: of the claims. logs: of the means of logs that others published.
+    claims: of the claims. logs: of the means of logs that others published. comparisons: of statements about such logs.
     rounds: of the series, whether they did the planned number of rounds.
     """
 
@@ -39,16 +39,27 @@ class Totals:
     computed: dict[str, int]
     claims: dict[str, int]
     logs: dict[str, int]
+    comparisons: dict[str, int]
     rounds: dict[str, int]
     unknown: int
 
 
 def totals(audit: Audit) -> Totals:
     """The totals of an audit."""
-    known = [row for row in audit.rows if row.verdict != "unknown"]
-    kinds = {kind: counts(row for row in known if row.kind == kind) for kind in (MEASURED, COMPUTED, LOGS, ROUNDS)}
-    unknown = len(audit.rows) - len(known)
-    return Totals(kinds[MEASURED], kinds[COMPUTED], counts(audit.claims), kinds[LOGS], kinds[ROUNDS], unknown)
+    known = [line for line in audit.lines if line.verdict != "unknown"]
+
+    def of(kind: str) -> dict[str, int]:
+        return counts(line for line in known if line.kind == kind)
+
+    return Totals(
+        measured=of(MEASURED),
+        computed=of(COMPUTED),
+        claims=of(CLAIM),
+        logs=of(LOGS),
+        comparisons=of(LOG_CLAIM),
+        rounds=of(ROUNDS),
+        unknown=len(audit.lines) - len(known),
+    )
 
 
 def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
@@ -64,9 +75,10 @@ def headline(audit: Audit) -> tuple[str, ...]:
         score.in_words(scored, audit.scale) if scored else "",
         _measured(audit, found.measured),
         _computed(found),
-        _claims(audit.claims, found.claims),
+        _claims(found.claims),
         _elsewhere(audit),
         _logs(found.logs),
+        _comparisons(found.comparisons),
         f"{_counted(found.unknown, 'published value is', 'published values are')} still to be looked up."
         if found.unknown
         else "",
@@ -102,14 +114,15 @@ def _computed(found: Totals) -> str:
     return f"Computed from the configuration, without a run: {numbers} ({_listed(found.computed)})."
 
 
-def _claims(claims: Sequence[ClaimRow], found: dict[str, int]) -> str:
+def _claims(found: dict[str, int]) -> str:
+    claims = sum(found.values())
     if not claims:
         return ""
     decided = {word: found[word] for word in _VERBS if word in found}
     parts = [f"{count} {_VERBS[word][count != 1]}" for word, count in decided.items()]
-    others = len(claims) - sum(decided.values())
+    others = claims - sum(decided.values())
     parts += [f"{others} {'has' if others == 1 else 'have'} no result here"] if others else []
-    return f"Of {_counted(len(claims), 'claim', 'claims')}, {listed(parts)}."
+    return f"Of {_counted(claims, 'claim', 'claims')}, {listed(parts)}."
 
 
 def _elsewhere(audit: Audit) -> str:
@@ -126,6 +139,11 @@ def _elsewhere(audit: Audit) -> str:
 def _logs(found: dict[str, int]) -> str:
     means = _counted(sum(found.values()), "mean", "means")
     return f"Of {means} of logs that others published, {_listed(found)}." if found else ""
+
+
+def _comparisons(found: dict[str, int]) -> str:
+    comparisons = _counted(sum(found.values()), "comparison", "comparisons")
+    return f"Of {comparisons} of such logs, {_listed(found)}." if found else ""
 
 
 def _rounds(found: dict[str, int]) -> str:

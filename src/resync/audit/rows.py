@@ -19,6 +19,8 @@ from resync.results.runs import RunState
 MEASURED, COMPUTED, ROUNDS, LOGS = "measured", "computed", "rounds as planned", "published log"
 """The kinds of rows: a published number that runs measure, that follows from the configuration or from published logs,
 and the self-check that runs did their rounds."""
+CLAIM, LOG_CLAIM = CLAIMS = "claim", "comparison of published logs"
+"""The kinds of claims: one about runs, and one about logs that others published."""
 
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 """A number; null in JSON stands for NaN."""
@@ -82,6 +84,7 @@ class ClaimRow:
     """A claim: its series from best to worst, and the effects between neighbours; see `config.claim.Claim`."""
 
     paper: str
+    kind: str
     id: str
     statement: str
     experiment: str

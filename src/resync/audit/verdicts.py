@@ -46,7 +46,8 @@ VERDICTS = {
 }
 """The closed list: each verdict with its sign and its meaning; `holds` and `fails` are verdicts on claims.
 
-What needs no run is `computed`, for a number as for a claim, so that nothing is `reproduced` or `holds` without a run.
+What needs no run is `computed`, and what others' logs say is `recomputed`, for a number as for a claim, so that nothing
+is `reproduced` or `holds` without a run.
 """
 
 FAILURES = ("not reproduced", "diverged", "not as planned", "fails")

@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from resync.audit.rows import CLAIMS
 from resync.config import Suite
 from resync.config.metrics import METRICS
 from resync.config.paper import MissingItem, Paper
 from resync.config.run import SCALES
 from resync.files import delete_folder, write_text
 from resync.report.audit_lines import difference, sections
-from resync.report.content import CLAIM, WITHOUT_RESULT, AuditFile, Content, Line, page_of
+from resync.report.content import WITHOUT_RESULT, AuditFile, Content, Line, page_of
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Row, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
 from resync.report.items import item_entry
@@ -66,7 +67,7 @@ class _Site:
             outcomes=audit.outcomes if audit else {},
             reasons=audit.reasons if audit else {},
             items_of_line=content.items_of_line,
-            CLAIM=CLAIM,
+            CLAIMS=CLAIMS,
             WITHOUT_RESULT=WITHOUT_RESULT,
             cell_signs=SIGNS,
             cell_meanings=MEANINGS,

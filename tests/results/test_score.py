@@ -9,7 +9,7 @@ import pytest
 import synthetic
 
 from resync.audit import Audit, audit, write
-from resync.audit.headline import headline
+from resync.audit.headline import headline, totals
 from resync.audit.score import OUTCOMES, WHY, Score, score
 from resync.cli import main
 from resync.config import ConfigError, Suite, load_suite
@@ -61,6 +61,30 @@ def test_measured_numbers_count_by_their_verdicts(suite: Suite, tmp_path: Path):
     assert whole is not None
     assert (whole.reproduced, whole.fails) == (pytest.approx(1 / 16), pytest.approx(1 / 16))
     assert whole.why["seeds missing"] == pytest.approx(1 / 10 + 1 / 16)  # of parallel, also for the claim on accuracies
+
+
+def test_a_reference_of_our_own_reproduces_no_published_number(declare, tmp_path: Path):
+    """It is judged as before, in the words of its row only."""
+    folder = declare("")
+    file = folder / "toy/published.yaml"
+    text = file.read_text()
+    for old, new in (("h4_top1", "status: measured"), ("qsr_top1", "status: measured")):
+        line = next(line for line in text.splitlines() if f"id: {old}," in line)
+        text = text.replace(line, line.replace("status: verified", new))
+    file.write_text(text)
+    suite = load_suite(folder)
+    for series, values in {"h4": [79.3, 79.32, 79.34], "qsr": [78.0, 78.01, 78.02]}.items():
+        for run, value in zip(suite.runs("toy", "paper", "vit", series), values, strict=True):
+            synthetic.write_short_run(run, tmp_path, value)
+    found = audit(suite, "paper", tmp_path)
+    rows = {row.id: row for row in found.rows}
+    assert (rows["h4_top1"].verdict, rows["qsr_top1"].verdict) == ("reproduced", "not reproduced")
+    whole = score(found)
+    assert whole is not None
+    assert (whole.reproduced, whole.fails) == (0, 0)
+    assert whole.why["our own reference"] == pytest.approx(2 / 16)
+    assert "reproduced" not in totals(found).measured
+    assert "Of 2 references of our own, which nobody published, 1 reproduced, 1 not reproduced." in headline(found)
 
 
 @pytest.fixture

@@ -9,7 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from resync.audit import score
-from resync.audit.rows import CLAIM, COMPUTED, LOG_CLAIM, LOGS, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
+from resync.audit.rows import (
+    CLAIM,
+    COMPUTED,
+    LOG_CLAIM,
+    LOGS,
+    MEASURED,
+    OWN_REFERENCE,
+    ROUNDS,
+    Audit,
+    ClaimRow,
+    ValueRow,
+)
 from resync.audit.verdicts import VERDICTS
 from resync.config.in_words import listed
 from resync.config.run import SCALES
@@ -31,11 +42,13 @@ class Totals:
 
     measured, computed: of the published numbers that runs measure and of those that follow from the configuration,
         without those whose published value is not known, which are `unknown`.
+    own_references: of the numbers that this project measured with an original's program or weights.
     claims: of the claims. logs: of the means of logs that others published. comparisons: of statements about such logs.
     rounds: of the series, whether they did the planned number of rounds.
     """
 
     measured: dict[str, int]
+    own_references: dict[str, int]
     computed: dict[str, int]
     claims: dict[str, int]
     logs: dict[str, int]
@@ -53,6 +66,7 @@ def totals(audit: Audit) -> Totals:
 
     return Totals(
         measured=of(MEASURED),
+        own_references=of(OWN_REFERENCE),
         computed=of(COMPUTED),
         claims=of(CLAIM),
         logs=of(LOGS),
@@ -74,6 +88,7 @@ def headline(audit: Audit) -> tuple[str, ...]:
     sentences = [
         score.in_words(scored, audit.scale) if scored else "",
         _measured(audit, found.measured),
+        _own_references(found.own_references),
         _computed(found),
         _claims(found.claims),
         _elsewhere(audit),
@@ -104,6 +119,11 @@ def _measured(audit: Audit, found: dict[str, int]) -> str:
     scales = sorted({row.reference.scale for row in audit.rows if row.kind == MEASURED})
     where = f": they are of {' and '.join(scales)} scale" if audit.scale not in scales else ""
     return f"Measured and compared at {audit.scale} scale: none {of}{where}."
+
+
+def _own_references(found: dict[str, int]) -> str:
+    references = _counted(sum(found.values()), "reference", "references")
+    return f"Of {references} of our own, which nobody published, {_listed(found)}." if found else ""
 
 
 def _computed(found: Totals) -> str:

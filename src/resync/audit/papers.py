@@ -12,6 +12,7 @@ from resync.audit.comparison import Comparison
 from resync.audit.rows import (
     COMPUTED,
     MEASURED,
+    OWN_REFERENCE,
     ROUNDS,
     Audit,
     ClaimRow,
@@ -103,7 +104,7 @@ def _measured_row(
     evidence = [one for one, _ in found]
     shown = comparison if value.scale == scale and not value.is_bare_time else None
     return ValueRow(
-        **_names(suite, paper, value, MEASURED, also),
+        **_names(suite, paper, value, OWN_REFERENCE if value.status == "measured" else MEASURED, also),
         ours=_ours(value, comparison, evidence, sides, scale),
         # Of times on two machines, only the ratios can be compared, which the reason states.
         difference=_difference(shown.ours(evidence), shown.published) if shown and not value.relative_to else None,

@@ -17,8 +17,9 @@ from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunState
 
 MEASURED, COMPUTED, ROUNDS, LOGS = "measured", "computed", "rounds as planned", "published log"
+OWN_REFERENCE = "reference of our own"
 """The kinds of rows: a published number that runs measure, that follows from the configuration or from published logs,
-and the self-check that runs did their rounds."""
+the self-check that runs did their rounds, and a number that this project measured with the original's program."""
 CLAIM, LOG_CLAIM = CLAIMS = "claim", "comparison of published logs"
 """The kinds of claims: one about runs, and one about logs that others published."""
 

@@ -30,6 +30,7 @@ WHY = {
     "computed only": "follows from the configuration, whatever is run",
     "value unknown": "the published value is still to be looked up",
     "source unverified": "the published value itself is uncertain",
+    "our own reference": "measured by this project with the original's program or weights, and published by nobody",
     "not comparable": "a time of other hardware, or not decidable as declared",
     "GPU hours needed": "the runs that decide it need GPUs",
     "at another scale": "decided at another scale, without GPUs",
@@ -78,8 +79,9 @@ def placed(
     entries = {_id(entry): entry for entry in _entries(suite.papers[paper])}
 
     def place(line: ValueRow | ClaimRow) -> Place:
-        outcome = _outcome(line.verdict)
-        why = _why(line, entries[line.id], scale, on_gpus) if outcome == "undecided" else ""
+        entry = entries[line.id]
+        outcome = _outcome(line.verdict, entry)
+        why = _why(line, entry, scale, on_gpus) if outcome == "undecided" else ""
         return Place(*weights[line.id], outcome, why)
 
     return [replace(row, place=place(row)) for row in rows], [replace(claim, place=place(claim)) for claim in claims]
@@ -157,7 +159,9 @@ def _weights(paper: Paper) -> dict[str, tuple[str, str, float]]:
     return found
 
 
-def _outcome(verdict: str) -> str:
+def _outcome(verdict: str, entry: Entry) -> str:
+    if not isinstance(entry, Claim) and entry[0].status == "measured":
+        return "undecided"
     if verdict in FAILURES:
         return "fails"
     return verdict if verdict in ("reproduced", "holds") else "undecided"
@@ -196,6 +200,8 @@ def _of_value(value: PublishedValue) -> str:
         return "value unknown"
     if value.status == "unverified":
         return "source unverified"
+    if value.status == "measured":
+        return "our own reference"
     if value.is_bare_time:
         return "not comparable"
     return "computed only" if value.metric in EXACT else ""

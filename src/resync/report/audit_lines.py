@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, ROUNDS
+from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_REFERENCE, ROUNDS
 from resync.config.metrics import METRICS
 from resync.report.content import Line
 from resync.results.evidence import signed
@@ -28,6 +28,10 @@ _RANKS = (
 _TITLES = {
     CLAIM: ("Claims", "What a paper says, tested over seeds."),
     MEASURED: ("Measured numbers", "What a paper printed, beside the mean of our seeds."),
+    OWN_REFERENCE: (
+        "References of our own",
+        "What this project measured with an original's program or weights; nobody published it.",
+    ),
     COMPUTED: ("Computed numbers", "They follow from the configuration, without a run, and count as no reproduction."),
     LOGS: ("Published logs", "Means that others published, computed again from their logs."),
     LOG_CLAIM: ("Comparisons of published logs", "What others say of their runs, tested over these; no run of ours."),

@@ -296,6 +296,7 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
         "own_references": {},
         "computed": {"unverified source": 1, "computed": 2},
         "claims": {"not comparable": 1, "computed": 1, "holds": 3},
+        "own_claims": {},
         "logs": {},
         "comparisons": {},
         "rounds": {"as planned": 4},

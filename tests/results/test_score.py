@@ -1,6 +1,7 @@
 """The score of an audit: the tree of claims and numbers, its weights, and what counts as what."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,54 @@ def test_the_score_is_the_first_thing_everywhere(suite: Suite, finished: Path, t
     )
     assert as_markdown.splitlines()[2] == f"* {content['headline'][0]}"
     assert list(content["outcomes"]) == list(OUTCOMES)
+
+
+def with_status(folder: Path, claim: str, status: str) -> Suite:
+    """The toy paper with this status of a claim."""
+    file = folder / "toy/claims.yaml"
+    lines = file.read_text().splitlines()
+    [index] = [index for index, line in enumerate(lines) if f"id: {claim}," in line]
+    lines[index] = re.sub(r"status: \w+", f"status: {status}", lines[index])
+    file.write_text("\n".join(lines))
+    return load_suite(folder)
+
+
+def test_a_claim_of_our_own_has_no_weight(declare, results: Path, capsys: pytest.CaptureFixture[str]):
+    """It is tested, shown and found by its id, counted apart, and fails no check."""
+    folder = declare("")
+    for name in ("qsr_beats_h4", "qsr_reaches_parallel", "accuracies"):
+        suite = with_status(folder, name, "ours")
+    for run in suite.runs("toy", "smoke", "vit", "qsr"):
+        synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
+    found = audit(suite, "smoke", results)
+    whole = score(found)
+    assert whole is not None
+    assert (whole.holds, whole.fails) == (0, 0)
+    assert whole.why["computed only"] == pytest.approx(1 / 4 + 2 / 16)  # of two claims of the paper
+    assert totals(found).claims == {"not comparable": 1, "computed": 1}
+    assert totals(found).own_claims == {"fails": 3}
+    assert "Of 3 claims of our own, 3 fail." in headline(found)
+    where = ["audit", "--configs", str(folder), "--results", str(results), "--scale", "smoke"]
+    assert main([*where, "--check"]) == 0
+    capsys.readouterr()
+    assert main([*where, "toy/accuracies"]) == 0
+    assert capsys.readouterr().out.startswith("toy/accuracies: fails: ")
+
+
+def test_a_claim_that_the_paper_may_not_make_counts_for_nothing(declare, finished: Path):
+    found = audit(with_status(declare(""), "qsr_beats_h4", "unverified"), "smoke", finished)
+    [row] = [row for row in found.claims if row.id == "qsr_beats_h4"]
+    assert row.place is not None
+    assert (row.verdict, row.place.outcome, row.place.why) == ("holds", "undecided", "source unverified")
+    whole = score(found)
+    assert whole is not None
+    assert whole.holds == pytest.approx(2 / 10)
+
+
+def test_a_claim_of_our_own_has_no_place_among_the_weights(declare):
+    folder = declare("score: {entries: {qsr_beats_h4: 2}}")
+    with pytest.raises(ConfigError, match=r"score\.entries\.qsr_beats_h4: found 'qsr_beats_h4'"):
+        with_status(folder, "qsr_beats_h4", "ours")
 
 
 def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytest.CaptureFixture[str]):

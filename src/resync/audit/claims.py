@@ -10,7 +10,7 @@ from functools import cached_property
 
 from resync.audit import effects
 from resync.audit.effects import Effect, p_text
-from resync.audit.rows import CLAIM, ClaimRow, Ours, Side, ours_of, provenance
+from resync.audit.rows import CLAIM, OWN_CLAIM, ClaimRow, Ours, Side, ours_of, provenance
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
@@ -84,8 +84,9 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
         if claim.hardware and verdict.word == "fails":
             verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
     return ClaimRow(
-        paper=paper.id, kind=CLAIM, id=claim.id, statement=claim.statement, experiment=claim.experiment,
-        metric=claim.metric, unit=claim.unit, direction=claim.direction, at_least=claim.at_least, test=claim.test,
+        paper=paper.id, kind=OWN_CLAIM if claim.is_ours else CLAIM, id=claim.id, statement=claim.statement,
+        experiment=claim.experiment, metric=claim.metric, unit=claim.unit, direction=claim.direction,
+        at_least=claim.at_least, test=claim.test,
         confidence=None if claim.test == "exact" else claim.confidence, scale=scale, scales=claim.scales,
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),

@@ -15,6 +15,7 @@ from resync.audit.rows import (
     LOG_CLAIM,
     LOGS,
     MEASURED,
+    OWN_CLAIM,
     OWN_REFERENCE,
     ROUNDS,
     Audit,
@@ -43,7 +44,8 @@ class Totals:
     measured, computed: of the published numbers that runs measure and of those that follow from the configuration,
         without those whose published value is not known, which are `unknown`.
     own_references: of the numbers that this project measured with an original's program or weights.
-    claims: of the claims. logs: of the means of logs that others published. comparisons: of statements about such logs.
+    claims: of the papers' claims. own_claims: of those of this project.
+    logs: of the means of logs that others published. comparisons: of statements about such logs.
     rounds: of the series, whether they did the planned number of rounds.
     """
 
@@ -51,6 +53,7 @@ class Totals:
     own_references: dict[str, int]
     computed: dict[str, int]
     claims: dict[str, int]
+    own_claims: dict[str, int]
     logs: dict[str, int]
     comparisons: dict[str, int]
     rounds: dict[str, int]
@@ -69,6 +72,7 @@ def totals(audit: Audit) -> Totals:
         own_references=of(OWN_REFERENCE),
         computed=of(COMPUTED),
         claims=of(CLAIM),
+        own_claims=of(OWN_CLAIM),
         logs=of(LOGS),
         comparisons=of(LOG_CLAIM),
         rounds=of(ROUNDS),
@@ -90,7 +94,8 @@ def headline(audit: Audit) -> tuple[str, ...]:
         _measured(audit, found.measured),
         _own_references(found.own_references),
         _computed(found),
-        _claims(found.claims),
+        _claims(found.claims, "claim", "claims"),
+        _claims(found.own_claims, "claim of our own", "claims of our own"),
         _elsewhere(audit),
         _logs(found.logs),
         _comparisons(found.comparisons),
@@ -134,7 +139,7 @@ def _computed(found: Totals) -> str:
     return f"Computed from the configuration, without a run: {numbers} ({_listed(found.computed)})."
 
 
-def _claims(found: dict[str, int]) -> str:
+def _claims(found: dict[str, int], one: str, several: str) -> str:
     claims = sum(found.values())
     if not claims:
         return ""
@@ -142,13 +147,13 @@ def _claims(found: dict[str, int]) -> str:
     parts = [f"{count} {_VERBS[word][count != 1]}" for word, count in decided.items()]
     others = claims - sum(decided.values())
     parts += [f"{others} {'has' if others == 1 else 'have'} no result here"] if others else []
-    return f"Of {_counted(claims, 'claim', 'claims')}, {listed(parts)}."
+    return f"Of {_counted(claims, one, several)}, {listed(parts)}."
 
 
 def _elsewhere(audit: Audit) -> str:
-    """The claims that mean nothing at this scale, by the smallest scale at which they do, and the command for it."""
-    smallest = [next(scale for scale in SCALES if scale in claim.scales) for claim in audit.claims]
-    others = [scale for scale, claim in zip(smallest, audit.claims, strict=True) if audit.scale not in claim.scales]
+    """The papers' claims that mean nothing at this scale, by the smallest scale at which they do, and its command."""
+    elsewhere = [claim for claim in audit.claims if claim.kind == CLAIM and audit.scale not in claim.scales]
+    others = [next(scale for scale in SCALES if scale in claim.scales) for claim in elsewhere]
     found = [(scale, others.count(scale)) for scale in SCALES if scale in others]
     return " ".join(
         f"{_counted(count, 'claim needs', 'claims need')} {scale} scale: `make reproduce SCALE={scale}`."

@@ -3,6 +3,7 @@
 They form a tree: the sections of a paper, their figures and tables, and the claims and numbers of these. Each has a
 weight among its siblings, 1 unless `paper.yaml` gives another, and only what has claims or numbers below it counts.
 Several papers have equal weights. What follows from the configuration alone is undecided: no run has shown it.
+Claims of our own are no part of a paper.
 """
 
 import math
@@ -29,7 +30,7 @@ OUTCOMES = {
 WHY = {
     "computed only": "follows from the configuration, whatever is run",
     "value unknown": "the published value is still to be looked up",
-    "source unverified": "the published value itself is uncertain",
+    "source unverified": "the published value itself is uncertain, or that the paper claims it",
     "our own reference": "measured by this project with the original's program or weights, and published by nobody",
     "not comparable": "a time of other hardware, or not decidable as declared",
     "GPU hours needed": "the runs that decide it need GPUs",
@@ -78,7 +79,9 @@ def placed(
         on_gpus[run.scale, run.experiment, run.series] = run.resources.gpus_per_node > 0
     entries = {_id(entry): entry for entry in _entries(suite.papers[paper])}
 
-    def place(line: ValueRow | ClaimRow) -> Place:
+    def place(line: ValueRow | ClaimRow) -> Place | None:
+        if line.id not in entries:
+            return None
         entry = entries[line.id]
         outcome = _outcome(line.verdict, entry)
         why = _why(line, entry, scale, on_gpus) if outcome == "undecided" else ""
@@ -127,7 +130,8 @@ def _weight(leaves: Iterable[Leaf]) -> float:
 
 
 def _entries(paper: Paper) -> list[Entry]:
-    return [*quantities(paper.published), *paper.claims]
+    """What has a weight: the published quantities, and the claims but for our own."""
+    return [*quantities(paper.published), *(claim for claim in paper.claims if not claim.is_ours)]
 
 
 def _id(entry: Entry) -> str:
@@ -160,7 +164,8 @@ def _weights(paper: Paper) -> dict[str, tuple[str, str, float]]:
 
 
 def _outcome(verdict: str, entry: Entry) -> str:
-    if not isinstance(entry, Claim) and entry[0].status == "measured":
+    status = entry.status if isinstance(entry, Claim) else entry[0].status
+    if status == "measured" or (status == "unverified" and verdict in ("holds", "fails")):
         return "undecided"
     if verdict in FAILURES:
         return "fails"
@@ -191,6 +196,8 @@ def _of_claim(claim: Claim) -> str:
     """Why no run decides a claim; empty if runs do."""
     if claim.undecidable:
         return "not comparable"
+    if claim.status == "unverified":
+        return "source unverified"
     return "computed only" if claim.test == "exact" else ""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_REFERENCE, ROUNDS
+from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE, ROUNDS
 from resync.config.metrics import METRICS
 from resync.report.content import Line
 from resync.results.evidence import signed
@@ -27,6 +27,7 @@ _RANKS = (
 )
 _TITLES = {
     CLAIM: ("Claims", "What a paper says, tested over seeds."),
+    OWN_CLAIM: ("Claims of our own", "What no paper says, tested alike; without weight in the score."),
     MEASURED: ("Measured numbers", "What a paper printed, beside the mean of our seeds."),
     OWN_REFERENCE: (
         "References of our own",

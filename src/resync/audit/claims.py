@@ -18,6 +18,7 @@ from resync.audit.values import (
     known_beforehand,
     measured,
     measured_at,
+    of_imported,
     unfinished,
 )
 from resync.audit.verdicts import Verdict
@@ -76,11 +77,15 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
     labels = {name: _label(paper, *claim.where(name)) for name in claim.series}
     states = {name: groups.get(claim.where(name), []) for name in labels}
     series = {name: ClaimSeries(name, label, states[name], claim) for name, label in labels.items()}
+    runs = [state for one in series.values() for state in one.states]
     verdict = next(_obstacles(claim, list(series.values()), scale), None)
     found: tuple[Effect, ...] = ()
     if verdict is None:
         found = tuple(_effect(claim, series[better], series[than]) for better, than in claim.pairs)
-        verdict = _by_schedule(claim, found, labels) if claim.test == "exact" else _by_test(claim, found, labels)
+        if claim.test == "exact":
+            verdict = _by_schedule(claim, found, labels)
+        else:
+            verdict = of_imported(_by_test(claim, found, labels), runs)
         if claim.hardware and verdict.word == "fails":
             verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
     return ClaimRow(
@@ -91,7 +96,7 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),
         effects=found, verdict=verdict.word, reason=verdict.reason,
-        provenance=provenance([state for one in series.values() for state in one.states]),
+        provenance=provenance(runs),
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ _VERBS = {
     "fails": ("fails", "fail"),
     "inconclusive": ("is inconclusive", "are inconclusive"),
     "computed": ("follows from the configuration", "follow from the configuration"),
+    "recomputed": ("is borne out by imported logs only", "are borne out by imported logs only"),
 }
 """What is said of one claim, and of several, by the verdicts that are results."""
 
@@ -118,12 +119,14 @@ def _measured(audit: Audit, found: dict[str, int]) -> str:
     if not known:
         return "No published number is measured in training."
     compared = {word: found[word] for word in COMPARED if word in found}
+    logs = found.get("recomputed", 0)
+    also = f" {_counted(logs, 'agrees', 'agree')} in imported logs only." if logs else ""
     of = f"of {_counted(known, 'known published number', 'known published numbers')} that training measures"
     if compared:
-        return f"Measured and compared: {sum(compared.values())} {of} ({_listed(compared)})."
+        return f"Measured and compared: {sum(compared.values())} {of} ({_listed(compared)}).{also}"
     scales = sorted({row.reference.scale for row in audit.rows if row.kind == MEASURED})
     where = f": they are of {' and '.join(scales)} scale" if audit.scale not in scales else ""
-    return f"Measured and compared at {audit.scale} scale: none {of}{where}."
+    return f"Measured and compared at {audit.scale} scale: none {of}{where}.{also}"
 
 
 def _own_references(found: dict[str, int]) -> str:

@@ -37,6 +37,7 @@ WHY = {
     "at another scale": "decided at another scale, without GPUs",
     "not run": "its runs have no results of the declared configuration",
     "seeds missing": "some of the declared seeds have no results",
+    "imported logs": "logs of others agree, which says nothing of a run here",
     "not decided": "its seeds, or another machine than the published one, do not decide",
     "better": "outside the tolerance on the good side",
 }
@@ -189,7 +190,8 @@ def _why(line: ValueRow | ClaimRow, entry: Entry, scale: str, on_gpus: Mapping[t
         return "not run" if there == scale else "at another scale"
     if line.verdict == "partial" or (isinstance(line, ClaimRow) and _lacks_seeds(line)):
         return "seeds missing"
-    return {"better": "better", "inconclusive": "not decided"}.get(line.verdict, "not comparable")
+    of_verdicts = {"better": "better", "inconclusive": "not decided", "recomputed": "imported logs"}
+    return of_verdicts.get(line.verdict, "not comparable")
 
 
 def _of_claim(claim: Claim) -> str:

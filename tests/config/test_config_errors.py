@@ -183,7 +183,7 @@ NAMES = [
     case("metric of a value", PUBLISHED, "val_top1", "val_tpo1",
          f"5: [0].metric: found 'val_tpo1', allowed: {', '.join(COMPARED)}; did you mean 'val_top1'?"),
     case("status of a value", PUBLISHED, "verified", "verifed",
-         "10: [0].status: found 'verifed', allowed: verified, secondary, derived, unverified, missing; "
+         "10: [0].status: found 'verifed', allowed: verified, secondary, derived, measured, unverified, missing; "
          "did you mean 'verified'?"),
 ]  # fmt: skip
 

@@ -290,7 +290,7 @@ def test_only_what_was_read_counts_as_verified(suite):
     }
     assert {value.status for value in suite.papers["slowmo"].published} == {"verified", "missing", "unverified"}
     unsure = [value for paper in suite.papers.values() for value in paper.published if value.std is not None]
-    assert {value.status for value in unsure} == {"unverified", "derived"}
+    assert {value.status for value in unsure} == {"unverified", "measured"}
 
 
 def test_computed_and_printed_volume_are_two_values(suite):

@@ -293,9 +293,12 @@ def test_written_formats_agree(suite: Suite, finished: Path, tmp_path: Path):
     assert content["failed"] is False
     assert content["totals"] == {
         "measured": {"not comparable": 4},
+        "own_references": {},
         "computed": {"unverified source": 1, "computed": 2},
         "claims": {"not comparable": 1, "computed": 1, "holds": 3},
+        "own_claims": {},
         "logs": {},
+        "comparisons": {},
         "rounds": {"as planned": 4},
         "unknown": 1,
     }

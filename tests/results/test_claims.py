@@ -64,16 +64,16 @@ def claim_of(suite: Suite, name: str, **changes: Any) -> Claim:
     ("name", "top1", "verdict", "reason"),
     [
         ("qsr_beats_h4", FAR, "holds",
-         "effect +1.00 points (95 % bootstrap interval +0.87 to +1.13); claimed: at least 0.3, "
+         "effect +1.00 points (95 % interval +0.77 to +1.23); claimed: at least 0.3, "
          "Welch's test rejects a smaller effect: p < 0.001 (n = 3)"),
         ("qsr_beats_h4", FAR | {"qsr": [96.6, 96.7, 96.8]}, "inconclusive",
-         "effect +0.20 points (95 % bootstrap interval +0.07 to +0.33); claimed: at least 0.3, "
+         "effect +0.20 points (95 % interval -0.03 to +0.43); claimed: at least 0.3, "
          "Welch's test rejects neither a smaller effect (p = 0.856) nor the claimed one (n = 3)"),
         ("qsr_beats_h4", FAR | {"qsr": [96.3, 96.4, 96.5]}, "fails",
-         "effect -0.10 points (95 % bootstrap interval -0.23 to +0.03); claimed: at least 0.3, "
+         "effect -0.10 points (95 % interval -0.33 to +0.13); claimed: at least 0.3, "
          "Welch's test rejects the claimed effect: p = 0.004 (n = 3)"),
         ("qsr_reaches_parallel", FAR | {"qsr": [96.9, 97.1, 97.0]}, "holds",
-         "effect -0.200 points (90 % bootstrap interval -0.267 to -0.133); claimed: at least -0.5, "
+         "effect -0.20 points (90 % interval -0.37 to -0.03); claimed: at least -0.5, "
          "the paired t test rejects a smaller effect: p = 0.018 (n = 3)"),
         ("accuracies", {**FAR, "qsr": [98.4, 98.5, 98.6]}, "holds",
          "Parallel SGD over Local SGD, H = 4: effect +0.70 points"),
@@ -81,6 +81,16 @@ def claim_of(suite: Suite, name: str, **changes: Any) -> Claim:
          "Parallel SGD over Local SGD, H = 4: effect -1.30 points"),
         ("accuracies", {**FAR, "qsr": [97.2, 97.3, 97.4]}, "inconclusive",
          "QSR, H_base = 4 over Parallel SGD: effect +0.10 points"),
+        ("qsr_beats_h4", {"qsr": [97.5] * 3, "h4": [97.5] * 3}, "inconclusive",
+         "effect +0.00 points; claimed: at least 0.3, "
+         "Welch's test is impossible without a spread: all seeds tie (n = 3)"),
+        ("qsr_reaches_parallel", FAR | {"parallel": FAR["qsr"]}, "inconclusive",
+         "effect +0.00 points; claimed: at least -0.5, "
+         "the paired t test is impossible without a spread: all seeds tie (n = 3)"),
+        ("accuracies", {**FAR, "qsr": [98.5] * 3, "parallel": [97.2] * 3}, "inconclusive",
+         "QSR, H_base = 4 over Parallel SGD: effect +1.30 points; claimed: at least 0, Welch's test is impossible"),
+        ("accuracies", {"qsr": [98.5] * 3, "parallel": [97.2] * 3, "h4": [98.4, 98.5, 98.6]}, "fails",
+         "Parallel SGD over Local SGD, H = 4: effect -1.30 points"),
     ],
 )  # fmt: skip
 def test_seeds_decide(judge, name: str, top1: Top1, verdict: str, reason: str):
@@ -168,10 +178,16 @@ def test_a_claim_that_cannot_be_decided_says_why(suite: Suite, judge):
     assert row.reason == "cannot be decided as declared: the paper does not say on which data"
 
 
+def hours(first: float) -> dict[int, dict[str, Any]]:
+    """Hours of communication of three seeds."""
+    seconds = {"training": 2e4, "evaluation": 0.0, "wall": 2e4}
+    return {seed: {"seconds": seconds | {"communication": 3600 * (first + seed / 100)}} for seed in range(3)}
+
+
 def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
     times = claim_of(suite, "sgp_time", scales=("smoke",))
     top1 = FAR | {"sgp": FAR["qsr"]}
-    assert judge(times, top1).verdict == "holds"  # the made-up seconds are all the same
+    assert judge(times, top1, sgp=hours(1), parallel=hours(2)).verdict == "holds"
     row = judge(times, top1, sgp={1: {"launch": {"device": "NVIDIA H100", "world_size": 8}}})
     assert row.verdict == "not comparable"
     assert row.reason == "times of different or unknown hardware: NVIDIA H100 in 8 processes, cpu in 1 processes"
@@ -182,8 +198,9 @@ def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
 def test_a_claim_for_other_hardware_does_not_fail(suite: Suite, judge):
     claim = claim_of(suite, "sgp_time", scales=("smoke",), at_least=1.0)
     top1 = FAR | {"sgp": FAR["qsr"]}
-    assert judge(claim, top1).verdict == "fails"
-    row = judge(claim.model_copy(update={"hardware": "10 Gbit/s Ethernet"}), top1)
+    times = {"sgp": hours(1), "parallel": hours(1.5)}
+    assert judge(claim, top1, **times).verdict == "fails"
+    row = judge(claim.model_copy(update={"hardware": "10 Gbit/s Ethernet"}), top1, **times)
     assert (row.verdict, row.hardware) == ("inconclusive", "10 Gbit/s Ethernet")
     assert row.reason.endswith("; but claimed for 10 Gbit/s Ethernet")
 

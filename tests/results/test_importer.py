@@ -13,6 +13,7 @@ import pytest
 from synthetic import collected
 
 from resync.audit import audit, write
+from resync.audit.headline import headline
 from resync.cli import main
 from resync.config import ConfigError, Run, Suite, load_suite
 from resync.config.metrics import EVALUATED
@@ -373,12 +374,13 @@ def test_our_own_table_comes_back_value_by_value(imported: Import, suite: Suite,
 
 
 def test_everything_downstream_says_that_it_was_imported(imported: Import, suite: Suite, results: Path, tmp_path: Path):
-    logs, columns = [str(csv_log(tmp_path))], tmp_path / "columns.yaml"
+    columns = tmp_path / "columns.yaml"
     columns.write_text(MAP)
     for run in suite.runs("toy", "smoke", "vit", "parallel"):
         for file in (results / run.directory).iterdir():
             file.unlink()
-        import_log(suite, run.id, "smoke", "csv", logs, results, columns)
+        log = csv_log(tmp_path, csv_log(tmp_path).read_text().replace(",2.0,", f",{2 + run.seed / 10},"))
+        import_log(suite, run.id, "smoke", "csv", [str(log)], results, columns)
         assert state_of(run, results).status == "finished"
     result = audit(suite, "smoke", results)
     as_json, as_markdown = (path.read_text() for path in write(result, results / "smoke"))
@@ -403,6 +405,46 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     site = report(suite, "smoke", results, tmp_path / "figures").parent
     assert "3 imported" in (site / "audit.html").read_text()
     assert "imported from" in (site / "toy/vit/parallel/seed0/index.html").read_text()
+
+
+def test_a_log_is_of_one_seed(suite: Suite, tmp_path: Path):
+    """Under another seed it is refused, also as another file; one seed may be imported again."""
+    (tmp_path / "columns.yaml").write_text(MAP)
+    first, second, _ = (run.id for run in suite.runs("toy", "smoke", "vit", "parallel"))
+    log, copy = csv_log(tmp_path), tmp_path / "copy.csv"
+    copy.write_bytes(log.read_bytes())
+    rest = tmp_path / "results", tmp_path / "columns.yaml"
+    import_log(suite, first, "smoke", "csv", [str(log)], *rest)
+    with pytest.raises(LogError, match=r"^copy\.csv: was imported as .*/parallel/seed0 already, allowed: "):
+        import_log(suite, second, "smoke", "csv", [str(copy)], *rest)
+    import_log(suite, first, "smoke", "csv", [str(copy)], *rest, replace=True)
+    import_log(suite, SGP, "smoke", "csv", [str(log)], *rest)  # of another series
+
+
+def test_agreeing_logs_reproduce_nothing(suite: Suite, finished: Path, tmp_path: Path):
+    """The paper's number as a log of each seed, and a claim whose one side are logs."""
+    (tmp_path / "columns.yaml").write_text('step: {column: step}\nval_top1: {column: top1, unit: "%"}\n')
+    results = tmp_path / "results"
+
+    def log(run: Run, top1: float) -> None:
+        (tmp_path / "log.csv").write_text(f"step,top1\n{run.total_steps},{top1}\n")
+        import_log(suite, run.id, run.scale, "csv", [str(tmp_path / "log.csv")], results, tmp_path / "columns.yaml")
+
+    for run in suite.runs("toy", "paper", "vit", "h4"):
+        log(run, 79.32 + run.seed / 1000)
+    found = audit(suite, "paper", results)
+    row = next(row for row in found.rows if row.id == "h4_top1")
+    assert row.verdict == "recomputed"
+    assert row.reason.endswith("; 3 of 3 runs are imported logs")
+    assert row.place
+    assert (row.place.outcome, row.place.why) == ("undecided", "imported logs")
+    assert any(line.endswith("1 agrees in imported logs only.") for line in headline(found))
+    for run in suite.runs("toy", "smoke", "vit", "qsr"):
+        log(run, 99 + run.seed / 1000)
+    for run in suite.runs("toy", "smoke", "vit", "h4"):
+        shutil.copytree(finished / run.directory, results / run.directory)
+    claim = next(claim for claim in audit(suite, "smoke", results).claims if claim.id == "qsr_beats_h4")
+    assert (claim.verdict, claim.place and claim.place.why) == ("recomputed", "imported logs")
 
 
 def test_a_log_that_diverged_stays_diverged(imported: Import, suite: Suite, tmp_path: Path):

@@ -10,6 +10,7 @@ import synthetic
 from scipy import stats
 
 from resync.audit.power import detectable, needed, power, powers
+from resync.audit.verdicts import MOST_SEEDS
 from resync.cli import main
 from resync.config import load_suite
 
@@ -53,7 +54,6 @@ def test_few_seeds_and_strict_tests_have_a_power_too(level: float):
 def test_no_seeds_have_no_power():
     assert power("welch", 1.0, 0.1, (1, 5), 0.05) == 0
     assert detectable("welch", 0.1, (1, 5), 0.05) == float("inf")
-    assert power("welch", 1.0, 0.0, (2, 2), 0.05) == pytest.approx(1)  # pilots that agree exactly
     assert needed("welch", 0.0, 0.1, 0.05) is None
     assert needed("welch", 1e-4, 0.1, 0.05) is None
 
@@ -110,6 +110,34 @@ def test_pilots_say_how_many_seeds_the_claims_need(configs: Path, tmp_path: Path
     assert len(json.loads(capsys.readouterr().out)) == 4
     assert main(["power", *where]) == 0
     assert "4 comparisons: " in capsys.readouterr().out
+
+
+def test_what_the_pilots_do_not_say_is_the_problem_of_its_row(
+    configs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """A claim at an epoch without an evaluation, an expected effect that is the claimed one, and pilots that tie."""
+    file = configs / "toy/claims.yaml"
+    text = file.read_text().replace("expected: {smoke: -0.9}", "expected: {smoke: -0.5}")
+    file.write_text(text.replace("expected: {smoke: 1.0}", "expected: {smoke: 1.0}, at_epoch: 6.5"))
+    suite, results = load_suite(configs), tmp_path / "results"
+    pilots = [run for run in suite.pilots("toy", "smoke") if run.series in PILOTS]
+    for run in pilots:
+        synthetic.write_run(run, results, top1=PILOTS[run.series][run.seed - 100])
+    rows = {(row.claim, row.better): row for row in powers(suite, "smoke", results, ["toy"])}
+    at_epoch = rows["toy/qsr_beats_h4", "qsr"]
+    assert at_epoch.problem.endswith("metrics.csv: has no evaluation at epoch 6.5")
+    assert at_epoch.power is None
+    nothing = rows["toy/qsr_reaches_parallel", "qsr"]
+    assert (nothing.shows, nothing.power, nothing.seeds, nothing.problem) == (None, None, None, "")
+    assert nothing.std
+    assert main(["power", "--configs", str(configs), "--results", str(results)]) == 0
+    printed = capsys.readouterr().out
+    assert "3 with no effect expected, 1 with no spread known" in printed
+    assert f"> {MOST_SEEDS}" not in printed
+    for run in pilots:
+        synthetic.rewrite(results / run.directory, final={"val_top1": 97.0, "val_loss": 1.0})
+    rows = {(row.claim, row.better): row for row in powers(suite, "smoke", results, ["toy"])}
+    assert rows["toy/accuracies", "qsr"].problem == "all seeds of the pilots tie"
 
 
 def _seconds(results: Path) -> float:

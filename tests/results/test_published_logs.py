@@ -11,6 +11,7 @@ import yaml
 from scipy import stats
 
 from resync.audit import audit
+from resync.audit.headline import headline, totals
 from resync.config.suite import load_suite
 from resync.importer import import_runs
 from resync.importer.log import LogError
@@ -115,8 +116,8 @@ def test_a_comparison_has_welchs_test_and_the_rule_of_the_benchmark(declared, tm
 @pytest.mark.parametrize(
     ("new", "rule", "expected"),
     [
-        ([value - 0.004 for value in NEW], True, "holds"),
-        ([value - 0.004 for value in NEW], False, "holds"),
+        ([value - 0.004 for value in NEW], True, "recomputed"),
+        ([value - 0.004 for value in NEW], False, "recomputed"),
         ([value + 0.02 for value in NEW], True, "fails"),
         ([3.2774], False, "inconclusive"),
     ],
@@ -124,6 +125,18 @@ def test_a_comparison_has_welchs_test_and_the_rule_of_the_benchmark(declared, tm
 def test_verdicts_on_comparisons(declared, tmp_path, new, rule, expected):
     _, claim = audited(declared, tmp_path, content=table_of(BASE, new), rule=rule)
     assert claim.verdict == expected
+    assert "p = 0.000" not in claim.reason
+
+
+def test_comparisons_are_not_counted_among_claims(declared, tmp_path):
+    suite, table = declared(new={"std": 0.0004})
+    import_runs(suite, "demo/track", table, tmp_path / "results")
+    found = audit(suite, "paper", tmp_path / "results")
+    assert (totals(found).claims, totals(found).comparisons) == ({}, {"inconclusive": 1})
+    assert headline(found)[1:3] == (
+        "Of 2 means of logs that others published, 2 recomputed.",
+        "Of 1 comparison of such logs, 1 inconclusive.",
+    )
 
 
 def test_without_the_table_the_reason_says_how_to_import_it(declared, tmp_path):

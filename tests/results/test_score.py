@@ -1,6 +1,7 @@
 """The score of an audit: the tree of claims and numbers, its weights, and what counts as what."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import synthetic
 
 from resync.audit import Audit, audit, write
-from resync.audit.headline import headline
+from resync.audit.headline import headline, totals
 from resync.audit.score import OUTCOMES, WHY, Score, score
 from resync.cli import main
 from resync.config import ConfigError, Suite, load_suite
@@ -61,6 +62,30 @@ def test_measured_numbers_count_by_their_verdicts(suite: Suite, tmp_path: Path):
     assert whole is not None
     assert (whole.reproduced, whole.fails) == (pytest.approx(1 / 16), pytest.approx(1 / 16))
     assert whole.why["seeds missing"] == pytest.approx(1 / 10 + 1 / 16)  # of parallel, also for the claim on accuracies
+
+
+def test_a_reference_of_our_own_reproduces_no_published_number(declare, tmp_path: Path):
+    """It is judged as before, in the words of its row only."""
+    folder = declare("")
+    file = folder / "toy/published.yaml"
+    text = file.read_text()
+    for old, new in (("h4_top1", "status: measured"), ("qsr_top1", "status: measured")):
+        line = next(line for line in text.splitlines() if f"id: {old}," in line)
+        text = text.replace(line, line.replace("status: verified", new))
+    file.write_text(text)
+    suite = load_suite(folder)
+    for series, values in {"h4": [79.3, 79.32, 79.34], "qsr": [78.0, 78.01, 78.02]}.items():
+        for run, value in zip(suite.runs("toy", "paper", "vit", series), values, strict=True):
+            synthetic.write_short_run(run, tmp_path, value)
+    found = audit(suite, "paper", tmp_path)
+    rows = {row.id: row for row in found.rows}
+    assert (rows["h4_top1"].verdict, rows["qsr_top1"].verdict) == ("reproduced", "not reproduced")
+    whole = score(found)
+    assert whole is not None
+    assert (whole.reproduced, whole.fails) == (0, 0)
+    assert whole.why["our own reference"] == pytest.approx(2 / 16)
+    assert "reproduced" not in totals(found).measured
+    assert "Of 2 references of our own, which nobody published, 1 reproduced, 1 not reproduced." in headline(found)
 
 
 @pytest.fixture
@@ -128,6 +153,54 @@ def test_the_score_is_the_first_thing_everywhere(suite: Suite, finished: Path, t
     )
     assert as_markdown.splitlines()[2] == f"* {content['headline'][0]}"
     assert list(content["outcomes"]) == list(OUTCOMES)
+
+
+def with_status(folder: Path, claim: str, status: str) -> Suite:
+    """The toy paper with this status of a claim."""
+    file = folder / "toy/claims.yaml"
+    lines = file.read_text().splitlines()
+    [index] = [index for index, line in enumerate(lines) if f"id: {claim}," in line]
+    lines[index] = re.sub(r"status: \w+", f"status: {status}", lines[index])
+    file.write_text("\n".join(lines))
+    return load_suite(folder)
+
+
+def test_a_claim_of_our_own_has_no_weight(declare, results: Path, capsys: pytest.CaptureFixture[str]):
+    """It is tested, shown and found by its id, counted apart, and fails no check."""
+    folder = declare("")
+    for name in ("qsr_beats_h4", "qsr_reaches_parallel", "accuracies"):
+        suite = with_status(folder, name, "ours")
+    for run in suite.runs("toy", "smoke", "vit", "qsr"):
+        synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
+    found = audit(suite, "smoke", results)
+    whole = score(found)
+    assert whole is not None
+    assert (whole.holds, whole.fails) == (0, 0)
+    assert whole.why["computed only"] == pytest.approx(1 / 4 + 2 / 16)  # of two claims of the paper
+    assert totals(found).claims == {"not comparable": 1, "computed": 1}
+    assert totals(found).own_claims == {"fails": 3}
+    assert "Of 3 claims of our own, 3 fail." in headline(found)
+    where = ["audit", "--configs", str(folder), "--results", str(results), "--scale", "smoke"]
+    assert main([*where, "--check"]) == 0
+    capsys.readouterr()
+    assert main([*where, "toy/accuracies"]) == 0
+    assert capsys.readouterr().out.startswith("toy/accuracies: fails: ")
+
+
+def test_a_claim_that_the_paper_may_not_make_counts_for_nothing(declare, finished: Path):
+    found = audit(with_status(declare(""), "qsr_beats_h4", "unverified"), "smoke", finished)
+    [row] = [row for row in found.claims if row.id == "qsr_beats_h4"]
+    assert row.place is not None
+    assert (row.verdict, row.place.outcome, row.place.why) == ("holds", "undecided", "source unverified")
+    whole = score(found)
+    assert whole is not None
+    assert whole.holds == pytest.approx(2 / 10)
+
+
+def test_a_claim_of_our_own_has_no_place_among_the_weights(declare):
+    folder = declare("score: {entries: {qsr_beats_h4: 2}}")
+    with pytest.raises(ConfigError, match=r"score\.entries\.qsr_beats_h4: found 'qsr_beats_h4'"):
+        with_status(folder, "qsr_beats_h4", "ours")
 
 
 def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytest.CaptureFixture[str]):

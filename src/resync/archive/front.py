@@ -16,7 +16,7 @@ from typing import Any
 from resync.archive.build import ENVIRONMENT, Place
 from resync.archive.claim_tables import claims
 from resync.archive.pack import scales_of
-from resync.audit.rows import MEASURED
+from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
 from resync.config import Suite
 from resync.config.in_words import scale_of
 from resync.config.parts import KindOptions
@@ -60,7 +60,8 @@ def outdated(pages: Iterable[Path], suite: Suite, place: Place) -> Iterator[str]
 
 
 def scores(suite: Suite, place: Place) -> Iterator[str]:
-    """A table per scale: the score of each paper by weight, its claims and its measured numbers."""
+    """A table per scale: the score of each paper by weight, its claims, those of our own and its measured numbers."""
+    headings = ["paper", "reproduced", "holds", "fails", "undecided"]
     for scale in scales_of(place.archive):
         found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
         lines = [
@@ -74,9 +75,9 @@ def scores(suite: Suite, place: Place) -> Iterator[str]:
             "",
         )
         yield from markdown(
-            ["paper", "reproduced", "holds", "fails", "undecided", "claims: hold, fail, open", "numbers: reproduced"],
+            [*headings, "claims: hold, fail, open", "claims of our own", "numbers: reproduced"],
             lines,
-            "lrrrrrr",
+            "lrrrrrrr",
         )
 
 
@@ -85,13 +86,21 @@ def _shares(part: Mapping[str, Any] | None) -> list[str]:
     return [f"{100 * part[name]:.1f} %" if part else "" for name in names]
 
 
-def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str]:
-    """Claims that hold, fail, and are open; measured numbers that are reproduced, of those with a known value."""
-    claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers]
+def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str, str]:
+    """Claims of the papers, and of our own, that hold, fail, and are open; measured numbers that are reproduced, of all
+    with a known value.
+    """
     numbers = [row["verdict"] for row in found["rows"] if row["paper"] in papers and row["kind"] == MEASURED]
-    holds, fails = claims.count("holds"), claims.count("fails")
     known = len(numbers) - numbers.count("unknown")
-    return f"{holds}, {fails}, {len(claims) - holds - fails}", f"{numbers.count('reproduced')} of {known}"
+    counts = f"{numbers.count('reproduced')} of {known}"
+    return _counts(found, papers, CLAIM), _counts(found, papers, OWN_CLAIM), counts
+
+
+def _counts(found: Mapping[str, Any], papers: set[str], kind: str) -> str:
+    """How many claims of a kind hold, fail and are open; empty without any."""
+    claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers and claim["kind"] == kind]
+    holds, fails = claims.count("holds"), claims.count("fails")
+    return f"{holds}, {fails}, {len(claims) - holds - fails}" if claims else ""
 
 
 def papers_by_scale(suite: Suite, place: Place) -> Iterator[str]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from resync.audit import effects
-from resync.audit.effects import Effect
-from resync.audit.rows import ClaimRow, Ours, Side, ours_of, provenance
+from resync.audit.effects import Effect, p_text
+from resync.audit.rows import CLAIM, OWN_CLAIM, ClaimRow, Ours, Side, ours_of, provenance
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
@@ -18,6 +18,7 @@ from resync.audit.values import (
     known_beforehand,
     measured,
     measured_at,
+    of_imported,
     unfinished,
 )
 from resync.audit.verdicts import Verdict
@@ -76,21 +77,26 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
     labels = {name: _label(paper, *claim.where(name)) for name in claim.series}
     states = {name: groups.get(claim.where(name), []) for name in labels}
     series = {name: ClaimSeries(name, label, states[name], claim) for name, label in labels.items()}
+    runs = [state for one in series.values() for state in one.states]
     verdict = next(_obstacles(claim, list(series.values()), scale), None)
     found: tuple[Effect, ...] = ()
     if verdict is None:
         found = tuple(_effect(claim, series[better], series[than]) for better, than in claim.pairs)
-        verdict = _by_schedule(claim, found, labels) if claim.test == "exact" else _by_test(claim, found, labels)
+        if claim.test == "exact":
+            verdict = _by_schedule(claim, found, labels)
+        else:
+            verdict = of_imported(_by_test(claim, found, labels), runs)
         if claim.hardware and verdict.word == "fails":
             verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
     return ClaimRow(
-        paper=paper.id, id=claim.id, statement=claim.statement, experiment=claim.experiment, metric=claim.metric,
-        unit=claim.unit, direction=claim.direction, at_least=claim.at_least, test=claim.test,
+        paper=paper.id, kind=OWN_CLAIM if claim.is_ours else CLAIM, id=claim.id, statement=claim.statement,
+        experiment=claim.experiment, metric=claim.metric, unit=claim.unit, direction=claim.direction,
+        at_least=claim.at_least, test=claim.test,
         confidence=None if claim.test == "exact" else claim.confidence, scale=scale, scales=claim.scales,
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),
         effects=found, verdict=verdict.word, reason=verdict.reason,
-        provenance=provenance([state for one in series.values() for state in one.states]),
+        provenance=provenance(runs),
     )  # fmt: skip
 
 
@@ -154,14 +160,13 @@ def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
     if claim.test == "exact":
         return Effect(better.name, than.name, first.mean - second.mean)
     if claim.test == "welch":
-        p_less, p_more = effects.welch(first, second, claim.at_least)
-        low, high = effects.interval([first, second], claim.confidence)
-        return Effect(better.name, than.name, first.mean - second.mean, low, high, p_less, p_more, (first.n, second.n))
-    ours, theirs = better.by_seed, than.by_seed
-    differences = Evidence.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
-    p_less, p_more = effects.paired(differences, claim.at_least)
-    low, high = effects.interval([differences], claim.confidence)
-    return Effect(better.name, than.name, differences.mean, low, high, p_less, p_more, (differences.n, differences.n))
+        estimate, n = effects.welch(first, second), (first.n, second.n)
+    else:
+        ours, theirs = better.by_seed, than.by_seed
+        differences = Evidence.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
+        estimate, n = effects.paired(differences), (differences.n, differences.n)
+    low, high = estimate.interval(claim.confidence)
+    return Effect(better.name, than.name, estimate.value, low, high, *estimate.p_values(claim.at_least), n)
 
 
 def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
@@ -179,12 +184,14 @@ def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str])
     assert weakest.p_less is not None
     assert worst.p_more is not None
     if weakest.p_less < level:
-        step, word, rejected = weakest, "holds", f"rejects a smaller effect: {_p(weakest.p_less)}"
+        step, word, rejected = weakest, "holds", f"rejects a smaller effect: {p_text(weakest.p_less)}"
     elif (corrected := min(1.0, worst.p_more * len(found))) < level:
-        step, word, rejected = worst, "fails", f"rejects the claimed effect: {_p(corrected)}"
+        step, word, rejected = worst, "fails", f"rejects the claimed effect: {p_text(corrected)}"
+    elif weakest.low is None:
+        step, word, rejected = weakest, "inconclusive", "is impossible without a spread: all seeds tie"
     else:
         step, word = weakest, "inconclusive"
-        rejected = f"rejects neither a smaller effect ({_p(weakest.p_less)}) nor the claimed one"
+        rejected = f"rejects neither a smaller effect ({p_text(weakest.p_less)}) nor the claimed one"
     n = " and ".join(str(count) for count in dict.fromkeys(step.n or ()))
     return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {TESTS[claim.test]} {rejected} (n = {n})")
 
@@ -193,13 +200,9 @@ def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:
     """The effect in words; for a claim that orders series, with the two series."""
     where = f"{labels[effect.better]} over {labels[effect.than]}: " if claim.order else ""
     difference, *bounds = effect_texts(effect.difference, effect.low, effect.high)
-    interval = f" ({100 * claim.confidence:g} % bootstrap interval {' to '.join(bounds)})" if bounds else ""
+    interval = f" ({100 * claim.confidence:g} % interval {' to '.join(bounds)})" if bounds else ""
     return f"{where}effect {difference_with_unit(difference, claim.unit)}{interval}"
 
 
 def _needed(claim: Claim) -> str:
     return f"claimed: at least {claim.at_least:g}"
-
-
-def _p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

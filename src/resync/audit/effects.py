@@ -2,23 +2,18 @@
 
 The sign of an effect is chosen so that positive is better. Two one-sided t tests at the claimed level decide: the claim
 holds if an effect below the claimed one is rejected, and fails if an effect of at least the claimed one is rejected.
-The bootstrap interval only shows the spread of the seeds; with few seeds it is too narrow to decide anything.
+Seeds that all agree are no certainty: accuracies are multiples of one image, so that a few may tie by chance, and a
+defect may make them one training. No test is possible then, and nothing is rejected.
 """
 
 import math
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
+from resync.audit.verdicts import welch_error
 from resync.results.evidence import Evidence
 
-RESAMPLES = 9999
-SEED = 0
 ROUNDING = 1e-9
 """Differences below this are rounding errors, not differences between runs."""
 
@@ -28,8 +23,8 @@ class Effect:
     """The effect between two series.
 
     `p_less` is the p-value of the null hypothesis that the effect is smaller than `at_least`, `p_more` that of the null
-    hypothesis that it is at least as large; None if nothing is tested. `low` and `high` bound the two-sided bootstrap
-    interval. `n` holds the number of seeds of each side.
+    hypothesis that it is at least as large; None if nothing is tested. `low` and `high` bound the two-sided confidence
+    interval of the same test, None if there is none. `n` holds the number of seeds of each side.
     """
 
     better: str
@@ -42,47 +37,51 @@ class Effect:
     n: tuple[int, int] | None = None
 
 
-def welch(better: Evidence, than: Evidence, at_least: float) -> tuple[float, float]:
-    """(p_less, p_more) of the difference of two means with unequal variances; needs at least 2 values each."""
-    error = math.hypot(better.std / math.sqrt(better.n), than.std / math.sqrt(than.n))
-    if error <= ROUNDING:
-        return _without_doubt(better.mean - than.mean - at_least)
-    shifted = np.asarray(better.values) - at_least
-    test = partial(stats.ttest_ind, shifted, than.values, equal_var=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # one side may have zero spread, the other one has some
-        return float(test(alternative="greater").pvalue), float(test(alternative="less").pvalue)
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds, or the difference of two, with its standard error and the degrees of freedom of that."""
+
+    value: float
+    error: float
+    degrees: float
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether all seeds agree, so that no test is possible."""
+        return self.error <= ROUNDING
+
+    def p_values(self, at_least: float) -> tuple[float, float]:
+        """(p_less, p_more) of the one-sided t tests whether the true value is smaller, or at least as large.
+
+        A tie rejects neither.
+        """
+        if self.is_tie:
+            return 1.0, 1.0
+        t = (self.value - at_least) / self.error
+        return float(stdtr(self.degrees, -t)), float(stdtr(self.degrees, t))
+
+    def interval(self, confidence: float) -> tuple[float, float] | tuple[None, None]:
+        """Student's two-sided interval: it holds what neither of the two tests rejects at half the level.
+
+        A tie has none.
+        """
+        if self.is_tie:
+            return None, None
+        half = float(stdtrit(self.degrees, 0.5 + confidence / 2)) * self.error
+        return self.value - half, self.value + half
 
 
-def paired(differences: Evidence, at_least: float) -> tuple[float, float]:
-    """(p_less, p_more) of the mean difference at common seeds; needs at least 2 of them."""
-    if differences.std / math.sqrt(differences.n) <= ROUNDING:
-        return _without_doubt(differences.mean - at_least)
-    test = partial(stats.ttest_1samp, differences.values, at_least)
-    return float(test(alternative="greater").pvalue), float(test(alternative="less").pvalue)
+def welch(better: Evidence, than: Evidence) -> Estimate:
+    """The difference of two means with unequal variances (Welch 1947); needs at least 2 values each."""
+    error, degrees = welch_error(*((side.std**2 / side.n, side.n - 1) for side in (better, than)))
+    return Estimate(better.mean - than.mean, error, degrees)
 
 
-def interval(samples: Sequence[Evidence], confidence: float) -> tuple[float, float]:
-    """Percentile bootstrap interval of the first sample's mean, minus the mean of the second sample if there is one.
-
-    The samples are resampled independently of each other, always with the same random numbers.
-    """
-    bounds = stats.bootstrap(
-        [sample.values for sample in samples],
-        _difference_of_means,
-        n_resamples=RESAMPLES,
-        confidence_level=confidence,
-        method="percentile",
-        rng=np.random.default_rng(SEED),
-    ).confidence_interval
-    return float(bounds.low), float(bounds.high)
+def paired(differences: Evidence) -> Estimate:
+    """The mean difference at common seeds; needs at least 2 of them."""
+    return Estimate(differences.mean, differences.std / math.sqrt(differences.n), differences.n - 1)
 
 
-def _difference_of_means(*samples: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    first, *others = (np.mean(sample, axis=axis) for sample in samples)
-    return first - sum(others)
-
-
-def _without_doubt(excess: float) -> tuple[float, float]:
-    """The p-values if all seeds agree exactly, for which no test is defined."""
-    return (0.0, 1.0) if excess >= -ROUNDING else (1.0, 0.0)
+def p_text(value: float) -> str:
+    """A p-value, `p = 0.012`; one that would round to 0 is `p < 0.001`."""
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

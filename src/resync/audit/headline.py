@@ -5,11 +5,23 @@ the check that runs did their planned rounds, which says nothing about a paper.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from resync.audit import score
-from resync.audit.rows import COMPUTED, LOGS, MEASURED, ROUNDS, Audit, ClaimRow, ValueRow
+from resync.audit.rows import (
+    CLAIM,
+    COMPUTED,
+    LOG_CLAIM,
+    LOGS,
+    MEASURED,
+    OWN_CLAIM,
+    OWN_REFERENCE,
+    ROUNDS,
+    Audit,
+    ClaimRow,
+    ValueRow,
+)
 from resync.audit.verdicts import VERDICTS
 from resync.config.in_words import listed
 from resync.config.run import SCALES
@@ -21,6 +33,7 @@ _VERBS = {
     "fails": ("fails", "fail"),
     "inconclusive": ("is inconclusive", "are inconclusive"),
     "computed": ("follows from the configuration", "follow from the configuration"),
+    "recomputed": ("is borne out by imported logs only", "are borne out by imported logs only"),
 }
 """What is said of one claim, and of several, by the verdicts that are results."""
 
@@ -31,24 +44,41 @@ class Totals:
 
     measured, computed: of the published numbers that runs measure and of those that follow from the configuration,
         without those whose published value is not known, which are `unknown`.
-    claims: of the claims. logs: of the means of logs that others published.
+    own_references: of the numbers that this project measured with an original's program or weights.
+    claims: of the papers' claims. own_claims: of those of this project.
+    logs: of the means of logs that others published. comparisons: of statements about such logs.
     rounds: of the series, whether they did the planned number of rounds.
     """
 
     measured: dict[str, int]
+    own_references: dict[str, int]
     computed: dict[str, int]
     claims: dict[str, int]
+    own_claims: dict[str, int]
     logs: dict[str, int]
+    comparisons: dict[str, int]
     rounds: dict[str, int]
     unknown: int
 
 
 def totals(audit: Audit) -> Totals:
     """The totals of an audit."""
-    known = [row for row in audit.rows if row.verdict != "unknown"]
-    kinds = {kind: counts(row for row in known if row.kind == kind) for kind in (MEASURED, COMPUTED, LOGS, ROUNDS)}
-    unknown = len(audit.rows) - len(known)
-    return Totals(kinds[MEASURED], kinds[COMPUTED], counts(audit.claims), kinds[LOGS], kinds[ROUNDS], unknown)
+    known = [line for line in audit.lines if line.verdict != "unknown"]
+
+    def of(kind: str) -> dict[str, int]:
+        return counts(line for line in known if line.kind == kind)
+
+    return Totals(
+        measured=of(MEASURED),
+        own_references=of(OWN_REFERENCE),
+        computed=of(COMPUTED),
+        claims=of(CLAIM),
+        own_claims=of(OWN_CLAIM),
+        logs=of(LOGS),
+        comparisons=of(LOG_CLAIM),
+        rounds=of(ROUNDS),
+        unknown=len(audit.lines) - len(known),
+    )
 
 
 def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
@@ -63,10 +93,13 @@ def headline(audit: Audit) -> tuple[str, ...]:
     sentences = [
         score.in_words(scored, audit.scale) if scored else "",
         _measured(audit, found.measured),
+        _own_references(found.own_references),
         _computed(found),
-        _claims(audit.claims, found.claims),
+        _claims(found.claims, "claim", "claims"),
+        _claims(found.own_claims, "claim of our own", "claims of our own"),
         _elsewhere(audit),
         _logs(found.logs),
+        _comparisons(found.comparisons),
         f"{_counted(found.unknown, 'published value is', 'published values are')} still to be looked up."
         if found.unknown
         else "",
@@ -86,12 +119,19 @@ def _measured(audit: Audit, found: dict[str, int]) -> str:
     if not known:
         return "No published number is measured in training."
     compared = {word: found[word] for word in COMPARED if word in found}
+    logs = found.get("recomputed", 0)
+    also = f" {_counted(logs, 'agrees', 'agree')} in imported logs only." if logs else ""
     of = f"of {_counted(known, 'known published number', 'known published numbers')} that training measures"
     if compared:
-        return f"Measured and compared: {sum(compared.values())} {of} ({_listed(compared)})."
+        return f"Measured and compared: {sum(compared.values())} {of} ({_listed(compared)}).{also}"
     scales = sorted({row.reference.scale for row in audit.rows if row.kind == MEASURED})
     where = f": they are of {' and '.join(scales)} scale" if audit.scale not in scales else ""
-    return f"Measured and compared at {audit.scale} scale: none {of}{where}."
+    return f"Measured and compared at {audit.scale} scale: none {of}{where}.{also}"
+
+
+def _own_references(found: dict[str, int]) -> str:
+    references = _counted(sum(found.values()), "reference", "references")
+    return f"Of {references} of our own, which nobody published, {_listed(found)}." if found else ""
 
 
 def _computed(found: Totals) -> str:
@@ -102,20 +142,21 @@ def _computed(found: Totals) -> str:
     return f"Computed from the configuration, without a run: {numbers} ({_listed(found.computed)})."
 
 
-def _claims(claims: Sequence[ClaimRow], found: dict[str, int]) -> str:
+def _claims(found: dict[str, int], one: str, several: str) -> str:
+    claims = sum(found.values())
     if not claims:
         return ""
     decided = {word: found[word] for word in _VERBS if word in found}
     parts = [f"{count} {_VERBS[word][count != 1]}" for word, count in decided.items()]
-    others = len(claims) - sum(decided.values())
+    others = claims - sum(decided.values())
     parts += [f"{others} {'has' if others == 1 else 'have'} no result here"] if others else []
-    return f"Of {_counted(len(claims), 'claim', 'claims')}, {listed(parts)}."
+    return f"Of {_counted(claims, one, several)}, {listed(parts)}."
 
 
 def _elsewhere(audit: Audit) -> str:
-    """The claims that mean nothing at this scale, by the smallest scale at which they do, and the command for it."""
-    smallest = [next(scale for scale in SCALES if scale in claim.scales) for claim in audit.claims]
-    others = [scale for scale, claim in zip(smallest, audit.claims, strict=True) if audit.scale not in claim.scales]
+    """The papers' claims that mean nothing at this scale, by the smallest scale at which they do, and its command."""
+    elsewhere = [claim for claim in audit.claims if claim.kind == CLAIM and audit.scale not in claim.scales]
+    others = [next(scale for scale in SCALES if scale in claim.scales) for claim in elsewhere]
     found = [(scale, others.count(scale)) for scale in SCALES if scale in others]
     return " ".join(
         f"{_counted(count, 'claim needs', 'claims need')} {scale} scale: `make reproduce SCALE={scale}`."
@@ -126,6 +167,11 @@ def _elsewhere(audit: Audit) -> str:
 def _logs(found: dict[str, int]) -> str:
     means = _counted(sum(found.values()), "mean", "means")
     return f"Of {means} of logs that others published, {_listed(found)}." if found else ""
+
+
+def _comparisons(found: dict[str, int]) -> str:
+    comparisons = _counted(sum(found.values()), "comparison", "comparisons")
+    return f"Of {comparisons} of such logs, {_listed(found)}." if found else ""
 
 
 def _rounds(found: dict[str, int]) -> str:

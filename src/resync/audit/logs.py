@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 
 from resync.audit import effects, verdicts
-from resync.audit.effects import Effect
-from resync.audit.rows import LOGS, ClaimRow, Ours, Reference, Side, ValueRow, verdict_fields
+from resync.audit.effects import Effect, p_text
+from resync.audit.rows import LOG_CLAIM, LOGS, ClaimRow, Ours, Reference, Side, ValueRow, verdict_fields
 from resync.audit.verdicts import CONFIDENCE, Target, Tolerance, Verdict
 from resync.config.logs import LogComparison, LogGroup
 from resync.config.paper import Paper
@@ -82,9 +82,9 @@ def _comparison(paper: Paper, comparison: LogComparison, better: LogGroup, than:
     except ResultsError as error:
         verdict = Verdict("not run", str(error))
     return ClaimRow(
-        paper=paper.id, id=comparison.id, statement=comparison.statement, experiment=better.table, metric=better.metric,
-        unit=better.unit, direction="lower", at_least=0.0, test="welch", confidence=CONFIDENCE, scale=SCALE,
-        scales=(SCALE,), status="verified", source=comparison.source,
+        paper=paper.id, kind=LOG_CLAIM, id=comparison.id, statement=comparison.statement, experiment=better.table,
+        metric=better.metric, unit=better.unit, direction="lower", at_least=0.0, test="welch", confidence=CONFIDENCE,
+        scale=SCALE, scales=(SCALE,), status="verified", source=comparison.source,
         sides=tuple(Side(group.id, group.label, _ours(evidence, group)) for group, evidence in sides.items()),
         effects=found, verdict=verdict.word, reason=verdict.reason,
     )  # fmt: skip
@@ -93,25 +93,26 @@ def _comparison(paper: Paper, comparison: LogComparison, better: LogGroup, than:
 def _tested(
     comparison: LogComparison, better: LogGroup, than: LogGroup, ours: Evidence, theirs: Evidence
 ) -> tuple[Effect, Verdict]:
-    """The effect, steps saved included, and the verdict: `holds` only if test and rule agree that there is one."""
+    """The effect, steps saved included, and the verdict: `recomputed` if test and rule agree that there is one."""
     rule = comparison.rule
     saved = rule.slope * (_step(than) - _step(better)) if rule else 0.0
     lower, higher = (Evidence.of(-value for value in each.values) for each in (ours, theirs))
     if min(ours.n, theirs.n) < 2:
         effect = Effect(better.id, than.id, lower.mean - higher.mean + saved)
         return effect, Verdict("inconclusive", f"effect {signed(effect.difference, 3)} {better.unit} of single runs")
-    p_less, p_more = effects.welch(lower, higher, -saved)
-    low, high = effects.interval([lower, higher], CONFIDENCE)
-    difference = lower.mean - higher.mean + saved
-    effect = Effect(better.id, than.id, difference, low + saved, high + saved, p_less, p_more, (ours.n, theirs.n))
+    estimate = effects.welch(lower, higher)
+    p_less, p_more = estimate.p_values(-saved)
+    difference = estimate.value + saved
+    low, high = (None if bound is None else bound + saved for bound in estimate.interval(CONFIDENCE))
+    effect = Effect(better.id, than.id, difference, low, high, p_less, p_more, (ours.n, theirs.n))
     level = 1 - CONFIDENCE
-    word = "holds" if p_less < level else "fails" if p_more < level else "inconclusive"
+    word = "recomputed" if p_less < level else "fails" if p_more < level else "inconclusive"
     priced = f" with {signed(saved, 5)} for the steps saved" if rule else ""
-    reason = f"effect {signed(difference, 5)} {better.unit}{priced}; Welch's test: p = {p_less:.3f}"
+    reason = f"effect {signed(difference, 5)} {better.unit}{priced}; Welch's test: {p_text(p_less)}"
     if rule:
         reached = difference / math.sqrt(1 / ours.n + 1 / theirs.n)
         met = reached >= rule.least
-        word = word if met or word != "holds" else "inconclusive"
+        word = word if met or word != "recomputed" else "inconclusive"
         reason += f"; the benchmark's rule gives {number(reached, 5)}, allowed: at least {rule.least:g}"
     return effect, Verdict(word, f"{reason} (n = {ours.n} and {theirs.n})")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from resync.audit import score
 from resync.audit.headline import headline, sentence, totals
-from resync.audit.rows import Audit, ClaimRow, Ours, ValueRow
+from resync.audit.rows import LOG_CLAIM, LOGS, ROUNDS, Audit, ClaimRow, Ours, ValueRow
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.files import write_text
 from resync.results.evidence import number
@@ -53,7 +53,8 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
 
     Raises ValueError for an unknown or ambiguous id.
     """
-    known = {f"{line.paper}/{name}": line for line in audit.lines if line.place for name in _ids(line)}
+    lines = [line for line in audit.lines if line.kind not in (LOGS, LOG_CLAIM, ROUNDS)]
+    known = {f"{line.paper}/{name}": line for line in lines for name in _ids(line)}
     found = {}
     for wanted in ids:
         names = [name for name in known if wanted in (name, name.partition("/")[2])]

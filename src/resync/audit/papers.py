@@ -12,6 +12,7 @@ from resync.audit.comparison import Comparison
 from resync.audit.rows import (
     COMPUTED,
     MEASURED,
+    OWN_REFERENCE,
     ROUNDS,
     Audit,
     ClaimRow,
@@ -31,6 +32,7 @@ from resync.audit.values import (
     hardware_of,
     known_beforehand,
     measured,
+    of_imported,
     unfinished,
 )
 from resync.audit.verdicts import Target, Verdict
@@ -101,15 +103,18 @@ def _measured_row(
     comparison = Comparison.of(value, reference_time(value, suite.papers[paper].published))
     obstacle = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     evidence = [one for one, _ in found]
+    states = [state for side in sides for state in side]
     shown = comparison if value.scale == scale and not value.is_bare_time else None
     return ValueRow(
-        **_names(suite, paper, value, MEASURED, also),
+        **_names(suite, paper, value, OWN_REFERENCE if value.status == "measured" else MEASURED, also),
         ours=_ours(value, comparison, evidence, sides, scale),
         # Of times on two machines, only the ratios can be compared, which the reason states.
         difference=_difference(shown.ours(evidence), shown.published) if shown and not value.relative_to else None,
-        **verdict_fields(obstacle or _compared(value, comparison, evidence), shown.tolerance if shown else None),
+        **verdict_fields(
+            obstacle or of_imported(_compared(value, comparison, evidence), states), shown.tolerance if shown else None
+        ),
         than=value.than,
-        provenance=provenance([state for side in sides for state in side]),
+        provenance=provenance(states),
     )
 
 

@@ -7,7 +7,8 @@ d / (s / sqrt(n)) standard errors away in the paired test, where s is that of th
 in the test of two series with the same deviation. Welch's does not know that they have the same: its power is the mean
 over what the two samples may say of their deviations.
 
-An expected effect above the claimed one is to show that the claim holds, one below it that the claim fails.
+An expected effect above the claimed one is to show that the claim holds, one below it that the claim fails. One equal
+to it shows neither, with any number of seeds.
 """
 
 import math
@@ -22,6 +23,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from resync.audit.claims import ClaimSeries
+from resync.audit.effects import ROUNDING
 from resync.audit.verdicts import MOST_SEEDS
 from resync.config import Suite
 from resync.config.claim import LEAST_SEEDS, Claim
@@ -47,7 +49,7 @@ class Power:
         at_least: the claimed effect, in `unit`.
         declared: seeds of the two series at the scale; of a paired test, the common ones.
         expected: the effect that is expected at the scale; None if the claim declares none.
-        shows: what the expected effect would show, `holds` or `fails`.
+        shows: what the expected effect would show, `holds` or `fails`; None without one, or if it is the claimed one.
         std: standard deviation over seeds, pooled over the pilots of both series, or of differences at common seeds.
         degrees: its degrees of freedom.
         in_pilots: the effect in the pilots, a hint of what to expect and no more.
@@ -108,7 +110,9 @@ def _of_claim(
         first, second = (seeds.get(place, set()) for place in places)
         declared = (len(first), len(second)) if claim.test == "welch" else (len(first & second),) * 2
         expected = next((effect for at, effect in claim.expected.items() if at == scale), None)
-        shows = None if expected is None else "holds" if expected > claim.at_least else "fails"
+        shows = None
+        if expected is not None and expected != claim.at_least:
+            shows = "holds" if expected > claim.at_least else "fails"
         row = Power(
             f"{paper}/{claim.id}", scale, *names, claim.metric, claim.unit, claim.test, claim.at_least, declared,
             expected, shows,
@@ -124,6 +128,8 @@ def _pilots(claim: Claim, pilots: Mapping[tuple[str, str], list[RunState]], name
 def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSeries, wanted: float) -> Power:
     """The comparison with what the pilots of its two series say."""
     problem = next((f"{one.name}: {one.problem}" for one in (better, than) if one.problem), "")
+    if problem:
+        return replace(row, problem=problem)
     sign = 1.0 if claim.direction == "higher" else -1.0
     ours, theirs = better.by_seed, than.by_seed
     if claim.test == "paired":
@@ -131,14 +137,15 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
     else:
         samples = [better.evidence, than.evidence]
     degrees = sum(max(0, sample.n - 1) for sample in samples)
-    if not problem and not all(sample.finite for sample in samples):
-        problem = "no finished pilot runs"
-    elif not problem and not degrees:
-        problem = f"the pilots have no {LEAST_SEEDS} {'common ' if claim.test == 'paired' else ''}seeds"
-    if problem:
-        return replace(row, problem=problem)
+    if not all(sample.finite for sample in samples):
+        return replace(row, problem="no finished pilot runs")
+    if not degrees:
+        common = "common " if claim.test == "paired" else ""
+        return replace(row, problem=f"the pilots have no {LEAST_SEEDS} {common}seeds")
     variance = math.fsum((sample.n - 1) * sample.std**2 for sample in samples if sample.n > 1) / degrees
     std, level = math.sqrt(variance), 1 - claim.confidence
+    if std <= ROUNDING:
+        return replace(row, problem="all seeds of the pilots tie")
     known = replace(
         row,
         std=std,
@@ -146,7 +153,7 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
         in_pilots=sign * (samples[0].mean - sum(sample.mean for sample in samples[1:])),
         detectable=claim.at_least + detectable(claim.test, std, row.declared, level, wanted),
     )
-    if row.expected is None:
+    if row.expected is None or row.shows is None:
         return known
     # One comparison of several that fails is found at the level of all of them together.
     level = level / len(claim.pairs) if row.shows == "fails" else level
@@ -164,7 +171,7 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
 def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: float) -> float:
     """Probability that a one-sided test rejects a null hypothesis from which the true effect differs by `effect`.
 
-    `std` is the deviation over the seeds of both series, or of the differences at common seeds for the paired test.
+    `std`, above 0, is that of the seeds of both series, or of the differences at common seeds for the paired test.
     """
     first, second = seeds
     if min(seeds) < LEAST_SEEDS:
@@ -184,7 +191,7 @@ def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: f
 
 
 def _in_errors(effect: float, error: float) -> float:
-    return min(effect / error, FARTHEST) if error else FARTHEST * (effect > 0)
+    return min(effect / error, FARTHEST)
 
 
 def needed(test: str, effect: float, std: float, level: float, wanted: float = WANTED) -> int | None:
@@ -198,8 +205,6 @@ def detectable(test: str, std: float, seeds: tuple[int, int], level: float, want
     """The smallest difference from the null hypothesis that the test finds with the wanted power."""
     if min(seeds) < LEAST_SEEDS:
         return math.inf
-    if not std:
-        return 0.0
     found = optimize.brentq(lambda effect: power(test, effect, std, seeds, level) - wanted, 0, std * FARTHEST)
     return float(found)
 
@@ -217,7 +222,7 @@ def table(found: Sequence[Power], wanted: float = WANTED) -> str:
     lines = [_HEADINGS, *map(_cells, found)]
     enough = sum(row.power is not None and row.power >= wanted for row in found)
     more = sum(row.power is not None and row.power < wanted for row in found)
-    open_ends = {"no effect expected": [row for row in found if row.expected is None and not row.problem]}
+    open_ends = {"no effect expected": [row for row in found if row.shows is None and not row.problem]}
     open_ends |= {"no spread known": [row for row in found if row.problem]}
     counts = [f"{enough} with enough seeds for a power of {wanted:g}", f"{more} with too few"]
     counts += [f"{len(rows)} with {words}" for words, rows in open_ends.items() if rows]

@@ -17,8 +17,11 @@ from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunState
 
 MEASURED, COMPUTED, ROUNDS, LOGS = "measured", "computed", "rounds as planned", "published log"
+OWN_REFERENCE = "reference of our own"
 """The kinds of rows: a published number that runs measure, that follows from the configuration or from published logs,
-and the self-check that runs did their rounds."""
+the self-check that runs did their rounds, and a number that this project measured with the original's program."""
+CLAIM, OWN_CLAIM, LOG_CLAIM = CLAIMS = "claim", "claim of our own", "comparison of published logs"
+"""The kinds of claims: of a paper, of this project, and about logs that others published."""
 
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 """A number; null in JSON stands for NaN."""
@@ -82,6 +85,7 @@ class ClaimRow:
     """A claim: its series from best to worst, and the effects between neighbours; see `config.claim.Claim`."""
 
     paper: str
+    kind: str
     id: str
     statement: str
     experiment: str
@@ -162,8 +166,8 @@ class Audit:
 
     @property
     def failed(self) -> bool:
-        """Whether anything is `not reproduced` or `diverged`, a claim `fails`, or a run is damaged."""
-        return bool(self.damaged_runs) or any(row.verdict in FAILURES for row in self.lines)
+        """Whether anything is `not reproduced` or `diverged`, a claim of a paper `fails`, or a run is damaged."""
+        return bool(self.damaged_runs) or any(line.verdict in FAILURES for line in self.lines if line.kind != OWN_CLAIM)
 
     def of(self, paper: str) -> "Audit":
         """The part of the audit that concerns one paper."""

@@ -3,6 +3,7 @@
 They form a tree: the sections of a paper, their figures and tables, and the claims and numbers of these. Each has a
 weight among its siblings, 1 unless `paper.yaml` gives another, and only what has claims or numbers below it counts.
 Several papers have equal weights. What follows from the configuration alone is undecided: no run has shown it.
+Claims of our own are no part of a paper.
 """
 
 import math
@@ -29,12 +30,14 @@ OUTCOMES = {
 WHY = {
     "computed only": "follows from the configuration, whatever is run",
     "value unknown": "the published value is still to be looked up",
-    "source unverified": "the published value itself is uncertain",
+    "source unverified": "the published value itself is uncertain, or that the paper claims it",
+    "our own reference": "measured by this project with the original's program or weights, and published by nobody",
     "not comparable": "a time of other hardware, or not decidable as declared",
     "GPU hours needed": "the runs that decide it need GPUs",
     "at another scale": "decided at another scale, without GPUs",
     "not run": "its runs have no results of the declared configuration",
     "seeds missing": "some of the declared seeds have no results",
+    "imported logs": "logs of others agree, which says nothing of a run here",
     "not decided": "its seeds, or another machine than the published one, do not decide",
     "better": "outside the tolerance on the good side",
 }
@@ -77,9 +80,12 @@ def placed(
         on_gpus[run.scale, run.experiment, run.series] = run.resources.gpus_per_node > 0
     entries = {_id(entry): entry for entry in _entries(suite.papers[paper])}
 
-    def place(line: ValueRow | ClaimRow) -> Place:
-        outcome = _outcome(line.verdict)
-        why = _why(line, entries[line.id], scale, on_gpus) if outcome == "undecided" else ""
+    def place(line: ValueRow | ClaimRow) -> Place | None:
+        if line.id not in entries:
+            return None
+        entry = entries[line.id]
+        outcome = _outcome(line.verdict, entry)
+        why = _why(line, entry, scale, on_gpus) if outcome == "undecided" else ""
         return Place(*weights[line.id], outcome, why)
 
     return [replace(row, place=place(row)) for row in rows], [replace(claim, place=place(claim)) for claim in claims]
@@ -125,7 +131,8 @@ def _weight(leaves: Iterable[Leaf]) -> float:
 
 
 def _entries(paper: Paper) -> list[Entry]:
-    return [*quantities(paper.published), *paper.claims]
+    """What has a weight: the published quantities, and the claims but for our own."""
+    return [*quantities(paper.published), *(claim for claim in paper.claims if not claim.is_ours)]
 
 
 def _id(entry: Entry) -> str:
@@ -157,7 +164,10 @@ def _weights(paper: Paper) -> dict[str, tuple[str, str, float]]:
     return found
 
 
-def _outcome(verdict: str) -> str:
+def _outcome(verdict: str, entry: Entry) -> str:
+    status = entry.status if isinstance(entry, Claim) else entry[0].status
+    if status == "measured" or (status == "unverified" and verdict in ("holds", "fails")):
+        return "undecided"
     if verdict in FAILURES:
         return "fails"
     return verdict if verdict in ("reproduced", "holds") else "undecided"
@@ -180,13 +190,16 @@ def _why(line: ValueRow | ClaimRow, entry: Entry, scale: str, on_gpus: Mapping[t
         return "not run" if there == scale else "at another scale"
     if line.verdict == "partial" or (isinstance(line, ClaimRow) and _lacks_seeds(line)):
         return "seeds missing"
-    return {"better": "better", "inconclusive": "not decided"}.get(line.verdict, "not comparable")
+    of_verdicts = {"better": "better", "inconclusive": "not decided", "recomputed": "imported logs"}
+    return of_verdicts.get(line.verdict, "not comparable")
 
 
 def _of_claim(claim: Claim) -> str:
     """Why no run decides a claim; empty if runs do."""
     if claim.undecidable:
         return "not comparable"
+    if claim.status == "unverified":
+        return "source unverified"
     return "computed only" if claim.test == "exact" else ""
 
 
@@ -196,6 +209,8 @@ def _of_value(value: PublishedValue) -> str:
         return "value unknown"
     if value.status == "unverified":
         return "source unverified"
+    if value.status == "measured":
+        return "our own reference"
     if value.is_bare_time:
         return "not comparable"
     return "computed only" if value.metric in EXACT else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from resync.audit.verdicts import Verdict
 from resync.config import Run
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
@@ -30,6 +31,16 @@ def measured_at(states: Iterable[RunState], metric: str, epoch: float) -> tuple[
         return Evidence.of(result.at_epoch(metric, epoch) for result in results), ""
     except ResultsError as error:
         return Evidence(()), str(error)
+
+
+def of_imported(verdict: Verdict, states: Iterable[RunState]) -> Verdict:
+    """The verdict on values some of which are those of imported logs: that these agree is no reproduction."""
+    results = [state.result for state in states if state.result]
+    imported = sum(result.imported is not None for result in results)
+    if not imported:
+        return verdict
+    word = "recomputed" if verdict.word in ("reproduced", "holds") else verdict.word
+    return Verdict(word, f"{verdict.reason}; {imported} of {len(results)} runs are imported logs")
 
 
 def hardware_of(states: Iterable[RunState]) -> set[str]:

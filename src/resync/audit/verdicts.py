@@ -38,7 +38,7 @@ VERDICTS = {
     "unverified source": ("?", "the published value itself is uncertain"),
     "unknown": ("…", "the published value is still to be looked up"),
     "computed": ("=", "follows from the configuration alone, whatever was run, and agrees with the paper"),
-    "recomputed": ("=", "computed again from the logs that others published, and agrees"),
+    "recomputed": ("=", "of logs that were published or imported, not of runs, and agrees"),
     "as planned": ("=", "every run did the number of rounds that its configuration says"),
     "not as planned": ("✗", "a run did another number of rounds than its configuration says"),
     "holds": ("✓", "an effect smaller than the claimed one is rejected"),
@@ -46,7 +46,8 @@ VERDICTS = {
 }
 """The closed list: each verdict with its sign and its meaning; `holds` and `fails` are verdicts on claims.
 
-What needs no run is `computed`, for a number as for a claim, so that nothing is `reproduced` or `holds` without a run.
+What needs no run is `computed`, and what logs of others say is `recomputed`, for a number as for a claim, so that
+nothing is `reproduced` or `holds` without a run.
 """
 
 FAILURES = ("not reproduced", "diverged", "not as planned", "fails")

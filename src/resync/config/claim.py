@@ -1,4 +1,4 @@
-"""A claim: a statement of the paper that can be tested by comparing series over seeds."""
+"""A claim: a statement of the paper, or one of our own, that can be tested by comparing series over seeds."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -47,7 +47,9 @@ class Claim(Settings):
         f"({', '.join(EXACT)} and no other metric)"
     )
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(
-        default=0.95, description="level of the test (its error rate is 1 - confidence) and of the interval"
+        default=0.95,
+        description="level of the one-sided test (its error rate is 1 - confidence) and of the "
+        "two-sided interval of the effect",
     )
     scales: Items[Scale] = Field(min_length=1, description="scales at which the claim is meaningful")
     expected: dict[Scale, float] = Field(
@@ -55,10 +57,12 @@ class Claim(Settings):
         description="effect that is expected at a scale, in the metric's unit and positive if `better` is better, for "
         "`resync power`; declared before the seeds that decide the claim are run",
     )
-    status: Literal["verified", "secondary", "derived", "unverified"] = Field(
-        description="how certain it is that the paper says so, with the same words as for published values"
+    status: Literal["verified", "secondary", "derived", "unverified", "ours"] = Field(
+        description="how certain it is that the paper says so, with the same words as for published values; derived: "
+        "it follows from what the paper says, or is the same at small scale; ours: the paper does not say it, it is a "
+        "hypothesis of this project or was declared after seeing results, and has no weight in the score"
     )
-    source: Text = Field(description="where the paper says so")
+    source: Text = Field(description="where the paper says so, or why we ask")
     hardware: Text | None = Field(
         default=None,
         description="for times: the machines and network that the claim is about, which results do not record; on "
@@ -72,6 +76,11 @@ class Claim(Settings):
     def unit(self) -> str:
         """Unit of the metric and of `at_least`."""
         return METRICS[self.metric].unit
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a statement of this project and of no paper."""
+        return self.status == "ours"
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -112,6 +121,8 @@ class Claim(Settings):
             yield ("expected",), f"found {elsewhere[0]}, allowed: scales of the claim, {', '.join(self.scales)}"
         if self.hardware is not None and METRICS[self.metric].depends_on != "hardware":
             yield ("hardware",), f"has no effect on {self.metric}, allowed: for times"
+        if self.item is not None and self.is_ours:
+            yield ("item",), "has no effect with status ours, allowed: null"
         if self.at_epoch is not None and self.metric not in EVALUATED:
             yield ("at_epoch",), f"found for {self.metric}, allowed: for {', '.join(EVALUATED)}"
 

@@ -126,7 +126,8 @@ def _dangling_reference(reference: Node, experiments: _Experiments) -> Iterator[
 def _unknown_in_score(node: Node, paper: Paper) -> Iterator[Problem]:
     """Names among the weights of the score that no item or entry of the paper has."""
     score = node.child("score")
-    entries = [*(value.id for value in paper.published), *(claim.id for claim in paper.claims)]
+    entries = [value.id for value in paper.published]
+    entries += [claim.id for claim in paper.claims if not claim.is_ours]
     for key, known in (("items", list(paper.items)), ("entries", entries)):
         weights = score.child(key) if score else None
         found = weights.entries if weights else {}

@@ -10,7 +10,7 @@ from resync.config.run import Scale
 from resync.settings.base import Check, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
 from resync.settings.errors import show
 
-CERTAINTY = ("verified", "secondary", "derived", "unverified", "missing")
+CERTAINTY = ("verified", "secondary", "derived", "measured", "unverified", "missing")
 """The status words of published values, the most certain first."""
 
 
@@ -50,9 +50,10 @@ class PublishedValue(Settings):
         description="difference that still counts as reproduced; null: from std and n, or that of the metric",
     )
     tolerance_reason: Text | None = Field(default=None, description="why the value has a tolerance of its own")
-    status: Literal["verified", "secondary", "derived", "unverified", "missing"] = Field(
+    status: Literal["verified", "secondary", "derived", "measured", "unverified", "missing"] = Field(
         description="verified: read in the paper itself; secondary: quoted by others; "
-        "derived: computed from verified facts; unverified: recalled or inferred; missing: unknown"
+        "derived: computed from verified facts; measured: nobody published it, this project measured it with the "
+        "original's program or weights; unverified: recalled or inferred; missing: unknown"
     )
     source: Text = Field(description="where the number comes from")
     scale: Scale = Field(default="paper", description="scale at which it was measured")
@@ -87,6 +88,8 @@ class PublishedValue(Settings):
         if (self.value is None) != (self.status == "missing"):
             allowed = "null" if self.status == "missing" else "a number"
             yield ("value",), f"found {show(self.value)}, allowed: {allowed}, because of status {self.status}"
+        if self.status == "measured" and self.metric in EXACT:
+            yield ("status",), f"found measured for {self.metric}, allowed: for what runs measure"
         unit = "1" if self.is_ratio else METRICS[self.metric].unit
         if self.unit != unit:
             of = "a ratio" if self.is_ratio else self.metric

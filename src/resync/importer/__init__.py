@@ -1,4 +1,4 @@
-"""Import of third-party logs as the files of a finished run, which export, figures and audit treat like any other."""
+"""Import of third-party logs as the files of a finished run, which export, figures and audit show like any other."""
 
 from resync.importer.formats import import_log
 from resync.importer.runs_table import import_runs

@@ -8,7 +8,7 @@ from resync.config.columns import LogColumn, load_columns
 from resync.config.metrics import METRICS, columns
 from resync.importer import adpsgd, fairseq, sgp, wandb_runs
 from resync.importer.log import ImportedLog, LogError, Origin, read_bytes
-from resync.importer.results import refuse_to_overwrite, write
+from resync.importer.results import refuse_second_seed, refuse_to_overwrite, write
 from resync.importer.table import read_csv, translate
 from resync.settings.errors import suggestion
 
@@ -45,6 +45,7 @@ def import_log(
         refuse_to_overwrite(directory)
     _refuse_without_effect(kind, column_map, wandb_run)
     log, origins = _read(declared, kind, sources, _column_map(kind, column_map), wandb_run)
+    refuse_second_seed(directory, origins)
     write(declared, log, kind, origins, directory, replace)
     return directory
 
@@ -82,7 +83,7 @@ def _read(
         table, origin = wandb_runs.read_server(sources[0])
         return translate(table, mapped, run), [origin]
     files = [Path(source) for source in sources]
-    origins = [Origin.of(file.name, read_bytes(file)) for file in files]
+    origins = [Origin.of(file.name, read_bytes(file), wandb_run) for file in files]
     if kind in _ORIGINALS:
         return _ORIGINALS[kind](files, run), origins
     if kind == "wandb-csv":

@@ -23,14 +23,15 @@ class ImportedLog:
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of a log: a file or a run on a server, and the SHA-256 of the content read."""
+    """Origin of a log: a file or a run on a server, the SHA-256 of the content read, and its run if it has several."""
 
     name: str
     sha256: str
+    run: str | None = None
 
     @classmethod
-    def of(cls, name: str, content: bytes) -> "Origin":
-        return cls(name, hashlib.sha256(content).hexdigest())
+    def of(cls, name: str, content: bytes, run: str | None = None) -> "Origin":
+        return cls(name, hashlib.sha256(content).hexdigest(), run)
 
 
 def read_bytes(file: Path) -> bytes:

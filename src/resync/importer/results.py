@@ -11,7 +11,7 @@ from typing import Any
 
 from resync.config import Run
 from resync.config.metrics import BEST, EVALUATED, METRICS, File, columns, required_columns
-from resync.files import write_text
+from resync.files import read_json, write_text
 from resync.importer.log import ImportedLog, LogError, Origin, Values
 from resync.results.summary import publish
 from resync.text_tables import csv_text
@@ -24,6 +24,20 @@ def refuse_to_overwrite(directory: Path) -> None:
     found = [file.name for pattern in _RESULTS for file in directory.glob(pattern)]
     if found:
         raise LogError(f"{directory}: has results ({', '.join(sorted(found))}), allowed: an empty folder, or --replace")
+
+
+def refuse_second_seed(directory: Path, origins: Sequence[Origin]) -> None:
+    """Raise LogError if another seed of the series was imported from one of these logs: it is the log of one run."""
+    for file in sorted(directory.parent.glob("seed*/summary.json")):
+        if file.parent == directory:
+            continue
+        sources = (read_json(file).get("imported") or {}).get("sources", [])
+        taken = {(source["sha256"], source.get("run")) for source in sources}
+        again = next((origin for origin in origins if (origin.sha256, origin.run) in taken), None)
+        if again:
+            raise LogError(
+                f"{again.name}: was imported as {file.parent} already, allowed: for each seed another run's log"
+            )
 
 
 def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], directory: Path, replace: bool) -> None:

@@ -13,7 +13,7 @@ from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
 from resync.results.evidence import Evidence, as_published, decimals_for, notation
 
-MARKS = {"secondary": "†", "derived": "‡", "unverified": "§"}
+MARKS = {"secondary": "†", "derived": "‡", "measured": "¶", "unverified": "§"}
 """What stands behind a published value that was not read in the paper itself, by its status."""
 BEST = "bold: the best mean, and those whose ± overlaps with it"
 BEST_OF_ONE = "bold: the best value"
@@ -65,7 +65,8 @@ def published_cell(value: PublishedValue | None) -> Cell:
 def status_notes(columns: Iterable[Column]) -> list[str]:
     """The meaning of the marks of published values that these columns have."""
     shown = {cell.mark for column in columns for cell in column.cells}
-    return [f"{mark} {status}" for status, mark in MARKS.items() if mark in shown]
+    words = {status: "measured by this project" if status == "measured" else status for status in MARKS}
+    return [f"{mark} {words[status]}" for status, mark in MARKS.items() if mark in shown]
 
 
 def state_marks(notes: Iterable[str]) -> dict[str, str]:

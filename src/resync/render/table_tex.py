@@ -15,6 +15,7 @@ _ESCAPED = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "²": r"\textsuperscript{2}",
     "†": r"\dag{}",
     "‡": r"\ddag{}",
+    "¶": r"\P{}",
     "§": r"\S{}",
     "\N{MINUS SIGN}": "$-$",
     "\N{EN DASH}": "--",

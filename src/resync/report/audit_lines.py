@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from resync.audit.rows import COMPUTED, LOGS, MEASURED, ROUNDS
+from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE, ROUNDS
 from resync.config.metrics import METRICS
-from resync.report.content import CLAIM, Line
+from resync.report.content import Line
 from resync.results.evidence import signed
 
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
@@ -27,9 +27,15 @@ _RANKS = (
 )
 _TITLES = {
     CLAIM: ("Claims", "What a paper says, tested over seeds."),
+    OWN_CLAIM: ("Claims of our own", "What no paper says, tested alike; without weight in the score."),
     MEASURED: ("Measured numbers", "What a paper printed, beside the mean of our seeds."),
+    OWN_REFERENCE: (
+        "References of our own",
+        "What this project measured with an original's program or weights; nobody published it.",
+    ),
     COMPUTED: ("Computed numbers", "They follow from the configuration, without a run, and count as no reproduction."),
     LOGS: ("Published logs", "Means that others published, computed again from their logs."),
+    LOG_CLAIM: ("Comparisons of published logs", "What others say of their runs, tested over these; no run of ours."),
     ROUNDS: ("Rounds", "A check of our own runs: whether they did the number of rounds that was planned."),
 }
 
@@ -53,7 +59,7 @@ def _texts(line: Line) -> dict[str, Any]:
     metric = METRICS[line["metric"]]
     unit = "" if line["unit"] in ("1", metric.title.lower()) else f", {line['unit']}"
     texts: dict[str, Any] = {"quantity": f"{metric.title}{unit}"}
-    if line["kind"] == CLAIM:
+    if line["kind"] in CLAIMS:
         effects = [effect["difference"] for effect in line["effects"]]
         return texts | {"effect": min(effects) if effects else None}
     return texts | {"strip": _strip(line)}

@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from resync.audit.rows import CLAIMS
 from resync.config import Run, Suite
 from resync.config.paper import Paper
 from resync.files import read_json
@@ -18,9 +19,8 @@ from resync.settings.tree import leaves
 SeriesName = tuple[str, str, str]
 """Paper, experiment and series."""
 Line = dict[str, Any]
-"""A row or a claim of `audit.json`, with `anchor` and `kind`; a claim's is `claim`."""
+"""A row or a claim of `audit.json`, with its `anchor`."""
 
-CLAIM = "claim"
 _DECIDED = ("reproduced", "better", "holds", "not reproduced", "fails")
 """The verdicts that stand before all others where lines are counted."""
 WITHOUT_RESULT = ("not run", "unknown", "not comparable")
@@ -53,9 +53,7 @@ class AuditFile:
         found = read_json(file)
         try:
             rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in found["rows"]]
-            claims = [
-                claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}", "kind": CLAIM} for claim in found["claims"]
-            ]
+            claims = [claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}"} for claim in found["claims"]]
             damaged = tuple(line for lines in found["damaged"].values() for line in lines)
             return cls(
                 headline=tuple(found["headline"]),
@@ -150,7 +148,7 @@ class Content:
     def items_of_line(self, line: Line) -> list[str]:
         """The figures and tables with a line's number, or with all series of a claim."""
         items = self.items[line["paper"]]
-        if line["kind"] != CLAIM:
+        if line["kind"] not in CLAIMS:
             return [line["item"]] if line["item"] in items else []
         shown = [set(self.items_of_series[name]) for name in series_of_line(line)]
         return [item for item in items if all(item in of_series for of_series in shown)]
@@ -158,7 +156,7 @@ class Content:
 
 def series_of_line(line: Line) -> list[SeriesName]:
     """The series that a line of the audit is about."""
-    if line["kind"] == CLAIM:
+    if line["kind"] in CLAIMS:
         names = [side["series"] for side in line["sides"]]
     else:
         names = [name for name in (line["series"], line.get("than")) if name]

@@ -5,9 +5,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from resync.audit.rows import CLAIMS
 from resync.config.in_words import setting_of
 from resync.config.paper import Item, Paper
-from resync.report.content import CLAIM, Content
+from resync.report.content import Content
 from resync.report.coverage import ABSENT, Row
 from resync.report.curves import item_chart, lines
 from resync.report.points import panels, script
@@ -43,8 +44,8 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
         "setting": setting_of(runs, content.suite.references(paper.id, item.id, content.scale)) if runs else "",
         "series": list(dict.fromkeys((run.experiment, run.series, run.label) for run in runs)),
         "absent": list(dict.fromkeys(run.label for run in runs if ended and (run.experiment, run.series) not in ended)),
-        "claims": [line for line in audited if line["kind"] == CLAIM],
-        "rows": [line for line in audited if line["kind"] != CLAIM],
+        "claims": [line for line in audited if line["kind"] in CLAIMS],
+        "rows": [line for line in audited if line["kind"] not in CLAIMS],
     }
 
 

@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from resync.audit.rows import CLAIMS, OWN_CLAIM
 from resync.config import Suite
 from resync.config.metrics import METRICS
 from resync.config.paper import MissingItem, Paper
 from resync.config.run import SCALES
 from resync.files import delete_folder, write_text
 from resync.report.audit_lines import difference, sections
-from resync.report.content import CLAIM, WITHOUT_RESULT, AuditFile, Content, Line, page_of
+from resync.report.content import WITHOUT_RESULT, AuditFile, Content, Line, page_of
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Row, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
 from resync.report.items import item_entry
@@ -66,7 +67,7 @@ class _Site:
             outcomes=audit.outcomes if audit else {},
             reasons=audit.reasons if audit else {},
             items_of_line=content.items_of_line,
-            CLAIM=CLAIM,
+            CLAIMS=CLAIMS,
             WITHOUT_RESULT=WITHOUT_RESULT,
             cell_signs=SIGNS,
             cell_meanings=MEANINGS,
@@ -113,7 +114,7 @@ class _Site:
             score=self._scores(),
             entries=[self._paper_totals(paper) for paper in content.papers],
             problems=problems,
-            failed=[line for line in content.lines if content.audit and line["verdict"] in content.audit.failures],
+            failed=_failed(content),
             scales=content.suite.scales,
             missing=_missing(content.suite),
             note=_note(content.states.values()),
@@ -199,6 +200,12 @@ class _Site:
 def _missing(suite: Suite) -> list[tuple[Paper, MissingItem]]:
     """The figures and tables of the papers that no item regenerates."""
     return [(paper, item) for paper in suite.papers.values() for item in paper.missing]
+
+
+def _failed(content: Content) -> list[Line]:
+    """The lines of what fails; what a claim of our own says is no failure."""
+    failures = content.audit.failures if content.audit else ()
+    return [line for line in content.lines if line["verdict"] in failures and line["kind"] != OWN_CLAIM]
 
 
 def _counts(audit: AuditFile | None, lines: list[Line]) -> dict[str, dict[str, int]]:

@@ -285,12 +285,28 @@ def test_only_what_was_read_counts_as_verified(suite):
         ("qsr", "qsr_h4", "val_top1", 0.84),
         ("sgp", "ar_32", "training_hours", "lower 5.0"),
         ("sgp", "sgp_32", "training_hours", 1.6),
-        ("sgp", "ar_32", "val_top1", "upper 1.2"),
+        ("sgp", "ar_32", "worker_val_top1_mean", "upper 1.2"),
         ("sgp", "sgp_4", "seconds_per_step", 0.886),
     }
     assert {value.status for value in suite.papers["slowmo"].published} == {"verified", "missing", "unverified"}
     unsure = [value for paper in suite.papers.values() for value in paper.published if value.std is not None]
     assert {value.status for value in unsure} == {"unverified", "derived"}
+
+
+def test_sgp_is_compared_by_the_nodes_own_models_where_the_published_settings_are(suite):
+    sgp = suite.papers["sgp"]
+    own = {"worker_val_top1_mean", "worker_val_loss_mean"}
+    assert {value.metric for value in sgp.published if "val" in value.metric} == own
+    assert {
+        claim.metric for claim in sgp.claims_at("paper") if "paper" in claim.scales and "val" in claim.metric
+    } == own
+    assert sgp.claims_at("mini") == sgp.claims
+    assert not own & {claim.metric for claim in sgp.claims}
+    assert sgp.item_at("table1", "paper").options.metrics[0] == "worker_val_top1_mean"
+    assert sgp.item_at("transformer", "paper").options.curves == ("worker_val_loss_mean",)
+    assert sgp.item_at("table1", "mini") == sgp.items["table1"]
+    beside = {value.id: value.metric for value in sgp.published_beside("mini")}
+    assert beside["sgp_4_top1"] == "val_top1"  # in the row of the average of the models, as published at paper scale
 
 
 def test_computed_and_printed_volume_are_two_values(suite):

@@ -19,7 +19,7 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
     """The metric at every evaluation, mean over seeds."""
     require_results(data)
     options = data.options
-    clocks = [_clock(series, options) for series in data.series]
+    clocks = [_clock(series, options) for series in data.drawn]
     unit, name = time_unit(max((clock.total for clock in clocks if clock), default=1.0))
 
     def line(series: Series, x: Coordinate) -> Line:
@@ -27,9 +27,9 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
         return with_published(data, drawn, series, options.metric)
 
     def lines(x: Coordinate) -> list[Line]:
-        return [line(series, x) for series in data.series]
+        return [line(series, x) for series in data.drawn]
 
-    timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.series, clocks, strict=True)]
+    timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.drawn, clocks, strict=True)]
     by_step = lines(lambda run: run.curve("step"))
     modelled = f"{LINKS[options.network].title}, {1000 * options.compute:g} ms of computing per step"
     return MetricPanels(

@@ -64,9 +64,10 @@ def shortened(value: float) -> float | int | None:
 def item_chart(content: Content, paper: Paper, item: Item) -> dict[str, Any] | None:
     """The chart of a figure whose kind draws curves of training; None for other kinds and without results."""
     shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
-    if not item.options.curves or not shown:
+    curves = paper.item_at(item.id, content.scale).options.curves
+    if not curves or not shown:
         return None
-    return {"metrics": sorted(item.options.curves, key=_least_telling), "lines": shown}
+    return {"metrics": sorted(curves, key=_least_telling), "lines": shown}
 
 
 def _least_telling(metric: str) -> tuple[bool, bool]:

@@ -309,6 +309,17 @@ def test_sgp_is_compared_by_the_nodes_own_models_where_the_published_settings_ar
     assert beside["sgp_4_top1"] == "val_top1"  # in the row of the average of the models, as published at paper scale
 
 
+def test_slowmo_is_compared_by_the_bleu_of_its_time_and_its_small_losses_are_told_apart(suite):
+    slowmo = suite.papers["slowmo"]
+    bleu = [value for value in slowmo.published if value.unit == "BLEU"]
+    assert {(value.metric, value.tolerance) for value in bleu} == {("best_test_bleu_tokenised", None)}
+    assert {claim.metric for claim in slowmo.claims_at("paper") if claim.unit == "BLEU"} == {"best_test_bleu_tokenised"}
+    losses = [value for value in slowmo.published if value.id.startswith("cifar10_") and value.unit == "nats"]
+    for one in losses:
+        others = {other.value for other in losses} - {one.value}
+        assert one.tolerance <= min(abs(one.value - other) for other in others) + 1e-9
+
+
 def test_computed_and_printed_volume_are_two_values(suite):
     values = {
         (value.value, value.status)

@@ -29,6 +29,7 @@ from resync.render import (
 from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
 from resync.render.metric_panels import MetricPanels
+from resync.render.points import Level
 from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of
 from resync.render.table import Cell, Heading, Table
 from resync.render.table_files import encode_table
@@ -410,10 +411,10 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     assert [value for value, _ in accuracy.swept] == [12, 24, 48, 96]
     assert [point.mean for _, point in accuracy.swept] == pytest.approx([75.17, None, 75.53, 76.01])
     assert accuracy.swept[0][1].std == pytest.approx(0.1 / 2**0.5)
-    assert [point.published for _, point in accuracy.swept] == [None, None, 75.73, None]
+    assert [point.published for _, point in accuracy.swept] == [None, None, Level(75.73), None]
     assert accuracy.swept[1][1].label == "SGP + SlowMo (tau=24) (not run)"
     [fixed] = accuracy.fixed
-    assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), 75.15)
+    assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), Level(75.15))
     assert (accuracy.label, time.label) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
     assert panels.axis == "tau (steps)"
     assert panels.setting.endswith(

@@ -125,8 +125,12 @@ def _with_results(states: Iterable[RunState]) -> list[str]:
 
 
 def _published(paper: Paper, name: SeriesName, scale: str) -> Mapping[str, float]:
-    """The published final values of a series, or its best ones, by the columns whose curves they belong to."""
-    known = [value for value in paper.published if value.scale == scale and value.value is not None]
+    """The published final values of a series, or its best ones, by the columns whose curves they belong to.
+
+    Without those that were only recalled, which pages show with their status.
+    """
+    found_at = [value for value in paper.published if value.scale == scale and value.status != "unverified"]
+    known = [value for value in found_at if value.value is not None]
     found: dict[str, float] = {}
     for metric in DRAWN:
         for each in (metric, f"best_{metric}") if metric in BEST else (metric,):

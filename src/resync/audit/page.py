@@ -11,7 +11,7 @@ from resync.audit.rows import Audit, ClaimRow, Ours, ValueRow
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.files import write_text
 from resync.results.evidence import number
-from resync.settings.errors import not_among
+from resync.settings.errors import suggestion
 from resync.text_tables import json_text, markdown, markdown_text
 
 
@@ -54,13 +54,21 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
     known = {f"{line.paper}/{name}": line for line in audit.lines if line.place for name in _ids(line)}
     found = {}
     for wanted in ids:
-        names = [name for name in known if wanted in (name, name.partition("/")[2])]
+        names = [name for name in known if wanted in (name, _bare(name))]
         if len(names) > 1:
             raise ValueError(f"{wanted}: found in several papers, allowed: {' or '.join(names)}")
         if not names:
-            raise ValueError(f"claim or published number: {not_among(wanted, known)}")
+            paper, slash, _ = wanted.rpartition("/")
+            of = [name for name in known if name.startswith(f"{paper}/")] if slash else [*known, *map(_bare, known)]
+            allowed = f"an id in audit.json{suggestion(wanted, of)}"
+            raise ValueError(f"claim or published number: found {wanted!r}, allowed: {allowed}")
         found[names[0]] = known[names[0]]
     return found
+
+
+def _bare(name: str) -> str:
+    """The id without its paper."""
+    return name.partition("/")[2]
 
 
 def answer(found: Mapping[str, ValueRow | ClaimRow], as_json: bool) -> str:

@@ -150,8 +150,13 @@ def _audit(options: argparse.Namespace) -> int:
     from resync.audit.verdicts import FAILURES
 
     suite, folder = suite_of(options), _folder(options) / options.scale
+    if options.gather and (options.paper or options.ids):
+        raise ValueError(f"--gather: has no effect beside {'ids' if options.ids else '--paper'}, allowed: alone")
     if options.ids:
-        named = [paper for paper in suite.papers if any(each.startswith(f"{paper}/") for each in options.ids)]
+        named = list(dict.fromkeys(paper for paper, slash, _ in (each.partition("/") for each in options.ids) if slash))
+        for paper in named:
+            if paper not in suite.papers:
+                raise ValueError(f"paper: {not_among(paper, suite.papers)}")
         papers = named if all("/" in each for each in options.ids) else list(suite.papers)
         found = find(audit(suite, options.scale, options.results, papers), options.ids)
         print(answer(found, options.json))

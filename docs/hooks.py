@@ -185,10 +185,13 @@ def _metrics() -> Iterator[str]:
     yield "# Metrics\n"
     yield f"The columns of `metrics.csv` and `steps.csv` and the numbers of `summary.json`: {len(METRICS)} in all.\n"
     rows = [
-        (name, each.title, each.unit, ", ".join(each.files) or "the configuration", each.meaning)
+        (
+            name, each.title, each.unit, ", ".join(each.files) or "the configuration",
+            ", ".join(need.text for need in each.needs), each.meaning,
+        )
         for name, each in METRICS.items()
-    ]
-    yield from _table(("name", "title", "unit", "in", "meaning"), rows)
+    ]  # fmt: skip
+    yield from _table(("name", "title", "unit", "in", "needs", "meaning"), rows)
 
 
 def _library() -> Iterator[str]:

@@ -1,7 +1,9 @@
-"""Tables as text: CSV for programs, aligned columns for a terminal, Markdown for pages."""
+"""Numbers as text: CSV and JSON for programs, aligned columns for a terminal, Markdown for pages."""
 
 import csv
 import io
+import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,6 +22,21 @@ def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], header: 
         writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()
+
+
+def json_text(content: Any, indent: int = 2) -> str:
+    """JSON that every parser reads: NaN and infinite numbers, for which it has no form, are null."""
+    return json.dumps(_finite(content), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return content
 
 
 def aligned(lines: Sequence[Sequence[str]], right: bool = True) -> list[str]:

@@ -89,7 +89,8 @@ class Targets:
     def audited(self, paper: str) -> list[str]:
         """The published values, claims, missing items and weights of a paper, as configured."""
         declared = self.suite.papers[paper]
-        parts = (*declared.published, *declared.claims, *declared.missing, declared.score)
+        compared = *declared.published_beside(self.scale), *declared.claims_at(self.scale)
+        parts = (*compared, *declared.missing, declared.score)
         return [each.model_dump_json() for each in parts]
 
     def item_results(self, paper: str, item: str) -> list[str]:
@@ -110,7 +111,7 @@ class Targets:
         shown = {run.id: (run.label, run.hash) for run in runs}
         at_paper_scale = [run.hash for run in self._references(paper, item)]
         experiments = {run.experiment for run in runs}
-        published = self.suite.papers[paper].published
+        published = self.suite.papers[paper].published_beside(self.scale)
         known = [value.model_dump_json() for value in published if value.experiment in experiments]
         return f"{self._item(paper, item).model_dump_json()} {shown} {at_paper_scale} {known}"
 
@@ -148,7 +149,7 @@ class Targets:
         return self.suite.runs(paper, self.scale)
 
     def _item(self, paper: str, item: str) -> Item:
-        return self.suite.papers[paper].items[item]
+        return self.suite.papers[paper].item_at(item, self.scale)
 
     def _references(self, paper: str, item: str) -> tuple[Run, ...]:
         return self.suite.references(paper, item, self.scale)

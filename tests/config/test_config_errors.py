@@ -206,6 +206,18 @@ CLAIMED = [
          "21: [1].scales: parallel does not exist at scale mini, allowed: smoke, paper"),
     case("metric of a claim", CLAIMS, "val_top1", "val_top_1",
          f"6: [0].metric: found 'val_top_1', allowed: {', '.join(COMPARED)}; did you mean 'val_top1'?"),
+    case("claim on what is not measured", CLAIMS, "metric: val_top1", "metric: best_worker_val_top1_mean",
+         *(f"6: [0].metric: found best_worker_val_top1_mean, which vit/qsr does not measure at scale {scale}, allowed: "
+           "with evaluation.also: workers" for scale in ("smoke", "paper"))),
+    case("claim on another task", CLAIMS, "metric: val_top1", "metric: val_perplexity",
+         *(f"6: [0].metric: found val_perplexity, which vit/qsr does not measure at scale {scale}, allowed: with data "
+           "for translation" for scale in ("smoke", "paper"))),
+    case("claim after the end", CLAIMS, "metric: val_top1", "metric: val_top1\n  at_epoch: 3",
+         "7: [0].at_epoch: found 3, after which vit/qsr is not evaluated at scale smoke, allowed: one of its 2 epochs "
+         "that ends with an evaluation"),
+    case("claim within an epoch", CLAIMS, "metric: val_top1", "metric: val_top1\n  at_epoch: 0.5",
+         *(f"7: [0].at_epoch: found 0.5, after which vit/qsr is not evaluated at scale {scale}, allowed: one of its "
+           f"{epochs} epochs that ends with an evaluation" for scale, epochs in (("smoke", 2), ("paper", 5)))),
     case("test of a claim", CLAIMS, "test: welch", "test: welsh",
          "9: [0].test: found 'welsh', allowed: welch, paired, exact; did you mean 'welch'?"),
     case("exact test of seeds", CLAIMS, "test: welch", "test: exact",
@@ -317,6 +329,16 @@ TOGETHER = [
          "training_hours\n  value: 1\n  relative_to: h4\n  unit: h",
          "7: [0].relative_to: found h4, for which no training_hours is published, allowed: a series with a published "
          "value"),
+    case("published value of what is not measured", PUBLISHED, "metric: val_top1", "metric: worker_val_top1_mean",
+         "5: [0].metric: found worker_val_top1_mean, which vit/qsr does not measure at scale paper, allowed: with "
+         "evaluation.also: workers"),
+    case("figure of what is not measured", PAPER, "title: A rule",
+         "title: A rule\nmetrics_at: {smoke: {val_top1: worker_val_top1_mean}}",
+         "7: figures[0]: found worker_val_top1_mean, which vit/qsr does not measure at scale smoke, allowed: "
+         "with evaluation.also: workers"),
+    case("metric instead of another", PAPER, "title: A rule",
+         "title: A rule\nmetrics_at: {paper: {val_top1: val_loss}}",
+         "2: metrics_at.paper.val_top1: found val_loss, allowed: another metric in % of which higher is better"),
     case("bound of a volume", PUBLISHED, "val_top1\n  value: 80.98\n  std: 0.05\n  n: 3\n",
          "volume_percent\n  value: 25\n  bound: upper\n",
          "7: [0].bound: found for volume_percent, allowed: for what runs measure"),

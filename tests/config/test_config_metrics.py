@@ -35,7 +35,12 @@ def test_metrics_of_workers_are_like_those_of_the_consensus_model():
         for statistic in metrics.STATISTICS:
             worker = METRICS[worker_metric(name, statistic)]
             of_one = replace(
-                METRICS[name], title=worker.title, meaning=worker.meaning, of_workers=False, best=worker.best
+                METRICS[name],
+                title=worker.title,
+                meaning=worker.meaning,
+                needs=worker.needs,
+                of_workers=False,
+                best=worker.best,
             )
             assert worker == of_one
         assert f"best_worker_{name}_mean" in METRICS

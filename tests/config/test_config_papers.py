@@ -285,12 +285,39 @@ def test_only_what_was_read_counts_as_verified(suite):
         ("qsr", "qsr_h4", "val_top1", 0.84),
         ("sgp", "ar_32", "training_hours", "lower 5.0"),
         ("sgp", "sgp_32", "training_hours", 1.6),
-        ("sgp", "ar_32", "val_top1", "upper 1.2"),
+        ("sgp", "ar_32", "worker_val_top1_mean", "upper 1.2"),
         ("sgp", "sgp_4", "seconds_per_step", 0.886),
     }
     assert {value.status for value in suite.papers["slowmo"].published} == {"verified", "missing", "unverified"}
     unsure = [value for paper in suite.papers.values() for value in paper.published if value.std is not None]
     assert {value.status for value in unsure} == {"unverified", "measured"}
+
+
+def test_sgp_is_compared_by_the_nodes_own_models_where_the_published_settings_are(suite):
+    sgp = suite.papers["sgp"]
+    own = {"worker_val_top1_mean", "worker_val_loss_mean"}
+    assert {value.metric for value in sgp.published if "val" in value.metric} == own
+    assert {
+        claim.metric for claim in sgp.claims_at("paper") if "paper" in claim.scales and "val" in claim.metric
+    } == own
+    assert sgp.claims_at("mini") == sgp.claims
+    assert not own & {claim.metric for claim in sgp.claims}
+    assert sgp.item_at("table1", "paper").options.metrics[0] == "worker_val_top1_mean"
+    assert sgp.item_at("transformer", "paper").options.curves == ("worker_val_loss_mean",)
+    assert sgp.item_at("table1", "mini") == sgp.items["table1"]
+    beside = {value.id: value.metric for value in sgp.published_beside("mini")}
+    assert beside["sgp_4_top1"] == "val_top1"  # in the row of the average of the models, as published at paper scale
+
+
+def test_slowmo_is_compared_by_the_bleu_of_its_time_and_its_small_losses_are_told_apart(suite):
+    slowmo = suite.papers["slowmo"]
+    bleu = [value for value in slowmo.published if value.unit == "BLEU"]
+    assert {(value.metric, value.tolerance) for value in bleu} == {("best_test_bleu_tokenised", None)}
+    assert {claim.metric for claim in slowmo.claims_at("paper") if claim.unit == "BLEU"} == {"best_test_bleu_tokenised"}
+    losses = [value for value in slowmo.published if value.id.startswith("cifar10_") and value.unit == "nats"]
+    for one in losses:
+        others = {other.value for other in losses} - {one.value}
+        assert one.tolerance <= min(abs(one.value - other) for other in others) + 1e-9
 
 
 def test_computed_and_printed_volume_are_two_values(suite):

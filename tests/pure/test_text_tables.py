@@ -1,11 +1,13 @@
 """Tables as text: what programs read back, and what people see."""
 
+import json
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.text_tables import aligned, csv_text, markdown, markdown_cells, plain_text
+from resync.text_tables import aligned, csv_text, json_text, markdown, markdown_cells, plain_text
 
 
 def test_csv_keeps_every_bit_and_leaves_the_unknown_empty():
@@ -13,6 +15,14 @@ def test_csv_keeps_every_bit_and_leaves_the_unknown_empty():
     text = csv_text(rows, ["step", "loss"])
     assert text == "step,loss\n1,0.30000000000000004\n2,nan\n3,\n4,\n"
     assert csv_text([{"step": 1, "loss": 2.5}], ["loss", "step"], header=False) == "2.5,1\n"
+
+
+def test_json_has_null_where_a_number_is_none():
+    content = {"means": (1.5, math.nan), "nested": [{"detectable": math.inf}], "n": 3, "text": "±", "flag": True}
+    text = json_text(content)
+    assert json.loads(text, parse_constant=pytest.fail) == {
+        "means": [1.5, None], "nested": [{"detectable": None}], "n": 3, "text": "±", "flag": True,
+    }  # fmt: skip
 
 
 def test_columns_are_aligned_to_either_side():

@@ -500,7 +500,7 @@ def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[in
     """The exit code of `resync diff --json`, and what it prints."""
     capsys.readouterr()
     code = call("diff", "--json", *map(str, arguments))
-    return code, json.loads(capsys.readouterr().out)
+    return code, json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
 
 
 def test_an_archive_is_equal_to_its_runs(

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
 
@@ -20,7 +21,7 @@ from resync.render import accuracy_and_volume, accuracy_curves, metric_against_o
 from resync.render.columns import metric_table
 from resync.render.item import load, render
 from resync.render.lines import uncut
-from resync.render.points import Point, points_csv
+from resync.render.points import Level, Point, points_csv
 from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
 from resync.render.table import Table
 from resync.render.table_files import encode_table
@@ -92,8 +93,8 @@ def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Sui
         synthetic.write_short_run(run, tmp_path, 80.0 + run.seed / 10)
     numbers = period_and_accuracy.prepare(load(papers, "qsr", "fig5", "paper", tmp_path))
     assert {line.label: line.published for line in numbers.metric} == {
-        "Local AdamW (H=4)": 79.32,
-        "QSR (H_base=4)": 80.98,
+        "Local AdamW (H=4)": Level(79.32),
+        "QSR (H_base=4)": Level(80.98),
     }
     levels = [row for row in rows_of(numbers) if row["shows"] == "published"]
     assert [(row["panel"], row["x"], row["y"]) for row in levels] == [("b", "", "79.32"), ("b", "", "80.98")]
@@ -101,6 +102,23 @@ def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Sui
     with look():
         lower = period_and_accuracy.draw(numbers, COLUMN).axes[1]
     assert {79.32, 80.98} <= {line.get_ydata()[0] for line in lower.get_lines() if line.get_linestyle() == ":"}
+
+
+def test_a_published_value_that_was_only_recalled_is_a_pale_level(papers: Suite, tmp_path: Path):
+    for run in papers.item_runs("qsr", "fig5", "paper"):
+        synthetic.write_short_run(run, tmp_path, 80.0 + run.seed / 10)
+    data = load(papers, "qsr", "fig5", "paper", tmp_path)
+    recalled = tuple(each.model_copy(update={"status": "unverified"}) for each in data.published if each.value == 79.32)
+    others = tuple(each for each in data.published if each.value != 79.32)
+    numbers = period_and_accuracy.prepare(replace(data, published=recalled + others))
+    assert [line.published for line in numbers.metric] == [Level(79.32, known=False), Level(80.98)]
+    assert {row["y"] for row in rows_of(numbers) if row["shows"] == "published, unverified"} == {"79.32"}
+    assert numbers.setting.endswith("dotted: published · pale dotted: published, unverified")
+    with look():
+        lower = period_and_accuracy.draw(numbers, COLUMN).axes[1]
+    dotted = {line.get_ydata()[0]: line.get_alpha() for line in lower.get_lines() if line.get_linestyle() == ":"}
+    assert dotted[79.32] < 1
+    assert dotted[80.98] is None
 
 
 def test_every_kind_of_figure_names_its_points():

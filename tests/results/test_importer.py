@@ -23,6 +23,7 @@ from resync.render import accuracy_and_volume, accuracy_curves, period_and_accur
 from resync.render.item import load
 from resync.render.table import Cell
 from resync.report import report
+from resync.results.errors import ResultsError
 from resync.results.runs import RunResult, read_run, state_of
 
 SGP = "toy/vit/sgp/seed0"
@@ -269,6 +270,14 @@ def test_the_transformers_log_is_of_the_workers_own_models_in_bits(imported: Imp
     assert result.final("best_worker_val_loss_mean") == pytest.approx(2.05 * math.log(2))
 
 
+def test_other_subsets_of_the_transformers_validation_are_left_out(imported: Import, tmp_path: Path):
+    line = "{0}: | epoch 002 | valid on 'valid1' subset | valid_nll_loss 8.0 | num_updates 120\n"
+    log = fairseq_log(tmp_path)
+    log.write_text(log.read_text() + line.format(0) + line.format(1))
+    result = imported("fairseq", [log], TRANSFORMER)
+    assert result.final("worker_val_loss_mean") == pytest.approx(2.05 * math.log(2))
+
+
 def test_a_transformers_log_without_ranks_is_of_one(imported: Import, tmp_path: Path):
     file = fairseq_log(tmp_path)
     lines = [line for line in file.read_text().splitlines() if line.startswith("1: ")]
@@ -280,8 +289,10 @@ def test_a_transformers_log_without_ranks_is_of_one(imported: Import, tmp_path: 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"valid_nll_loss": "nll"}, "transformer.out: no line with valid_nll_loss and num_updates, allowed: the log of "
-         "a validated training"),
+        ({"valid_nll_loss": "nll"}, "transformer.out: no line with valid_nll_loss and num_updates of the subset "
+         "'valid', allowed: the log of a validated training"),
+        ({"valid_nll_loss 2.1 | num_updates 120": "valid_nll_loss 2.1 | num_updates 60"}, "transformer.out:12: found "
+         "valid_nll_loss 2.1 after 4.1, both of step 60, allowed: one validation per step"),
         ({"1: |": "7: |"}, "transformer.out: found rank 7, allowed: 0 to 1, the workers of toy/translated/sgp/seed0"),
         ({"valid_nll_loss 2.1": "valid_nll_loss two"}, "transformer.out:12: column 'valid_nll_loss': found 'two', "
          "allowed: a number"),
@@ -303,6 +314,27 @@ def test_a_table_is_mapped_and_converted(imported: Import, tmp_path: Path):
     assert result.metrics["val_top1"].iloc[-1] == 100 - (40 - 29)
     assert result.metrics["training_seconds"].iloc[-1] == pytest.approx(0.3 * 3600)
     assert result.steps.empty  # epochs are no steps
+
+
+BY_STEP = "step: {column: step}\ntrain_loss: {column: loss}\nval_top1: {column: accuracy}\n"
+
+
+def test_rows_of_one_step_are_one_evaluation(imported: Import, tmp_path: Path):
+    """Programs that call wandb.log twice in a step leave its loss and its accuracy in two rows."""
+    log = csv_log(tmp_path, "step,loss,accuracy\n330,0.9,\n330,,50\n660,,60\n660,0.8,\n")
+    result = imported("csv", [log], QSR, BY_STEP)
+    assert list(result.metrics["train_loss"]) == [0.9, 0.8]
+    assert list(result.metrics["val_top1"]) == [50, 60]
+
+
+def test_a_table_whose_values_would_be_lost_is_refused(imported: Import, tmp_path: Path):
+    log = csv_log(tmp_path, "step,loss,accuracy\n300,0.9,\n330,,50\n660,,60\n")
+    with pytest.raises(LogError) as caught:
+        imported("csv", [log], QSR, BY_STEP)
+    assert str(caught.value) == (
+        f"{log}:2: column 'loss': no value is kept, since train_loss is of rows with a validation metric, allowed: "
+        "values in such rows, or a map without train_loss"
+    )
 
 
 def test_charts_of_one_run_are_joined(imported: Import, tmp_path: Path):
@@ -445,6 +477,31 @@ def test_agreeing_logs_reproduce_nothing(suite: Suite, finished: Path, tmp_path:
         shutil.copytree(finished / run.directory, results / run.directory)
     claim = next(claim for claim in audit(suite, "smoke", results).claims if claim.id == "qsr_beats_h4")
     assert (claim.verdict, claim.place and claim.place.why) == ("recomputed", "imported logs")
+
+
+def test_a_metric_that_a_log_lacks_costs_one_row(suite: Suite, results: Path, tmp_path: Path):
+    """The SGP code validates the workers' own models, and these figures and tables show the consensus model."""
+
+    def logs(run: Run) -> None:
+        files = sgp_logs(tmp_path)
+        for file in files:
+            file.write_text(file.read_text().replace("Num-DLWorkers,2", f"Num-DLWorkers,{2 + run.seed}"))
+        import_log(suite, run.id, "smoke", "sgp", [str(file) for file in files], results, replace=True)
+
+    for run in suite.runs("toy", "smoke", "vit", "sgp"):
+        logs(run)
+    row = next(row for row in audit(suite, "smoke", results).rows if row.id == "sgp_top1")
+    assert row.verdict == "unknown"
+    rows = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", results)).rows
+    assert [row[1].text for row in rows][-1] == "not measured"
+    assert rows[0][1].parts
+    for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6")):
+        drawn = kind.prepare(load(suite, "toy", item, "smoke", results))
+        assert drawn.setting.partition(" · time")[0].endswith("without val_top1: SGP")
+    for run in suite.runs("toy", "smoke", "vit", "parallel"):
+        logs(run)
+    with pytest.raises(ResultsError, match=r"^fig6: without val_top1: Parallel SGD, SGP$"):
+        accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", results))
 
 
 def test_a_log_that_diverged_stays_diverged(imported: Import, suite: Suite, tmp_path: Path):

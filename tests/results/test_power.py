@@ -107,7 +107,7 @@ def test_pilots_say_how_many_seeds_the_claims_need(configs: Path, tmp_path: Path
 
     where = ["--configs", str(configs), "--results", str(results)]
     assert main(["power", *where, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 4
+    assert len(json.loads(capsys.readouterr().out, parse_constant=pytest.fail)) == 4
     assert main(["power", *where]) == 0
     assert "4 comparisons: " in capsys.readouterr().out
 

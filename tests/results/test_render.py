@@ -29,6 +29,7 @@ from resync.render import (
 from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
 from resync.render.metric_panels import MetricPanels
+from resync.render.points import Level
 from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of
 from resync.render.table import Cell, Heading, Table
 from resync.render.table_files import encode_table
@@ -410,10 +411,10 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     assert [value for value, _ in accuracy.swept] == [12, 24, 48, 96]
     assert [point.mean for _, point in accuracy.swept] == pytest.approx([75.17, None, 75.53, 76.01])
     assert accuracy.swept[0][1].std == pytest.approx(0.1 / 2**0.5)
-    assert [point.published for _, point in accuracy.swept] == [None, None, 75.73, None]
+    assert [point.published for _, point in accuracy.swept] == [None, None, Level(75.73), None]
     assert accuracy.swept[1][1].label == "SGP + SlowMo (tau=24) (not run)"
     [fixed] = accuracy.fixed
-    assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), 75.15)
+    assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), Level(75.15))
     assert (accuracy.label, time.label) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
     assert panels.axis == "tau (steps)"
     assert panels.setting.endswith(
@@ -459,23 +460,24 @@ def test_what_shows_results_imports_no_more_than_it_needs(modules: str, absent: 
 
 
 def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_model(tmp_path: Path):
+    """Of a run that has sent half of the planned bytes, as one that ends early, half the time of communication."""
     suite = load_suite(Path(__file__).parents[2] / "paper_configs", papers=["outer_optimizers"])
     runs = suite.item_runs("outer_optimizers", "methods", "smoke")
     for index, run in enumerate(runs[:2]):
-        synthetic.write_short_run(run, tmp_path, 75.0, bytes_sent=index * 3_000_000)
+        half = synthetic.planned(run).bytes_per_worker // 2
+        synthetic.write_short_run(run, tmp_path, 75.0, bytes_sent=index * half)
     panels = cost_curves.prepare(load(suite, "outer_optimizers", "methods", "smoke", tmp_path))
     assert list(panels.lines) == ["Step", "Sent by a worker (MB)", "Modelled time (ms)"]
     for index, run in enumerate(runs[:2]):
         steps, sent, times = (lines[index] for lines in panels.lines.values())
         assert steps.x.tolist() == [0, run.total_steps]
-        assert sent.x.tolist() == [0, 3 * index]
+        assert sent.x.tolist() == [0, index * synthetic.planned(run).bytes_per_worker // 2 / 1e6]
         assert sent.y.tolist() == times.y.tolist() == [1.0, 1.0]
         size = read_run(tmp_path / run.directory).summary["parameters"]
         clock = wall_clock(run, Machine(Network(LINKS["ethernet_10g"]), 1e-3), size)
         assert clock.communication > 0
         # Without bytes sent there is no time of communication.
-        assert times.x.tolist() == pytest.approx(
-            [0, 1e3 * (clock.total if index else clock.total - clock.communication)]
-        )
+        share = 0.5 if index else 0.0
+        assert times.x.tolist() == pytest.approx([0, 1e3 * (clock.total - (1 - share) * clock.communication)])
     assert panels.lines["Modelled time (ms)"][2].x.size == 0
     assert len(cost_curves.draw(panels, TEXT).axes) == 3

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runs import CNN_WITH_BATCH_NORM, make_run, make_session, trained
+from runs import CNN_WITH_BATCH_NORM, LANGUAGE_MODEL, TRANSLATION, make_run, make_session, trained
 from torch.nn import functional as F
 
 from resync.config import ConfigError
+from resync.config.evaluated import evaluation_steps
+from resync.config.metrics import columns, required_columns, unmeasured
 from resync.engine import clocks
 from resync.engine.transport import Transport
-from resync.train.evaluate import evaluation_steps
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import batches, evaluate, train_step
 from resync.train.mixup import Mixup
@@ -208,6 +209,26 @@ def test_the_smallest_loss_scale_is_logged_in_fp16(tmp_path: Path):
         train_step(session, *batch)
     assert session.log
     assert session.log.rows["steps.csv"][0]["loss_scale"] == 64.0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"workers": 1},
+        CNN_WITH_BATCH_NORM,
+        LANGUAGE_MODEL,
+        TRANSLATION | {"evaluation": {"beam_search": {"beam_size": 1}, "also": "workers"}},
+    ],
+    ids=["classification", "one_worker", "own_models", "language_model", "translation"],
+)
+def test_a_run_measures_what_its_configuration_says(tmp_path: Path, changes: dict[str, Any]):
+    session = make_session(tmp_path, **changes)
+    evaluate(session)
+    assert session.log
+    not_always = set(columns("metrics")) - set(required_columns("metrics"))
+    measured = {name for name in not_always if not unmeasured(session.run, name)}
+    assert session.log.rows["metrics.csv"][0].keys() & not_always == measured
 
 
 QSR = {"name": "local", "period": {"rule": "power", "alpha": 0.15, "power": 2, "h_base": 2}}

@@ -18,6 +18,7 @@ from resync.archive.build import ENVIRONMENT, Place, build, replace_folder
 from resync.archive.pack import Packed
 from resync.archive.redraw import Drawn
 from resync.config import Suite
+from resync.config.run import SCALES
 from resync.files import read_json, write_text
 from resync.results.summary import digest_of
 
@@ -210,7 +211,7 @@ def _context_entities(licence: str, terms: Terms, versions: Sequence[str]) -> li
             "@type": "FormalParameter",
             "additionalType": "Text",
             "name": "scale",
-            "description": "what is trained: smoke, mini or paper (snakemake --config scale=...)",
+            "description": f"what is trained: {', '.join(SCALES)} (snakemake --config scale=...)",
         },
     ]
 

@@ -80,11 +80,8 @@ class Difference:
         return any([*self.only, *self.unreadable, self.settings, self.values, self.verdicts])
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields for JSON, in which null stands for NaN."""
-        values = [
-            {name: None if value != value else value for name, value in asdict(each).items()} for each in self.values
-        ]
-        return asdict(self) | {"values": values, "equal": not self}
+        """All fields, and whether the two are equal."""
+        return asdict(self) | {"equal": not self}
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
 """The audit as JSON for programs and for the pages of the site, and as Markdown for people."""
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from resync.audit import score
 from resync.audit.headline import headline, sentence, totals
@@ -13,8 +11,8 @@ from resync.audit.rows import LOG_CLAIM, LOGS, ROUNDS, Audit, ClaimRow, Ours, Va
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.files import write_text
 from resync.results.evidence import number
-from resync.settings.errors import not_among
-from resync.text_tables import markdown, markdown_text
+from resync.settings.errors import suggestion
+from resync.text_tables import json_text, markdown, markdown_text
 
 
 def write(audit: Audit, directory: Path) -> list[Path]:
@@ -45,7 +43,7 @@ def to_json(audit: Audit) -> str:
         "damaged": audit.damaged,
         "missing_items": {paper: [item.model_dump() for item in items] for paper, items in audit.missing.items()},
     }
-    return _json(content)
+    return json_text(content, indent=1) + "\n"
 
 
 def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
@@ -57,29 +55,33 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
     known = {f"{line.paper}/{name}": line for line in lines for name in _ids(line)}
     found = {}
     for wanted in ids:
-        names = [name for name in known if wanted in (name, name.partition("/")[2])]
+        names = [name for name in known if wanted in (name, _bare(name))]
         if len(names) > 1:
             raise ValueError(f"{wanted}: found in several papers, allowed: {' or '.join(names)}")
         if not names:
-            raise ValueError(f"claim or published number: {not_among(wanted, known)}")
+            paper, slash, _ = wanted.rpartition("/")
+            of = [name for name in known if name.startswith(f"{paper}/")] if slash else [*known, *map(_bare, known)]
+            allowed = f"an id in audit.json{suggestion(wanted, of)}"
+            raise ValueError(f"claim or published number: found {wanted!r}, allowed: {allowed}")
         found[names[0]] = known[names[0]]
     return found
+
+
+def _bare(name: str) -> str:
+    """The id without its paper."""
+    return name.partition("/")[2]
 
 
 def answer(found: Mapping[str, ValueRow | ClaimRow], as_json: bool) -> str:
     """The verdicts on some claims and published numbers: JSON with all that is known of them, or a line each."""
     if as_json:
-        return _json({name: asdict(line) for name, line in found.items()}).rstrip()
+        return json_text({name: asdict(line) for name, line in found.items()}, indent=1)
     return "\n".join(f"{name}: {line.verdict}: {line.reason}" for name, line in found.items())
 
 
 def _ids(line: ValueRow | ClaimRow) -> list[str]:
     """The ids of a line: of a published quantity, those of all its sources."""
     return [line.id, *(other.id for other in line.also)] if isinstance(line, ValueRow) else [line.id]
-
-
-def _json(content: Any) -> str:
-    return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_markdown(audit: Audit) -> str:
@@ -169,14 +171,3 @@ def _signed(value: float | None) -> str:
         return "\N{EN DASH}"
     decimals = 2 if abs(value) >= 0.1 or value == 0 else 3
     return f"{'+' if value > 0 else ''}{number(value, decimals)}"
-
-
-def _finite(content: Any) -> Any:
-    """The same content with None for every number that JSON cannot represent."""
-    if isinstance(content, float):
-        return content if math.isfinite(content) else None
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
-    return content

@@ -59,8 +59,10 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         bad = [state for state in states if state.status == "damaged"]
         damaged[paper] = tuple(f"{state.run.id} ({scale}): damaged: {state.reason}" for state in bad)
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
-        published = [_published_row(suite, paper, same, groups, scale) for same in quantities(declared.published)]
-        claimed = [claim_row(declared, claim, groups, scale) for claim in declared.claims]
+        beside = {value.id: value for value in declared.published_beside(scale)}
+        sources = [[beside[value.id] for value in same] for same in quantities(declared.published)]
+        published = [_published_row(suite, paper, same, groups, scale) for same in sources]
+        claimed = [claim_row(declared, claim, groups, scale) for claim in declared.claims_at(scale)]
         published, claimed = placed(suite, paper, scale, published, claimed)
         # A run that may stop early has no planned number of rounds.
         rows += [*published, *(_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping)]
@@ -242,7 +244,7 @@ def _verdict_of_states(states: list[RunState]) -> Verdict | None:
 def _evidence(states: list[RunState], metric: str) -> tuple[Evidence, Verdict | None]:
     """The values of the finished seeds; no values but a verdict if they do not have the metric."""
     evidence, problem = measured(states, metric)
-    return evidence, Verdict("not run", problem) if problem else None
+    return evidence, Verdict("not comparable", problem) if problem else None
 
 
 def _difference(ours: float, published: float | None) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from resync.config.run import SCALES
 from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
 from resync.processes.garbage import all_kept
+from resync.text_tables import json_text
 
 
 @verb("check every configuration file", CONFIGS)
@@ -29,7 +29,7 @@ def _validate(options: argparse.Namespace) -> None:
 def _expand(options: argparse.Namespace) -> None:
     runs = runs_of(suite_of(options), options.paper, options)
     if options.json:
-        print(json.dumps([_described(run) for run in runs], indent=2))
+        print(json_text([_described(run) for run in runs]))
     else:
         for run in runs:
             print(run.id)
@@ -81,7 +81,7 @@ def _plan(options: argparse.Namespace) -> None:
         runs = [run for paper in papers for run in runs_of(suite, paper, options)]
         costs = [cost(run, size(run), flops(run)) for run in runs]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
-    entries = json.dumps([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])], indent=2)
+    entries = json_text([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])])
     tables = {"run": table(costs)} | {of: table_of_totals(found, of) for of, found in sums.items()}
     if options.write:
         blocks = (f"## By {of}\n\n```text\n{tables[of]}\n```\n" for of in ("paper", "experiment", "run"))
@@ -148,10 +148,10 @@ def _time(options: argparse.Namespace) -> None:
     numbers, given = options.workers or [None], {"compute": options.compute, "delay": options.delay}
     if len(numbers) > 1:
         scaled, at_the_end, unknown = scaling.scalings(runs, published, network, numbers, **given)
-        print(json.dumps(scaling.as_dicts(scaled), indent=2) if options.json else scaling.table(scaled, at_the_end))
+        print(json_text(scaling.as_dicts(scaled)) if options.json else scaling.table(scaled, at_the_end))
     else:
         found, unknown = forecast(runs, published, network, **given, workers=numbers[0])
-        print(json.dumps([item.as_dict() for item in found], indent=2) if options.json else table(found))
+        print(json_text([item.as_dict() for item in found]) if options.json else table(found))
     for line in unknown:
         print(f"resync: left out: {line}", file=sys.stderr)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +24,7 @@ from resync.cli.declare import (
 from resync.config.run import SCALES
 from resync.results.state import Status
 from resync.settings.errors import not_among
+from resync.text_tables import json_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -99,7 +99,7 @@ def _status(options: argparse.Namespace) -> int:
         watch(picture, options.watch)
         return 0
     listed, last = look()
-    print(json.dumps([asdict(each) for each in listed], indent=2) if options.json else table(listed, by, last))
+    print(json_text([asdict(each) for each in listed]) if options.json else table(listed, by, last))
     return 1 if options.problems and listed else 0
 
 
@@ -150,8 +150,13 @@ def _audit(options: argparse.Namespace) -> int:
     from resync.audit.verdicts import FAILURES
 
     suite, folder = suite_of(options), _folder(options) / options.scale
+    if options.gather and (options.paper or options.ids):
+        raise ValueError(f"--gather: has no effect beside {'ids' if options.ids else '--paper'}, allowed: alone")
     if options.ids:
-        named = [paper for paper in suite.papers if any(each.startswith(f"{paper}/") for each in options.ids)]
+        named = list(dict.fromkeys(paper for paper, slash, _ in (each.partition("/") for each in options.ids) if slash))
+        for paper in named:
+            if paper not in suite.papers:
+                raise ValueError(f"paper: {not_among(paper, suite.papers)}")
         papers = named if all("/" in each for each in options.ids) else list(suite.papers)
         found = find(audit(suite, options.scale, options.results, papers), options.ids)
         print(answer(found, options.json))
@@ -180,7 +185,7 @@ def _power(options: argparse.Namespace) -> None:
 
     suite = suite_of(options)
     found = powers(suite, options.scale, _folder(options), suite.papers, options.power)
-    print(json.dumps([asdict(row) for row in found], indent=2) if options.json else table(found, options.power))
+    print(json_text([asdict(row) for row in found]) if options.json else table(found, options.power))
 
 
 @verb(

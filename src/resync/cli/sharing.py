@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from resync.cli.declare import CONFIGS, FIGURES, JSON, RESULTS, flag, suite_of, verb
 from resync.config.run import SCALES
+from resync.text_tables import json_text
 
 if TYPE_CHECKING:
     from resync.archive.pack import Packed
@@ -175,9 +175,7 @@ def _diff(options: argparse.Namespace) -> int:
         present = [scale for scale in SCALES if any(_has_results(side, scale) for side in sides)]
         scales = _chosen(options, present, *options.sides)
         found = compare(suite_of(options), sides, scales, limits)
-    print(
-        json.dumps(found.as_dict(), indent=2) if options.json else report(found, [str(side) for side in options.sides])
-    )
+    print(json_text(found.as_dict()) if options.json else report(found, [str(side) for side in options.sides]))
     return 1 if found else 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import keyword
 import re
 import subprocess
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from resync.cli.declare import CONFIGS, JSON, RESULTS, flag, verb
 from resync.settings.errors import closest
+from resync.text_tables import json_text
 
 _FILES = re.compile(r"^`((?:src|paper_configs)/[\w./]+)`\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
 """The complete files of a page of docs/: the name, then the content."""
@@ -77,7 +77,7 @@ def _doctor(options: argparse.Namespace) -> int:
         if not options.json:
             print(finding, flush=True)
     if options.json:
-        print(json.dumps([asdict(each) for each in found], indent=2))
+        print(json_text([asdict(each) for each in found]))
     return 1 if any(each.state == "needed" for each in found) else 0
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 from resync.cli.declare import TRAINING, flag, verb
 from resync.config import Run
 from resync.results.summary import refuse_other_results
+from resync.text_tables import json_text
 
 
 @verb(
@@ -32,7 +32,7 @@ def _data(options: argparse.Namespace) -> int:
     of = declared(options.dataset)
     root = data_root(of)
     if options.action == "prepare":
-        print(json.dumps(prepare(of, root, options.format), indent=2))
+        print(json_text(prepare(of, root, options.format)))
         return 0
     properties = check(of, root, options.format)
     for each in properties:

@@ -52,7 +52,9 @@ def read_paper(
     if node is not None:
         collector.note(_dangling_references(node, experiments))
     items = [item.id for item in (*file.figures, *file.tables)] if file else None
-    known = Known(experiments, items, sound)
+    by_name: dict[tuple[str, str, str], Run] = {(run.experiment, run.series, run.scale): run for run in runs}
+    metrics_at: dict[str, dict[str, str]] = {scale: at for scale, at in file.metrics_at.items()} if file else {}
+    known = Known(experiments, items, sound, by_name, metrics_at)
     published = read_published(folder / "published.yaml", known, collector)
     claims = read_claims(folder / "claims.yaml", known, published, collector)
     logs = _read_logs(folder / "logs.yaml", collector)
@@ -73,9 +75,11 @@ def read_paper(
         logs,
         file.score,
         file.short,
+        metrics_at,
     )
     if not collector.found_any:
         collector.note(_unreachable_items(node, paper))
+        collector.note(_unmeasured(node, paper, known))
         collector.note(_unknown_in_score(node, paper))
     return paper, tuple(runs)
 
@@ -142,6 +146,15 @@ def _unreachable_items(paper_node: Node, paper: Paper) -> Iterator[Problem]:
     for name, item in _items(paper_node):
         if not any(paper.has_item(name, scale) for scale in SCALES):
             yield item.problem("no scale has all of these series, allowed: series that share a scale", "series")
+
+
+def _unmeasured(paper_node: Node, paper: Paper, known: Known) -> Iterator[Problem]:
+    """Metrics of figures and tables that one of their series does not measure."""
+    for name, item in _items(paper_node):
+        place = item.child("options") or item
+        for scale in SCALES:
+            for metric in paper.item_at(name, scale).options.shown_metrics:
+                yield from known.unmeasured(metric, paper.series_of(name, scale), scale, place)
 
 
 def _items(paper: Node) -> Iterator[tuple[str, Node]]:

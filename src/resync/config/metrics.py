@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from resync.config.evaluation import Evaluation
 
 SECONDS_PER_HOUR = 3600
 
@@ -24,6 +26,44 @@ _BOTH: tuple[File, ...] = ("metrics", "steps")
 _METRICS: tuple[File, ...] = ("metrics",)
 _STEPS: tuple[File, ...] = ("steps",)
 _SUMMARY: tuple[File, ...] = ("summary",)
+
+
+class Measuring(Protocol):
+    """The settings of a run that decide which metrics it measures."""
+
+    @property
+    def task(self) -> str:
+        """What its data set is for."""
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What is evaluated."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a run must have for a metric to be measured, in words and as a condition."""
+
+    text: str
+    met_by: Callable[[Measuring], bool]
+
+
+def _task(name: str) -> Need:
+    return Need(f"data for {name.replace('_', ' ')}", lambda run: run.task == name)
+
+
+def _setting(name: str) -> Need:
+    return Need(f"evaluation.{name}", lambda run: getattr(run.evaluation, name) is not None)
+
+
+_CLASSIFICATION, _TRANSLATION, _LANGUAGE_MODEL = map(_task, ("classification", "translation", "language_model"))
+_BEAM_SEARCH, _SHARPNESS, _ESTIMATE = map(_setting, ("beam_search", "sharpness_batches", "random_batches"))
+_OWN_MODELS = Need("evaluation.also: workers", lambda run: run.evaluation.also == "workers")
+_SEVERAL_WORKERS = Need("more than one worker", lambda run: run.workers > 1)
 
 
 @dataclass(frozen=True)
@@ -43,6 +83,7 @@ class Metric:
             to know it, so that it has no spread over seeds.
         evaluated: whether it is of a model, as it is at an evaluation.
         optional: whether a file may lack it, because not every run has it; so may every evaluated metric.
+        needs: what a run must have for it to be measured; empty: every run measures it.
         of_workers: whether it may also be of every worker's own model, as `worker_<name>_mean`, `_min` and `_max`.
         best: whether the best value of all evaluations is recorded too, as `best_<name>`.
         compared: whether published values and claims may refer to it.
@@ -60,6 +101,7 @@ class Metric:
     depends_on: Literal["training", "hardware", "configuration"] = "training"
     evaluated: bool = False
     optional: bool = False
+    needs: tuple[Need, ...] = ()
     of_workers: bool = False
     best: bool = False
     compared: bool = False
@@ -109,6 +151,7 @@ _DECLARED = {
         tolerance=0.3,
         optional=True,
         best=True,
+        needs=(_CLASSIFICATION,),
         compared=True,
     ),
     "train_top5": Metric(
@@ -121,6 +164,7 @@ _DECLARED = {
         tolerance=0.3,
         optional=True,
         best=True,
+        needs=(_CLASSIFICATION,),
         compared=True,
     ),
     "step_loss": Metric(
@@ -174,6 +218,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
+        needs=(_CLASSIFICATION,),
         compared=True,
     ),
     "val_top5": Metric(
@@ -186,6 +231,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
+        needs=(_CLASSIFICATION,),
         compared=True,
     ),
     "val_loss_estimate": Metric(
@@ -198,6 +244,7 @@ _DECLARED = {
         tolerance_reason="that of the validation loss",
         evaluated=True,
         best=True,
+        needs=(_ESTIMATE,),
         compared=True,
     ),
     "val_bits_per_character": Metric(
@@ -211,6 +258,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
+        needs=(_LANGUAGE_MODEL,),
         compared=True,
     ),
     "val_perplexity": Metric(
@@ -224,6 +272,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
+        needs=(_TRANSLATION,),
         compared=True,
     ),
     "test_bleu": Metric(
@@ -234,6 +283,7 @@ _DECLARED = {
         better="higher",
         evaluated=True,
         best=True,
+        needs=(_BEAM_SEARCH,),
         compared=True,
     ),
     "test_bleu_tokenised": Metric(
@@ -246,6 +296,7 @@ _DECLARED = {
         tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
         evaluated=True,
         best=True,
+        needs=(_BEAM_SEARCH,),
         compared=True,
     ),
     "sharpness": Metric(
@@ -255,6 +306,7 @@ _DECLARED = {
         _EVALUATIONS,
         better="lower",
         evaluated=True,
+        needs=(_SHARPNESS,),
         compared=True,
     ),
     "consensus_distance": Metric(
@@ -265,6 +317,7 @@ _DECLARED = {
         _EVALUATIONS,
         better="lower",
         evaluated=True,
+        needs=(_SEVERAL_WORKERS,),
         compared=True,
     ),
     "bytes_sent": Metric(
@@ -403,6 +456,7 @@ def _of_workers(name: str, metric: Metric, statistic: Statistic) -> Metric:
         metric,
         title=f"Workers' {word} {metric.title[0].lower()}{metric.title[1:]}",
         meaning=f"{word} {name} of the workers' own models, each with its own running BatchNorm statistics",
+        needs=(*metric.needs, _OWN_MODELS),
         of_workers=False,
         best=statistic == "mean",
     )
@@ -451,6 +505,11 @@ def extremes_of_workers(name: str) -> tuple[str, str] | None:
     stem = name.removesuffix("_mean")
     extremes = f"{stem}_min", f"{stem}_max"
     return extremes if name != stem and METRICS.keys() >= set(extremes) else None
+
+
+def unmeasured(run: Measuring, name: str) -> str:
+    """What a run lacks that a metric needs; empty if it measures the metric."""
+    return " and ".join(need.text for need in METRICS[name].needs if not need.met_by(run))
 
 
 COMPARED = names_where(lambda metric: metric.compared)

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from resync.config.claim import Claim
 from resync.config.logs import LogsFile
+from resync.config.metrics import METRICS, ComparedMetric
 from resync.config.parts import KindOptions, Width
 from resync.config.published import PublishedValue
 from resync.config.run import Layer, Scale, SeriesLayer
@@ -139,10 +140,22 @@ class PaperFile(Settings):
     missing: Items[MissingItem] = Field(
         default=(), description="figures and tables of the paper that are not regenerated, which the audit shows"
     )
+    metrics_at: dict[Scale, dict[ComparedMetric, ComparedMetric]] = Field(
+        default={},
+        description="by scale, the metrics that figures, tables and claims show there instead of those that they name: "
+        "the ones that the paper published, where it did not evaluate what small runs do; published values name their "
+        "metric themselves",
+    )
     score: ScoreWeights = Field(default=ScoreWeights(), description="weights with which the audit scores the paper")
 
     def checks(self) -> Iterator[Check]:
-        """Require unique names of items: they share a folder."""
+        """Require unique names of items, which share a folder, and metrics that can stand for one another."""
+        for scale, metrics in self.metrics_at.items():
+            for name, instead in metrics.items():
+                same = METRICS[name].unit, METRICS[name].better
+                if instead == name or (METRICS[instead].unit, METRICS[instead].better) != same:
+                    allowed = f"another metric in {METRICS[name].unit} of which {METRICS[name].better} is better"
+                    yield ("metrics_at", scale, name), f"found {instead}, allowed: {allowed}"
         seen: set[str] = set()
         for group in ("figures", "tables"):
             for index, item in enumerate(getattr(self, group)):
@@ -211,6 +224,7 @@ class Paper:
     logs: LogsFile = field(default_factory=LogsFile)
     score: ScoreWeights = field(default_factory=ScoreWeights)
     short: str | None = None
+    metrics_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -221,6 +235,29 @@ class Paper:
     def items(self) -> dict[str, Item]:
         """Figures and tables by name."""
         return self.figures | self.tables
+
+    def item_at(self, item: str, scale: str) -> Item:
+        """An item with the metrics that it shows at a scale."""
+        declared, metrics = self.items[item], self.metrics_at.get(scale)
+        return declared.model_copy(update={"options": declared.options.showing(metrics)}) if metrics else declared
+
+    def claims_at(self, scale: str) -> tuple[Claim, ...]:
+        """The claims, with the metrics that they compare at a scale."""
+        metrics = self.metrics_at.get(scale, {})
+        return tuple(
+            claim.model_copy(update={"metric": metrics.get(claim.metric, claim.metric)}) for claim in self.claims
+        )
+
+    def published_beside(self, scale: str) -> tuple[PublishedValue, ...]:
+        """The published values; one of another scale has the metric beside which this scale shows it."""
+        here = self.metrics_at.get(scale, {})
+        found = []
+        for value in self.published:
+            there = {instead: name for name, instead in self.metrics_at.get(value.scale, {}).items()}
+            name = there.get(value.metric, value.metric)
+            metric = value.metric if value.scale == scale else here.get(name, name)
+            found.append(value.model_copy(update={"metric": metric}))
+        return tuple(found)
 
     def shown(self, item: str) -> set[tuple[str, str]]:
         """The (experiment, series) pairs of an item at any scale."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
+from resync.config.metrics import AXES, METRICS
 from resync.formulas.periods import Constant, Period
 from resync.formulas.topology import TopologyName
 from resync.settings.options import Options
@@ -172,3 +173,22 @@ class KindOptions(Options):
     def curves(self) -> tuple[str, ...]:
         """The columns of metrics.csv whose course over the training it draws, the main one first; none by default."""
         return ()
+
+    @property
+    def shown_metrics(self) -> tuple[str, ...]:
+        """The metrics that these options name, apart from axes."""
+        return tuple(name for _, value in self for name in _listed(value) if name in METRICS and name not in AXES)
+
+    def showing(self, metrics: Mapping[str, str]) -> Self:
+        """The same options with some metrics replaced by others."""
+
+        def replaced(value: Any) -> Any:
+            names = tuple(metrics.get(name, name) for name in _listed(value))
+            return names if isinstance(value, tuple) else names[0] if names else value
+
+        return self.model_copy(update={name: replaced(value) for name, value in self})
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    """The names in the value of an option: one, several, or none."""
+    return value if isinstance(value, tuple) else (value,) if isinstance(value, str) else ()

@@ -8,8 +8,11 @@ from typing import TypeVar
 from pydantic import RootModel
 
 from resync.config.claim import Claim, ClaimsFile
+from resync.config.evaluated import is_evaluated_at
+from resync.config.metrics import unmeasured
 from resync.config.paper import Experiment
 from resync.config.published import PublishedFile, PublishedValue, reference_time
+from resync.config.run import Run
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
 from resync.settings.tree import Node
@@ -22,12 +25,38 @@ class Known:
     """The names that entries may refer to: experiments, figures and tables.
 
     An experiment is None if its file cannot be read, so that references to it are not reported as well; `items` is
-    None if paper.yaml cannot be read. `sound`: the experiments have no errors, so that their scales can be relied on.
+    None if paper.yaml cannot be read. `sound`: the experiments have no errors, so that their scales and `runs`, one of
+    each (experiment, series, scale), can be relied on. `metrics_at`: as in paper.yaml.
     """
 
     experiments: Mapping[str, Experiment | None]
     items: list[str] | None
     sound: bool
+    runs: Mapping[tuple[str, str, str], Run]
+    metrics_at: Mapping[str, Mapping[str, str]]
+
+    def unmeasured(self, metric: str, series: Iterable[tuple[str, str]], scale: str, place: Node) -> Iterator[Problem]:
+        """The first of these (experiment, series) at a scale that does not measure a metric."""
+        for name, run in self._runs(series, scale):
+            if lacking := unmeasured(run, metric):
+                found = f"found {metric}, which {name} does not measure at scale {scale}"
+                yield place.problem(f"{found}, allowed: with {lacking}")
+                return
+
+    def unevaluated(
+        self, epoch: float, series: Iterable[tuple[str, str]], scale: str, place: Node
+    ) -> Iterator[Problem]:
+        """The first of these (experiment, series) at a scale that is not evaluated at an epoch."""
+        for name, run in self._runs(series, scale):
+            if not is_evaluated_at(run, epoch):
+                found = f"found {epoch:g}, after which {name} is not evaluated at scale {scale}"
+                yield place.problem(f"{found}, allowed: one of its {run.epochs} epochs that ends with an evaluation")
+                return
+
+    def _runs(self, series: Iterable[tuple[str, str]], scale: str) -> Iterator[tuple[str, Run]]:
+        for experiment, name in series if self.sound else ():
+            if run := self.runs.get((experiment, name, scale)):
+                yield f"{experiment}/{name}", run
 
 
 def read_published(file: Path, known: Known, collector: Collector) -> tuple[PublishedValue, ...]:
@@ -40,6 +69,7 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
         }
         place = node.entries["experiment"]
         collector.note(_dangling(value.experiment, place, named, [value.scale], node, known))
+        collector.note(known.unmeasured(value.metric, value.compared, value.scale, node.entries["metric"]))
     values = tuple(value for value, _ in entries)
     collector.note(problem for value, node in entries for problem in _without_reference(value, node, values))
     return values
@@ -74,6 +104,11 @@ def read_claims(
             experiment, name = claim.where(series)
             at = place if "/" in series else node.entries["experiment"]
             collector.note(_dangling(experiment, at, {name: place}, claim.scales, node, known))
+        for scale in claim.scales:
+            metric = known.metrics_at.get(scale, {}).get(claim.metric, claim.metric)
+            collector.note(known.unmeasured(metric, claim.compared, scale, node.entries["metric"]))
+            if claim.at_epoch is not None:
+                collector.note(known.unevaluated(claim.at_epoch, claim.compared, scale, node.entries["at_epoch"]))
     return tuple(claim for claim, _ in entries)
 
 

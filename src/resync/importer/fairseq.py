@@ -4,10 +4,10 @@
     0: | epoch 001 | valid on 'valid' subset | valid_loss 6.1 | valid_nll_loss 4.532 | ... | num_updates 1000
 
 Of the lines with `valid_nll_loss` and `num_updates`, which are evaluations, the loss is read, in bits per token: every
-node scores its part of the validation set with its own model, so it is a mean over the workers' own models. Of the
-lines with `train_wall` and `num_updates`, at the end of an epoch, the seconds of training without validation are read,
-the learning rate, and the training loss with label smoothing, in bits. Values are averaged over the ranks in the log;
-lines without a rank are those of rank 0.
+node scores its part of the validation set with its own model, so it is a mean over the workers' own models. Where
+several subsets are scored, those other than `valid` are left out. Of the lines with `train_wall` and `num_updates`, at
+the end of an epoch, the seconds of training without validation are read, the learning rate, and the training loss with
+label smoothing, in bits. Values are averaged over the ranks in the log; lines without a rank are those of rank 0.
 """
 
 import math
@@ -24,6 +24,7 @@ BIT = math.log(2)
 """A bit in nats."""
 
 _RANK = re.compile(r"\s*\[?(\d+)\]?:?\s*(?=\|)")
+_SUBSET = re.compile(r"\| valid on '([^']*)' subset")
 _ENTRY = re.compile(r"\s*([a-z]\w*)[ =]+(\S+)\s*")
 _TRAINING = {"loss": ("train_loss", BIT), "lr": ("lr", 1.0), "train_wall": ("training_seconds", 1.0)}
 """What is read of a line of training: our name, and the factor to our unit."""
@@ -38,7 +39,10 @@ class _Rank:
 
 
 def read(files: Sequence[Path], run: Run) -> ImportedLog:
-    """The evaluations in the log. Raises LogError for a log without one, and for ranks that differ in their steps."""
+    """The evaluations in the log.
+
+    Raises LogError for a log without one, for two of the same step, and for ranks that differ in their steps.
+    """
     ranks: dict[int, _Rank] = {}
     for file in files:
         for number, line in enumerate(read_text(file).splitlines(), start=1):
@@ -46,7 +50,8 @@ def read(files: Sequence[Path], run: Run) -> ImportedLog:
     found = [rank for _, rank in sorted(ranks.items()) if rank.validation]
     if not found:
         raise LogError(
-            f"{files[0]}: no line with valid_nll_loss and num_updates, allowed: the log of a validated training"
+            f"{files[0]}: no line with valid_nll_loss and num_updates of the subset 'valid', allowed: the log of a "
+            "validated training"
         )
     numbers = [number for number, rank in ranks.items() if rank.validation]
     if max(numbers) >= run.workers:
@@ -70,7 +75,13 @@ def _add(ranks: dict[int, _Rank], place: str, line: str) -> None:
     step = to_count(to_number(entries["num_updates"], place, "num_updates"), place, "num_updates")
     rank = ranks.setdefault(int(prefix[1]) if prefix else 0, _Rank())
     if "valid_nll_loss" in entries:
-        rank.validation[step] = to_number(entries["valid_nll_loss"], place, "valid_nll_loss")
+        subset = _SUBSET.search(line)
+        if subset and subset[1] != "valid":
+            return
+        loss = to_number(entries["valid_nll_loss"], place, "valid_nll_loss")
+        if rank.validation.setdefault(step, loss) != loss:
+            found = f"found valid_nll_loss {loss:g} after {rank.validation[step]:g}"
+            raise LogError(f"{place}: {found}, both of step {step}, allowed: one validation per step")
     elif "train_wall" in entries:
         rank.training[step] = {
             ours: factor * to_number(entries[theirs], place, theirs)

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,9 +50,10 @@ def read_csv(file: Path) -> Table:
 def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> ImportedLog:
     """The rows of a table in our columns and units.
 
-    A row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are dropped
-    if the table only counts epochs. Raises LogError for a missing column, a cell that is not a number, steps that do
-    not increase, an evaluation without a step, or a table without an evaluation.
+    A row that adds values to the one before, of the same step, is a part of it unless the two contradict each other. A
+    row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are dropped if
+    the table only counts epochs. Raises LogError for a missing column, a cell that is not a number, steps that do not
+    increase, an evaluation without a step, a table without an evaluation, or a column of which no value would be kept.
     """
     for name, source in mapped.items():
         if source.column not in table.columns:
@@ -60,13 +61,11 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
             raise LogError(f"{table.place}: no column {source.column!r}, to which the map assigns {name}{known}")
     metrics: list[Values] = []
     steps: list[Values] = []
-    for cells in table.rows:
-        row = _row(cells, mapped, run)
+    for row, place in _joined((_row(cells, mapped, run), next(iter(cells.values())).place) for cells in table.rows):
         is_evaluation = any(name in EVALUATED for name in row)
         rows = metrics if is_evaluation else steps
         if not is_evaluation and ("step" not in mapped or "step" not in row):
             continue
-        place = next(iter(cells.values())).place
         if "step" not in row:
             raise LogError(f"{place}: column {mapped[_axis(mapped)].column!r}: found nothing, allowed: a number")
         kept = {name: value for name, value in row.items() if name in columns("metrics" if is_evaluation else "steps")}
@@ -75,7 +74,40 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
     if not metrics:
         wanted = ", ".join(EVALUATED)
         raise LogError(f"{table.place}: no row has a validation metric, allowed: at least one of {wanted} in the map")
+    _refuse_to_lose(table, mapped, {name for row in (*metrics, *steps) for name in row})
     return ImportedLog(metrics, steps)
+
+
+def _joined(rows: Iterable[tuple[Values, str]]) -> list[tuple[Values, str]]:
+    """The rows and their places, with the consecutive ones of a step as one: a program may log it in several calls."""
+    joined: list[tuple[Values, str]] = []
+    for row, place in rows:
+        last = joined[-1][0] if joined else {}
+        known = row.keys() & last.keys()
+        if "step" in known and len(known) < len(row) and all(row[name] == last[name] for name in known):
+            last.update(row)
+        else:
+            joined.append((row, place))
+    return joined
+
+
+def _refuse_to_lose(table: Table, mapped: Mapping[str, LogColumn], kept: set[str]) -> None:
+    """Raise LogError for a mapped column with values that are all in rows of the other kind."""
+    needed = {mapped[name].column for name in kept if name in mapped}
+    for name, source in mapped.items():
+        lost = next((cells[source.column] for cells in table.rows if _text(cells, source.column)), None)
+        if lost and source.column not in needed:
+            of = (
+                "with" if name in columns("metrics") else "that have a step and no validation metric, not of those with"
+            )
+            raise LogError(
+                f"{lost.place}: column {source.column!r}: no value is kept, since {name} is of rows {of} a validation "
+                f"metric, allowed: values in such rows, or a map without {name}"
+            )
+
+
+def _text(cells: Mapping[str, Cell], column: str) -> str:
+    return cells[column].text if column in cells else ""
 
 
 def _append(rows: list[Values], row: Values, place: str) -> None:

@@ -19,7 +19,7 @@ def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> MetricPanels:
     workers."""
     require_results(data)
     metric, band, unit = data.options.metric, data.options.band, data.options.unit
-    states = [state for series in data.series for state in series.states]
+    states = [state for series in data.drawn for state in series.states]
     ends = [float(_training_seconds(state.result)[-1]) for state in states if state.result]
     longest = max((end for end in ends if np.isfinite(end)), default=0.0)
     seconds, time = time_unit(longest)
@@ -33,11 +33,11 @@ def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> MetricPanels:
     extremes = (drawn(names[0]), drawn(names[1])) if names else None
 
     def lines(x: Coordinate) -> list[Line]:
-        averaged = [mean_over_seeds(series, x, drawn(metric), band, extremes) for series in data.series]
+        averaged = [mean_over_seeds(series, x, drawn(metric), band, extremes) for series in data.drawn]
         unit_of = METRICS[metric].unit
         return [
             with_published(data, line, series, metric, lambda value: _in_unit(value, unit_of, unit))
-            for line, series in zip(averaged, data.series, strict=True)
+            for line, series in zip(averaged, data.drawn, strict=True)
         ]
 
     by_progress = lines(lambda run: run.metrics[data.options.by])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from resync.config.in_words import listed
 from resync.config.metrics import METRICS, SECONDS_PER_HOUR
 from resync.config.published import PublishedValue
-from resync.render.item import NONE, ItemData, Series
+from resync.render.item import NONE, UNMEASURED, ItemData, Series
 from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
 from resync.results.evidence import Evidence, as_published, decimals_for, notation
@@ -113,7 +113,7 @@ def _own_cell(
     data: ItemData, series: Series, metric: str, ours: Evidence, decimals: int, first: bool, best: bool
 ) -> Cell:
     if not ours.n:
-        return Cell(series.note if first and series.note else NONE)
+        return Cell(UNMEASURED if series.lacks_final(metric) else series.note if first and series.note else NONE)
     if METRICS[metric].depends_on == "configuration":
         values = sorted(set(ours.values))
         if not ours.finite:

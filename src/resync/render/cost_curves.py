@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from resync.plan.cost import cost
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData, Series, require_results
@@ -19,17 +20,17 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
     """The metric at every evaluation, mean over seeds."""
     require_results(data)
     options = data.options
-    clocks = [_clock(series, options) for series in data.series]
-    unit, name = time_unit(max((clock.total for clock in clocks if clock), default=1.0))
+    clocks = [_clock(series, options) for series in data.drawn]
+    unit, name = time_unit(max((clock.total for clock, _ in filter(None, clocks)), default=1.0))
 
     def line(series: Series, x: Coordinate) -> Line:
         drawn = mean_over_seeds(series, x, lambda run: run.curve(options.metric), options.band)
         return with_published(data, drawn, series, options.metric)
 
     def lines(x: Coordinate) -> list[Line]:
-        return [line(series, x) for series in data.series]
+        return [line(series, x) for series in data.drawn]
 
-    timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.series, clocks, strict=True)]
+    timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.drawn, clocks, strict=True)]
     by_step = lines(lambda run: run.curve("step"))
     modelled = f"{LINKS[options.network].title}, {1000 * options.compute:g} ms of computing per step"
     return MetricPanels(
@@ -44,23 +45,28 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
     )
 
 
-def _clock(series: Series, options: cost_curves.CostCurves) -> WallClock | None:
-    """The modelled clock of the series' runs; None without one that says how large its model is."""
+def _clock(series: Series, options: cost_curves.CostCurves) -> tuple[WallClock, int] | None:
+    """The modelled clock of the series' runs and the bytes that a worker sends until its end.
+
+    None without a run that says how large its model is.
+    """
     for state in series.states:
         size = state.result.summary.get("parameters") if state.result else None
         if size:
-            return wall_clock(state.run, Machine(Network(LINKS[options.network]), options.compute), size)
+            clock = wall_clock(state.run, Machine(Network(LINKS[options.network]), options.compute), size)
+            return clock, cost(state.run, size).bytes_per_worker
     return None
 
 
-def _modelled(clock: WallClock | None, unit: float) -> Coordinate:
+def _modelled(planned: tuple[WallClock, int] | None, unit: float) -> Coordinate:
     """The model's time of every evaluation: computing in proportion to steps, communication to the bytes sent."""
 
     def seconds(run: RunResult) -> Floats:
         steps, sent = _column(run, "step"), _column(run, "bytes_sent")
-        if clock is None:
+        if planned is None:
             return np.full_like(steps, np.nan)
-        share = sent / sent[-1] if sent[-1] > 0 else np.zeros_like(sent)
+        clock, whole = planned
+        share = sent / whole if whole else np.zeros_like(sent)  # not of sent[-1]: a run may end early
         return (steps / clock.steps * (clock.compute + clock.waiting) + share * clock.communication) / unit
 
     return seconds

@@ -29,6 +29,8 @@ OptionsT = TypeVar("OptionsT", bound=KindOptions)
 
 NONE = "\N{EN DASH}"
 """The text of an empty cell."""
+UNMEASURED = "not measured"
+"""That of a metric that a finished run does not have."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,19 @@ class Series:
         return [state.result for state in self.states if state.status == status and state.result]
 
     def evidence(self, metric: str) -> Evidence:
-        """The values of a metric at the finished seeds. Raises ResultsError if a run does not have the metric."""
-        return Evidence.of(result.final(metric) for result in self.results("finished"))
+        """The values of a metric at the finished seeds; none if one of them lacks it, as an imported log may."""
+        found = [dict(result.final_values()) for result in self.results("finished")]
+        has_it = all(metric in values for values in found)
+        return Evidence.of(values[metric] for values in found if has_it)
+
+    def lacks_curve(self, metric: str) -> bool:
+        """Whether one of the runs that have ended lacks a column of metrics.csv, as an imported log may."""
+        ended = [state.result for state in self.states if state.has_ended and state.result]
+        return any(metric not in result.evaluations.column_names for result in ended)
+
+    def lacks_final(self, metric: str) -> bool:
+        """Whether one of the finished runs lacks a number at its end."""
+        return bool(self.results("finished")) and not self.evidence(metric).n
 
     @property
     def legend(self) -> str:
@@ -115,12 +128,21 @@ class ItemData(Generic[OptionsT]):
         return [state.run for series in self.series for state in series.states]
 
     @property
+    def drawn(self) -> tuple[Series, ...]:
+        """The series of a figure of curves: those whose runs have all of its columns."""
+        return tuple(series for series in self.series if not any(map(series.lacks_curve, self.options.curves)))
+
+    @property
     def absent(self) -> str:
-        """The series without results, by their state: `not run: SGP, OSGP; failed: D-PSGD`."""
+        """The series without results or metrics: `not run: SGP, OSGP; failed: D-PSGD; without val_loss: AR-SGD`."""
         found: dict[str, list[str]] = {}
         for series in self.series:
             if not any(state.has_ended for state in series.states):
                 found.setdefault(series.note, []).append(series.label)
+            for metric in self.options.shown_metrics:
+                lacks = series.lacks_curve if metric in self.options.curves else series.lacks_final
+                if lacks(metric):
+                    found.setdefault(f"without {metric}", []).append(series.label)
         return "; ".join(f"{note}: {', '.join(labels)}" for note, labels in found.items())
 
     @property
@@ -200,7 +222,8 @@ def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> Item
         for group, look in zip(groups, styles, strict=True)
     ]
     references = suite.references(paper, item, scale)
-    return ItemData(declared.items[item], scale, tuple(series), declared.published, references)
+    shown = declared.item_at(item, scale)
+    return ItemData(shown, scale, tuple(series), declared.published_beside(scale), references)
 
 
 def require_results(data: ItemData) -> None:
@@ -208,3 +231,5 @@ def require_results(data: ItemData) -> None:
     if not any(state.has_ended for series in data.series for state in series.states):
         first = data.series[0].states[0]
         raise ResultsError(f"{data.item.id}: none of its runs has finished; {first.reason}")
+    if not any(state.has_ended for series in data.drawn for state in series.states):
+        raise ResultsError(f"{data.item.id}: {data.absent}")

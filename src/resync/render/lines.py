@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from resync.render.item import ItemData, Series
-from resync.render.points import Point
+from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, SMALL, Style
 from resync.render.text import balanced, drawn, has_symbols
 from resync.results.errors import ResultsError
@@ -48,7 +48,7 @@ class Line:
     """One curve: the mean over the finished `seeds`, its band, and separately the curves of diverged seeds.
 
     Without seeds it is computed. `band` says what the band is, in words; empty: there is none. `published` is the
-    published value at the end of the curve, if there is one of the same scale.
+    published value at the end of the curve, if there is one of the same scale; one that is only recalled is paler.
     """
 
     label: str
@@ -58,7 +58,7 @@ class Line:
     low: Floats
     high: Floats
     diverged: tuple[Curve, ...] = ()
-    published: float | None = None
+    published: Level | None = None
     seeds: tuple[int, ...] = ()
     band: str = ""
 
@@ -79,7 +79,7 @@ class Line:
                 if math.isfinite(y):
                     yield point("diverged seed", x, y, n=1, seed=curve.seed)
         if self.published is not None:
-            yield point("published", None, self.published)
+            yield point(self.published.shows, None, self.published.value)
 
 
 def points_of(panel: str, x_axis: str, y_axis: str, lines: Iterable[Line]) -> Iterator[Point]:
@@ -116,12 +116,10 @@ def mean_over_seeds(
 
 
 def with_published(data: ItemData, line: Line, series: Series, metric: str, unit: Unit = lambda value: value) -> Line:
-    """The line with the published final or best value of its series; published values are of paper scale."""
-    found = (data.published_value(series, name) for name in (metric, f"best_{metric}"))
-    known = [
-        value.value for value in found if value is not None and value.value is not None and value.scale == data.scale
-    ]
-    return replace(line, published=float(unit(known[0]))) if known else line
+    """The line with the published final or best value of its series, if it was published at the scale of the line."""
+    found = (Level.of(data.published_value(series, name), data.scale) for name in (metric, f"best_{metric}"))
+    level = next(filter(None, found), None)
+    return replace(line, published=replace(level, value=float(unit(level.value)))) if level else line
 
 
 def uncut(h: Floats, rounds: Floats) -> Floats:
@@ -166,7 +164,7 @@ def limits(lines: Sequence[Line], cut: float, log: bool = False) -> tuple[float,
         for line in lines if line.x.size
         for values in (line.low, line.high, line.y)
     ] or [curve.y for line in lines for curve in line.diverged]  # fmt: skip
-    levels = [line.published for line in lines if line.published is not None]
+    levels = [line.published.value for line in lines if line.published is not None]
     shown = np.concatenate([*values, levels])
     shown = shown[np.isfinite(shown) & (shown > 0 if log else True)]
     low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.1 if log else 0.0, 1.0)
@@ -181,7 +179,7 @@ def setting(data: ItemData, band: str, *panels: Sequence[Line]) -> str:
     lines = [line for panel in panels for line in panel]
     seeds = data.seeds if data.seeds == "1 seed" else f"mean over {data.seeds}"
     shown = f"band: {BANDS[band]}" if any(line.band for line in lines) else ""
-    levels = "dotted: published" if any(line.published is not None for line in lines) else ""
+    levels = levels_note((line.published for line in lines), "dotted")
     ends = "cross: diverged" if any(line.diverged for line in lines) else ""
     return " · ".join(filter(None, (data.setting, ", ".join(filter(None, (seeds, shown))), levels, ends, data.absent)))
 
@@ -207,7 +205,8 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
         axes.plot(line.x, line.y, label=line.label, markevery=(offset, every), zorder=3, **line.style.line)
         axes.fill_between(line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2)
         if line.published is not None:
-            axes.axhline(line.published, color=line.style.color, linestyle=":", linewidth=0.9, zorder=1)
+            level, color = line.published, line.style.color
+            axes.axhline(level.value, color=color, linestyle=":", linewidth=0.9, zorder=1, alpha=level.alpha)
         for curve in line.diverged:
             kept = np.isfinite(curve.y)
             x, y = curve.x[kept], curve.y[kept]

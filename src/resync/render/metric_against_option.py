@@ -12,7 +12,7 @@ from resync.config import Run
 from resync.render.item import ItemData, Series, require_results
 from resync.render.lines import BANDS, LETTERS, footnote, legend, letter
 from resync.render.options import metric_against_option
-from resync.render.points import Point
+from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, Style, axis_label, label_y, new_panels
 from resync.render.text import drawn, has_symbols
 
@@ -32,7 +32,7 @@ class Ending:
     style: Style
     mean: float | None
     std: float | None
-    published: float | None
+    published: Level | None
     seeds: tuple[int, ...]
 
     def points(self, panel: str, x_axis: str, x: float | None, y_axis: str) -> Iterator[Point]:
@@ -45,7 +45,7 @@ class Ending:
                 "" if self.std is None else BANDS["std"], len(self.seeds), one,
             )  # fmt: skip
         if self.published is not None:
-            yield Point(panel, self.label, "published", x_axis, x, y_axis, self.published)
+            yield Point(panel, self.label, self.published.shows, x_axis, x, y_axis, self.published.value)
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,7 @@ def prepare(data: ItemData[metric_against_option.MetricAgainstOption]) -> Panels
     panels = [_panel(data, metric, values) for metric in metrics]
     shown = [ending for panel in panels for ending in (*panel.fixed, *(ending for _, ending in panel.swept))]
     parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{BANDS['std']} of {data.seeds}"]
-    if any(ending.published is not None for ending in shown):
-        parts.append("open or dotted: published")
+    parts.append(levels_note((ending.published for ending in shown), "open or dotted"))
     return Panels(panels, data.options.axis or option, " · ".join(filter(None, [*parts, data.absent])))
 
 
@@ -118,14 +117,13 @@ def _panel(data: ItemData, metric: str, values: list[float | None]) -> Panel:
 
 
 def _ending(data: ItemData, series: Series, metric: str) -> Ending:
-    ours, published = series.evidence(metric), data.published_value(series, metric)
+    ours = series.evidence(metric)
     return Ending(
         label=series.legend,
         style=series.style,
         mean=ours.mean if ours.finite else None,
         std=ours.std if ours.finite and ours.n > 1 else None,
-        # A published number belongs to the published settings, not to those of a smaller scale.
-        published=published.value if published and data.scale == published.scale else None,
+        published=Level.of(data.published_value(series, metric), data.scale),
         seeds=tuple(state.run.seed for state in series.states if state.status == "finished"),
     )
 
@@ -141,12 +139,14 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             )
         if ending.published is not None:
             alone: dict[str, Any] = {"label": ending.label} if ending.mean is None else {}
-            axes.plot(value, ending.published, markerfacecolor="none", markeredgecolor="black", **marker, **alone)
+            level = marker | {"markerfacecolor": "none", "markeredgecolor": "black", "alpha": ending.published.alpha}
+            axes.plot(value, ending.published.value, **level, **alone)
     for ending in panel.fixed:
         if ending.mean is not None:
             axes.axhline(ending.mean, label=ending.label, color=ending.style.color, linestyle=ending.style.dash)
         if ending.published is not None:
-            axes.axhline(ending.published, color=ending.style.color, linewidth=0.6, linestyle=":")
+            color, alpha = ending.style.color, ending.published.alpha
+            axes.axhline(ending.published.value, color=color, linewidth=0.6, linestyle=":", alpha=alpha)
     _scale_axis(axes, [value for value, _ in panel.swept])
     axes.margins(0.08)
 

@@ -51,10 +51,10 @@ def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
             series,
             metric,
         )
-        for series in data.series
+        for series in data.drawn
     ]
     return Panels(
-        periods=[period_line(series) for series in data.series],
+        periods=[period_line(series) for series in data.drawn],
         metric=lines,
         metric_label=axis_label(metric),
         limits=limits(lines, data.options.cut),

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Protocol
 
+from resync.config.published import PublishedValue
 from resync.text_tables import csv_text
 
 
@@ -14,7 +15,8 @@ class Point:
     Attributes:
         panel: letter of the panel.
         series: label of the line or marker in the legend.
-        shows: `mean` over seeds, one `seed`, `published`, or what the kind of figure says: `computed`, `simulated`.
+        shows: `mean` over seeds, one `seed`, `published`, `published, unverified`, or what the kind of figure says:
+            `computed`, `simulated`.
         x_axis, y_axis: titles of the axes with their units.
         x, y: the coordinates; x is None for a level over the whole width.
         low, high: ends of the band or error bar.
@@ -35,6 +37,38 @@ class Point:
     interval: str = ""
     n: int | None = None
     seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Level:
+    """A published number in the unit in which it is drawn; `known`: not merely recalled or inferred."""
+
+    value: float
+    known: bool = True
+
+    @classmethod
+    def of(cls, published: PublishedValue | None, scale: str) -> "Level | None":
+        """The level of a published number; None without one of this scale, to which it belongs."""
+        if published is None or published.value is None or published.scale != scale:
+            return None
+        return cls(published.value, published.status != "unverified")
+
+    @property
+    def shows(self) -> str:
+        """What a point of it shows."""
+        return "published" if self.known else "published, unverified"
+
+    @property
+    def alpha(self) -> float | None:
+        """Its opacity; None: full."""
+        return None if self.known else 0.4
+
+
+def levels_note(levels: Iterable[Level | None], drawn: str) -> str:
+    """What levels are, which are `drawn` in this way: `dotted: published · pale dotted: published, unverified`."""
+    shown = {level.shows: level.known for level in levels if level is not None}
+    ordered = sorted(shown.items(), key=lambda item: not item[1])
+    return " · ".join(f"{'' if known else 'pale '}{drawn}: {shows}" for shows, known in ordered)
 
 
 class Numbers(Protocol):

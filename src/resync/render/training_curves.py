@@ -49,9 +49,9 @@ def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
     def lines(metric: str) -> list[Line]:
         averaged = [
             mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric), band)
-            for series in data.series
+            for series in data.drawn
         ]
-        return [with_published(data, line, series, metric) for line, series in zip(averaged, data.series, strict=True)]
+        return [with_published(data, line, series, metric) for line, series in zip(averaged, data.drawn, strict=True)]
 
     by_label = {axis_label(metric): lines(metric) for metric in data.options.metrics}
     log = {axis_label(metric) for metric in data.options.log}

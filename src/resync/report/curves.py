@@ -64,9 +64,10 @@ def shortened(value: float) -> float | int | None:
 def item_chart(content: Content, paper: Paper, item: Item) -> dict[str, Any] | None:
     """The chart of a figure whose kind draws curves of training; None for other kinds and without results."""
     shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
-    if not item.options.curves or not shown:
+    curves = paper.item_at(item.id, content.scale).options.curves
+    if not curves or not shown:
         return None
-    return {"metrics": sorted(item.options.curves, key=_least_telling), "lines": shown}
+    return {"metrics": sorted(curves, key=_least_telling), "lines": shown}
 
 
 def _least_telling(metric: str) -> tuple[bool, bool]:
@@ -124,8 +125,12 @@ def _with_results(states: Iterable[RunState]) -> list[str]:
 
 
 def _published(paper: Paper, name: SeriesName, scale: str) -> Mapping[str, float]:
-    """The published final values of a series, or its best ones, by the columns whose curves they belong to."""
-    known = [value for value in paper.published if value.scale == scale and value.value is not None]
+    """The published final values of a series, or its best ones, by the columns whose curves they belong to.
+
+    Without those that were only recalled, which pages show with their status.
+    """
+    found_at = [value for value in paper.published if value.scale == scale and value.status != "unverified"]
+    known = [value for value in found_at if value.value is not None]
     found: dict[str, float] = {}
     for metric in DRAWN:
         for each in (metric, f"best_{metric}") if metric in BEST else (metric,):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from resync.config import ConfigError, Run
+from resync.config.evaluated import EPOCH_ROUNDING
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.processes.lock import holder
 from resync.results import state, wandb_log
@@ -26,8 +27,6 @@ from resync.text_tables import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
-
-EPOCH_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)

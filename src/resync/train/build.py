@@ -11,6 +11,7 @@ from torch import nn
 
 from resync import data, models, optim, sync
 from resync.config import Run
+from resync.config.evaluated import evaluation_steps
 from resync.config.training import LossScale
 from resync.data.heterogeneity import dirichlet_shares
 from resync.data.sampling import Sampler
@@ -28,7 +29,6 @@ from resync.streams import stream_seed
 from resync.sync.algorithm import Training
 from resync.train.checkpoint import Checkpoints
 from resync.train.checkpoint_average import CheckpointAverage
-from resync.train.evaluate import evaluation_steps
 from resync.train.language_model import LanguageModel
 from resync.train.log import RunLog
 from resync.train.losses import Losses

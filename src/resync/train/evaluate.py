@@ -1,17 +1,13 @@
 """Evaluation of the consensus model and of the workers' own: when, and of what."""
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resync.config import Run
 from resync.config.metrics import STATISTICS, worker_metric
-from resync.formulas.periods import rounds
 from resync.train.language_model import estimated_loss
 from resync.train.session import Session
 from resync.train.sharpness import sharpness
@@ -97,18 +93,6 @@ def score_workers(session: Session) -> dict[str, float]:
         values = torch.tensor([score[name] for score in scores], dtype=torch.float64)
         found |= {worker_metric(name, each): getattr(values, each)().item() for each in STATISTICS}
     return found
-
-
-def evaluation_steps(run: Run) -> frozenset[int]:
-    """The steps after which a run is evaluated: a function of the configuration, always with the last step."""
-    settings, total = run.evaluation, run.total_steps
-    epochs = range(settings.every_epochs * run.steps_per_epoch, total, settings.every_epochs * run.steps_per_epoch)
-    if settings.at is None and settings.every_rounds is None:
-        return frozenset((*epochs, total))
-    ends = list(accumulate(rounds(run.period, run.lr, total, run.warmup_steps)))
-    if settings.every_rounds:
-        return frozenset((*ends[settings.every_rounds - 1 :: settings.every_rounds], total))
-    return frozenset((*(ends[bisect_right(ends, end) - 1] for end in epochs if end >= ends[0]), total))
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ class AccuracyCurves(KindOptions):
 
     @property
     def curves(self) -> tuple[str, ...]:
-        return (self.metric,)
+        return self.metric, *(extremes_of_workers(self.metric) or () if self.band == "workers" else ())
 
     def checks(self) -> Iterator[Check]:
         """Require a unit and a band that the metric has."""

@@ -12,7 +12,8 @@ from resync.settings.base import Text
 class MetricAgainstOption(KindOptions):
     """A number at the end of a run against one of its options, such as the period H, one point per series.
 
-    Series without the option are horizontal lines. Open points and dotted lines are published values.
+    Series without the option are horizontal lines. Open points and dotted lines are published values, pale ones
+    those that were only recalled.
     """
 
     width = "column"

@@ -287,7 +287,7 @@ _DECLARED = {
         compared=True,
     ),
     "test_bleu_tokenised": Metric(
-        "Tokenised test score",
+        "Tokenised score",
         "BLEU",
         "0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports",
         _EVALUATIONS,

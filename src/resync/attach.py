@@ -83,7 +83,7 @@ class Synchronised:
         self._averages_gradients = options.averages_gradients
         self._clip_norm = clip_norm
         self._lr = 0.0
-        self._in_consensus = self._has_gradient = self._stepping = False
+        self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
         self._inner_steps = 0
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step),
@@ -198,6 +198,9 @@ class Synchronised:
         with self._located(f"step {self.steps + 1}"):
             self._check_outside()
             self._guard.check()
+            self._overflowed = _has_overflowed(optimizer)
+        if self._overflowed:
+            return None
         self._lr = max(float(group["lr"]) for group in optimizer.param_groups)
         self._has_gradient = False
         if len(args) > 1 and callable(args[1]):
@@ -240,6 +243,8 @@ class Synchronised:
             self._inner_steps -= 1
             return
         self._stepping = False
+        if self._overflowed:
+            return
         if not self._has_gradient:
             raise RuntimeError(f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer has not called its "
                                "closure, so that the algorithm has seen no gradient")  # fmt: skip
@@ -275,6 +280,18 @@ def _is_within_a_step(optimizer: Optimizer) -> bool:
     while caller and not (caller.f_code is code and caller.f_locals["args"][0] is optimizer):
         caller = caller.f_back
     return caller is not None
+
+
+def _has_overflowed(optimizer: Optimizer) -> bool:
+    """Whether this step of a fused optimizer is one that it skips; a GradScaler does not call that of another one.
+
+    Raises RuntimeError if the gradients still have the loss scale, which the scaler leaves to a fused optimizer.
+    """
+    if getattr(optimizer, "grad_scale", None) is not None:
+        raise RuntimeError("the gradients still have the loss scale, and each worker would decide alone whether to "
+                           "skip the step: call scaler.unscale_(optimizer) before scaler.step(optimizer), or make the "
+                           "optimizer with fused=False")  # fmt: skip
+    return bool(getattr(optimizer, "found_inf", 0.0))
 
 
 _NUMBERS = count()

@@ -156,26 +156,40 @@ def test_averaged_gradients_are_clipped_as_an_average_and_the_loop_what_a_worker
         np.testing.assert_allclose(before, [0.15, 0.2], atol=1e-5)
 
 
-def _scaled(rank: int, world_size: int) -> tuple[int, float, float]:
+def _scaled(rank: int, world_size: int, fused: bool) -> tuple[int, float, float]:
     model = Point([0.0, 0.0], torch.float32)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
     sync = resync.LocalSGD(model, optimizer, period=2)
     scaler = ShardedGradScaler("cpu", init_scale=4.0, process_group=dist.group.WORLD)
     for step in range(6):
         scaler.scale(model(torch.tensor(CENTRES[rank], dtype=torch.float32))).backward()
         if rank == 1 and step == 2:
             model.theta.grad.fill_(torch.inf)
+        if fused:
+            scaler.unscale_(optimizer)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
     return sync.steps, scaler.get_scale(), model.theta.sum().item()
 
 
-def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep():
-    one, two = run_processes(2, _scaled)
+@pytest.mark.parametrize("fused", [False, True])
+def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep(fused):
+    one, two = run_processes(2, _scaled, fused)
     # The fifth step that counts is in the middle of a round: the workers differ, their counts do not.
     assert one[:2] == two[:2] == (5, 2.0)
     assert np.isfinite([one[2], two[2]]).all()
+
+
+def test_gradients_that_a_scaler_leaves_to_a_fused_optimizer_are_refused():
+    model = Point(START)
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    resync.AllReduce(model, optimizer)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(model(torch.zeros(2))).backward()
+    with pytest.raises(RuntimeError, match=r"^rank 0, step 1: the gradients still have the loss scale, .*unscale_"):
+        scaler.step(optimizer)
+    assert model.theta.tolist() == START
 
 
 class Awkward(nn.Module):

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -300,24 +301,24 @@ def test_lightnings_strategy_refuses_what_would_not_be_averaged(tmp_path: Path):
     from resync.integrations.lightning import Strategy
 
     class Module(lightning.LightningModule):
-        def __init__(self, optimizers: int) -> None:
+        def __init__(self, optimizers: int, fused: bool) -> None:
             super().__init__()
-            self.net, self.optimizers_wanted = Net(), optimizers
+            self.net, self.optimizers_wanted, self.fused = Net(), optimizers, fused
             self.automatic_optimization = optimizers == 1
 
         def training_step(self, batch: Any, index: int) -> Tensor:
             return self.net(*batch)["loss"]
 
         def configure_optimizers(self) -> Any:
-            return [torch.optim.SGD(self.parameters(), lr=0.1) for _ in range(self.optimizers_wanted)]
+            return [torch.optim.SGD(self.parameters(), fused=self.fused) for _ in range(self.optimizers_wanted)]
 
-    def fit(optimizers: int, **settings: Any) -> None:
+    def fit(optimizers: int, fused: bool = False, **settings: Any) -> None:
         trainer = lightning.Trainer(
             strategy=Strategy(attach, process_group_backend="gloo"), accelerator="cpu", devices=1, logger=False,
             enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, max_steps=1, **settings,
         )  # fmt: skip
         try:
-            trainer.fit(Module(optimizers), DataLoader(data(), BATCH))
+            trainer.fit(Module(optimizers, fused), DataLoader(data(), BATCH))
         finally:
             dist.destroy_process_group()
 
@@ -326,3 +327,6 @@ def test_lightnings_strategy_refuses_what_would_not_be_averaged(tmp_path: Path):
     plugin = MixedPrecision("16-mixed", "cpu", scaler=torch.amp.GradScaler("cpu"))
     with pytest.raises(ValueError, match="precision 16-mixed: every worker would skip steps of its own"):
         fit(1, plugins=[plugin])
+    plugin = MixedPrecision("16-mixed", "cpu", scaler=ShardedGradScaler("cpu"))
+    with pytest.raises(ValueError, match="precision 16-mixed with a fused optimizer: its gradients would keep the"):
+        fit(1, fused=True, plugins=[plugin])

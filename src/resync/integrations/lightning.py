@@ -30,8 +30,9 @@ class Strategy(DDPStrategy):
     writes a file of its own (`<checkpoint>.worker<rank>of<size>`), with which `fit(ckpt_path=...)` continues exactly,
     on as many workers.
 
-    Raises ValueError for more than one optimizer and for a loss scale (`16-mixed`) on which the workers do not agree,
-    so that they would skip different steps, and FileNotFoundError if a checkpoint has no file of this worker.
+    Raises ValueError for more than one optimizer, for a loss scale (`16-mixed`) on which the workers do not agree, so
+    that they would skip different steps, or which a fused optimizer would have to remove, and FileNotFoundError if a
+    checkpoint has no file of this worker.
     """
 
     def __init__(self, attach: Callable[[nn.Module, Optimizer], Synchronised], **arguments: Any) -> None:
@@ -60,6 +61,9 @@ class Strategy(DDPStrategy):
         if scaler is not None and not isinstance(scaler, ShardedGradScaler):
             raise ValueError("precision 16-mixed: every worker would skip steps of its own, allowed: bf16-mixed, or "
                              "plugins=[MixedPrecision('16-mixed', 'cuda', scaler=ShardedGradScaler())]")  # fmt: skip
+        if scaler is not None and getattr(self.optimizers[0], "_step_supports_amp_scaling", False):
+            raise ValueError("precision 16-mixed with a fused optimizer: its gradients would keep the loss scale, "
+                             "allowed: fused=False, or bf16-mixed")  # fmt: skip
         self.sync = self.attach(self.lightning_module, self.optimizers[0])
         self._training = True
 

@@ -733,6 +733,8 @@ def Lookahead(
     model: nn.Module,
     optimizer: Optimizer,
     *,
+    total_steps: int | None = None,
+    warmup_steps: int | None = None,
     period: Period | int,
     alpha: float = 0.5,
 ) -> Synchronised:
@@ -743,6 +745,9 @@ def Lookahead(
     Sends an all-reduce of the parameters at the end of every round.
 
     Args:
+        total_steps: number of steps of the training, whose end truncates the last round; None: unknown (default: None)
+        warmup_steps: number of warm-up steps of the learning rate; required where the period follows the learning rate
+            (default: None)
         period: local steps in a round, or a rule of resync.periods
         alpha: outer learning rate (default: 0.5)
 

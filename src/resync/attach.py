@@ -259,8 +259,8 @@ class Synchronised:
     def _prove(self, period: Period, first: int) -> None:
         """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""
         self._unproven = None
-        h = self.algorithm.h
-        if first + h >= self._total_steps and h > getattr(period, "h_base", 1):
+        h, shortest = self.algorithm.h, period.local_steps(lr=inf, step=first, warming_up=False)
+        if first + h >= self._total_steps and h > max(1, shortest):
             raise ValueError(
                 f"the period of the first round after the warm-up, H = {h} at step {first} with learning rate "
                 f"{self._lr:g}, is all that is left of total_steps = {self._total_steps}: workers would be averaged "

@@ -214,7 +214,7 @@ class _GASLoC(_Rounds, _Seeded, gasloc.GASLoC):
     """
 
 
-class _Lookahead(Settings):
+class _Lookahead(_Rounds):
     """SlowMo without momentum: after every round, move the fraction `alpha` of the way (see resync.sync.slowmo).
 
     Lookahead is by Zhang et al. (2019).

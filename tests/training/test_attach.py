@@ -21,7 +21,7 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
 
 import resync
-from resync.formulas.periods import Constant, PowerRule, rounds
+from resync.formulas.periods import Constant, Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
 from resync.sync.adpsgd_threads import AsynchronousPairs
 
@@ -255,12 +255,15 @@ def test_what_cannot_work_is_refused():
         resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), period=2)
 
 
-def _qsr_rounds(total_steps: int, warmup_steps: int, told: int) -> list[int]:
+VIT_B = PowerRule(alpha=0.0175, power=2, h_base=4)
+
+
+def _qsr_rounds(total_steps: int, warmup_steps: int, told: int | None, method: Any, **options: Any) -> list[int]:
     """The rounds of the ViT-B recipe of Gu et al. 2024, in a loop whose model does not matter."""
     lr = cosine(0.008, 1e-6, total_steps, warmup_steps)
     model = Point([0.0])
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    sync = resync.QSR(model, optimizer, alpha=0.0175, h_base=4, total_steps=total_steps, warmup_steps=told)
+    sync = method(model, optimizer, total_steps=total_steps, warmup_steps=told, **options)
     ends = [0]
     for step in range(total_steps):
         optimizer.param_groups[0]["lr"] = lr(step)
@@ -273,17 +276,25 @@ def _qsr_rounds(total_steps: int, warmup_steps: int, told: int) -> list[int]:
 def test_qsr_in_a_loop_has_the_rounds_of_the_paper():
     """A tenth of the 93,600 steps with a warm-up of 10,000."""
     total, warmup = 9_360, 1_000
-    found = _qsr_rounds(total, warmup, told=warmup)
-    rule = PowerRule(alpha=0.0175, power=2, h_base=4)
-    assert found == rounds(rule, cosine(0.008, 1e-6, total, warmup), total, warmup)
+    found = _qsr_rounds(total, warmup, warmup, resync.QSR, alpha=VIT_B.alpha, h_base=VIT_B.h_base)
+    assert found == rounds(VIT_B, cosine(0.008, 1e-6, total, warmup), total, warmup)
     assert len(found) > 900
 
 
-@pytest.mark.parametrize("told", [0, 32])
-def test_qsr_that_was_not_told_the_whole_warm_up_is_refused(told):
+@pytest.mark.parametrize("period", [VIT_B, Phases(phases=[(0, VIT_B)])])
+@pytest.mark.parametrize("method", [resync.LocalSGD, resync.Lookahead])
+def test_a_period_that_was_not_told_the_whole_warm_up_is_refused(method, period):
     """At the 1e-6 at which the warm-up starts, H would be 306 million: one average, at the end of 93,600 steps."""
-    with pytest.raises(ValueError, match=rf"^the period of the first round .* H = {93_600 - told} at step {told} .*"):
-        _qsr_rounds(93_600, 10_000, told)
+    for told in (0, 32):
+        error = rf"^the period of the first round .* H = {93_600 - told} at step {told} .*"
+        with pytest.raises(ValueError, match=error):
+            _qsr_rounds(93_600, 10_000, told, method, period=period)
+    with pytest.raises(ValueError, match=r"warmup_steps: missing, allowed: integer >= 0, because the period follows"):
+        _qsr_rounds(93_600, 10_000, None, method, period=period)
+
+
+def test_a_short_training_in_rounds_of_h_base_is_no_mistake():
+    assert _qsr_rounds(4, 0, 0, resync.LocalSGD, period=Phases(phases=[(0, VIT_B)])) == [4]
 
 
 def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, resync.Synchronised]:

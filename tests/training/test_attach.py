@@ -7,7 +7,6 @@ from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,9 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
 
 import resync
+from resync import attach
 from resync.formulas.periods import Constant, Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
-from resync.sync.adpsgd_threads import AsynchronousPairs
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
@@ -466,16 +465,50 @@ def _left_alone(rank: int, world_size: int) -> tuple[bool, str]:
     same = sync.algorithm.limit == timedelta(seconds=TIMEOUT)
     if rank == 1:
         return same, ""
+    sync.algorithm.limit = timedelta(seconds=1)
     with pytest.raises(RuntimeError) as failure:
         sync.algorithm.close()
     return same, str(failure.value)
 
 
-def test_a_worker_whose_partner_is_gone_ends_with_its_rank(monkeypatch):
-    waits = AsynchronousPairs._wait
-
-    impatient = SimpleNamespace(limit=timedelta(seconds=1))
-    monkeypatch.setattr(AsynchronousPairs, "_wait", lambda self, *given: waits(impatient, *given))
+def test_a_worker_whose_partner_is_gone_ends_with_its_rank():
     (same, message), _ = run_processes(2, _left_alone)
     assert same, "the limit is that of the process group"
-    assert "rank 0: the averaging thread has ended at step 0: no message from or to rank 1 within 0:00:01" in message
+    assert message == "rank 0: the averaging thread has not ended at step 0: no message from rank 1 within 0:00:01"
+
+
+def _unanswered(rank: int, world_size: int) -> str:
+    """The passive worker does not answer a request; how `close` ends on the active one."""
+    model, optimizer, sync = _pair(rank)
+    if rank == 0:
+        sync.algorithm._snapshot = lambda: time.sleep(TIMEOUT)
+        return ""
+    sync.algorithm.limit = timedelta(seconds=1)
+    _still(model, optimizer)
+    with pytest.raises(RuntimeError) as failure:
+        sync.algorithm.close()
+    return str(failure.value)
+
+
+def test_a_partner_that_does_not_answer_is_named_within_the_time_limit():
+    _, message = run_processes(2, _unanswered)
+    assert message.startswith("rank 1: the averaging thread has ended at step 1: no message from or to rank 0: ")
+
+
+def _idle(rank: int, world_size: int) -> list[float]:
+    """Every rank evaluates for longer than the time limit; a step after it is averaged."""
+    options = dist.group.WORLD._get_backend(torch.device("cpu")).options
+    limit, options._timeout = options._timeout, timedelta(seconds=2)
+    model, optimizer, sync = _pair(rank)
+    options._timeout = limit
+    with sync.consensus():
+        time.sleep(3)
+    _still(model, optimizer)
+    sync.finish()
+    return model.theta.tolist()
+
+
+def test_a_worker_that_nobody_asks_waits_for_longer_than_the_time_limit(monkeypatch):
+    # The limit is short for messages only: the processes may take longer to meet.
+    monkeypatch.setattr(attach, "_time_limit", lambda model: timedelta(seconds=TIMEOUT))
+    assert run_processes(2, _idle) == [[0.5, 0.5]] * 2

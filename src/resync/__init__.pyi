@@ -299,8 +299,9 @@ def ADPSGD(
     two runs have the same bits.
 
     `consensus`, `state_dict` and `close` are collective: the workers end their averages and meet. `close` ends the
-    thread of this process when all of its partners have closed too. If a message does not come within the time limit of
-    the process group, the next of these calls or the next step fails and names the rank it was expected from.
+    thread of this process when all of its partners have closed too. If a message of an average that has begun does not
+    come within the time limit of the process group, the next of these calls or the next step fails and names the rank
+    it was expected from. A request may come at any time, until `close` has waited for so long.
 
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
@@ -355,8 +356,8 @@ def SlowMo(
     beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
-    `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average
-    it.
+    `buffers` says what happens to the inner optimizer's state before every round: start anew (`zero`), keep it, or
+    average it.
     """
 
 def DiLoCo(
@@ -766,6 +767,6 @@ def Lookahead(
     beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
-    `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average
-    it.
+    `buffers` says what happens to the inner optimizer's state before every round: start anew (`zero`), keep it, or
+    average it.
     """

@@ -23,6 +23,7 @@ import resync
 from resync import attach
 from resync.formulas.periods import Constant, Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
+from resync.sync.fields import moments
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
@@ -239,6 +240,47 @@ def test_an_awkward_model_trains_as_with_distributed_data_parallel():
     for rank in run_processes(2, _awkward):
         for name, (ours, theirs) in rank.items():
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_a_parameter_without_a_gradient_stays_with_gpa_and_weight_decay():
+    model = nn.ModuleDict({"used": nn.Linear(2, 2), "unused": nn.Linear(2, 2)})
+    before = deepcopy(model.unused.state_dict())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+    sync = resync.GPA(model, optimizer)
+    for _ in range(3):
+        model.used(torch.ones(2)).sum().backward()
+        optimizer.step()
+        assert all(torch.equal(value, before[name]) for name, value in model.unused.state_dict().items())
+    sync.finish()
+    for name, value in model.unused.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings"),
+    [(torch.optim.NAdam, {}), (torch.optim.Rprop, {}), (torch.optim.SGD, {"momentum": 0.9, "dampening": 0.9})],
+)
+def test_slowmo_with_zeroed_buffers_begins_every_round_with_the_optimizers_first_step(optimizer, settings):
+    """Also where a field starts at another value than 0; without outer momentum, rounds of one gradient are equal."""
+    model = Point(START)
+    stepper = optimizer(model.parameters(), lr=0.01, **settings)
+    sync = resync.SlowMo(model, stepper, period=3, buffers="zero", beta=0.0)
+    changes = []
+    for _ in range(9):
+        before = model.theta.detach().clone()
+        model.theta.grad = torch.ones(2, dtype=torch.float64)
+        stepper.step()
+        changes.append((model.theta.detach() - before).numpy())
+    assert sync.rounds == 3
+    np.testing.assert_allclose(changes[3:], changes[:3] * 2, rtol=0, atol=1e-12)
+
+
+def test_the_step_counter_of_a_parameter_that_is_a_number_is_no_moment():
+    parameters = [nn.Parameter(torch.ones(shape)) for shape in ((2, 2), ())]
+    optimizer = torch.optim.AdamW(parameters)
+    sum(parameter.sum() for parameter in parameters).backward()
+    optimizer.step()
+    assert moments(optimizer) == ["exp_avg", "exp_avg_sq"]
 
 
 def test_what_cannot_work_is_refused():

@@ -140,7 +140,8 @@ class Synchronised:
         with self._located("state_dict()"):
             self._check_outside()
             self._guard.check_model()
-        return self.algorithm.state_dict() | {"checksum": self.workers.checksum()}
+        counts = {"checksum": self.workers.checksum(), "transport": self.transport.state_dict()}
+        return self.algorithm.state_dict() | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a `state_dict`, after the states of the model and the optimizer have been restored.
@@ -155,6 +156,7 @@ class Synchronised:
             )
         self._unproven = None
         self.algorithm.load_state_dict(state)
+        self.transport.load_state_dict(state["transport"])
 
     def _meet(self, call: str) -> None:
         """Before a call of all ranks: raise an error if it cannot be an average, or if the ranks are not in step."""

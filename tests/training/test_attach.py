@@ -129,7 +129,9 @@ def test_a_plain_loop_ends_like_simulated_workers(attached, name):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_state_dict_continues_exactly(attached, name):
     for rank in attached:
-        assert np.array_equal(rank[f"{name} resumed"]["end"], rank[name]["end"])
+        resumed, whole = rank[f"{name} resumed"], rank[name]
+        assert np.array_equal(resumed["end"], whole["end"])
+        assert all(resumed[count] == whole[count] for count in ("steps", "rounds", "bytes"))
 
 
 def _clipped(rank: int, world_size: int) -> list[list[float]]:

@@ -131,6 +131,13 @@ class Synchronised:
         self._meet("finish()")
         self.algorithm.close()
         self.algorithm.synchronise()
+        self.detach()
+
+    def detach(self) -> None:
+        """Detach from the optimizer and leave this worker as it is: after an error, where the ranks cannot `finish`.
+
+        Messages on their way are lost. The thread of asynchronous AD-PSGD lives on, and does nothing.
+        """
         for hook in self._hooks:
             hook.remove()
         ATTACHED.discard(self.model)

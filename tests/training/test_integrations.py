@@ -218,6 +218,30 @@ def test_hugging_faces_trainer_refuses_what_would_not_be_averaged(tmp_path: Path
         trainer.begin()
 
 
+def test_hugging_faces_trainer_trains_again_after_an_interrupt(tmp_path: Path):
+    from transformers import TrainerCallback, TrainingArguments
+
+    from resync.integrations.transformers import Trainer
+
+    class Interrupt(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == 1 and not interrupted:
+                interrupted.append(True)
+                raise KeyboardInterrupt
+
+    interrupted: list[bool] = []
+    args = TrainingArguments(
+        str(tmp_path), max_steps=2, use_cpu=True, report_to="none", disable_tqdm=True, save_strategy="no"
+    )
+    samples = [{"x": x, "labels": y} for x, y in data()]
+    trainer = Trainer(Net(), args, train_dataset=samples, callbacks=[Interrupt()], attach=attach)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.train()
+    assert trainer.sync is not None
+    assert trainer.sync.steps == 2
+
+
 def with_lightning(folder: str) -> dict[str, Any]:
     import lightning
     from lightning.pytorch.callbacks import ModelCheckpoint
@@ -330,3 +354,56 @@ def test_lightnings_strategy_refuses_what_would_not_be_averaged(tmp_path: Path):
     plugin = MixedPrecision("16-mixed", "cpu", scaler=ShardedGradScaler("cpu"))
     with pytest.raises(ValueError, match="precision 16-mixed with a fused optimizer: its gradients would keep the"):
         fit(1, fused=True, plugins=[plugin])
+
+
+def test_lightning_fits_a_module_again_after_an_error():
+    import lightning
+
+    from resync.integrations.lightning import Strategy
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.fails = Net(), True
+
+        def training_step(self, batch: Any, index: int) -> Tensor:
+            if self.fails and index:
+                raise ArithmeticError
+            return self.net(*batch)["loss"]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters())
+
+    def fit() -> Strategy:
+        strategy = Strategy(attach, process_group_backend="gloo")
+        trainer = lightning.Trainer(
+            strategy=strategy, accelerator="cpu", devices=1, logger=False, max_steps=2, enable_progress_bar=False,
+            enable_model_summary=False, enable_checkpointing=False,
+        )  # fmt: skip
+        trainer.fit(module, DataLoader(data(), BATCH))
+        return strategy
+
+    module = Module()
+    try:
+        with pytest.raises(ArithmeticError):
+            fit()
+        module.fails = False
+        assert fit().sync.steps == 2
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_removed_link_leaves_the_workers_files_of_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As seen by rank 1, when rank 0 has not removed the link yet."""
+    from resync.integrations.lightning import Strategy
+
+    for name, value in (("global_rank", 1), ("world_size", 2), ("is_global_zero", False)):
+        monkeypatch.setattr(Strategy, name, value)
+    for name in ("step=3.ckpt", "step=3.ckpt.worker1of2"):
+        (tmp_path / name).touch()
+    (tmp_path / "last.ckpt").symlink_to("step=3.ckpt")
+    strategy = Strategy(attach)
+    strategy.remove_checkpoint(tmp_path / "last.ckpt")
+    assert (tmp_path / "step=3.ckpt.worker1of2").exists()
+    strategy.remove_checkpoint(tmp_path / "step=3.ckpt")
+    assert not (tmp_path / "step=3.ckpt.worker1of2").exists()

@@ -70,8 +70,17 @@ class Strategy(DDPStrategy):
     def on_train_end(self) -> None:
         """Give every worker the final average."""
         assert self.sync is not None
-        self._training = False
         self.sync.finish()
+        self._training = False
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Free the module for another `fit`."""
+        super().on_exception(exception)
+        if self._training:
+            assert self.sync is not None
+            self._leave_average()
+            self._training = False
+            self.sync.detach()
 
     def on_validation_start(self) -> None:
         self._enter_average()
@@ -116,12 +125,15 @@ class Strategy(DDPStrategy):
 
     def remove_checkpoint(self, filepath: Any) -> None:
         super().remove_checkpoint(filepath)
-        self.checkpoint_io.remove_checkpoint(self._own_file(filepath))
+        # Not where a link leads, which another rank may have removed already: that checkpoint stays.
+        self.checkpoint_io.remove_checkpoint(self._beside(filepath))
 
     def _own_file(self, checkpoint: Any) -> str:
         """Where this worker's state is; `last.ckpt` may be a link to the checkpoint that has it."""
-        path = os.path.realpath(checkpoint) if os.path.islink(checkpoint) else os.fspath(checkpoint)
-        return f"{path}.worker{self.global_rank}of{self.world_size}"
+        return self._beside(os.path.realpath(checkpoint) if os.path.islink(checkpoint) else checkpoint)
+
+    def _beside(self, path: Any) -> str:
+        return f"{os.fspath(path)}.worker{self.global_rank}of{self.world_size}"
 
     def _enter_average(self) -> None:
         if self._training and not self._in_average:

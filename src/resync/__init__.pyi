@@ -265,8 +265,8 @@ def DPSGD(
 
     or the weighted mean, where a topology has weights of its own. Every worker receives from exactly the workers that
     it sends to, so the mixing matrix is symmetric and doubly stochastic and needs no push-sum weights. On a bipartite
-    graph with one peer, mixing is the average of a pair. With
-    `half_duplex` odd workers send first and even ones answer, which takes twice as long and gives the same average.
+    graph with one peer, mixing is the average of a pair. With `half_duplex`, odd workers send first and even ones
+    answer, which takes twice as long and gives the same average.
 
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """
@@ -324,7 +324,8 @@ def SlowMo(
 ) -> Synchronised:
     """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo).
 
-    Sends an all-reduce of the parameters at the end of every round with `average`, beside what `base` sends.
+    Sends an all-reduce of the parameters with `average`, and of every moment with buffers="average", at the end of
+    every round, beside what `base` sends.
 
     Args:
         period: rule for H, the number of local steps per round
@@ -531,7 +532,7 @@ def PALSGD(
 ) -> Synchronised:
     """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd).
 
-    Sends what `DiLoCo` sends.
+    Sends an all-reduce of the gradients in every step before `start`, then what `DiLoCo` sends.
 
     Args:
         period: rule for H, the number of local steps per round
@@ -660,7 +661,8 @@ def NoLoCo(
 ) -> Synchronised:
     """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco).
 
-    Sends two vectors of the length of the parameters to one worker at the end of every round.
+    Sends two vectors of the length of the parameters at the end of every round: to one worker, or to all with the
+    topology `complete`.
 
     Args:
         period: rule for H, the number of local steps per round
@@ -702,7 +704,7 @@ def GASLoC(
 ) -> Synchronised:
     """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc).
 
-    Sends the parameters to one worker at the end of every round.
+    Sends the parameters at the end of every round: to one worker, or to all with the topology `complete`.
 
     Args:
         period: rule for H, the number of local steps per round

@@ -265,8 +265,8 @@ def DPSGD(
 
     or the weighted mean, where a topology has weights of its own. Every worker receives from exactly the workers that
     it sends to, so the mixing matrix is symmetric and doubly stochastic and needs no push-sum weights. On a bipartite
-    graph with one peer, mixing is the average of a pair. With
-    `half_duplex` odd workers send first and even ones answer, which takes twice as long and gives the same average.
+    graph with one peer, mixing is the average of a pair. With `half_duplex`, odd workers send first and even ones
+    answer, which takes twice as long and gives the same average.
 
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """
@@ -299,8 +299,9 @@ def ADPSGD(
     two runs have the same bits.
 
     `consensus`, `state_dict` and `close` are collective: the workers end their averages and meet. `close` ends the
-    thread of this process when all of its partners have closed too. If a message does not come within the time limit of
-    the process group, the next of these calls or the next step fails and names the rank it was expected from.
+    thread of this process when all of its partners have closed too. If a message of an average that has begun does not
+    come within the time limit of the process group, the next of these calls or the next step fails and names the rank
+    it was expected from. A request may come at any time, until `close` has waited for so long.
 
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
@@ -323,7 +324,8 @@ def SlowMo(
 ) -> Synchronised:
     """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo).
 
-    Sends an all-reduce of the parameters at the end of every round with `average`, beside what `base` sends.
+    Sends an all-reduce of the parameters with `average`, and of every moment with buffers="average", at the end of
+    every round, beside what `base` sends.
 
     Args:
         period: rule for H, the number of local steps per round
@@ -355,8 +357,8 @@ def SlowMo(
     beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
-    `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average
-    it.
+    `buffers` says what happens to the inner optimizer's state before every round: start anew (`zero`), keep it, or
+    average it.
     """
 
 def DiLoCo(
@@ -530,7 +532,7 @@ def PALSGD(
 ) -> Synchronised:
     """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd).
 
-    Sends what `DiLoCo` sends.
+    Sends an all-reduce of the gradients in every step before `start`, then what `DiLoCo` sends.
 
     Args:
         period: rule for H, the number of local steps per round
@@ -659,7 +661,8 @@ def NoLoCo(
 ) -> Synchronised:
     """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco).
 
-    Sends two vectors of the length of the parameters to one worker at the end of every round.
+    Sends two vectors of the length of the parameters at the end of every round: to one worker, or to all with the
+    topology `complete`.
 
     Args:
         period: rule for H, the number of local steps per round
@@ -701,7 +704,7 @@ def GASLoC(
 ) -> Synchronised:
     """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc).
 
-    Sends the parameters to one worker at the end of every round.
+    Sends the parameters at the end of every round: to one worker, or to all with the topology `complete`.
 
     Args:
         period: rule for H, the number of local steps per round
@@ -733,6 +736,8 @@ def Lookahead(
     model: nn.Module,
     optimizer: Optimizer,
     *,
+    total_steps: int | None = None,
+    warmup_steps: int | None = None,
     period: Period | int,
     alpha: float = 0.5,
 ) -> Synchronised:
@@ -743,6 +748,9 @@ def Lookahead(
     Sends an all-reduce of the parameters at the end of every round.
 
     Args:
+        total_steps: number of steps of the training, whose end truncates the last round; None: unknown (default: None)
+        warmup_steps: number of warm-up steps of the learning rate; required where the period follows the learning rate
+            (default: None)
         period: local steps in a round, or a rule of resync.periods
         alpha: outer learning rate (default: 0.5)
 
@@ -761,6 +769,6 @@ def Lookahead(
     beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
-    `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average
-    it.
+    `buffers` says what happens to the inner optimizer's state before every round: start anew (`zero`), keep it, or
+    average it.
     """

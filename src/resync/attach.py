@@ -83,7 +83,7 @@ class Synchronised:
         self._averages_gradients = options.averages_gradients
         self._clip_norm = clip_norm
         self._lr = 0.0
-        self._in_consensus = self._has_gradient = self._stepping = False
+        self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
         self._inner_steps = 0
         self._hooks = [
             optimizer.register_step_pre_hook(self._before_step),
@@ -131,6 +131,13 @@ class Synchronised:
         self._meet("finish()")
         self.algorithm.close()
         self.algorithm.synchronise()
+        self.detach()
+
+    def detach(self) -> None:
+        """Detach from the optimizer and leave this worker as it is: after an error, where the ranks cannot `finish`.
+
+        Messages on their way are lost. The thread of asynchronous AD-PSGD lives on, and does nothing.
+        """
         for hook in self._hooks:
             hook.remove()
         ATTACHED.discard(self.model)
@@ -140,7 +147,8 @@ class Synchronised:
         with self._located("state_dict()"):
             self._check_outside()
             self._guard.check_model()
-        return self.algorithm.state_dict() | {"checksum": self.workers.checksum()}
+        counts = {"checksum": self.workers.checksum(), "transport": self.transport.state_dict()}
+        return self.algorithm.state_dict() | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a `state_dict`, after the states of the model and the optimizer have been restored.
@@ -155,6 +163,7 @@ class Synchronised:
             )
         self._unproven = None
         self.algorithm.load_state_dict(state)
+        self.transport.load_state_dict(state["transport"])
 
     def _meet(self, call: str) -> None:
         """Before a call of all ranks: raise an error if it cannot be an average, or if the ranks are not in step."""
@@ -198,6 +207,9 @@ class Synchronised:
         with self._located(f"step {self.steps + 1}"):
             self._check_outside()
             self._guard.check()
+            self._overflowed = _has_overflowed(optimizer)
+        if self._overflowed:
+            return None
         self._lr = max(float(group["lr"]) for group in optimizer.param_groups)
         self._has_gradient = False
         if len(args) > 1 and callable(args[1]):
@@ -240,6 +252,8 @@ class Synchronised:
             self._inner_steps -= 1
             return
         self._stepping = False
+        if self._overflowed:
+            return
         if not self._has_gradient:
             raise RuntimeError(f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer has not called its "
                                "closure, so that the algorithm has seen no gradient")  # fmt: skip
@@ -254,8 +268,8 @@ class Synchronised:
     def _prove(self, period: Period, first: int) -> None:
         """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""
         self._unproven = None
-        h = self.algorithm.h
-        if first + h >= self._total_steps and h > getattr(period, "h_base", 1):
+        h, shortest = self.algorithm.h, period.local_steps(lr=inf, step=first, warming_up=False)
+        if first + h >= self._total_steps and h > max(1, shortest):
             raise ValueError(
                 f"the period of the first round after the warm-up, H = {h} at step {first} with learning rate "
                 f"{self._lr:g}, is all that is left of total_steps = {self._total_steps}: workers would be averaged "
@@ -275,6 +289,18 @@ def _is_within_a_step(optimizer: Optimizer) -> bool:
     while caller and not (caller.f_code is code and caller.f_locals["args"][0] is optimizer):
         caller = caller.f_back
     return caller is not None
+
+
+def _has_overflowed(optimizer: Optimizer) -> bool:
+    """Whether this step of a fused optimizer is one that it skips; a GradScaler does not call that of another one.
+
+    Raises RuntimeError if the gradients still have the loss scale, which the scaler leaves to a fused optimizer.
+    """
+    if getattr(optimizer, "grad_scale", None) is not None:
+        raise RuntimeError("the gradients still have the loss scale, and each worker would decide alone whether to "
+                           "skip the step: call scaler.unscale_(optimizer) before scaler.step(optimizer), or make the "
+                           "optimizer with fused=False")  # fmt: skip
+    return bool(getattr(optimizer, "found_inf", 0.0))
 
 
 _NUMBERS = count()

@@ -147,7 +147,8 @@ class _ADPSGD(Settings):
 class _SlowMo(_Rounds, _Seeded, slowmo.SlowMo):
     """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo).
 
-    Sends an all-reduce of the parameters at the end of every round with `average`, beside what `base` sends.
+    Sends an all-reduce of the parameters with `average`, and of every moment with buffers="average", at the end of
+    every round, beside what `base` sends.
     """
 
 
@@ -182,7 +183,7 @@ class _GPA(_Clipped, gpa.GPA):
 class _PALSGD(_Rounds, _Seeded, palsgd.PALSGD):
     """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd).
 
-    Sends what `DiLoCo` sends.
+    Sends an all-reduce of the gradients in every step before `start`, then what `DiLoCo` sends.
     """
 
 
@@ -203,18 +204,19 @@ class _DESLOC(_Ending, desloc.DESLOC):
 class _NoLoCo(_Rounds, _Seeded, noloco.NoLoCo):
     """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco).
 
-    Sends two vectors of the length of the parameters to one worker at the end of every round.
+    Sends two vectors of the length of the parameters at the end of every round: to one worker, or to all with the
+    topology `complete`.
     """
 
 
 class _GASLoC(_Rounds, _Seeded, gasloc.GASLoC):
     """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc).
 
-    Sends the parameters to one worker at the end of every round.
+    Sends the parameters at the end of every round: to one worker, or to all with the topology `complete`.
     """
 
 
-class _Lookahead(Settings):
+class _Lookahead(_Rounds):
     """SlowMo without momentum: after every round, move the fraction `alpha` of the way (see resync.sync.slowmo).
 
     Lookahead is by Zhang et al. (2019).

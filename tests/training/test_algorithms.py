@@ -352,24 +352,30 @@ def test_a_straggler_takes_fewer_steps_and_its_gradient_is_old():
     assert not np.array_equal(seen[2], seen[3])
 
 
-def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own():
+@pytest.mark.parametrize("times", ["straggler", "random"])
+def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own(times):
     """Each worker's AdamW written out: its bias correction counts its own steps, not those of the others."""
-    problem = Problem("adpsgd", CENTRES, START, optimizer=torch.optim.AdamW, compute_times="straggler", slowdown=3.0)
+    problem = Problem("adpsgd", CENTRES, START, optimizer=torch.optim.AdamW, compute_times=times)
     x = [torch.tensor(START, dtype=torch.float64, requires_grad=True) for _ in range(4)]
     z = [START for _ in range(4)]
     optimizers = [torch.optim.AdamW([each], lr=0.1) for each in x]
     averages = [0] * 4
-    for unit in range(1, 7):
+    met_again = 0
+    for unit in range(1, 21):
+        # Workers that finish together finish in the order of their numbers.
+        ends = sorted((end, worker) for worker, end in enumerate(problem.sync.finish))
+        finished = [worker for end, worker in ends if end <= unit]
         problem.step()
-        # Worker 0 finishes every third unit, before the others of that unit, which have begun theirs later.
-        finished = [worker for worker in range(4) if worker or unit % 3 == 0]
         for worker in finished:
             x[worker].grad = torch.as_tensor(z[worker]) - torch.as_tensor(CENTRES[worker])
             optimizers[worker].step()
+        met: list[int] = []
         for worker in finished:
             other = topology.partner("bipartite_exponential", worker, 4, averages[worker])
             if other is not None:
                 averages[worker] += 1
+                met_again += other in met
+                met.append(other)
                 with torch.no_grad():
                     mean = (x[worker] + x[other]) / 2
                     x[worker].copy_(mean)
@@ -377,7 +383,19 @@ def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own():
             z[worker] = x[worker].detach().numpy().copy()
         np.testing.assert_allclose(problem.rows, np.stack([each.detach().numpy() for each in x]), **EXACT)
     steps = [problem.optimizer.state[each]["step"].item() for each in problem.optimizer.param_groups[0]["params"]]
-    assert steps == problem.sync.gradients == [2, 6, 6, 6]
+    assert steps == problem.sync.gradients
+    assert len(set(steps)) > 1
+    assert bool(met_again) == (times == "random")
+
+
+def test_simulated_pairs_that_share_no_worker_are_averaged_in_one_exchange(monkeypatch):
+    problem = Problem("adpsgd", [*CENTRES, *CENTRES], START)
+    post, posted = problem.sync.transport.post, []
+    monkeypatch.setattr(problem.sync.transport, "post", lambda *given: (posted.append(given), post(*given))[1])
+    for _ in range(3):
+        problem.step()
+    assert len(posted) == 3
+    assert problem.sync.transport.bytes_of_all == 3 * 8 * len(START) * 8
 
 
 WARM_UP = [1e-7, 0.02, 0.04, 0.06, 0.08, 0.1, 0.1, 0.05, 0.02]

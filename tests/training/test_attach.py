@@ -7,7 +7,6 @@ from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,10 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
 
 import resync
-from resync.formulas.periods import Constant, PowerRule, rounds
+from resync import attach
+from resync.formulas.periods import Constant, Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
-from resync.sync.adpsgd_threads import AsynchronousPairs
+from resync.sync.fields import moments
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
@@ -129,7 +129,9 @@ def test_a_plain_loop_ends_like_simulated_workers(attached, name):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_state_dict_continues_exactly(attached, name):
     for rank in attached:
-        assert np.array_equal(rank[f"{name} resumed"]["end"], rank[name]["end"])
+        resumed, whole = rank[f"{name} resumed"], rank[name]
+        assert np.array_equal(resumed["end"], whole["end"])
+        assert all(resumed[count] == whole[count] for count in ("steps", "rounds", "bytes"))
 
 
 def _clipped(rank: int, world_size: int) -> list[list[float]]:
@@ -156,26 +158,40 @@ def test_averaged_gradients_are_clipped_as_an_average_and_the_loop_what_a_worker
         np.testing.assert_allclose(before, [0.15, 0.2], atol=1e-5)
 
 
-def _scaled(rank: int, world_size: int) -> tuple[int, float, float]:
+def _scaled(rank: int, world_size: int, fused: bool) -> tuple[int, float, float]:
     model = Point([0.0, 0.0], torch.float32)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
     sync = resync.LocalSGD(model, optimizer, period=2)
     scaler = ShardedGradScaler("cpu", init_scale=4.0, process_group=dist.group.WORLD)
     for step in range(6):
         scaler.scale(model(torch.tensor(CENTRES[rank], dtype=torch.float32))).backward()
         if rank == 1 and step == 2:
             model.theta.grad.fill_(torch.inf)
+        if fused:
+            scaler.unscale_(optimizer)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
     return sync.steps, scaler.get_scale(), model.theta.sum().item()
 
 
-def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep():
-    one, two = run_processes(2, _scaled)
+@pytest.mark.parametrize("fused", [False, True])
+def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep(fused):
+    one, two = run_processes(2, _scaled, fused)
     # The fifth step that counts is in the middle of a round: the workers differ, their counts do not.
     assert one[:2] == two[:2] == (5, 2.0)
     assert np.isfinite([one[2], two[2]]).all()
+
+
+def test_gradients_that_a_scaler_leaves_to_a_fused_optimizer_are_refused():
+    model = Point(START)
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    resync.AllReduce(model, optimizer)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(model(torch.zeros(2))).backward()
+    with pytest.raises(RuntimeError, match=r"^rank 0, step 1: the gradients still have the loss scale, .*unscale_"):
+        scaler.step(optimizer)
+    assert model.theta.tolist() == START
 
 
 class Awkward(nn.Module):
@@ -228,6 +244,47 @@ def test_an_awkward_model_trains_as_with_distributed_data_parallel():
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6, err_msg=name)
 
 
+def test_a_parameter_without_a_gradient_stays_with_gpa_and_weight_decay():
+    model = nn.ModuleDict({"used": nn.Linear(2, 2), "unused": nn.Linear(2, 2)})
+    before = deepcopy(model.unused.state_dict())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+    sync = resync.GPA(model, optimizer)
+    for _ in range(3):
+        model.used(torch.ones(2)).sum().backward()
+        optimizer.step()
+        assert all(torch.equal(value, before[name]) for name, value in model.unused.state_dict().items())
+    sync.finish()
+    for name, value in model.unused.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings"),
+    [(torch.optim.NAdam, {}), (torch.optim.Rprop, {}), (torch.optim.SGD, {"momentum": 0.9, "dampening": 0.9})],
+)
+def test_slowmo_with_zeroed_buffers_begins_every_round_with_the_optimizers_first_step(optimizer, settings):
+    """Also where a field starts at another value than 0; without outer momentum, rounds of one gradient are equal."""
+    model = Point(START)
+    stepper = optimizer(model.parameters(), lr=0.01, **settings)
+    sync = resync.SlowMo(model, stepper, period=3, buffers="zero", beta=0.0)
+    changes = []
+    for _ in range(9):
+        before = model.theta.detach().clone()
+        model.theta.grad = torch.ones(2, dtype=torch.float64)
+        stepper.step()
+        changes.append((model.theta.detach() - before).numpy())
+    assert sync.rounds == 3
+    np.testing.assert_allclose(changes[3:], changes[:3] * 2, rtol=0, atol=1e-12)
+
+
+def test_the_step_counter_of_a_parameter_that_is_a_number_is_no_moment():
+    parameters = [nn.Parameter(torch.ones(shape)) for shape in ((2, 2), ())]
+    optimizer = torch.optim.AdamW(parameters)
+    sum(parameter.sum() for parameter in parameters).backward()
+    optimizer.step()
+    assert moments(optimizer) == ["exp_avg", "exp_avg_sq"]
+
+
 def test_what_cannot_work_is_refused():
     model = Point(START)
     with pytest.raises(ValueError, match=r"clip_norm: found 1 with average parameters, allowed: None"):
@@ -241,12 +298,15 @@ def test_what_cannot_work_is_refused():
         resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), period=2)
 
 
-def _qsr_rounds(total_steps: int, warmup_steps: int, told: int) -> list[int]:
+VIT_B = PowerRule(alpha=0.0175, power=2, h_base=4)
+
+
+def _qsr_rounds(total_steps: int, warmup_steps: int, told: int | None, method: Any, **options: Any) -> list[int]:
     """The rounds of the ViT-B recipe of Gu et al. 2024, in a loop whose model does not matter."""
     lr = cosine(0.008, 1e-6, total_steps, warmup_steps)
     model = Point([0.0])
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    sync = resync.QSR(model, optimizer, alpha=0.0175, h_base=4, total_steps=total_steps, warmup_steps=told)
+    sync = method(model, optimizer, total_steps=total_steps, warmup_steps=told, **options)
     ends = [0]
     for step in range(total_steps):
         optimizer.param_groups[0]["lr"] = lr(step)
@@ -259,17 +319,25 @@ def _qsr_rounds(total_steps: int, warmup_steps: int, told: int) -> list[int]:
 def test_qsr_in_a_loop_has_the_rounds_of_the_paper():
     """A tenth of the 93,600 steps with a warm-up of 10,000."""
     total, warmup = 9_360, 1_000
-    found = _qsr_rounds(total, warmup, told=warmup)
-    rule = PowerRule(alpha=0.0175, power=2, h_base=4)
-    assert found == rounds(rule, cosine(0.008, 1e-6, total, warmup), total, warmup)
+    found = _qsr_rounds(total, warmup, warmup, resync.QSR, alpha=VIT_B.alpha, h_base=VIT_B.h_base)
+    assert found == rounds(VIT_B, cosine(0.008, 1e-6, total, warmup), total, warmup)
     assert len(found) > 900
 
 
-@pytest.mark.parametrize("told", [0, 32])
-def test_qsr_that_was_not_told_the_whole_warm_up_is_refused(told):
+@pytest.mark.parametrize("period", [VIT_B, Phases(phases=[(0, VIT_B)])])
+@pytest.mark.parametrize("method", [resync.LocalSGD, resync.Lookahead])
+def test_a_period_that_was_not_told_the_whole_warm_up_is_refused(method, period):
     """At the 1e-6 at which the warm-up starts, H would be 306 million: one average, at the end of 93,600 steps."""
-    with pytest.raises(ValueError, match=rf"^the period of the first round .* H = {93_600 - told} at step {told} .*"):
-        _qsr_rounds(93_600, 10_000, told)
+    for told in (0, 32):
+        error = rf"^the period of the first round .* H = {93_600 - told} at step {told} .*"
+        with pytest.raises(ValueError, match=error):
+            _qsr_rounds(93_600, 10_000, told, method, period=period)
+    with pytest.raises(ValueError, match=r"warmup_steps: missing, allowed: integer >= 0, because the period follows"):
+        _qsr_rounds(93_600, 10_000, None, method, period=period)
+
+
+def test_a_short_training_in_rounds_of_h_base_is_no_mistake():
+    assert _qsr_rounds(4, 0, 0, resync.LocalSGD, period=Phases(phases=[(0, VIT_B)])) == [4]
 
 
 def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, resync.Synchronised]:
@@ -441,16 +509,50 @@ def _left_alone(rank: int, world_size: int) -> tuple[bool, str]:
     same = sync.algorithm.limit == timedelta(seconds=TIMEOUT)
     if rank == 1:
         return same, ""
+    sync.algorithm.limit = timedelta(seconds=1)
     with pytest.raises(RuntimeError) as failure:
         sync.algorithm.close()
     return same, str(failure.value)
 
 
-def test_a_worker_whose_partner_is_gone_ends_with_its_rank(monkeypatch):
-    waits = AsynchronousPairs._wait
-
-    impatient = SimpleNamespace(limit=timedelta(seconds=1))
-    monkeypatch.setattr(AsynchronousPairs, "_wait", lambda self, *given: waits(impatient, *given))
+def test_a_worker_whose_partner_is_gone_ends_with_its_rank():
     (same, message), _ = run_processes(2, _left_alone)
     assert same, "the limit is that of the process group"
-    assert "rank 0: the averaging thread has ended at step 0: no message from or to rank 1 within 0:00:01" in message
+    assert message == "rank 0: the averaging thread has not ended at step 0: no message from rank 1 within 0:00:01"
+
+
+def _unanswered(rank: int, world_size: int) -> str:
+    """The passive worker does not answer a request; how `close` ends on the active one."""
+    model, optimizer, sync = _pair(rank)
+    if rank == 0:
+        sync.algorithm._snapshot = lambda: time.sleep(TIMEOUT)
+        return ""
+    sync.algorithm.limit = timedelta(seconds=1)
+    _still(model, optimizer)
+    with pytest.raises(RuntimeError) as failure:
+        sync.algorithm.close()
+    return str(failure.value)
+
+
+def test_a_partner_that_does_not_answer_is_named_within_the_time_limit():
+    _, message = run_processes(2, _unanswered)
+    assert message.startswith("rank 1: the averaging thread has ended at step 1: no message from or to rank 0: ")
+
+
+def _idle(rank: int, world_size: int) -> list[float]:
+    """Every rank evaluates for longer than the time limit; a step after it is averaged."""
+    options = dist.group.WORLD._get_backend(torch.device("cpu")).options
+    limit, options._timeout = options._timeout, timedelta(seconds=2)
+    model, optimizer, sync = _pair(rank)
+    options._timeout = limit
+    with sync.consensus():
+        time.sleep(3)
+    _still(model, optimizer)
+    sync.finish()
+    return model.theta.tolist()
+
+
+def test_a_worker_that_nobody_asks_waits_for_longer_than_the_time_limit(monkeypatch):
+    # The limit is short for messages only: the processes may take longer to meet.
+    monkeypatch.setattr(attach, "_time_limit", lambda model: timedelta(seconds=TIMEOUT))
+    assert run_processes(2, _idle) == [[0.5, 0.5]] * 2

@@ -213,7 +213,7 @@ REFUSED = {
     "dtypes": r"rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: float64 \[2, 2\]$",
     "frozen": r"rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: float32 \[2, 2\], frozen$",
     "periods": r"^ValueError: the ranks attach different things: rank 0 has .*h=2.*, rank 1 has .*h=3",
-    "again": r"^ValueError: an algorithm is attached to this model already: end it with finish\(\) first$",
+    "again": r"^ValueError: an algorithm is attached to this model already: end it with finish\(\), or after",
     "strangers": r"^ValueError: the optimizer has parameters that the model does not have, of shape \(7,\): they would",
 }
 
@@ -502,6 +502,20 @@ def test_a_model_is_free_after_finish():
         optimizer.step()
         sync.finish()
         assert sync.steps == 1
+
+
+def test_a_model_is_free_after_detach_and_keeps_its_parameters():
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sync = resync.LocalSGD(model, optimizer, period=2)
+    with sync.consensus(), pytest.raises(RuntimeError, match="called inside `with consensus"):
+        optimizer.step()
+    before = model.weight.detach().clone()
+    sync.detach()
+    assert torch.equal(model.weight, before)
+    resync.LocalSGD(model, optimizer, period=2)
+    optimizer.step()
+    assert sync.steps == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -217,6 +218,30 @@ def test_hugging_faces_trainer_refuses_what_would_not_be_averaged(tmp_path: Path
         trainer.begin()
 
 
+def test_hugging_faces_trainer_trains_again_after_an_interrupt(tmp_path: Path):
+    from transformers import TrainerCallback, TrainingArguments
+
+    from resync.integrations.transformers import Trainer
+
+    class Interrupt(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == 1 and not interrupted:
+                interrupted.append(True)
+                raise KeyboardInterrupt
+
+    interrupted: list[bool] = []
+    args = TrainingArguments(
+        str(tmp_path), max_steps=2, use_cpu=True, report_to="none", disable_tqdm=True, save_strategy="no"
+    )
+    samples = [{"x": x, "labels": y} for x, y in data()]
+    trainer = Trainer(Net(), args, train_dataset=samples, callbacks=[Interrupt()], attach=attach)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.train()
+    assert trainer.sync is not None
+    assert trainer.sync.steps == 2
+
+
 def with_lightning(folder: str) -> dict[str, Any]:
     import lightning
     from lightning.pytorch.callbacks import ModelCheckpoint
@@ -300,24 +325,24 @@ def test_lightnings_strategy_refuses_what_would_not_be_averaged(tmp_path: Path):
     from resync.integrations.lightning import Strategy
 
     class Module(lightning.LightningModule):
-        def __init__(self, optimizers: int) -> None:
+        def __init__(self, optimizers: int, fused: bool) -> None:
             super().__init__()
-            self.net, self.optimizers_wanted = Net(), optimizers
+            self.net, self.optimizers_wanted, self.fused = Net(), optimizers, fused
             self.automatic_optimization = optimizers == 1
 
         def training_step(self, batch: Any, index: int) -> Tensor:
             return self.net(*batch)["loss"]
 
         def configure_optimizers(self) -> Any:
-            return [torch.optim.SGD(self.parameters(), lr=0.1) for _ in range(self.optimizers_wanted)]
+            return [torch.optim.SGD(self.parameters(), fused=self.fused) for _ in range(self.optimizers_wanted)]
 
-    def fit(optimizers: int, **settings: Any) -> None:
+    def fit(optimizers: int, fused: bool = False, **settings: Any) -> None:
         trainer = lightning.Trainer(
             strategy=Strategy(attach, process_group_backend="gloo"), accelerator="cpu", devices=1, logger=False,
             enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, max_steps=1, **settings,
         )  # fmt: skip
         try:
-            trainer.fit(Module(optimizers), DataLoader(data(), BATCH))
+            trainer.fit(Module(optimizers, fused), DataLoader(data(), BATCH))
         finally:
             dist.destroy_process_group()
 
@@ -326,3 +351,59 @@ def test_lightnings_strategy_refuses_what_would_not_be_averaged(tmp_path: Path):
     plugin = MixedPrecision("16-mixed", "cpu", scaler=torch.amp.GradScaler("cpu"))
     with pytest.raises(ValueError, match="precision 16-mixed: every worker would skip steps of its own"):
         fit(1, plugins=[plugin])
+    plugin = MixedPrecision("16-mixed", "cpu", scaler=ShardedGradScaler("cpu"))
+    with pytest.raises(ValueError, match="precision 16-mixed with a fused optimizer: its gradients would keep the"):
+        fit(1, fused=True, plugins=[plugin])
+
+
+def test_lightning_fits_a_module_again_after_an_error():
+    import lightning
+
+    from resync.integrations.lightning import Strategy
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.fails = Net(), True
+
+        def training_step(self, batch: Any, index: int) -> Tensor:
+            if self.fails and index:
+                raise ArithmeticError
+            return self.net(*batch)["loss"]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters())
+
+    def fit() -> Strategy:
+        strategy = Strategy(attach, process_group_backend="gloo")
+        trainer = lightning.Trainer(
+            strategy=strategy, accelerator="cpu", devices=1, logger=False, max_steps=2, enable_progress_bar=False,
+            enable_model_summary=False, enable_checkpointing=False,
+        )  # fmt: skip
+        trainer.fit(module, DataLoader(data(), BATCH))
+        return strategy
+
+    module = Module()
+    try:
+        with pytest.raises(ArithmeticError):
+            fit()
+        module.fails = False
+        assert fit().sync.steps == 2
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_removed_link_leaves_the_workers_files_of_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As seen by rank 1, when rank 0 has not removed the link yet."""
+    from resync.integrations.lightning import Strategy
+
+    for name, value in (("global_rank", 1), ("world_size", 2), ("is_global_zero", False)):
+        monkeypatch.setattr(Strategy, name, value)
+    for name in ("step=3.ckpt", "step=3.ckpt.worker1of2"):
+        (tmp_path / name).touch()
+    (tmp_path / "last.ckpt").symlink_to("step=3.ckpt")
+    strategy = Strategy(attach)
+    strategy.remove_checkpoint(tmp_path / "last.ckpt")
+    assert (tmp_path / "step=3.ckpt.worker1of2").exists()
+    strategy.remove_checkpoint(tmp_path / "step=3.ckpt")
+    assert not (tmp_path / "step=3.ckpt.worker1of2").exists()

@@ -152,6 +152,43 @@ def test_muon_steps_the_hidden_matrices_of_a_model_and_nothing_else():
         assert found == hidden
 
 
+def attention_model(outputs: int) -> nn.ModuleDict:
+    """Attention of torch's, a hidden layer, and a head after the embedding of 16 tokens in 8 numbers."""
+    attention = {"same": nn.MultiheadAttention(8, 2), "widths": nn.MultiheadAttention(8, 2, kdim=4, vdim=6)}
+    layers = {"tokens": nn.Embedding(16, 8), **attention, "hidden": nn.Linear(8, 8), "head": nn.Linear(8, outputs)}
+    return nn.ModuleDict(layers)
+
+
+def matrices_of(model: nn.Module, **options: Any) -> list[str]:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    places = of_model(model, lr=0.1, **options).matrices.values()
+    return sorted(names[id(parameter)] for each in places for parameter, _ in each)
+
+
+@pytest.mark.parametrize("outputs", [16, 2])
+def test_attention_of_torch_is_hidden_and_the_head_of_a_task_is_not(outputs):
+    projections = [f"widths.{name}_proj_weight" for name in "qkv"]
+    attention = ["same.in_proj_weight", *(f"{name}.out_proj.weight" for name in ("same", "widths")), *projections]
+    assert matrices_of(attention_model(outputs)) == sorted([*attention, "hidden.weight"])
+
+
+def test_the_matrices_of_muon_can_be_named():
+    model = attention_model(2)
+    assert matrices_of(model, matrices=iter([model.head.weight, model.hidden.weight])) == [
+        "head.weight",
+        "hidden.weight",
+    ]
+    for wrong, shape in ((model.hidden.bias, r"\[8\]"), (nn.Parameter(torch.ones(3, 2)), r"\[3, 2\]")):
+        with pytest.raises(ValueError, match=rf"^matrices: found a tensor of shape {shape}, allowed: trainable"):
+            of_model(model, lr=0.1, matrices=[wrong])
+
+
+def test_muon_that_would_step_nothing_is_refused():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+    with pytest.raises(ValueError, match=r"^Muon would step nothing: .* name its matrices \(matrices=\.\.\.\), or"):
+        of_model(model, lr=0.1)
+
+
 @pytest.mark.parametrize("weight_decay", [0.0, 0.5])
 def test_muon_without_gradients_moves_by_its_decay_alone(weight_decay):
     workers = Workers(small_model(), 2)

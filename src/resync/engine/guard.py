@@ -21,7 +21,9 @@ def check_attachable(model: nn.Module, optimizer: Optimizer) -> None:
         raise ValueError("torchrun started this process, but torch.distributed is not set up: "
                          "call torch.distributed.init_process_group first")  # fmt: skip
     if model in ATTACHED:
-        raise ValueError("an algorithm is attached to this model already: end it with finish() first")
+        raise ValueError(
+            "an algorithm is attached to this model already: end it with finish(), or after an error with detach()"
+        )
     for name, each in model.named_modules():
         if isinstance(each, DistributedDataParallel):
             where = f"{name} of the model" if name else "the model"

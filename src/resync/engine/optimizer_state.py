@@ -16,7 +16,7 @@ Fields = dict[str, Tensor]
 def save(optimizer: Optimizer, workers: Workers) -> tuple[Fields, Fields]:
     """Copies of the fields by name: those with one row per worker, [k, ...], and the shared ones."""
     states = [_fields(optimizer, parameter) for parameter in _parameters(optimizer)]
-    if not _is_over_rows(optimizer, workers):
+    if not is_over_rows(optimizer, workers):
         names = dict.fromkeys(name for state in states for name in state)
         return {name: _stacked(states, name) for name in names}, {}
     fields = {name: value.clone() for name, value in states[0].items()}
@@ -28,18 +28,19 @@ def load(optimizer: Optimizer, workers: Workers, own: Fields, shared: Fields) ->
     """Restore the fields that `save` returned."""
     device = workers.rows.device
     for index, parameter in enumerate(_parameters(optimizer)):
-        fields = own if _is_over_rows(optimizer, workers) else {name: value[index] for name, value in own.items()}
+        fields = own if is_over_rows(optimizer, workers) else {name: value[index] for name, value in own.items()}
         restored = {name: value.to(device, copy=True) for name, value in (fields | shared).items()}
         optimizer.state[parameter].update(restored)
+
+
+def is_over_rows(optimizer: Optimizer, workers: Workers) -> bool:
+    """Whether the optimizer has the rows as one parameter, and not one per worker, or those of a module."""
+    return optimizer.param_groups[0]["params"][0] is workers.rows
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:
     [group] = optimizer.param_groups
     return list(group["params"])
-
-
-def _is_over_rows(optimizer: Optimizer, workers: Workers) -> bool:
-    return _parameters(optimizer)[0] is workers.rows
 
 
 def _fields(optimizer: Optimizer, parameter: Tensor) -> Fields:

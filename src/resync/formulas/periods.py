@@ -9,7 +9,7 @@ is also its own declaration: the content of `period` in a configuration, and the
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -40,9 +40,12 @@ from resync.settings.options import Course, Part
 class Period(Part):
     """A rule for H. Further rules (such as a cap on another rule) only need to implement `local_steps`."""
 
-    follows_lr: ClassVar[bool] = False
-    """Whether H depends on the learning rate, which must then be known before the training starts."""
     rule: str
+
+    @property
+    def follows_lr(self) -> bool:
+        """Whether H depends on the learning rate, which must then be known before the training starts."""
+        return False
 
     @abstractmethod
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
@@ -65,7 +68,6 @@ class Constant(Period):
 class PowerRule(Period):
     """H = max(h_base, floor((alpha / lr)^power)), lr at the round's first step: QSR and variants (Gu et al. 2024)."""
 
-    follows_lr = True
     rule: Literal["power"] = Field(default="power", init=False)
     alpha: PositiveNumber = Field(description="growth coefficient, in the unit of the learning rate")
     power: PositiveNumber = Field(default=2.0, description="2 is QSR, 1 the linear rule, 3 the cubic rule")
@@ -74,6 +76,11 @@ class PowerRule(Period):
         default=None, description="H of rounds that start during the warm-up; null: h_base"
     )
     h_max: PositiveInt | None = Field(default=None, description="largest number of local steps; null: no limit")
+
+    @property
+    def follows_lr(self) -> bool:
+        """True."""
+        return True
 
     def checks(self) -> Iterator[Check]:
         """Require h_base <= h_max."""
@@ -128,6 +135,11 @@ class Phases(Period):
         min_length=1,
         description="[first epoch, H] pairs, starting at epoch 0; H is a number, or end: average at the end only",
     )
+
+    @property
+    def follows_lr(self) -> bool:
+        """Whether the rule of a phase does."""
+        return any(isinstance(h, Period) and h.follows_lr for _, h in self.phases)
 
     def checks(self) -> Iterator[Check]:
         """Require phases in order, of which only the last may have H = end."""

@@ -30,8 +30,9 @@ class Strategy(DDPStrategy):
     writes a file of its own (`<checkpoint>.worker<rank>of<size>`), with which `fit(ckpt_path=...)` continues exactly,
     on as many workers.
 
-    Raises ValueError for more than one optimizer and for a loss scale (`16-mixed`) on which the workers do not agree,
-    so that they would skip different steps, and FileNotFoundError if a checkpoint has no file of this worker.
+    Raises ValueError for more than one optimizer, for a loss scale (`16-mixed`) on which the workers do not agree, so
+    that they would skip different steps, or which a fused optimizer would have to remove, and FileNotFoundError if a
+    checkpoint has no file of this worker.
     """
 
     def __init__(self, attach: Callable[[nn.Module, Optimizer], Synchronised], **arguments: Any) -> None:
@@ -60,14 +61,26 @@ class Strategy(DDPStrategy):
         if scaler is not None and not isinstance(scaler, ShardedGradScaler):
             raise ValueError("precision 16-mixed: every worker would skip steps of its own, allowed: bf16-mixed, or "
                              "plugins=[MixedPrecision('16-mixed', 'cuda', scaler=ShardedGradScaler())]")  # fmt: skip
+        if scaler is not None and getattr(self.optimizers[0], "_step_supports_amp_scaling", False):
+            raise ValueError("precision 16-mixed with a fused optimizer: its gradients would keep the loss scale, "
+                             "allowed: fused=False, or bf16-mixed")  # fmt: skip
         self.sync = self.attach(self.lightning_module, self.optimizers[0])
         self._training = True
 
     def on_train_end(self) -> None:
         """Give every worker the final average."""
         assert self.sync is not None
-        self._training = False
         self.sync.finish()
+        self._training = False
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Free the module for another `fit`."""
+        super().on_exception(exception)
+        if self._training:
+            assert self.sync is not None
+            self._leave_average()
+            self._training = False
+            self.sync.detach()
 
     def on_validation_start(self) -> None:
         self._enter_average()
@@ -112,12 +125,15 @@ class Strategy(DDPStrategy):
 
     def remove_checkpoint(self, filepath: Any) -> None:
         super().remove_checkpoint(filepath)
-        self.checkpoint_io.remove_checkpoint(self._own_file(filepath))
+        # Not where a link leads, which another rank may have removed already: that checkpoint stays.
+        self.checkpoint_io.remove_checkpoint(self._beside(filepath))
 
     def _own_file(self, checkpoint: Any) -> str:
         """Where this worker's state is; `last.ckpt` may be a link to the checkpoint that has it."""
-        path = os.path.realpath(checkpoint) if os.path.islink(checkpoint) else os.fspath(checkpoint)
-        return f"{path}.worker{self.global_rank}of{self.world_size}"
+        return self._beside(os.path.realpath(checkpoint) if os.path.islink(checkpoint) else checkpoint)
+
+    def _beside(self, path: Any) -> str:
+        return f"{os.fspath(path)}.worker{self.global_rank}of{self.world_size}"
 
     def _enter_average(self) -> None:
         if self._training and not self._in_average:

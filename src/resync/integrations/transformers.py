@@ -58,7 +58,14 @@ class Trainer(transformers.Trainer):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
         self._resumed_from = resume_from_checkpoint if isinstance(resume_from_checkpoint, str) else None
-        return super().train(resume_from_checkpoint, *args, **kwargs)
+        try:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        except BaseException:
+            if self._training:
+                assert self.sync is not None
+                self._training = False
+                self.sync.detach()
+            raise
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         with self._average():
@@ -101,8 +108,8 @@ class Trainer(transformers.Trainer):
         """Give every worker the final average, once."""
         if self._training:
             assert self.sync is not None
-            self._training = False
             self.sync.finish()
+            self._training = False
 
     def _load_best_model(self) -> None:
         self.finish()  # otherwise the average would be that of the best model and the state of the algorithm

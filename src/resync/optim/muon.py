@@ -96,11 +96,12 @@ class Muon(Optimizer):
 
 def build(parameters: list[nn.Parameter], options: muon.Muon, workers: Workers) -> Muon:
     """Muon over the rows of the workers."""
+    hidden = _hidden_matrices(workers.models[0])
     layout: list[tuple[int, slice, torch.Size | None]] = []
     for number in range(len(parameters)):
         first = 0
-        for parameter, is_matrix in _with_kinds(workers.models[0], workers.parameters[0]):
-            end = first + parameter.numel()
+        for parameter in workers.parameters[0]:
+            is_matrix, end = id(parameter) in hidden, first + parameter.numel()
             if not is_matrix and layout and layout[-1][::2] == (number, None):
                 first = layout.pop()[1].start
             layout.append((number, slice(first, end), parameter.shape if is_matrix else None))
@@ -108,27 +109,44 @@ def build(parameters: list[nn.Parameter], options: muon.Muon, workers: Workers) 
     return Muon(parameters, options, layout)
 
 
-def of_model(model: nn.Module, lr: float, **options: Any) -> Muon:
+def of_model(model: nn.Module, lr: float, *, matrices: Iterable[nn.Parameter] | None = None, **options: Any) -> Muon:
     """Muon for a training loop of your own: over the trainable parameters of `model`, with `options` of this name.
 
     Unlike torch.optim.Muon it has all parameters, as the algorithms of this library require.
+
+    `matrices` are those that Muon steps, each [outputs, inputs]; AdamW steps all other parameters. By default they are
+    the weights of nn.Linear and nn.MultiheadAttention except for embeddings and the output layer. The latter is the
+    last nn.Linear, unless its outputs are as many as the numbers of a token in the first nn.Embedding, which is then
+    taken for the output layer itself.
+
+    Raises ValueError if there are no matrices by this rule, as in models of other layers (Conv1D in Hugging Face's
+    GPT-2), and if one of `matrices` has not two dimensions or is not trained.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    kinds = enumerate(_with_kinds(model, parameters))
-    layout = [(number, ..., each.shape if is_matrix else None) for number, (each, is_matrix) in kinds]
+    if matrices is None:
+        hidden = _hidden_matrices(model)
+        if hidden.isdisjoint(map(id, parameters)):
+            raise ValueError("Muon would step nothing: the model has no trained weight of a hidden nn.Linear or "
+                             "nn.MultiheadAttention; name its matrices (matrices=...), or take AdamW")  # fmt: skip
+    else:
+        hidden = set(map(id, named := list(matrices)))
+        for each in named:
+            if each.ndim != 2 or not any(each is parameter for parameter in parameters):
+                raise ValueError(f"matrices: found a tensor of shape {list(each.shape)}, allowed: trainable parameters "
+                                 "of the model with two dimensions")  # fmt: skip
+    layout = [(number, ..., each.shape if id(each) in hidden else None) for number, each in enumerate(parameters)]
     return Muon(parameters, muon.Muon(**options), layout, lr)
 
 
-def _with_kinds(model: nn.Module, parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, bool]]:
-    """Each parameter with whether it is a matrix of a linear layer that is neither an embedding nor the output layer.
-
-    The output layer is the last linear one. In a model with embeddings, the first of which is that of the tokens, it
-    has an output for each token, or else the embedding itself is the output layer.
-    """
+def _hidden_matrices(model: nn.Module) -> set[int]:
+    """The ids of the matrices of linear layers that are neither an embedding nor the output layer, see `of_model`."""
     layers = list(model.modules())
     embeddings = [layer for layer in layers if isinstance(layer, nn.Embedding)]
     linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     hidden = {id(layer.weight) for layer in linear} - {id(layer.weight) for layer in embeddings}
-    if linear and (not embeddings or linear[-1].out_features == embeddings[0].num_embeddings):
+    if linear and (not embeddings or linear[-1].out_features != embeddings[0].embedding_dim):
         hidden.discard(id(linear[-1].weight))
-    return [(parameter, id(parameter) in hidden) for parameter in parameters]
+    # Linear maps that nn.MultiheadAttention has as parameters of its own.
+    attention = [layer for layer in layers if isinstance(layer, nn.MultiheadAttention)]
+    names = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+    return hidden | {id(getattr(layer, name)) for layer in attention for name in names} - {id(None)}

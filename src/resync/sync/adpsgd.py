@@ -1,5 +1,7 @@
 """Asynchronous decentralised parallel SGD as a deterministic sequence of events in simulated time."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -64,14 +66,47 @@ class ADPSGD(Algorithm):
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Average the pairs of the workers that have finished; these start their next gradient."""
-        local = self.transport.local
+        pairs: dict[int, int] = {}
+        starting: list[int] = []
         for worker in self._due():
-            self._average_with_partner(worker)
+            other = partner(self.options.topology, worker, self.transport.num_workers, self.averages[worker])
+            if other is not None:
+                if worker in pairs or other in pairs:
+                    self._average(pairs, starting)
+                    pairs, starting = {}, []
+                pairs[worker], pairs[other] = other, worker
+                self.averages[worker] += 1
             self.gradients[worker] += 1
             self.finish[worker] += self._duration(worker)
-            if local.start <= worker < local.stop:
-                self.copies[worker - local.start] = self.rows[worker - local.start]
+            if worker in pairs:
+                starting.append(worker)
+            else:
+                self._start([worker])
+        self._average(pairs, starting)
         return super().after_step(lr)
+
+    def _average(self, pairs: dict[int, int], starting: list[int]) -> None:
+        """Average disjoint pairs, whose order does not matter, in one exchange; some then start their next gradient."""
+        if not pairs:
+            return
+        exchange = self.transport.post(
+            self.rows, [[pairs[each]] if each in pairs else [] for each in range(self.transport.num_workers)]
+        )
+        [received] = exchange.wait()
+        for index in self._here(pairs):
+            self.rows[index].add_(received[index]).div_(2)
+        exchange.release()
+        self._start(starting)
+
+    def _start(self, workers: Iterable[int]) -> None:
+        """Take the copies at which the workers compute their next gradient."""
+        for index in self._here(workers):
+            self.copies[index] = self.rows[index]
+
+    def _here(self, workers: Iterable[int]) -> list[int]:
+        """The rows of those workers that are in this process."""
+        local = self.transport.local
+        return [worker - local.start for worker in workers if local.start <= worker < local.stop]
 
     def _leave_copies(self) -> None:
         if self.at_copies:
@@ -82,20 +117,6 @@ class ADPSGD(Algorithm):
         """The workers that finish a gradient in this unit of time, in the order in which they finish."""
         finished = [worker for worker, time in enumerate(self.finish) if time <= self.steps + 1]
         return sorted(finished, key=lambda worker: (self.finish[worker], worker))
-
-    def _average_with_partner(self, worker: int) -> None:
-        other = partner(self.options.topology, worker, self.transport.num_workers, self.averages[worker])
-        if other is None:
-            return
-        self.averages[worker] += 1
-        in_peers: list[list[int]] = [[] for _ in range(self.transport.num_workers)]
-        in_peers[worker], in_peers[other] = [other], [worker]
-        [received] = self.transport.exchange(self.rows, in_peers)
-        local = self.transport.local
-        for each in (worker, other):
-            if local.start <= each < local.stop:
-                index = each - local.start
-                self.rows[index] = (self.rows[index] + received[index]) / 2
 
     def _duration(self, worker: int) -> float:
         """Units of time for the worker's next gradient; at least 1, so that at most one ends in any unit."""

@@ -17,6 +17,8 @@ from resync.sync.options import adpsgd
 _ASK, _ROW, _ANSWER = 1, 2, 3
 """Message tags of one average: the request, the row of the active worker, the row of the passive worker."""
 _AVERAGE, _END = 0, 1
+_EVER = timedelta(days=365)
+"""How long a passive worker waits for a request: none is owed while the active ones do not step."""
 
 
 class AsynchronousPairs(Algorithm):
@@ -32,8 +34,9 @@ class AsynchronousPairs(Algorithm):
     two runs have the same bits.
 
     `consensus`, `state_dict` and `close` are collective: the workers end their averages and meet. `close` ends the
-    thread of this process when all of its partners have closed too. If a message does not come within the time limit of
-    the process group, the next of these calls or the next step fails and names the rank it was expected from.
+    thread of this process when all of its partners have closed too. If a message of an average that has begun does not
+    come within the time limit of the process group, the next of these calls or the next step fails and names the rank
+    it was expected from. A request may come at any time, until `close` has waited for so long.
 
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
@@ -54,6 +57,7 @@ class AsynchronousPairs(Algorithm):
         self.rank = self.transport.rank
         self.peers = peer_list(self.topology, self.rank, size)
         self.active = self.rank % 2 == 1
+        self.waiting = set(self.peers)
         self.averages = torch.zeros(1, dtype=torch.int64)
         # x, and what it was when the optimizer began its step: `rows` are the worker's own, without averages since.
         self.published = self.rows.clone()
@@ -92,8 +96,11 @@ class AsynchronousPairs(Algorithm):
             self._closing = True
             self._changed.notify_all()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(None if self.active else self.limit.total_seconds())
         self._check()
+        if self._thread.is_alive():
+            raise RuntimeError(f"rank {self.rank}: the averaging thread has not ended at step {self.steps}: "
+                               f"no message from rank {_ranks(self.waiting)} within {self.limit}")  # fmt: skip
         self.rows.copy_(self.published)
 
     def own_rows(self) -> Tensor:
@@ -164,14 +171,13 @@ class AsynchronousPairs(Algorithm):
 
     def _answer(self) -> None:
         """The thread of a passive worker: answers every request until all of its peers have ended."""
-        waiting = set(self.peers)
-        while waiting:
+        while self.waiting:
             ask = torch.empty(1, dtype=torch.int64)
             request = dist.irecv(ask, group=self._group, tag=_ASK)
-            self._wait(request, waiting)
+            self._wait(request, self.waiting, _EVER)
             other = request._source_rank()
             if int(ask) == _END:
-                waiting.remove(other)
+                self.waiting.remove(other)
                 continue
             with self._changed:
                 self._busy = True
@@ -194,16 +200,19 @@ class AsynchronousPairs(Algorithm):
             self._changed.notify_all()
 
     def _send(self, message: Tensor, other: int, tag: int) -> None:
-        self._wait(dist.isend(message, other, group=self._group, tag=tag), {other})
+        self._wait(dist.isend(message, other, group=self._group, tag=tag), {other}, self.limit)
 
     def _receive(self, like: Tensor, other: int, tag: int) -> Tensor:
         message = torch.empty_like(like)
-        self._wait(dist.irecv(message, other, group=self._group, tag=tag), {other})
+        self._wait(dist.irecv(message, other, group=self._group, tag=tag), {other}, self.limit)
         return message
 
-    def _wait(self, request: dist.Work, others: set[int]) -> None:
+    def _wait(self, request: dist.Work, others: set[int], limit: timedelta) -> None:
         try:
-            request.wait(self.limit)
+            request.wait(limit)
         except RuntimeError as error:
-            ranks = ", ".join(map(str, sorted(others)))
-            raise RuntimeError(f"no message from or to rank {ranks} within {self.limit}: {error}") from error
+            raise RuntimeError(f"no message from or to rank {_ranks(others)}: {error}") from error
+
+
+def _ranks(others: set[int]) -> str:
+    return ", ".join(map(str, sorted(others)))

@@ -16,8 +16,8 @@ class DPSGD(SGP):
 
     or the weighted mean, where a topology has weights of its own. Every worker receives from exactly the workers that
     it sends to, so the mixing matrix is symmetric and doubly stochastic and needs no push-sum weights. On a bipartite
-    graph with one peer, mixing is the average of a pair. With
-    `half_duplex` odd workers send first and even ones answer, which takes twice as long and gives the same average.
+    graph with one peer, mixing is the average of a pair. With `half_duplex`, odd workers send first and even ones
+    answer, which takes twice as long and gives the same average.
 
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from resync.engine.optimizer_state import is_over_rows
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 
@@ -31,7 +32,7 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
     if all(tensor is None for tensor in tensors):
         have = sorted({key for state in optimizer.state.values() for key in state})
         raise ValueError(f"the optimizer has no state {name!r}, allowed: {', '.join(have) or 'none'}")
-    if parameters[0] is workers.rows:
+    if is_over_rows(optimizer, workers):
         assert tensors[0] is not None
         yield tensors[0]
         return
@@ -45,23 +46,31 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
 
 
 def moments(optimizer: Optimizer) -> list[str]:
-    """The names of the fields that have a value for every parameter, such as momentum_buffer or exp_avg."""
-    names = {
-        name: None
-        for parameter, state in optimizer.state.items()
-        for name, value in state.items()
-        if isinstance(value, Tensor) and value.shape == parameter.shape
-    }
-    return list(names)
+    """The names of the fields that have a value for every element of a parameter, as momentum_buffer or exp_avg.
+
+    A step counter is none, although a parameter may be a single number too.
+    """
+    fits: dict[str, bool] = {}
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if value is not None:
+                fits[name] = fits.get(name, True) and isinstance(value, Tensor) and value.shape == parameter.shape
+    return [name for name, always in fits.items() if always]
 
 
-def reset_state(optimizer: Optimizer) -> None:
-    """Set every field to zero, including step counters: the next step is like the optimizer's first."""
+def reset_state(workers: Workers, optimizer: Optimizer) -> None:
+    """Make the next step like the optimizer's first.
+
+    The fields of an optimizer over rows, including step counters, start at zero. One over modules, whose fields may
+    start elsewhere, makes them again in its next step.
+    """
+    if not is_over_rows(optimizer, workers):
+        optimizer.state.clear()
+        return
     with torch.no_grad():
-        for state in optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, Tensor):
-                    value.zero_()
+        for value in optimizer.state.get(workers.rows, {}).values():
+            if isinstance(value, Tensor):
+                value.zero_()
 
 
 def _tensor(optimizer: Optimizer, parameter: Tensor, name: str) -> Tensor | None:
@@ -73,15 +82,16 @@ def _tensor(optimizer: Optimizer, parameter: Tensor, name: str) -> Tensor | None
 def decayed(rows: Tensor, workers: Workers, optimizer: Optimizer) -> Tensor:
     """`rows` [k, P] after the decoupled weight decay of the step that `optimizer` has just taken from there.
 
-    Muon has it, and what sets `decoupled_weight_decay`, as torch's AdamW; the decay of others counts as gradient.
+    Muon has it, and what sets `decoupled_weight_decay`, as torch's AdamW; the decay of others counts as gradient. A
+    parameter without a gradient does not decay.
     """
     if not optimizer.param_groups[0].get("decoupled_weight_decay", type(optimizer).__name__ == "Muon"):
         return rows
-    if optimizer.param_groups[0]["params"][0] is workers.rows:
+    if is_over_rows(optimizer, workers):
         [group] = optimizer.param_groups
         return rows * (1 - group["lr"] * group.get("decay_rates", group["weight_decay"]))
     factors = {
-        id(parameter): 1 - group["lr"] * group["weight_decay"]
+        id(parameter): 1.0 if parameter.grad is None else 1 - group["lr"] * group["weight_decay"]
         for group in optimizer.param_groups
         for parameter in group["params"]
     }

@@ -29,8 +29,8 @@ class SlowMo(Rounds):
     beta 0 with one worker, or without `average` on all-reduce, which keeps the workers equal.
     With gossip, averaging receives the messages in flight, averages the numerators, and resets the weights to 1.
     Without `average`, every worker receives its messages and takes the outer step on its own de-biased parameters.
-    `buffers` says what happens to the inner optimizer's state before every round: set it to zero, keep it, or average
-    it.
+    `buffers` says what happens to the inner optimizer's state before every round: start anew (`zero`), keep it, or
+    average it.
     """
 
     shared = ("gamma",)
@@ -71,7 +71,7 @@ class SlowMo(Rounds):
         with self.base.settled():
             self._outer_step()
         if self.options.buffers == "zero":
-            reset_state(self.optimizer)
+            reset_state(self.workers, self.optimizer)
         elif self.options.buffers == "average":
             average_fields(self.workers, self.optimizer, self.transport, moments(self.optimizer))
 

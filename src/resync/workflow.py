@@ -5,7 +5,7 @@ The rules call these functions with the names in a target. Paths are relative to
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ from resync.config import ConfigError, Run, Suite
 from resync.config.in_words import setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
+from resync.results import state
 from resync.settings.errors import not_among, suggestion
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
@@ -217,6 +218,17 @@ def one_figure(suite: Suite) -> str:
 def one_table(suite: Suite) -> str:
     """The pattern that matches the declared tables, each within its own paper."""
     return _one_item((paper.id, table) for paper in suite.papers.values() for table in paper.tables)
+
+
+def train_anew(outputs: Iterable[Iterable[str]], forced: Collection[str], all_forced: bool) -> None:
+    """Let the runs train from their first step that Snakemake was told to make again, if they have results.
+
+    `outputs` are the files of each training that Snakemake will start, `forced` the rules and files that it is to make
+    in any case (`-R`, `-f`). Otherwise a forced training would find its last checkpoint, and publish that again.
+    """
+    for files in map(list, outputs):
+        if all_forced or "train" in forced or not set(files).isdisjoint(forced):
+            state.ask_anew(Path(files[0]).parent)
 
 
 def data_files(run: Run) -> list[str]:

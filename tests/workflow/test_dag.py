@@ -163,6 +163,18 @@ def test_a_run_is_trained_again_when_the_run_that_it_starts_from_is(finished):
     assert trained(finished.jobs()) == {"vit_b16_b4096/parallel", "vit_b16_b4096/qsr_h4"}
 
 
+@pytest.mark.parametrize("force", ["-R train", "-R {folder}/summary.json", "-F", "-f", "-F --touch"])
+def test_a_forced_run_trains_from_its_first_step_and_an_interrupted_one_continues(finished, force):
+    """The program in place of `resync` leaves the wish, which the first training fulfils."""
+    folders = [f"results/smoke/qsr/vit_b16_b4096/h4/seed{seed}" for seed in (0, 1)]
+    (finished.directory / folders[1] / "summary.json").unlink()
+    targets = [f"{folder}/summary.json" for folder in folders]
+    finished.snakemake(*targets, *force.format(folder=folders[0]).split())
+    asked = [(finished.directory / folder / "anew").exists() for folder in folders]
+    assert asked == ["--touch" not in force, False]
+    assert not (finished.directory / "results/smoke/qsr/vit_b16_b4096/h4/seed2/anew").exists()
+
+
 def test_a_deleted_run_is_made_again(finished):
     (finished.directory / "results/smoke/qsr/vit_b16_b4096/h4/seed1/metrics.csv").unlink()
     assert trained(finished.jobs()) == {"vit_b16_b4096/h4"}

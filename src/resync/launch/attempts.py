@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 
 from resync.config import Run
-from resync.files import clear_leftovers
+from resync.files import clear_leftovers, delete_folder
 from resync.launch import hosts, machine, slurm
 from resync.launch.request import Place, Request
 from resync.processes.exit_code import MISTAKE
@@ -46,6 +46,11 @@ def launch(request: Request, on_node: bool) -> int:
 
 def _attempts(run: Run, request: Request) -> int:
     """The exit code of a run that no other job trains."""
+    if (asked := request.out / state.ANEW).exists():
+        print(f"resync: {run.id}: trains again from its first step, as asked", flush=True)
+        if (checkpoints := request.out / "checkpoint").exists():
+            delete_folder(checkpoints)
+        asked.unlink()
     state.begin(request.out, run)
     code = _restarted(run, request, _attempt(run, request))
     state.conclude(request.out, run, code)

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from resync.config import Run
 from resync.files import read_json, write_text
+from resync.results.summary import NAME as SUMMARY
 
 Status = Literal["not run", "running", "stopped", "failed", "finished", "diverged", "stale", "damaged"]
 """Status of a run:
@@ -30,6 +31,8 @@ Status = Literal["not run", "running", "stopped", "failed", "finished", "diverge
 """
 
 NAME = "state.json"
+ANEW = "anew"
+"""The file in a run's folder that asks its next training to begin at the first step."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,15 @@ def refuse_mistake(directory: Path, run: Run) -> None:
     last = _recorded_if_readable(directory)
     if last is not None and last.mistake and last.config_hash == run.hash:
         raise ValueError(f"not tried again: {last.reason}")
+
+
+def ask_anew(directory: Path) -> None:
+    """Ask the next training of a run that has results to begin at the first step, not at its last checkpoint.
+
+    A run without results is left to continue: its training has been interrupted.
+    """
+    if (directory / SUMMARY).exists():
+        (directory / ANEW).touch()
 
 
 def clear(directory: Path) -> None:

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from launched import checkpoints, code_of, finish, forked, launched, metrics, until
 from runs import make_run
 
+from resync.archive.environment import environment
 from resync.cli import main
 from resync.config import Run
 from resync.files import write_text
@@ -30,7 +31,8 @@ from resync.processes.tcp_store import meet, serve
 from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
-from resync.train import train
+from resync.results.summary import commits
+from resync.train import provenance, train
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog, roll_call_store
 
@@ -107,10 +109,20 @@ def test_a_run_of_many_parts_ends_like_one_of_one_part(tmp_path, monkeypatch):
     beat = Watchdog.beat
     monkeypatch.setattr(Watchdog, "beat", lambda *given: (beat(*given), os.kill(os.getpid(), signal.SIGUSR1)))
     jobs = 1
+    gits = [{"commit": f"{step:040x}", "dirty": step == 3} for step in range(parts.total_steps)]
+    monkeypatch.setattr(provenance, "GIT", gits[0])
     while not train(parts, tmp_path / "parts"):
+        monkeypatch.setattr(provenance, "GIT", gits[jobs])
         jobs += 1
     assert jobs == parts.total_steps
-    assert assert_same_results(tmp_path / "parts", tmp_path / "whole")["resumed_from"] == list(range(1, jobs))
+    summary = assert_same_results(tmp_path / "parts", tmp_path / "whole")
+    assert summary["resumed_from"] == list(range(1, jobs))
+    assert [job["first_step"] for job in summary["jobs"]] == list(range(jobs))
+    assert commits(summary) == gits
+    assert environment([summary])["commits"] == [git["commit"] for git in gits]
+    assert summary["seconds"]["wall"] == sum(job["seconds"] for job in summary["jobs"])
+    assert summary["seconds"]["wall"] >= sum(summary["seconds"][clock] for clock in ("training", "evaluation"))
+    assert summary["started"] == summary["jobs"][0]["started"]
 
 
 def test_all_ranks_killed_start_again_by_themselves(folder, undisturbed):

@@ -13,6 +13,7 @@ from resync.cli import main
 from resync.config import Run
 from resync.launch import Request, ranks
 from resync.results import state
+from resync.results.summary import commits
 
 
 @pytest.fixture
@@ -78,14 +79,17 @@ def test_a_finished_run_publishes_its_last_checkpoint_again_unless_asked_to_trai
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     command = ["launch", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]
     state.ask_anew(tmp_path)  # without effect: the run has no results
-    resumed = []
-    for asked in (False, False, True, False):
+    found = []
+    for commit, asked in (("a", False), ("b", False), ("c", True), ("d", False)):
         if asked:
             state.ask_anew(tmp_path)
         (tmp_path / "summary.json").unlink(missing_ok=True)  # as Snakemake does
+        monkeypatch.setattr("resync.train.provenance.GIT", {"commit": commit, "dirty": False})
         assert main(command) == 0
-        resumed.append(json.loads((tmp_path / "summary.json").read_text())["resumed_from"])
-    assert resumed == [[], [14], [], [14]]
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        assert commits(summary) == [summary["git"]]
+        found.append((summary["resumed_from"], summary["git"]["commit"]))
+    assert found == [([], "a"), ([14], "a"), ([], "c"), ([14], "c")]
     assert not (tmp_path / state.ANEW).exists()
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -86,8 +86,9 @@ def _train_and_publish(
     interruption: Interruption,
     watchdog: Watchdog,
 ) -> bool:
-    started = provenance.now()
+    job = provenance.Job()
     session = build(run, out, *place)
+    session.job = job
     if session.log:
         write_text(out / "run.yaml", run.to_yaml())
         chosen = " (chosen by auto)" if run.engine.name == "auto" else ""
@@ -98,7 +99,7 @@ def _train_and_publish(
             state.record(out, run, "running", session.sync.steps, "")
         diverged = _train(session, interruption, watchdog)
         session.sync.close()
-        _publish(session, out, started, diverged)
+        _publish(session, out, diverged)
     except Interrupted as stop:
         session.sync.close()
         if session.log:
@@ -136,7 +137,7 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
     return None
 
 
-def _publish(session: Session, out: Path, started: str, diverged: Diverged | None) -> None:
+def _publish(session: Session, out: Path, diverged: Diverged | None) -> None:
     """Write the averaged model, what it writes itself and, on rank 0, the tables and the summary."""
     with consensus(session) as model:
         digest = parameters_sha256(session.workers.rows[0])
@@ -148,15 +149,16 @@ def _publish(session: Session, out: Path, started: str, diverged: Diverged | Non
                 text = sample(model, session.objective, session.data, session.run.seed, characters)
                 write_text(files[-1], text + "\n")
     if session.log:
-        session.log.finish(_summary(session, started, digest, diverged), files)
+        session.log.finish(_summary(session, digest, diverged), files)
         state.clear(out)
 
 
-def _summary(session: Session, started: str, digest: str, diverged: Diverged | None) -> dict[str, Any]:
+def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[str, Any]:
     assert session.log is not None
     run, transport, rows = session.run, session.transport, session.log.rows[EVALUATIONS]
-    ended = provenance.now()
-    wall = (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+    jobs = session.jobs
+    wall = [job["seconds"] for job in jobs]
+    trained = [job for job in jobs if job["first_step"] < session.sync.steps] or jobs[-1:]
     best = {name: METRICS[name].best_of(row[name] for row in rows) for name in BEST if name in rows[-1]}
     return {
         "status": "diverged" if diverged else "finished",
@@ -183,13 +185,14 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "signatures": session.objective.signatures,
         "seconds": {
             **{clock: _number(rows[-1][f"{clock}_seconds"]) for clock in ("training", "communication", "evaluation")},
-            "wall": wall,
+            "wall": None if None in wall else sum(wall),
         },
         "parameters_sha256": digest,
         "diverged": {"step": diverged.step, "worker": diverged.worker} if diverged else None,
         "resumed_from": session.resumed_from,
-        "started": started,
-        "ended": ended,
+        "jobs": jobs,
+        "started": jobs[0]["started"],
+        "ended": provenance.now(),
         "launch": {
             "world_size": transport.world_size,
             "workers": run.workers,
@@ -199,7 +202,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
             "engine": session.engine.name,
         },
         "versions": provenance.VERSIONS,
-        "git": provenance.git(),
+        "git": trained[-1]["git"],
     }
 
 

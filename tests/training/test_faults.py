@@ -96,6 +96,65 @@ def test_a_signal_ends_in_a_checkpoint_and_an_exit_code_of_its_own(number, folde
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
 
 
+def test_ctrl_c_ends_in_a_checkpoint_too(folder, undisturbed):
+    with launched(folder) as process:
+        until(lambda: checkpoints(folder), process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert code_of(process) == 130, (folder / "launch.log").read_text()
+    stopped = int(checkpoints(folder)[-1].name.removeprefix("step"))
+    assert stopped % 4 == 0
+    left = state.recorded(folder)
+    assert (left.state, left.step) == ("stopped", stopped)
+    assert (folder / "launch.log").read_text().count("another Ctrl-C ends it at once") == 1
+    assert finish(folder) == 0
+    assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
+
+
+def test_ctrl_c_ends_a_run_of_one_process_in_a_checkpoint(tmp_path):
+    make_run(tmp_path, **CHANGES | {"processes": 1, "checkpoint": {"every_minutes": 60}, "epochs": 1000})
+    with training(tmp_path) as process:
+        until(lambda: (tmp_path / "steps.csv.partial").exists(), process)
+        os.killpg(process.pid, signal.SIGINT)
+        assert code_of(process) == 130
+    left = state.recorded(tmp_path)
+    assert left.state == "stopped"
+    assert left.step == int(checkpoints(tmp_path)[-1].name.removeprefix("step")) > 0
+    assert left.reason.startswith("SIGINT: stops after step")
+    assert (tmp_path / "train.log").read_text().splitlines()[-1] == "resync: interrupted"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_second_ctrl_c_ends_at_once(processes, tmp_path, monkeypatch):
+    make_run(tmp_path, **CHANGES | {"processes": processes, "epochs": 1000})
+    monkeypatch.setattr("resync.train.run.processes_meet", lambda session: False)  # it never comes to an end by itself
+    with launched(tmp_path) as process:
+        until(lambda: checkpoints(tmp_path), process)
+        os.killpg(process.pid, signal.SIGINT)
+        until(lambda: "another Ctrl-C" in (tmp_path / "launch.log").read_text(), process)
+        os.killpg(process.pid, signal.SIGINT)
+        assert code_of(process) == 130
+    left = state.recorded(tmp_path)
+    assert (left.state, left.reason.partition(":")[0]) == ("stopped", "interrupted at once")
+    assert (tmp_path / "launch.log").read_text().splitlines()[-1] == "resync: interrupted"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_cannot_save_when_it_is_asked_to_stop_has_failed(number, folder, monkeypatch):
+    """With the exit code of one that has stopped, Slurm would start it again and again."""
+
+    def full(session: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("resync.train.run.save", full)
+    with launched(folder, "--max-restarts", "1") as process:
+        until(lambda: checkpoints(folder), process)
+        process.send_signal(number)
+        assert code_of(process) in (1, 2)
+    assert state.recorded(folder).state == "failed"
+    assert "No space left on device" in state.recorded(folder).reason
+    assert "restart" not in (folder / "launch.log").read_text()
+
+
 def test_a_run_of_many_parts_ends_like_one_of_one_part(tmp_path, monkeypatch):
     """A signal in every step: each job gets no further than one step."""
     changes = {
@@ -495,6 +554,16 @@ def test_another_step_of_a_job_uses_another_port(monkeypatch):
     assert (places[0].hosts, places[0].index, places[0].address) == (("a07", "a08"), 1, "10.1.0.7")
     assert places[0].port != places[1].port
     assert all(20000 <= each.port < 40000 for each in places)
+
+
+def test_what_slurm_says_is_one_line_and_worth_another_attempt(folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Socket timed out on send/recv operation' >&2; exit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_STEP_NODELIST", "a[07-08]")
+    assert main(["launch", "--config", str(folder / "config.yaml"), "--out", str(folder), "--on-node"]) == 1
+    expected = "resync: error: scontrol show hostnames a[07-08]: Socket timed out on send/recv operation"
+    assert capsys.readouterr().err.splitlines() == [expected]
 
 
 def test_processes_meet_on_one_address_and_a_taken_port_is_named():

@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -147,8 +148,14 @@ class _Loader:
             num_workers=self._decoders,
             prefetch_factor=AHEAD if self._decoders else None,
             persistent_workers=self._decoders > 0,
+            worker_init_fn=_ignore_interrupt,
             generator=torch.Generator(),  # otherwise its unused seeds would be drawn from the default generator
         )
+
+
+def _ignore_interrupt(process: int) -> None:
+    """Let Ctrl-C, which the terminal sends to all, be handled by the training, which may still need its images."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     no step for `timeout` seconds ends.
 
     Returns False if SIGTERM or SIGUSR1 has stopped the run: it then leaves a checkpoint, but no results.
-    Raises ValueError if the model, the data or the number of processes does not fit.
+    Raises KeyboardInterrupt if Ctrl-C has, likewise with a checkpoint, or twice and at once; ValueError if the model,
+    the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
     keep_freed_memory()
@@ -68,7 +69,10 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
         watchdog.beat(0)
         if rank == 0:
             state.begin(out, run)
-        return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+        ended = _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+    if not ended and interruption.received is signal.SIGINT:
+        raise KeyboardInterrupt
+    return ended
 
 
 @contextmanager

@@ -54,6 +54,22 @@ def test_a_changed_claim_is_judged_again_and_nothing_trains(finished):
     assert made(finished.jobs()) == whole | part
 
 
+def test_what_an_audit_computes_from_configurations_is_computed_again(finished):
+    """At smoke scale too it has the volumes of the published settings."""
+    finished.edit(EXPERIMENT, "epochs: 300", "epochs: 299")
+    assert "results/smoke/qsr/audit.json" in made(finished.jobs())
+    assert trained(finished.jobs()) == set()
+
+
+@pytest.mark.parametrize(("source", "plans"), [("plan/cost.py", True), ("config/metrics.py", False)])
+def test_changed_costs_and_metrics_are_planned_drawn_and_judged_again(finished, source, plans):
+    finished.edit(f"src/resync/{source}", r"\Z", "\n# another way to compute it\n")
+    jobs = finished.jobs()
+    assert {ITEM, "results/smoke/qsr/audit.json", SITE} <= made(jobs)
+    assert ("results/smoke/plan.json" in made(jobs)) == plans
+    assert trained(jobs) == set()
+
+
 def test_a_changed_label_is_shown_by_the_audit(finished):
     finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", "label: QSR")
     assert {"results/smoke/qsr/audit.json", "results/smoke/qsr/collected.csv", ITEM} <= made(finished.jobs())

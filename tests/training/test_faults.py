@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 import torch.distributed as dist
+import wandb
 from launched import checkpoints, code_of, finish, forked, launched, metrics, until
 from runs import make_run
 
@@ -421,6 +422,28 @@ def test_a_full_disk_of_wandb_is_named_and_costs_nothing(tmp_path, undisturbed):
         assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
         read_run(tmp_path)
         assert metrics(tmp_path) == metrics(undisturbed)
+
+
+def test_wandb_logs_of_another_configuration_are_deleted(tmp_path):
+    """A shorter run would not have their last steps, and could never be published."""
+    for epochs in (3, 2):
+        run = make_run(tmp_path, **WITH_WANDB, epochs=epochs)
+        assert train(run, tmp_path)
+        (tmp_path / "summary.json").unlink()
+    assert len(wandb_log.logs(tmp_path)) == 1
+
+
+def test_a_missing_key_of_weights_and_biases_is_one_line_and_a_mistake(tmp_path, monkeypatch, capsys):
+    def refused(**settings: Any) -> None:
+        raise wandb.errors.UsageError("api_key not configured (no-tty).\nCall wandb.login(...)")
+
+    monkeypatch.setattr("wandb.init", refused)
+    run = make_run(tmp_path, log={"wandb": "online"})
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
+    expected = "log.wandb: online: api_key not configured (no-tty). Call wandb.login(...)"
+    assert capsys.readouterr().err == f"resync: error: {expected}\n"
+    assert (state.recorded(tmp_path).reason, state.recorded(tmp_path).mistake) == (expected, True)
+    assert run.hash == state.recorded(tmp_path).config_hash
 
 
 def test_a_truncated_wandb_log_is_named_and_the_run_finished_again(tmp_path, undisturbed):

@@ -67,7 +67,10 @@ def resume(session: Session) -> None:
         _restore(session, *found, session.parts)
         session.resumed_from = [*found[1]["resumed_from"], session.sync.steps]
         _follow(session, found[1])
-    elif session.run.start_state == "all":
+        return
+    if session.log:
+        session.log.begin_anew()
+    if session.run.start_state == "all":
         _continue_other(session)
 
 

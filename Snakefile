@@ -33,6 +33,11 @@ include: "workflow/rules/report.smk"
 
 onstart:
     workflow_timer.keep_one(workflow.scheduler)
+    if not workflow.touch:
+        jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "train"]
+        asked = workflow.dag_settings
+        forced = {*asked.forcerun, *(asked.targets if asked.forcetargets else [])}
+        files.train_anew([job.output for job in jobs], forced, asked.forceall)
 
 
 rule all:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from resync import doctor
 from resync.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -159,3 +160,22 @@ def test_the_doctor_fails_where_nothing_can_be_trained(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert main(["doctor"]) == 1
     assert "MISSING  papers: paper_configs is not here -> start in a clone" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "found"),
+    [
+        ("sleep 60", "sinfo gives no answer within 0.3 s"),
+        ("echo slurm_load_partitions: Unable to contact >&2; exit 1", "slurm_load_partitions: Unable to contact"),
+        ("exit 3", "sinfo ends with exit code 3"),
+        (None, "sinfo: No such file or directory"),
+    ],
+)
+def test_a_slurm_that_does_not_answer_is_a_line_of_its_own(sinfo, found, tmp_path: Path, monkeypatch):
+    for name, script in (("sbatch", "true"), ("sinfo", sinfo)):
+        if script:
+            (tmp_path / name).write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin; {script}\n")
+            (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "_SLURM_SECONDS", 0.3)
+    assert str(doctor._slurm()) == f"-        Slurm: {found}"

@@ -71,7 +71,7 @@ def test_a_job_that_fails_in_the_same_way_again_is_one_line(run: Run, folder: Pa
     state.fail(folder, run, "out of memory")
     board.starts(job)
     assert board.fails(1) == f"failed: {run.id}: out of memory"
-    state.record(folder, run, "failed", 3, "KeyboardInterrupt")
+    state.record(folder, run, "stopped", 3, "SIGINT: stops after step 3 of 9 with a checkpoint")
     board.starts(job)
     assert board.fails(1) == f"failed: {run.id}: interrupted: the next start continues"
     assert list(board.failed) == [1]

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resync.cli import declare
+from resync.cli import declare, main
 from resync.config import ConfigError
 from resync.processes import warm, warm_client
 
@@ -199,6 +199,25 @@ def test_a_job_is_asked_to_end_when_the_warm_process_is_killed_and_its_client_en
     assert (tmp_path / "cleaned").exists()
 
 
+def test_a_job_that_ends_together_with_its_client_disturbs_no_other(server, address):
+    warm_process = psutil.Process(server.pid)
+    running = client(address, "wait", "0")
+    until(lambda: len(warm_process.children()) == 1)
+    [first] = warm_process.children()
+    jobs = [client(address, "wait", "0") for _ in range(3)]
+    until(lambda: len(warm_process.children()) == 4)
+    server.send_signal(signal.SIGSTOP)  # so that it finds the end of all of them at once
+    for each in [*jobs, *(fork for fork in warm_process.children() if fork != first)]:
+        each.kill()
+    for job in jobs:
+        job.wait()
+    server.send_signal(signal.SIGCONT)
+    until(lambda: len(warm_process.children()) == 1)
+    assert client(address, "0").wait(120) == 0
+    assert running.poll() is None
+    running.kill()
+
+
 @pytest.mark.parametrize("sent", [b"", b'{"arguments": ["verb"'])
 def test_a_client_that_vanishes_before_its_request_is_complete_disturbs_no_other(sent, address):
     running = client(address, "wait", "0")
@@ -244,6 +263,13 @@ def test_resync_warm_works_below_a_long_path(tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 
 
+def test_no_command_is_one_line(capsys):
+    assert main(["warm"]) == 2
+    assert capsys.readouterr().err == (
+        "resync: error: warm: found no command, allowed: a command and its arguments, such as snakemake\n"
+    )
+
+
 def test_the_exit_code_of_a_killed_command_is_the_one_that_a_shell_gives():
     command = [sys.executable, "-m", "resync", "warm", "bash", "-c", "kill -9 $$"]
     assert subprocess.run(command, check=False, timeout=120).returncode == 137
@@ -266,6 +292,26 @@ def test_a_killed_resync_warm_leaves_no_process_and_no_folder(tmp_path):
         for each in started:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
+
+
+def test_a_client_waits_for_its_job_after_ctrl_c_and_not_after_the_second_one(address, tmp_path):
+    first = client(address, "clean")
+    until((tmp_path / "started").exists)
+    first.send_signal(signal.SIGINT)
+    (tmp_path / "may_end").touch()
+    assert (first.communicate(timeout=120)[1], first.returncode) == ("to the other stream\n", 0)
+    assert (tmp_path / "cleaned").exists()
+    for name in ("started", "may_end", "cleaned"):
+        (tmp_path / name).unlink()
+    second = client(address, "clean")
+    until((tmp_path / "started").exists)
+    second.send_signal(signal.SIGINT)
+    time.sleep(0.2)  # signals that come at the same moment are one
+    second.send_signal(signal.SIGINT)
+    assert second.wait(120) == 130
+    (tmp_path / "may_end").touch()
+    assert second.communicate(timeout=120)[1] == "to the other stream\n"
+    until((tmp_path / "cleaned").exists)
 
 
 def test_a_command_cleans_up_after_ctrl_c(tmp_path):

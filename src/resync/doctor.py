@@ -26,6 +26,9 @@ _LEAST_GB = 5.0
 """Free space, in GB, below which results of mini scale may not fit."""
 
 
+_SLURM_SECONDS = 20
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that was looked for: whether it is there, what was found, and how to get it.
@@ -197,11 +200,15 @@ def _readers(suite: Suite) -> dict[str, str]:
 def _slurm() -> Finding:
     if not shutil.which("sbatch"):
         return Finding("Slurm", "optional", "no sbatch in PATH", "needed for snakemake --profile slurm only")
-    done = subprocess.run(
-        ["sinfo", "--noheader", "--format=%R"], capture_output=True, text=True, check=False, timeout=20
-    )
-    if done.returncode:
-        return Finding(
-            "Slurm", "optional", done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no answer"
+    try:
+        done = subprocess.run(
+            ["sinfo", "--noheader", "--format=%R"], capture_output=True, text=True, check=False, timeout=_SLURM_SECONDS
         )
+    except subprocess.TimeoutExpired:
+        return Finding("Slurm", "optional", f"sinfo gives no answer within {_SLURM_SECONDS} s")
+    except OSError as error:
+        return Finding("Slurm", "optional", f"sinfo: {error.strerror}")
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        return Finding("Slurm", "optional", said[-1] if said else f"sinfo ends with exit code {done.returncode}")
     return Finding("Slurm", "ok", f"partitions {', '.join(sorted(set(done.stdout.split())))}")

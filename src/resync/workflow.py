@@ -5,7 +5,7 @@ The rules call these functions with the names in a target. Paths are relative to
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ from resync.config import ConfigError, Run, Suite
 from resync.config.in_words import setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
+from resync.results import state
 from resync.settings.errors import not_among, suggestion
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
@@ -23,6 +24,10 @@ RUN_FILES = ("metrics.csv", "steps.csv", "summary.json")
 FIGURE_FILES = (".pdf", ".png", ".svg", ".csv")
 TABLE_FILES = (".pdf", ".png", ".svg", ".csv", ".md", ".tex")
 SOURCE = Path("src/resync")
+METRICS = f"{SOURCE}/config/metrics.py"
+"""Titles, units and tolerances."""
+PLANNING = ("plan", "formulas", "models/options", "sync/options")
+"""The folders of what is computed from a configuration alone."""
 TARGETS = ("all", "plan", "audit", "report")
 """The targets beside the papers and the files."""
 
@@ -87,11 +92,21 @@ class Targets:
         return [run.label for run in self._runs(paper)]
 
     def audited(self, paper: str) -> list[str]:
-        """The published values, claims, missing items and weights of a paper, as configured."""
+        """The published values, claims, missing items, weights and logs of a paper, as configured.
+
+        With the runs of which values were published: what follows from a configuration is computed at their scale.
+        """
         declared = self.suite.papers[paper]
         compared = *declared.published_beside(self.scale), *declared.claims_at(self.scale)
-        parts = (*compared, *declared.missing, declared.score)
-        return [each.model_dump_json() for each in parts]
+        parts = (*compared, *declared.missing, declared.score, declared.logs)
+        of = dict.fromkeys((value.scale, value.experiment, value.series) for value in declared.published)
+        hashes = [run.hash for scale, *series in of for run in self.suite.runs(paper, scale, *series)]
+        return [*(each.model_dump_json() for each in parts), *hashes]
+
+    def published_logs(self, paper: str) -> list[str]:
+        """The published logs of a paper that have been imported, which only the audit at the published scale reads."""
+        found = Path("results/logs", paper).glob("*.json") if self.scale == "paper" else ()
+        return sorted(map(str, found))
 
     def item_results(self, paper: str, item: str) -> list[str]:
         """The files of its runs that an item reads: all that training writes, or none for a kind without training."""
@@ -103,7 +118,7 @@ class Targets:
         kinds, kind = set(KindOptions.names()), self._item(paper, item).kind
         shared = [file for file in code("render", "render/options") if Path(file).stem not in kinds]
         own = [f"{SOURCE}/render/{kind}.py", f"{SOURCE}/render/options/{kind}.py"]
-        return [*own, *shared, *code("plan", "formulas"), f"{SOURCE}/results/evidence.py", f"{SOURCE}/text_tables.py"]
+        return [*own, *shared, *code(*PLANNING), METRICS, f"{SOURCE}/results/evidence.py", f"{SOURCE}/text_tables.py"]
 
     def item_text(self, paper: str, item: str) -> str:
         """The configuration of an item, of the runs that it shows, and of the values published for them."""
@@ -218,6 +233,17 @@ def one_figure(suite: Suite) -> str:
 def one_table(suite: Suite) -> str:
     """The pattern that matches the declared tables, each within its own paper."""
     return _one_item((paper.id, table) for paper in suite.papers.values() for table in paper.tables)
+
+
+def train_anew(outputs: Iterable[Iterable[str]], forced: Collection[str], all_forced: bool) -> None:
+    """Let the runs train from their first step that Snakemake was told to make again, if they have results.
+
+    `outputs` are the files of each training that Snakemake will start, `forced` the rules and files that it is to make
+    in any case (`-R`, `-f`). Otherwise a forced training would find its last checkpoint, and publish that again.
+    """
+    for files in map(list, outputs):
+        if all_forced or "train" in forced or not set(files).isdisjoint(forced):
+            state.ask_anew(Path(files[0]).parent)
 
 
 def data_files(run: Run) -> list[str]:

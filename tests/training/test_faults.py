@@ -17,9 +17,11 @@ from typing import Any
 import psutil
 import pytest
 import torch.distributed as dist
+import wandb
 from launched import checkpoints, code_of, finish, forked, launched, metrics, until
 from runs import make_run
 
+from resync.archive.environment import environment
 from resync.cli import main
 from resync.config import Run
 from resync.files import write_text
@@ -30,7 +32,8 @@ from resync.processes.tcp_store import meet, serve
 from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
-from resync.train import train
+from resync.results.summary import commits
+from resync.train import provenance, train
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog, roll_call_store
 
@@ -94,6 +97,65 @@ def test_a_signal_ends_in_a_checkpoint_and_an_exit_code_of_its_own(number, folde
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
 
 
+def test_ctrl_c_ends_in_a_checkpoint_too(folder, undisturbed):
+    with launched(folder) as process:
+        until(lambda: checkpoints(folder), process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert code_of(process) == 130, (folder / "launch.log").read_text()
+    stopped = int(checkpoints(folder)[-1].name.removeprefix("step"))
+    assert stopped % 4 == 0
+    left = state.recorded(folder)
+    assert (left.state, left.step) == ("stopped", stopped)
+    assert (folder / "launch.log").read_text().count("another Ctrl-C ends it at once") == 1
+    assert finish(folder) == 0
+    assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
+
+
+def test_ctrl_c_ends_a_run_of_one_process_in_a_checkpoint(tmp_path):
+    make_run(tmp_path, **CHANGES | {"processes": 1, "checkpoint": {"every_minutes": 60}, "epochs": 1000})
+    with training(tmp_path) as process:
+        until(lambda: (tmp_path / "steps.csv.partial").exists(), process)
+        os.killpg(process.pid, signal.SIGINT)
+        assert code_of(process) == 130
+    left = state.recorded(tmp_path)
+    assert left.state == "stopped"
+    assert left.step == int(checkpoints(tmp_path)[-1].name.removeprefix("step")) > 0
+    assert left.reason.startswith("SIGINT: stops after step")
+    assert (tmp_path / "train.log").read_text().splitlines()[-1] == "resync: interrupted"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_second_ctrl_c_ends_at_once(processes, tmp_path, monkeypatch):
+    make_run(tmp_path, **CHANGES | {"processes": processes, "epochs": 1000})
+    monkeypatch.setattr("resync.train.run.processes_meet", lambda session: False)  # it never comes to an end by itself
+    with launched(tmp_path) as process:
+        until(lambda: checkpoints(tmp_path), process)
+        os.killpg(process.pid, signal.SIGINT)
+        until(lambda: "another Ctrl-C" in (tmp_path / "launch.log").read_text(), process)
+        os.killpg(process.pid, signal.SIGINT)
+        assert code_of(process) == 130
+    left = state.recorded(tmp_path)
+    assert (left.state, left.reason.partition(":")[0]) == ("stopped", "interrupted at once")
+    assert (tmp_path / "launch.log").read_text().splitlines()[-1] == "resync: interrupted"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_cannot_save_when_it_is_asked_to_stop_has_failed(number, folder, monkeypatch):
+    """With the exit code of one that has stopped, Slurm would start it again and again."""
+
+    def full(session: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("resync.train.run.save", full)
+    with launched(folder, "--max-restarts", "1") as process:
+        until(lambda: checkpoints(folder), process)
+        process.send_signal(number)
+        assert code_of(process) in (1, 2)
+    assert state.recorded(folder).state == "failed"
+    assert "No space left on device" in state.recorded(folder).reason
+    assert "restart" not in (folder / "launch.log").read_text()
+
+
 def test_a_run_of_many_parts_ends_like_one_of_one_part(tmp_path, monkeypatch):
     """A signal in every step: each job gets no further than one step."""
     changes = {
@@ -107,10 +169,20 @@ def test_a_run_of_many_parts_ends_like_one_of_one_part(tmp_path, monkeypatch):
     beat = Watchdog.beat
     monkeypatch.setattr(Watchdog, "beat", lambda *given: (beat(*given), os.kill(os.getpid(), signal.SIGUSR1)))
     jobs = 1
+    gits = [{"commit": f"{step:040x}", "dirty": step == 3} for step in range(parts.total_steps)]
+    monkeypatch.setattr(provenance, "GIT", gits[0])
     while not train(parts, tmp_path / "parts"):
+        monkeypatch.setattr(provenance, "GIT", gits[jobs])
         jobs += 1
     assert jobs == parts.total_steps
-    assert assert_same_results(tmp_path / "parts", tmp_path / "whole")["resumed_from"] == list(range(1, jobs))
+    summary = assert_same_results(tmp_path / "parts", tmp_path / "whole")
+    assert summary["resumed_from"] == list(range(1, jobs))
+    assert [job["first_step"] for job in summary["jobs"]] == list(range(jobs))
+    assert commits(summary) == gits
+    assert environment([summary])["commits"] == [git["commit"] for git in gits]
+    assert summary["seconds"]["wall"] == sum(job["seconds"] for job in summary["jobs"])
+    assert summary["seconds"]["wall"] >= sum(summary["seconds"][clock] for clock in ("training", "evaluation"))
+    assert summary["started"] == summary["jobs"][0]["started"]
 
 
 def test_all_ranks_killed_start_again_by_themselves(folder, undisturbed):
@@ -352,6 +424,28 @@ def test_a_full_disk_of_wandb_is_named_and_costs_nothing(tmp_path, undisturbed):
         assert metrics(tmp_path) == metrics(undisturbed)
 
 
+def test_wandb_logs_of_another_configuration_are_deleted(tmp_path):
+    """A shorter run would not have their last steps, and could never be published."""
+    for epochs in (3, 2):
+        run = make_run(tmp_path, **WITH_WANDB, epochs=epochs)
+        assert train(run, tmp_path)
+        (tmp_path / "summary.json").unlink()
+    assert len(wandb_log.logs(tmp_path)) == 1
+
+
+def test_a_missing_key_of_weights_and_biases_is_one_line_and_a_mistake(tmp_path, monkeypatch, capsys):
+    def refused(**settings: Any) -> None:
+        raise wandb.errors.UsageError("api_key not configured (no-tty).\nCall wandb.login(...)")
+
+    monkeypatch.setattr("wandb.init", refused)
+    run = make_run(tmp_path, log={"wandb": "online"})
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
+    expected = "log.wandb: online: api_key not configured (no-tty). Call wandb.login(...)"
+    assert capsys.readouterr().err == f"resync: error: {expected}\n"
+    assert (state.recorded(tmp_path).reason, state.recorded(tmp_path).mistake) == (expected, True)
+    assert run.hash == state.recorded(tmp_path).config_hash
+
+
 def test_a_truncated_wandb_log_is_named_and_the_run_finished_again(tmp_path, undisturbed):
     make_run(tmp_path, **CHANGES | WITH_WANDB)
     assert finish(tmp_path) == 0, (tmp_path / "launch.log").read_text()
@@ -483,6 +577,16 @@ def test_another_step_of_a_job_uses_another_port(monkeypatch):
     assert (places[0].hosts, places[0].index, places[0].address) == (("a07", "a08"), 1, "10.1.0.7")
     assert places[0].port != places[1].port
     assert all(20000 <= each.port < 40000 for each in places)
+
+
+def test_what_slurm_says_is_one_line_and_worth_another_attempt(folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'Socket timed out on send/recv operation' >&2; exit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_STEP_NODELIST", "a[07-08]")
+    assert main(["launch", "--config", str(folder / "config.yaml"), "--out", str(folder), "--on-node"]) == 1
+    expected = "resync: error: scontrol show hostnames a[07-08]: Socket timed out on send/recv operation"
+    assert capsys.readouterr().err.splitlines() == [expected]
 
 
 def test_processes_meet_on_one_address_and_a_taken_port_is_named():

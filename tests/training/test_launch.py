@@ -1,5 +1,6 @@
 """How a launcher calls the training in its own process, and what it makes of its end."""
 
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from resync import train
 from resync.cli import main
 from resync.config import Run
 from resync.launch import Request, ranks
+from resync.results import state
+from resync.results.summary import commits
 
 
 @pytest.fixture
@@ -68,6 +71,26 @@ def test_processes_that_cannot_meet_are_started_again(launched, capsys: pytest.C
 def test_a_process_that_is_spawned_for_a_gpu_can_be_handed_its_request(tmp_path: Path):
     request = Request(tmp_path / "config.yaml", tmp_path, 77, nodes=1, cpus=2, launcher="torchrun", max_restarts=0)
     assert pickle.loads(pickle.dumps((ranks._rank, request))) == (ranks._rank, request)
+
+
+def test_a_finished_run_publishes_its_last_checkpoint_again_unless_asked_to_train_anew(tmp_path: Path, monkeypatch):
+    make_run(tmp_path)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    command = ["launch", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]
+    state.ask_anew(tmp_path)  # without effect: the run has no results
+    found = []
+    for commit, asked in (("a", False), ("b", False), ("c", True), ("d", False)):
+        if asked:
+            state.ask_anew(tmp_path)
+        (tmp_path / "summary.json").unlink(missing_ok=True)  # as Snakemake does
+        monkeypatch.setattr("resync.train.provenance.GIT", {"commit": commit, "dirty": False})
+        assert main(command) == 0
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        assert commits(summary) == [summary["git"]]
+        found.append((summary["resumed_from"], summary["git"]["commit"]))
+    assert found == [([], "a"), ([14], "a"), ([], "c"), ([14], "c")]
+    assert not (tmp_path / state.ANEW).exists()
 
 
 def test_a_workflow_that_tries_again_does_not_try_a_mistake_again(tmp_path: Path, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,28 @@ def test_a_run_that_continues_the_same_training_ends_like_it(kept, tmp_path: Pat
     (out / "summary.json").unlink()
     assert train(again, out)
     assert json.loads((out / "summary.json").read_text())["resumed_from"] == [14]
+
+
+@pytest.mark.parametrize("start_from", [FIRST, AT_8])
+def test_a_run_does_not_continue_when_the_run_that_it_starts_from_has_trained_again(kept, start_from, tmp_path: Path):
+    folder, run = kept
+    shutil.copytree(folder / "first", tmp_path / "first")
+    out, changes = tmp_path / "small/one/seed3", {"start_from": start_from, "start_hash": run.hash}
+    for _ in range(2):
+        session = make_session(out, **CONSTANT | changes)
+        resume(session)
+        steps = session.sync.steps
+        train_to_end(session)
+    assert steps == 14
+    shutil.rmtree(tmp_path / FIRST / "checkpoint")
+    (tmp_path / FIRST / "summary.json").unlink()
+    trained = make_run(tmp_path / "config", **CONSTANT | {"checkpoint": {"keep": 1, "keep_epochs": [8 / 7]}})
+    with pytest.MonkeyPatch.context() as patch:  # as with another version of torch
+        patch.setattr(Run, "lr", property(lambda run: lambda step: 0.01))
+        assert train(trained, tmp_path / FIRST)
+    session = make_session(out, **CONSTANT | changes)
+    resume(session)
+    assert session.sync.steps == 0
 
 
 def test_another_period_from_a_step_on_is_that_of_two_phases(kept):

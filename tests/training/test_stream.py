@@ -1,5 +1,6 @@
 """Images that are read from disk during training: every batch the same, however it is loaded."""
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -136,9 +137,25 @@ def test_a_file_that_changed_is_found_by_check_and_a_damaged_one_when_it_is_read
     images = prepare.load_stream(of, root, "files").splits["train"]
     with pytest.raises(ValueError, match=r"n0/0.JPEG: not an image, or a damaged one"):
         images.pixels(0)
+    monkeypatch.setenv("RESYNC_DATA", str(root))
+    for decoders in (0, 1):  # in one line, as it was raised
+        with pytest.raises(ValueError, match=r"^\S+/n0/0.JPEG: not an image, or a damaged one \([^\n]+\)$"):
+            batches(streamed.read(of, "strong", "files", decoders=decoders))
     file.write_bytes(100 * b"-")
     with pytest.raises(ValueError, match=changed):
         images.pixels(0)
+
+
+@pytest.mark.parametrize("decoders", [0, 1])
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(decoders: int, small: Streamed, monkeypatch):
+    """Another attempt may succeed, as after an error of a network file system."""
+
+    def failing(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    with pytest.raises(OSError, match=r"^\[Errno 5\] Input/output error: '[^\n]+JPEG'$"):
+        batches(replace(small, decoders=decoders))
 
 
 def test_a_list_of_files_that_is_not_that_of_its_record_is_refused(photos: tuple[DataSet, Path], tmp_path: Path):

@@ -26,7 +26,13 @@ def write(root: Path, *names: str) -> None:
 @pytest.mark.parametrize(
     ("name", "files", "found"),
     [
-        ("mnist_14", ["prepared/mnist_14.npz"], "prepared"),
+        ("mnist_14", ["prepared/mnist_14.npz", "prepared/mnist_14.json"], "prepared"),
+        ("imagenet1k", ["prepared/imagenet1k.beton.json"], "prepared"),
+        (
+            "imagenet1k",
+            ["prepared/imagenet1k.beton/train-000.partial"],
+            "not prepared in {root}/prepared; originals not",
+        ),
         ("mnist_14", ["mnist-png/train/0/1.png"], "{root}/mnist-png, which the workflow prepares"),
         (
             "mnist_14",
@@ -52,7 +58,7 @@ def test_what_is_found_or_was_looked_for_is_said(name: str, files: list[str], fo
 def test_prepared_data_may_be_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RESYNC_PREPARED", str(root / "elsewhere"))
     assert f"not prepared in {root}/elsewhere;" in whereabouts(data_set("cifar10")).found
-    write(root, "elsewhere/cifar10.npz")
+    write(root, "elsewhere/cifar10.npz", "elsewhere/cifar10.json")
     assert list(missing(["cifar10"])) == []
 
 

@@ -54,6 +54,22 @@ def test_a_changed_claim_is_judged_again_and_nothing_trains(finished):
     assert made(finished.jobs()) == whole | part
 
 
+def test_what_an_audit_computes_from_configurations_is_computed_again(finished):
+    """At smoke scale too it has the volumes of the published settings."""
+    finished.edit(EXPERIMENT, "epochs: 300", "epochs: 299")
+    assert "results/smoke/qsr/audit.json" in made(finished.jobs())
+    assert trained(finished.jobs()) == set()
+
+
+@pytest.mark.parametrize(("source", "plans"), [("plan/cost.py", True), ("config/metrics.py", False)])
+def test_changed_costs_and_metrics_are_planned_drawn_and_judged_again(finished, source, plans):
+    finished.edit(f"src/resync/{source}", r"\Z", "\n# another way to compute it\n")
+    jobs = finished.jobs()
+    assert {ITEM, "results/smoke/qsr/audit.json", SITE} <= made(jobs)
+    assert ("results/smoke/plan.json" in made(jobs)) == plans
+    assert trained(jobs) == set()
+
+
 def test_a_changed_label_is_shown_by_the_audit(finished):
     finished.edit(EXPERIMENT, r"label: QSR \(H_base=4\)", "label: QSR")
     assert {"results/smoke/qsr/audit.json", "results/smoke/qsr/collected.csv", ITEM} <= made(finished.jobs())
@@ -161,6 +177,18 @@ def test_a_run_is_trained_again_when_the_run_that_it_starts_from_is(finished):
     finished.snakemake("qsr")
     (finished.directory / f"results/smoke/qsr/{start}/summary.json").unlink()
     assert trained(finished.jobs()) == {"vit_b16_b4096/parallel", "vit_b16_b4096/qsr_h4"}
+
+
+@pytest.mark.parametrize("force", ["-R train", "-R {folder}/summary.json", "-F", "-f", "-F --touch"])
+def test_a_forced_run_trains_from_its_first_step_and_an_interrupted_one_continues(finished, force):
+    """The program in place of `resync` leaves the wish, which the first training fulfils."""
+    folders = [f"results/smoke/qsr/vit_b16_b4096/h4/seed{seed}" for seed in (0, 1)]
+    (finished.directory / folders[1] / "summary.json").unlink()
+    targets = [f"{folder}/summary.json" for folder in folders]
+    finished.snakemake(*targets, *force.format(folder=folders[0]).split())
+    asked = [(finished.directory / folder / "anew").exists() for folder in folders]
+    assert asked == ["--touch" not in force, False]
+    assert not (finished.directory / "results/smoke/qsr/vit_b16_b4096/h4/seed2/anew").exists()
 
 
 def test_a_deleted_run_is_made_again(finished):

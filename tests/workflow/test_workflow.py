@@ -48,6 +48,19 @@ def test_a_run_is_found_by_its_directory(smoke: Targets):
         smoke.run(RUN.format(**names | {"seed": "9"}))
 
 
+def test_published_logs_are_audited_at_their_scale(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    declared = suite.papers["outer_optimizers"].logs
+    paper, mini = Targets(suite, "paper"), Targets(suite, "mini")
+    assert declared.model_dump_json() in paper.audited("outer_optimizers")
+    monkeypatch.chdir(tmp_path)
+    assert paper.published_logs("outer_optimizers") == []
+    file = Path("results/logs/outer_optimizers/some_table.json")
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert paper.published_logs("outer_optimizers") == [str(file)]
+    assert paper.published_logs("qsr") == mini.published_logs("outer_optimizers") == []
+
+
 def test_pilot_runs_are_trained_but_no_result_reads_them(suite: Suite):
     mini = Targets(suite, "mini")
     run = next(run for run in mini.pilots.values() if run.paper == "ddp_tricks")

@@ -11,7 +11,8 @@ rule audit:
 rule audit_paper:
     input:
         runs=lambda names: at(names.scale).run_files(names.paper),
-        code=files.code("audit", "results"),
+        logs=lambda names: at(names.scale).published_logs(names.paper),
+        code=[*files.code("audit", "results", *files.PLANNING), files.METRICS],
     output:
         multiext("results/{scale}/{paper}/audit", ".json", ".md"),
     log:

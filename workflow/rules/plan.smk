@@ -8,6 +8,8 @@ rule plan:
 
 
 rule write_plan:
+    input:
+        code=files.code(*files.PLANNING),
     output:
         json="results/{scale}/plan.json",
         md="results/{scale}/plan.md",

@@ -35,7 +35,8 @@ rule run_hash:
 
 
 # checkpoint/ and wandb/ beside the outputs are undeclared on purpose: Snakemake would delete them before a second
-# attempt, which continues from the checkpoint. World size and nodes come only from run.yaml and the run's resources;
+# attempt, which continues from the checkpoint. Where a run that has results is forced, `onstart` in the Snakefile asks it
+# to train from its first step. World size and nodes come only from run.yaml and the run's resources;
 # `--resources` may limit what the scheduler grants. With `exec`, signals to the shell reach the run.
 rule train:
     input:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
+from resync.results.summary import commits
+
 _DRAWING = ("resync-suite", "matplotlib", "numpy", "pandas", "pillow", "pyarrow", "scipy")
 
 
@@ -15,7 +17,7 @@ def environment(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """
     found = list(summaries)
     launches = [summary.get("launch") or {} for summary in found]
-    commits = [summary.get("git") or {} for summary in found]
+    gits = [git for summary in found for git in commits(summary)]
     names = _distinct(name for summary in found for name in summary.get("versions") or {})
     seconds = [summary["seconds"].get("wall") or 0.0 for summary in found]
     return {
@@ -27,8 +29,8 @@ def environment(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "devices": _distinct(launch.get("device") for launch in launches),
         "processes": _distinct(launch.get("world_size") for launch in launches),
         "threads": _distinct(launch.get("threads") for launch in launches),
-        "commits": _distinct(commit.get("commit") for commit in commits),
-        "with_uncommitted_changes": sum(bool(commit.get("dirty")) for commit in commits),
+        "commits": _distinct(git.get("commit") for git in gits),
+        "with_uncommitted_changes": sum(any(git.get("dirty") for git in commits(summary)) for summary in found),
         "versions": {
             name: _distinct((summary.get("versions") or {}).get(name) for summary in found) for name in sorted(names)
         },

@@ -15,6 +15,7 @@ from resync.config.paper import MissingItem
 from resync.config.published import PublishedValue
 from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunState
+from resync.results.summary import commits
 
 MEASURED, COMPUTED, ROUNDS, LOGS = "measured", "computed", "rounds as planned", "published log"
 OWN_REFERENCE = "reference of our own"
@@ -214,7 +215,7 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
     """Provenance of the runs' results: folders, commits, machines, versions."""
     results = [(state, state.result) for state in states if state.result]
     summaries = [result.summary for _, result in results]
-    commits = [summary.get("git") or {} for summary in summaries]
+    gits = [git for summary in summaries for git in commits(summary)]
     launches = [summary.get("launch") or {} for summary in summaries]
     return {
         "runs": [
@@ -222,8 +223,8 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
             for state, _ in results
         ],
         "config_hashes": _distinct(summary["config_hash"] for summary in summaries),
-        "commits": _distinct(commit.get("commit") for commit in commits),
-        "dirty": any(commit.get("dirty") for commit in commits),
+        "commits": _distinct(git.get("commit") for git in gits),
+        "dirty": any(git.get("dirty") for git in gits),
         "devices": _distinct(launch.get("device") for launch in launches),
         "hosts": _distinct(launch.get("host") for launch in launches),
         "versions": {

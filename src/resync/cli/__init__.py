@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one verb; return the exit code.
 
     0 on success; 1 for a failed check or process; 2 for a user error; 75 (EX_TEMPFAIL) for a run that was asked to
-    stop and continues when it is started again.
+    stop and continues when it is started again, 130 if Ctrl-C asked for it.
     """
     given = sys.argv[1:] if arguments is None else arguments
     if given and not given[0].startswith("-") and given[0] not in VERBS:

@@ -107,6 +107,8 @@ def _launch(options: argparse.Namespace) -> int:
     flag("command", nargs=argparse.REMAINDER, help="the command and its arguments"),
 )
 def _warm(options: argparse.Namespace) -> int:
+    if not options.command:
+        raise ValueError("warm: found no command, allowed: a command and its arguments, such as snakemake")
     from resync.processes import warm
 
     return warm.run(options.command)

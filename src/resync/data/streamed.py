@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -114,7 +115,7 @@ class _Loader:
         self._split, self._transform, self._shape, self._decoders = split, transform, shape, decoders
         self._work: list[tuple[int, NDArray[np.int64]]] = []
         self._passes = 0
-        self._loader: DataLoader[int] | None = None
+        self._loader: DataLoader[tuple[int, Exception | None]] | None = None
         self._places = torch.empty(0, 0)
 
     def batches(self, requests: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
@@ -125,7 +126,9 @@ class _Loader:
             self._start(largest)
         assert self._loader is not None
         self._work[:] = [(number % len(self._places), batch) for number, batch in enumerate(requests)]
-        for place, (_, batch) in zip(self._loader, self._work, strict=True):
+        for (place, problem), (_, batch) in zip(self._loader, self._work, strict=True):
+            if problem:
+                raise problem
             yield self._places[place, : len(batch)]
             if self._passes != current:
                 raise RuntimeError("a pass over a split of images goes on after the next one has begun")
@@ -147,23 +150,35 @@ class _Loader:
             num_workers=self._decoders,
             prefetch_factor=AHEAD if self._decoders else None,
             persistent_workers=self._decoders > 0,
+            worker_init_fn=_ignore_interrupt,
             generator=torch.Generator(),  # otherwise its unused seeds would be drawn from the default generator
         )
 
 
+def _ignore_interrupt(process: int) -> None:
+    """Let Ctrl-C, which the terminal sends to all, be handled by the training, which may still need its images."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @dataclass(frozen=True)
-class _Decoded(torch.utils.data.Dataset[int]):
-    """Decodes a batch of requests into one of the `places` [p, n, C, H, W], and returns which."""
+class _Decoded(torch.utils.data.Dataset[tuple[int, Exception | None]]):
+    """Decodes a batch of requests into one of the `places` [p, n, C, H, W].
+
+    Returns which, and the error of an image: DataLoader would make another one of it, with the text of its traceback.
+    """
 
     split: Split
     transform: Transform
     places: Tensor
 
-    def __getitem__(self, work: tuple[int, NDArray[np.int64]]) -> int:
+    def __getitem__(self, work: tuple[int, NDArray[np.int64]]) -> tuple[int, Exception | None]:
         place, requests = work
-        for target, request in zip(self.places[place], requests, strict=False):
-            target.copy_(_image(self.split, self.transform, *request))
-        return place
+        try:
+            for target, request in zip(self.places[place], requests, strict=False):
+                target.copy_(_image(self.split, self.transform, *request))
+        except (ValueError, OSError) as error:
+            return place, error
+        return place, None
 
 
 def _image(split: Split, transform: Transform, index: int, seed: int) -> Tensor:

@@ -1,19 +1,20 @@
 """All attempts at a run, inside or outside a Slurm job."""
 
 import os
-import signal
+import sys
 from collections.abc import Callable
 
 from resync.config import Run
-from resync.files import clear_leftovers
-from resync.launch import hosts, machine, slurm
+from resync.files import clear_leftovers, delete_folder
+from resync.launch import hosts, machine, slurm, stopping
 from resync.launch.request import Place, Request
 from resync.processes.exit_code import MISTAKE
 from resync.processes.lock import locked
+from resync.processes.signals import INTERRUPTED
 from resync.results import state
 from resync.results.summary import refuse_other_results
 
-_FINAL = {os.EX_OK, MISTAKE, os.EX_TEMPFAIL, 128 + signal.SIGINT}
+_FINAL = {os.EX_OK, MISTAKE, os.EX_TEMPFAIL, INTERRUPTED}
 """Exit codes after which a restart would end in the same way or is not wanted now."""
 
 HERE = Place(hosts=("localhost",), index=0, address="127.0.0.1", port=0)
@@ -25,9 +26,9 @@ def launch(request: Request, on_node: bool) -> int:
     In a Slurm job, srun starts `resync launch --on-node` on every node, which starts the processes of that node;
     outside, a remote shell does the same on the hosts of a hostfile.
     Returns the exit code: 75 if the run was asked to stop and has written a checkpoint, in which case Slurm is told to
-    requeue the job; 1 if a process failed, after a message that says why. Before anything is started, raises
-    ConfigError for a wrong configuration, and ValueError for several nodes without Slurm or a hostfile, or if the
-    `attempt` before ended with a mistake that no further one can mend.
+    requeue the job; 130 if Ctrl-C asked for it; 1 if a process failed, after a message that says why. Before anything
+    is started, raises ConfigError for a wrong configuration, and ValueError for several nodes without Slurm or a
+    hostfile, or if the `attempt` before ended with a mistake that no further one can mend.
     """
     run = request.run
     run.refuse_declared_folder(request.out)
@@ -46,9 +47,18 @@ def launch(request: Request, on_node: bool) -> int:
 
 def _attempts(run: Run, request: Request) -> int:
     """The exit code of a run that no other job trains."""
+    if (asked := request.out / state.ANEW).exists():
+        print(f"resync: {run.id}: trains again from its first step, as asked", flush=True)
+        if (checkpoints := request.out / "checkpoint").exists():
+            delete_folder(checkpoints)
+        asked.unlink()
     state.begin(request.out, run)
-    code = _restarted(run, request, _attempt(run, request))
-    state.conclude(request.out, run, code)
+    with stopping.remembered():
+        code = _restarted(run, request, _attempt(run, request))
+    if state.conclude(request.out, run, code) and code in (os.EX_TEMPFAIL, INTERRUPTED):
+        # Such as a checkpoint that could not be written: started again, it would end in the same way for ever.
+        print(f"resync: error: {run.id}: failed when it was asked to stop", file=sys.stderr)
+        return 1
     if slurm.inside() and code == os.EX_TEMPFAIL:
         slurm.requeue()
     return code
@@ -71,7 +81,7 @@ def _restarted(run: Run, request: Request, attempt: Callable[[], int]) -> int:
     """Exit code of the first attempt that does not fail, or of the last one; each attempt starts all processes."""
     for restart in range(request.max_restarts):
         code = attempt()
-        if code in _FINAL:
+        if code in _FINAL or stopping.stop_asked():
             return code
         print(f"resync: {run.id}: exit code {code}, restart {restart + 1} of {request.max_restarts}", flush=True)
         clear_leftovers(request.out)

@@ -25,7 +25,7 @@ from pathlib import Path
 from resync.config import Run
 from resync.launch import machine
 from resync.launch.request import Place, Request
-from resync.launch.stopping import passing_on
+from resync.launch.stopping import passing_on, stop_code
 from resync.processes.lock import HELD
 from resync.processes.signals import end_with_parent
 
@@ -110,7 +110,7 @@ def _start(request: Request, place: Place) -> subprocess.Popen[str]:
         [*shlex.split(request.remote_shell), place.hosts[place.index], there],
         stdin=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is passed on by the end of the input
+        start_new_session=True,  # Ctrl-C is passed on through the input
         preexec_fn=lambda: end_with_parent(signal.SIGTERM),
     )
 
@@ -125,7 +125,7 @@ def _outcome(run: Run, processes: Mapping[str, subprocess.Popen[str]]) -> int:
                 print(f"resync: error: {run.id}: host {host} ended with exit code {code}{why}", file=sys.stderr)
                 return code if code == 2 else 1
         if None not in codes.values():
-            return os.EX_TEMPFAIL if os.EX_TEMPFAIL in codes.values() else os.EX_OK
+            return stop_code() if os.EX_TEMPFAIL in codes.values() else os.EX_OK
         time.sleep(_POLL_SECONDS)
 
 

@@ -14,7 +14,7 @@ from resync.processes.exit_code import exit_code
 
 
 def run(run: Run, request: Request, place: Place) -> int:
-    """Train with this machine's share of the processes; return the exit code: 0, 1, 2, or 75 if asked to stop.
+    """Train with this machine's share of the processes; return the exit code: 0, 1, 2, or if asked to stop 75 or 130.
 
     Raises ValueError if DeepSpeed's launcher is requested but not installed.
     """

@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from multiprocessing.connection import wait
@@ -21,7 +21,7 @@ from torch.distributed import Store
 from resync.config import Run
 from resync.launch import machine
 from resync.launch.request import Place, Request
-from resync.launch.stopping import passing_on, stop_asked, terminate_children
+from resync.launch.stopping import passing_on, stop_asked, stop_code, terminate_children
 from resync.processes.exit_code import exit_code
 from resync.processes.signals import STOP, end_with_parent
 from resync.processes.tcp_store import SERVED, join, serve
@@ -32,7 +32,7 @@ _POLL_SECONDS = 0.2
 
 
 def run(run: Run, request: Request, place: Place) -> int:
-    """Train with this machine's share of the ranks; return the exit code: 0, 1, 2, or 75 if asked to stop.
+    """Train with this machine's share of the ranks; return the exit code: 0, 1, 2, or if asked to stop 75 or 130.
 
     Raises ConnectionError if the machines of the run do not meet within the request's timeout.
     """
@@ -47,20 +47,35 @@ def run(run: Run, request: Request, place: Place) -> int:
     ranks: dict[int, BaseProcess] = {}
     with passing_on(terminate_children):
         try:
-            for local in range(share):
-                rank = place.index * share + local
-                variables = {
-                    "RANK": rank, "LOCAL_RANK": local, "GROUP_RANK": place.index, "WORLD_SIZE": run.processes,
-                    "LOCAL_WORLD_SIZE": share, "MASTER_ADDR": place.address, "MASTER_PORT": port, SERVED: 1,
-                }  # fmt: skip
-                ranks[rank] = context.Process(target=_rank, args=(request, variables))  # type: ignore[attr-defined]
-                ranks[rank].start()
+            with _without_interrupt():
+                for local in range(share):
+                    rank = place.index * share + local
+                    variables = {
+                        "RANK": rank, "LOCAL_RANK": local, "GROUP_RANK": place.index, "WORLD_SIZE": run.processes,
+                        "LOCAL_WORLD_SIZE": share, "MASTER_ADDR": place.address, "MASTER_PORT": port, SERVED: 1,
+                    }  # fmt: skip
+                    ranks[rank] = context.Process(target=_rank, args=(request, variables))  # type: ignore[attr-defined]
+                    ranks[rank].start()
             code = _outcome(run, ranks)
+        except KeyboardInterrupt:
+            for each in ranks.values():
+                each.kill()
+            raise
         finally:
             _end(ranks)
     if code == os.EX_OK:
         _await_other_machines(store, place, request.timeout)
     return code
+
+
+@contextmanager
+def _without_interrupt() -> Iterator[None]:
+    """Start processes to which Ctrl-C means nothing: the terminal sends it to all, and this one passes it on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _rank(request: Request, variables: Mapping[str, object]) -> None:
@@ -85,19 +100,19 @@ def _outcome(run: Run, ranks: Mapping[int, BaseProcess]) -> int:
     while True:
         codes = {rank: process.exitcode for rank, process in ranks.items()}
         failed = {rank: code for rank, code in codes.items() if code not in (None, os.EX_OK, os.EX_TEMPFAIL)}
-        if failed and stop_asked():
-            return os.EX_TEMPFAIL
         if failed:
             # One that was killed is the reason why another one fails at the same time.
             rank = min(failed, key=lambda each: (failed[each] or 0) >= 0)
+            if stop_asked() and failed[rank] in (-signal.SIGTERM, -signal.SIGUSR1):
+                return stop_code()  # before it could handle the signal
             print(f"resync: error: {run.id}: rank {rank} ended with exit code {failed[rank]}", file=sys.stderr)
             return 2 if failed[rank] == 2 else 1
         if None not in codes.values():
-            return os.EX_TEMPFAIL if os.EX_TEMPFAIL in codes.values() else os.EX_OK
+            return stop_code() if os.EX_TEMPFAIL in codes.values() else os.EX_OK
         if os.EX_TEMPFAIL in codes.values():
             first_stopped = first_stopped or time.monotonic()
             if time.monotonic() - first_stopped > _GRACE_SECONDS:
-                return os.EX_TEMPFAIL
+                return stop_code()
         # With a limit, because a process that a rank has forked keeps its sentinel open.
         wait([process.sentinel for rank, process in ranks.items() if codes[rank] is None], _POLL_SECONDS)
 

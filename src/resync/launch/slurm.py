@@ -64,8 +64,8 @@ def requeue() -> None:
         if _ask("squeue", "--noheader", f"--jobs={job}", "--format=%T").strip() == "RUNNING":
             _ask("scontrol", "requeue", job)
             print(f"resync: Slurm job {job} goes back to the queue and continues from its checkpoint", flush=True)
-    except subprocess.CalledProcessError as error:
-        print(f"resync: Slurm does not requeue job {job}: {error.stderr.strip()}", file=sys.stderr, flush=True)
+    except ConnectionError as error:
+        print(f"resync: Slurm does not requeue job {job}: {error}", file=sys.stderr, flush=True)
 
 
 def _environment() -> dict[str, str]:
@@ -75,4 +75,8 @@ def _environment() -> dict[str, str]:
 
 
 def _ask(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    """What Slurm answers. Raises ConnectionError with its own message, since another attempt may succeed."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise ConnectionError(f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from resync.processes.signals import end_with_parent, handled
+from resync.processes.signals import INTERRUPTED, end_with_parent, first_interrupt_handled, handled
 
 ASKED = "RESYNC_STOP"
 """The environment variable that tells processes started after the signal about it."""
@@ -20,19 +20,31 @@ def stop_asked() -> bool:
     return ASKED in os.environ
 
 
+def stop_code() -> int:
+    """The exit code of a run that was asked to stop: 75, or 130 after Ctrl-C."""
+    return INTERRUPTED if os.environ.get(ASKED) == signal.SIGINT.name else os.EX_TEMPFAIL
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Within the block, a signal that asked to stop is remembered, and after it no more."""
+    try:
+        yield
+    finally:
+        os.environ.pop(ASKED, None)
+
+
 @contextmanager
 def passing_on(send: Callable[[], None]) -> Iterator[None]:
-    """Within the block, the signals `STOP` call `send` instead of ending this process."""
+    """Within the block, the signals `STOP` and the first Ctrl-C call `send` instead of ending this process."""
 
     def handle(number: int, frame: FrameType | None) -> None:
-        os.environ[ASKED] = signal.Signals(number).name
+        if stop_code() != INTERRUPTED:
+            os.environ[ASKED] = signal.Signals(number).name
         send()
 
-    with handled(handle):
-        try:
-            yield
-        finally:
-            os.environ.pop(ASKED, None)
+    with handled(handle), first_interrupt_handled(handle, then=signal.default_int_handler):
+        yield
 
 
 def terminate_children() -> None:
@@ -42,7 +54,10 @@ def terminate_children() -> None:
 
 
 def ended(command: list[str], environment: dict[str, str], stop: signal.Signals) -> int:
-    """Run `command` and forward the signals `STOP` as `stop`; return its exit code, or 75 if it was asked to stop.
+    """Run `command` and forward the signals `STOP` and the first Ctrl-C as `stop`.
+
+    Returns its exit code, or if it was asked to stop and has not ended well, `stop_code`: DeepSpeed's launcher has no
+    code of its own for that.
 
     The command ends with this process, however this one ends. Signals other than `stop` are meant for the processes
     that the command starts.
@@ -65,5 +80,5 @@ def ended(command: list[str], environment: dict[str, str], stop: signal.Signals)
             process.terminate()
             raise
         if code and stop_asked():
-            return os.EX_TEMPFAIL
+            return stop_code()
     return code if code >= 0 else 128 - code

@@ -35,11 +35,14 @@ class ImageFiles:
     widths: NDArray[np.int64]
 
     def pixels(self, index: int) -> Pixels:
-        """The pixels of an image, uint8 [height, width, 3]. Raises ValueError for a changed or damaged one."""
+        """The pixels of an image, uint8 [height, width, 3].
+
+        Raises ValueError for a changed or damaged one, and OSError if its file cannot be read.
+        """
         file = self.file(index)
+        content = file.read_bytes()
+        self.require_length(index, len(content))
         try:
-            content = file.read_bytes()
-            self.require_length(index, len(content))
             with Image.open(BytesIO(content)) as image:
                 return np.array(image.convert("RGB"))
         except DAMAGED as error:

@@ -119,7 +119,7 @@ def read(
     """The content that `made_of` makes from the arrays of the prepared file, and the file's record.
 
     Raises ValueError if the file is missing or damaged; if it is to be `verified`, also if it is not the one of the
-    record. The bytes that are verified are those that are read.
+    record; OSError if it cannot be read. The bytes that are verified are those that are read.
     """
     file, record = prepared_file(of, root), load_record(of, root)
     if record is None:
@@ -130,7 +130,7 @@ def read(
                 _verify(stream, record["sha256"])
             with np.load(stream) as arrays:
                 return made_of(arrays), record
-    except (BadZipFile, EOFError, KeyError, TypeError, ValueError, OSError) as error:
+    except (BadZipFile, EOFError, KeyError, TypeError, ValueError, FileNotFoundError) as error:
         raise damaged(of, file, error) from error
 
 

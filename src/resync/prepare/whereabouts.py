@@ -10,6 +10,9 @@ from resync.prepare.folders import DATA_ROOT, prepared_folder
 from resync.prepare.raw_text import ARCHIVES
 from resync.prepare.sources import places_of
 
+_RECORDS = ".json", ".beton.json"
+"""Ends of the names of the records of a data set, which a conversion writes last."""
+
 
 @dataclass(frozen=True)
 class Whereabouts:
@@ -28,7 +31,7 @@ def whereabouts(of: DataSet) -> Whereabouts:
     if not root.is_dir():
         return Whereabouts(f"{DATA_ROOT}={root}: no such folder", f"mkdir -p ${DATA_ROOT}; {_remedy(of)}")
     prepared = prepared_folder(root)
-    if any(prepared.glob(f"{of.name}.*")):
+    if any((prepared / f"{of.name}{end}").is_file() for end in _RECORDS):
         return Whereabouts("prepared")
     original, looked_for = _original(of, root)
     if original:

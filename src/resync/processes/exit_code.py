@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+from resync.processes.signals import INTERRUPTED
 from resync.settings.errors import ConfigError
 
 MISTAKE = 2
@@ -41,7 +42,7 @@ def exit_code(act: Callable[[], int | None]) -> int:
         lines = [str(error)]
     except KeyboardInterrupt:
         print("resync: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     for line in lines:
         print(f"resync: error: {line}", file=sys.stderr)
     return MISTAKE

@@ -201,9 +201,14 @@ class Server:
 
     def _pass_on(self, child: int) -> None:
         """Forward the signals that a client received to its job; if the client has ended, ask the job to end."""
-        signals = self.children[child].recv(64)
+        connection = self.children.get(child)
+        if connection is None:
+            return  # both were ready at once, and its end has been answered
+        signals = b""
+        with contextlib.suppress(ConnectionResetError):
+            signals = connection.recv(64)
         if not signals:
-            self.selector.unregister(self.children[child].fileno())
+            self.selector.unregister(connection.fileno())
         for number in signals or [signal.SIGTERM]:
             os.kill(child, number)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from resync.processes.forked_verbs import IMPORTS
-from resync.processes.signals import STOP
+from resync.processes.signals import INTERRUPTED, STOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,7 @@ def delegate(arguments: list[str]) -> int | None:
 
     The fork has this process's working directory, environment and standard streams, receives the signals `STOP`, and
     ends with this process. It also ends, after a SIGTERM, when the warm process is killed; the exit code is then 1.
+    After Ctrl-C, which a terminal sends to the fork too, this process waits for its end, but not after a second one.
     """
     path = os.environ.get(ADDRESS)
     if not path or limited() or not arguments or arguments[0] not in IMPORTS:
@@ -46,17 +47,32 @@ def delegate(arguments: list[str]) -> int | None:
         socket.send_fds(connection, [text[:1]], [0, 1, 2])
         connection.sendall(text[1:])
 
+        interrupted = False
+
         def pass_on(number: int, frame: FrameType | None) -> None:
             with suppress(BrokenPipeError):  # the job has just ended
                 connection.sendall(bytes([number]))
 
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal interrupted
+            if interrupted:
+                raise KeyboardInterrupt
+            interrupted = True
+            # To a fork that has got Ctrl-C as well, another one would be the second.
+            pass_on(signal.SIGTERM, frame)
+
         for number in STOP:
             signal.signal(number, pass_on)
-        answer = connection.makefile().readline()
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, interrupt)
+        try:
+            answer = connection.makefile().readline()
+        except KeyboardInterrupt:
+            return INTERRUPTED
     if not answer:
         print("resync: error: the warm process ended before the job did", file=sys.stderr)
         return 1
-    return int(answer)
+    return INTERRUPTED if interrupted and int(answer) else int(answer)
 
 
 @contextmanager

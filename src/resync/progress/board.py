@@ -121,8 +121,7 @@ class Board:
         """Why a job failed: what its run's state says, or else the last line of its log."""
         found = self._progress(job)
         if found is not None and found.status in ("failed", "stopped", "damaged") and found.reason:
-            ended = found.reason.startswith("KeyboardInterrupt")
-            return "interrupted: the next start continues" if ended else found.reason
+            return "interrupted: the next start continues" if found.status == "stopped" else found.reason
         said = next((line for line in reversed(_tail(job.log)) if line.strip()), "")
         reason = one_line(said.removeprefix("resync: error: ")) or "without a message"
         return f"{reason} (log: {job.log})" if job.log else reason

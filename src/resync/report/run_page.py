@@ -8,6 +8,7 @@ from resync.report.content import Content
 from resync.report.curves import main_metric, run_charts
 from resync.results.evidence import number
 from resync.results.runs import RunResult, RunState
+from resync.results.summary import commits
 
 _MOST_ROWS = 60
 """Evaluations that the table of a page shows; metrics.csv beside it has all."""
@@ -116,11 +117,11 @@ def _step(result: RunResult) -> list[tuple[str, str]]:
 def _facts(result: RunResult) -> list[tuple[str, str]]:
     """Where and with which versions the results came about, as names and texts."""
     summary = result.summary
-    launch, git, data = (summary.get(name) or {} for name in ("launch", "git", "data"))
-    commit = (git.get("commit") or "") + (" with uncommitted changes" if git.get("dirty") else "")
+    launch, data = (summary.get(name) or {} for name in ("launch", "data"))
+    gits = [f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" for git in commits(summary)]
     found: Mapping[str, Any] = {
         "configuration": summary["config_hash"],
-        "commit": commit,
+        "commit": ", ".join(dict.fromkeys(gits)),
         "started": _moment(summary.get("started")),
         "ended": _moment(summary.get("ended")),
         "continued from": ", ".join(map(str, summary.get("resumed_from") or [])),

@@ -25,6 +25,7 @@ from resync.report.run_page import run_page, shown
 from resync.report.writer import ASSETS, Writer
 from resync.results.runs import RunState
 from resync.results.status import PROBLEMS
+from resync.results.summary import commits
 
 ScoreRow = tuple[str, str, int, Mapping[str, Any]]
 """Name, link, depth and shares of a part of the score."""
@@ -235,12 +236,12 @@ def _note(states: Iterable[RunState]) -> str:
     """The date of the newest result, and the commits with which the results were trained."""
     summaries = [state.result.summary for state in states if state.result]
     ended = max((summary.get("ended") or "" for summary in summaries), default="")
-    gits = [summary.get("git") or {} for summary in summaries]
-    commits = sorted({git["commit"][:10] for git in gits if git.get("commit")})
+    gits = [git for summary in summaries for git in commits(summary)]
+    names = sorted({git["commit"][:10] for git in gits if git.get("commit")})
     if not ended:
         return ""
     changed = ", some with uncommitted changes" if any(git.get("dirty") for git in gits) else ""
-    trained = f"; trained at commit {', '.join(commits)}{changed}" if commits else ""
+    trained = f"; trained at commit {', '.join(names)}{changed}" if names else ""
     return f"Newest result: {ended[:10]} {ended[11:16]} UTC{trained}."
 
 

@@ -16,6 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from resync.config import Run
 from resync.files import read_json, write_text
+from resync.processes.signals import INTERRUPTED
+from resync.results.summary import NAME as SUMMARY
 
 Status = Literal["not run", "running", "stopped", "failed", "finished", "diverged", "stale", "damaged"]
 """Status of a run:
@@ -30,6 +32,8 @@ Status = Literal["not run", "running", "stopped", "failed", "finished", "diverge
 """
 
 NAME = "state.json"
+ANEW = "anew"
+"""The file in a run's folder that asks its next training to begin at the first step."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +92,24 @@ def begin(directory: Path, run: Run) -> None:
 
 def fail(directory: Path, run: Run, reason: str, mistake: bool = False) -> None:
     """Record why the run failed, unless another of its processes has already done so: the first cause counts."""
+    _end(directory, run, "failed", reason, mistake)
+
+
+def _end(directory: Path, run: Run, ended: Literal["stopped", "failed"], reason: str, mistake: bool = False) -> None:
     now = _recorded_if_readable(directory)
     if now is None or now.state == "running":
-        record(directory, run, "failed", now.step if now else 0, reason, mistake)
+        record(directory, run, ended, now.step if now else 0, reason, mistake)
 
 
 @contextmanager
 def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
-    """Within the block, an exception makes the run `failed`."""
+    """Within the block, an exception makes the run `failed`, and Ctrl-C makes it `stopped`."""
     try:
         yield
+    except KeyboardInterrupt:
+        with suppress(OSError):
+            _end(directory, run, "stopped", "interrupted at once: the next start continues from the last checkpoint")
+        raise
     except BaseException as error:
         text = str(error).splitlines()[0] if str(error) else ""
         named = isinstance(error, (ValueError, OSError)) and text
@@ -107,15 +119,22 @@ def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
         raise
 
 
-def conclude(directory: Path, run: Run, code: int) -> None:
-    """Record how the processes ended if they could not do so themselves: killed, or asked to stop before training."""
+def conclude(directory: Path, run: Run, code: int) -> bool:
+    """Record how the processes ended if they could not do so themselves: killed, or asked to stop before training.
+
+    Returns whether the run has failed.
+    """
     now = _recorded_if_readable(directory)
-    if code == os.EX_OK or now is None or now.state != "running":
-        return
-    if code == os.EX_TEMPFAIL:
+    if code == os.EX_OK or now is None:
+        return False
+    if now.state != "running":
+        return now.state == "failed"
+    stopped = code in (os.EX_TEMPFAIL, INTERRUPTED)
+    if stopped:
         record(directory, run, "stopped", now.step, "asked to stop before the training began")
     else:
         record(directory, run, "failed", now.step, f"its processes ended with exit code {code}")
+    return not stopped
 
 
 def refuse_mistake(directory: Path, run: Run) -> None:
@@ -123,6 +142,15 @@ def refuse_mistake(directory: Path, run: Run) -> None:
     last = _recorded_if_readable(directory)
     if last is not None and last.mistake and last.config_hash == run.hash:
         raise ValueError(f"not tried again: {last.reason}")
+
+
+def ask_anew(directory: Path) -> None:
+    """Ask the next training of a run that has results to begin at the first step, not at its last checkpoint.
+
+    A run without results is left to continue: its training has been interrupted.
+    """
+    if (directory / SUMMARY).exists():
+        (directory / ANEW).touch()
 
 
 def clear(directory: Path) -> None:

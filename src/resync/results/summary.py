@@ -78,6 +78,13 @@ def sealed(summary: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, 
     return {**summary, DIGESTS: {**digests, NAME: _digest_of_entries(entries)}}
 
 
+def commits(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The commits with which the jobs of a run have trained it, each with `commit` and `dirty`; none if unknown."""
+    jobs = summary.get("jobs") or [{**summary, "first_step": 0}]
+    trained = [job for job in jobs if job["first_step"] < summary["steps"]] or jobs[-1:]
+    return [job["git"] for job in trained if job.get("git")]
+
+
 def left_out(summary: Mapping[str, Any]) -> dict[str, str]:
     """The files that an archive has left out of a run, with their SHA-256; none if training wrote the summary."""
     return dict((summary.get(ARCHIVED) or {}).get("left_out", {}))

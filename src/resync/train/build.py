@@ -35,7 +35,7 @@ from resync.train.losses import Losses
 from resync.train.objective import Classification, Objective
 from resync.train.plateau import ValidationWatch
 from resync.train.session import Session
-from resync.train.start import load_start
+from resync.train.start import digest_of_start, load_start
 from resync.train.transforms import transforms_of
 from resync.train.translation import Translation
 
@@ -91,10 +91,16 @@ def build(
         evaluation_steps=evaluation_steps(run),
         checkpoint_average=CheckpointAverage(run.evaluation.average_last or 1),
         checkpoints=Checkpoints(
-            out / "checkpoint", f"{run.hash} {dataset.sha256}", run.checkpoint, run.kept_steps, transport
+            out / "checkpoint", _identity(run, out, dataset), run.checkpoint, run.kept_steps, transport
         ),
         log=RunLog(out, run) if rank == 0 else None,
     )
+
+
+def _identity(run: Run, out: Path, dataset: data.Dataset) -> str:
+    """What must be the same for a run to continue from a checkpoint: configuration, data, model of the start."""
+    start = [digest_of_start(run, out)] if run.start_from else []
+    return " ".join([run.hash, dataset.sha256, *start])
 
 
 def _samples_of_workers(run: Run, dataset: data.Dataset) -> list[NDArray[np.int64]] | None:

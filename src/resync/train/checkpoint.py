@@ -161,6 +161,14 @@ def require_sound(folder: Path, identity: str) -> None:
         raise ValueError(f"{folder}: found the configuration (and data) {found}, allowed: {identity}")
 
 
+def model_sha256(folder: Path) -> str:
+    """SHA-256 of the averaged model in a checkpoint that is kept. Raises ValueError if that is missing."""
+    try:
+        return _written_checksum(folder / MODEL)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder} does not exist or has no {MODEL}") from None
+
+
 def save_model(path: Path, model: nn.Module) -> None:
     """Write the model's state dict as a file that `torch.load(path, weights_only=True)` reads."""
     write_bytes(path, _serialized(_state_of(model)))
@@ -211,7 +219,7 @@ def _listed(folder: Path) -> dict[str, Any]:
 
 def _is_sound(path: Path) -> bool:
     try:
-        expected = json.loads(_checksum_file(path).read_text(encoding="utf-8"))["sha256"]
+        expected = _written_checksum(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == expected
     except (OSError, ValueError, KeyError, TypeError):
@@ -224,6 +232,10 @@ def _step_of(folder: Path) -> int:
 
 def _workers_file(first: int) -> str:
     return f"workers{first:05d}.pt"
+
+
+def _written_checksum(path: Path) -> str:
+    return str(json.loads(_checksum_file(path).read_text(encoding="utf-8"))["sha256"])
 
 
 def _checksum_file(path: Path) -> Path:

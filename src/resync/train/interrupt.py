@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from resync.processes.signals import handled
+import torch.distributed as dist
+
+from resync.processes.signals import first_interrupt_handled, handled
 
 
 class Interrupted(Exception):
@@ -21,10 +23,16 @@ class Interruption:
     @classmethod
     @contextmanager
     def awaited(cls) -> Iterator["Interruption"]:
-        """Record the signals `STOP` during the block, instead of ending this process."""
+        """Record the signals `STOP` and the first Ctrl-C during the block, instead of ending this process."""
         interruption = cls()
-        with handled(interruption._remember):
+        # torchrun passes on a Ctrl-C that the terminal has sent to its processes already, and kills them in the end.
+        then = signal.SIG_IGN if dist.is_torchelastic_launched() else signal.default_int_handler
+        with (
+            handled(interruption._remember),
+            first_interrupt_handled(interruption._remember, then),
+        ):
             yield interruption
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.received = signal.Signals(number)
+        if self.received is not signal.SIGINT:
+            self.received = signal.Signals(number)

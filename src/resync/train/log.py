@@ -7,10 +7,10 @@ from typing import Any
 
 from resync.config import Run
 from resync.config.metrics import BEST, File, columns
-from resync.files import write_text
+from resync.files import delete_folder, write_text
 from resync.results import wandb_log
 from resync.results.summary import publish
-from resync.text_tables import csv_text
+from resync.text_tables import csv_text, one_line
 from resync.train.tensorboard import TensorBoard
 
 Row = Mapping[str, float | int]
@@ -99,6 +99,14 @@ class RunLog:
             for row in state[STEPS]:
                 self._tensorboard.add("step", row)
 
+    def begin_anew(self) -> None:
+        """Delete the wandb logs of a training that this one does not continue: they would be taken for its own."""
+        if self._wandb:
+            own = Path(self._wandb.dir).parent
+            for log in wandb_log.logs(self.directory):
+                if not log.parent.samefile(own):
+                    delete_folder(log.parent)
+
     def _end_wandb(self) -> None:
         if self._wandb:
             import wandb
@@ -152,23 +160,26 @@ def _start_wandb(directory: Path, run: Run) -> Any:
     import wandb  # a slow import, only needed on the rank that logs
 
     online = run.log.wandb == "online"
-    return wandb.init(
-        project=run.log.wandb_project,
-        entity=run.log.wandb_entity,
-        tags=run.log.wandb_tags,
-        group=f"{run.scale}/{run.paper}/{run.experiment}/{run.series}",
-        name=run.id,
-        id=run.hash if run.log.wandb_resume or not online else None,
-        resume="allow" if online and run.log.wandb_resume else None,
-        config=run.model_dump(mode="json"),
-        dir=directory,
-        mode=run.log.wandb,
-        settings=wandb.Settings(
-            silent=not online,
-            console="off",
-            x_disable_stats=True,
-            x_disable_machine_info=True,
-            disable_git=True,
-            x_save_requirements=False,  # summary.json has the versions
-        ),
-    )
+    try:
+        return wandb.init(
+            project=run.log.wandb_project,
+            entity=run.log.wandb_entity,
+            tags=run.log.wandb_tags,
+            group=f"{run.scale}/{run.paper}/{run.experiment}/{run.series}",
+            name=run.id,
+            id=run.hash if run.log.wandb_resume or not online else None,
+            resume="allow" if online and run.log.wandb_resume else None,
+            config=run.model_dump(mode="json"),
+            dir=directory,
+            mode=run.log.wandb,
+            settings=wandb.Settings(
+                silent=not online,
+                console="off",
+                x_disable_stats=True,
+                x_disable_machine_info=True,
+                disable_git=True,
+                x_save_requirements=False,  # summary.json has the versions
+            ),
+        )
+    except wandb.errors.UsageError as error:  # such as no key
+        raise ValueError(f"log.wandb: {run.log.wandb}: {one_line(str(error))}") from None

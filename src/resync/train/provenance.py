@@ -1,8 +1,9 @@
-"""Provenance of a run: time, machine, versions and commit."""
+"""Provenance of a run: times, machine, versions and commit."""
 
 import platform
 import socket
 import subprocess
+import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,25 +28,42 @@ None for a package that is not installed.
 """
 
 
+def _git() -> dict[str, Any] | None:
+    # Without locks, which would be in the way of whoever commits meanwhile.
+    ask = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), "status", "--porcelain=v2", "--branch"]
+    try:
+        lines = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    [commit] = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
+    return {"commit": commit, "dirty": any(not line.startswith("#") for line in lines)}
+
+
+GIT = _git()
+"""Commit of the checkout and whether it has changes, when the code was imported; None outside a checkout."""
+
+
+class Job:
+    """A job that has trained a run, or a part of it."""
+
+    def __init__(self) -> None:
+        self.started = now()
+        self.first_step = 0
+        self._began = time.monotonic()
+
+    def record(self) -> dict[str, Any]:
+        """Since when and for how many seconds it has trained, from which step on, and with which code."""
+        seconds = time.monotonic() - self._began
+        return {"started": self.started, "seconds": seconds, "first_step": self.first_step, "git": GIT}
+
+
+UNKNOWN_JOBS = [{"started": None, "seconds": None, "first_step": 0, "git": None}]
+"""The jobs before a checkpoint of a version of resync that did not record them."""
+
+
 def now() -> str:
     """The current time in UTC, as ISO 8601 in whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def git() -> dict[str, Any] | None:
-    """Commit of the checkout from which the code runs, and whether it has changes; None outside a checkout."""
-    here = Path(__file__).parent
-
-    def ask(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", here, *arguments], capture_output=True, text=True, check=True).stdout
-
-    try:
-        return {
-            "commit": ask("rev-parse", "HEAD").strip(),
-            "dirty": bool(ask("status", "--porcelain").strip()),
-        }
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def host() -> str:

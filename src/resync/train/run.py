@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -47,7 +47,8 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     no step for `timeout` seconds ends.
 
     Returns False if SIGTERM or SIGUSR1 has stopped the run: it then leaves a checkpoint, but no results.
-    Raises ValueError if the model, the data or the number of processes does not fit.
+    Raises KeyboardInterrupt if Ctrl-C has, likewise with a checkpoint, or twice and at once; ValueError if the model,
+    the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
     keep_freed_memory()
@@ -68,7 +69,10 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
         watchdog.beat(0)
         if rank == 0:
             state.begin(out, run)
-        return _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+        ended = _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)
+    if not ended and interruption.received is signal.SIGINT:
+        raise KeyboardInterrupt
+    return ended
 
 
 @contextmanager
@@ -86,8 +90,9 @@ def _train_and_publish(
     interruption: Interruption,
     watchdog: Watchdog,
 ) -> bool:
-    started = provenance.now()
+    job = provenance.Job()
     session = build(run, out, *place)
+    session.job = job
     if session.log:
         write_text(out / "run.yaml", run.to_yaml())
         chosen = " (chosen by auto)" if run.engine.name == "auto" else ""
@@ -98,7 +103,7 @@ def _train_and_publish(
             state.record(out, run, "running", session.sync.steps, "")
         diverged = _train(session, interruption, watchdog)
         session.sync.close()
-        _publish(session, out, started, diverged)
+        _publish(session, out, diverged)
     except Interrupted as stop:
         session.sync.close()
         if session.log:
@@ -136,7 +141,7 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
     return None
 
 
-def _publish(session: Session, out: Path, started: str, diverged: Diverged | None) -> None:
+def _publish(session: Session, out: Path, diverged: Diverged | None) -> None:
     """Write the averaged model, what it writes itself and, on rank 0, the tables and the summary."""
     with consensus(session) as model:
         digest = parameters_sha256(session.workers.rows[0])
@@ -148,15 +153,16 @@ def _publish(session: Session, out: Path, started: str, diverged: Diverged | Non
                 text = sample(model, session.objective, session.data, session.run.seed, characters)
                 write_text(files[-1], text + "\n")
     if session.log:
-        session.log.finish(_summary(session, started, digest, diverged), files)
+        session.log.finish(_summary(session, digest, diverged), files)
         state.clear(out)
 
 
-def _summary(session: Session, started: str, digest: str, diverged: Diverged | None) -> dict[str, Any]:
+def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[str, Any]:
     assert session.log is not None
     run, transport, rows = session.run, session.transport, session.log.rows[EVALUATIONS]
-    ended = provenance.now()
-    wall = (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+    jobs = session.jobs
+    wall = [job["seconds"] for job in jobs]
+    trained = [job for job in jobs if job["first_step"] < session.sync.steps] or jobs[-1:]
     best = {name: METRICS[name].best_of(row[name] for row in rows) for name in BEST if name in rows[-1]}
     return {
         "status": "diverged" if diverged else "finished",
@@ -183,13 +189,14 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
         "signatures": session.objective.signatures,
         "seconds": {
             **{clock: _number(rows[-1][f"{clock}_seconds"]) for clock in ("training", "communication", "evaluation")},
-            "wall": wall,
+            "wall": None if None in wall else sum(wall),
         },
         "parameters_sha256": digest,
         "diverged": {"step": diverged.step, "worker": diverged.worker} if diverged else None,
         "resumed_from": session.resumed_from,
-        "started": started,
-        "ended": ended,
+        "jobs": jobs,
+        "started": jobs[0]["started"],
+        "ended": provenance.now(),
         "launch": {
             "world_size": transport.world_size,
             "workers": run.workers,
@@ -199,7 +206,7 @@ def _summary(session: Session, started: str, digest: str, diverged: Diverged | N
             "engine": session.engine.name,
         },
         "versions": provenance.VERSIONS,
-        "git": provenance.git(),
+        "git": trained[-1]["git"],
     }
 
 

@@ -6,6 +6,7 @@ import torch
 
 from resync.train.checkpoint import Checkpoints, State, owned
 from resync.train.evaluate import consensus
+from resync.train.provenance import UNKNOWN_JOBS
 from resync.train.session import Session
 
 
@@ -45,7 +46,7 @@ def checkpoint_is_due(session: Session, round_ended: bool) -> bool:
 
 def _state(session: Session) -> tuple[list[State], State]:
     """The states of this process's workers, and the shared state."""
-    shared: State = {"resumed_from": session.resumed_from}
+    shared: State = {"resumed_from": session.resumed_from, "jobs": session.jobs}
     workers: list[State] = [{} for _ in range(session.workers.num_local)]
     for name, part in session.parts.items():
         state = dict(part.state_dict())
@@ -65,7 +66,11 @@ def resume(session: Session) -> None:
     if found is not None:
         _restore(session, *found, session.parts)
         session.resumed_from = [*found[1]["resumed_from"], session.sync.steps]
-    elif session.run.start_state == "all":
+        _follow(session, found[1])
+        return
+    if session.log:
+        session.log.begin_anew()
+    if session.run.start_state == "all":
         _continue_other(session)
 
 
@@ -83,8 +88,15 @@ def _continue_other(session: Session) -> None:
     except (ValueError, KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{run.id}: start_from {run.start_from}: {reason}") from None
+    _follow(session, shared)
     if session.log:
         session.log.adopt(shared["log"])
+
+
+def _follow(session: Session, shared: State) -> None:
+    """Let this job follow those that have made a checkpoint, whose clocks and counts it continues."""
+    session.earlier_jobs = shared.get("jobs", UNKNOWN_JOBS)
+    session.job.first_step = session.sync.steps
 
 
 def _restore(session: Session, workers: list[State], shared: State, names: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from resync.train.log import RunLog
 from resync.train.losses import Losses
 from resync.train.objective import Objective
 from resync.train.plateau import ValidationWatch
+from resync.train.provenance import Job
 from resync.train.transforms import BatchTransform
 
 
@@ -46,6 +47,13 @@ class Session:
     checkpoints: Checkpoints
     log: RunLog | None
     resumed_from: list[int] = field(default_factory=list)
+    earlier_jobs: list[dict[str, Any]] = field(default_factory=list)
+    job: Job = field(default_factory=Job)
+
+    @property
+    def jobs(self) -> list[dict[str, Any]]:
+        """The records of the jobs that have trained the run, of which the last one is this."""
+        return [*self.earlier_jobs, self.job.record()]
 
     def lr(self, step: int) -> float:
         """The learning rate of the step about to be taken (0-based)."""

@@ -7,9 +7,9 @@ from torch import nn
 
 from resync.config import Run
 from resync.results.errors import ResultsError
+from resync.results.summary import DIGESTS, digest_of, left_out, read_summary, require_unchanged
 from resync.results.summary import NAME as SUMMARY
-from resync.results.summary import digest_of, left_out, read_summary, require_unchanged
-from resync.train.checkpoint import MODEL, checkpoint_folder, require_sound
+from resync.train.checkpoint import MODEL, checkpoint_folder, model_sha256, require_sound
 
 
 def load_start(model: nn.Module, run: Run, out: Path) -> None:
@@ -25,6 +25,20 @@ def load_start(model: nn.Module, run: Run, out: Path) -> None:
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{run.id}: start_from {run.start_from}: the model does not fit: {reason}") from None
+
+
+def digest_of_start(run: Run, out: Path) -> str:
+    """SHA-256 of the model that a run starts from: another one when the run that `run.start_from` names trains again.
+
+    Raises ValueError if there is no such model.
+    """
+    folder = run.start_folder(out)
+    try:
+        if run.start_step is not None:
+            return model_sha256(checkpoint_folder(folder, run.start_step))
+        return str(read_summary(folder / SUMMARY)[DIGESTS][MODEL])
+    except (ResultsError, ValueError) as error:
+        raise ValueError(f"{run.id}: start_from {run.start_from}: {error}") from None
 
 
 def _model_file(run: Run, folder: Path) -> Path:

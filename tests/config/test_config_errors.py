@@ -336,6 +336,9 @@ TOGETHER = [
          "title: A rule\nmetrics_at: {smoke: {val_top1: worker_val_top1_mean}}",
          "7: figures[0]: found worker_val_top1_mean, which vit/qsr does not measure at scale smoke, allowed: "
          "with evaluation.also: workers"),
+    case("metric instead of one that nothing names", PAPER, "title: A rule",
+         "title: A rule\nmetrics_at: {smoke: {val_top5: worker_val_top5_mean}}",
+         "2: metrics_at.smoke.val_top5: has no effect, allowed: a metric that a figure, table or claim names"),
     case("metric instead of another", PAPER, "title: A rule",
          "title: A rule\nmetrics_at: {paper: {val_top1: val_loss}}",
          "2: metrics_at.paper.val_top1: found val_loss, allowed: another metric in % of which higher is better"),

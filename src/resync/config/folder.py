@@ -80,6 +80,7 @@ def read_paper(
     if not collector.found_any:
         collector.note(_unreachable_items(node, paper))
         collector.note(_unmeasured(node, paper, known))
+        collector.note(_unused_metrics(node, paper))
         collector.note(_unknown_in_score(node, paper))
     return paper, tuple(runs)
 
@@ -155,6 +156,17 @@ def _unmeasured(paper_node: Node, paper: Paper, known: Known) -> Iterator[Proble
         for scale in SCALES:
             for metric in paper.item_at(name, scale).options.shown_metrics:
                 yield from known.unmeasured(metric, paper.series_of(name, scale), scale, place)
+
+
+def _unused_metrics(paper_node: Node, paper: Paper) -> Iterator[Problem]:
+    """Metrics for which `metrics_at` has others, and that nothing names."""
+    named = {claim.metric for claim in paper.claims}
+    named |= {metric for item in paper.items.values() for metric in item.options.shown_metrics}
+    declared = paper_node.child("metrics_at")
+    for metrics in declared.entries.values() if declared else ():
+        for name, place in metrics.entries.items():
+            if name not in named:
+                yield place.problem("has no effect, allowed: a metric that a figure, table or claim names")
 
 
 def _items(paper: Node) -> Iterator[tuple[str, Node]]:

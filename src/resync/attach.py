@@ -147,8 +147,8 @@ class Synchronised:
         with self._located("state_dict()"):
             self._check_outside()
             self._guard.check_model()
-        counts = {"checksum": self.workers.checksum(), "transport": self.transport.state_dict()}
-        return self.algorithm.state_dict() | counts
+        own = {"checksum": self.workers.checksum(), "transport": self.transport.state_dict()}
+        return self.algorithm.state_dict() | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a `state_dict`, after the states of the model and the optimizer have been restored.

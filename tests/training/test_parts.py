@@ -103,7 +103,7 @@ def test_transport_delivers_from_in_peers(peers: int):
     transport = Transport(5, Clocks(CPU))
     rows = torch.randn(5, 3)
     senders = [in_peers("exponential", rank, 5, 1, peers) for rank in range(5)]
-    inbox = transport.exchange(rows, senders)
+    inbox = transport.post(rows, senders).wait()
     assert inbox.shape == (peers, 5, 3)
     for slot in range(peers):
         assert torch.equal(inbox[slot], rows[[senders[rank][slot] for rank in range(5)]])
@@ -134,7 +134,7 @@ def test_a_field_of_an_optimizer_over_modules_is_one_row():
 
 def test_one_worker_has_nobody_to_hear():
     transport = Transport(1, Clocks(CPU))
-    assert transport.exchange(torch.ones(1, 3), [in_peers("exponential", 0, 1, 0)]).shape == (0, 1, 3)
+    assert transport.post(torch.ones(1, 3), [in_peers("exponential", 0, 1, 0)]).wait().shape == (0, 1, 3)
 
 
 def test_workers_must_be_spread_evenly():

@@ -155,10 +155,6 @@ class Transport:
         """Start to sum a part of a row over the processes of this worker, as `start_sum`; never counted."""
         return dist.all_reduce(part, group=self.members.inside, async_op=True)
 
-    def exchange(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Tensor:
-        """Send rows to out-peers and wait for the messages of in-peers, see `post`."""
-        return self.post(rows, in_peers).wait()
-
     @torch.no_grad()
     def post(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Exchange:
         """Start sending each local worker's row of [k, P] to its out-peers, without waiting.

@@ -37,3 +37,14 @@ def test_a_block_within_the_block_of_another_folder_leaves_both_locked(tmp_path:
         assert seen_by_others(inner) == "None"
         assert seen_by_others(outer) != "None"
     assert lock.HELD not in os.environ
+
+
+def test_nobody_waits_for_one_that_only_asks_who_holds_the_lock(tmp_path: Path, monkeypatch, capsys):
+    ask = "import fcntl, sys; file = open(sys.argv[1]); fcntl.lockf(file, fcntl.LOCK_SH); print(flush=True); input()"
+    (tmp_path / lock.NAME).touch()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", ask, tmp_path / lock.NAME], text=True, **pipes) as other:
+        other.stdout.readline()
+        monkeypatch.setattr(lock.time, "sleep", lambda seconds: other.communicate("\n"))
+        with lock.locked(tmp_path):
+            assert capsys.readouterr().err == ""

@@ -85,4 +85,5 @@ def _restarted(run: Run, request: Request, attempt: Callable[[], int]) -> int:
             return code
         print(f"resync: {run.id}: exit code {code}, restart {restart + 1} of {request.max_restarts}", flush=True)
         clear_leftovers(request.out)
+        state.begin(request.out, run)
     return attempt()

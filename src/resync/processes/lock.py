@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +20,7 @@ NAME = "run.lock"
 HELD = "RESYNC_LOCKED"
 """The environment variable with the folder whose lock a parent of this process holds."""
 
+_GLANCE_SECONDS = 0.1
 _POLL_SECONDS = 1.0
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _held: dict[Path, tuple[int, IO[str]]] = {}
@@ -115,16 +117,15 @@ def _acquired(path: Path, other: str) -> IO[str] | None:
 
 
 def _wait_for(file: IO[str], other: str) -> None:
-    announced = False
-    while True:
+    for attempt in count():
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except (BlockingIOError, PermissionError):
-            if not announced:
+            # Not at once: somebody may only have asked for the holder.
+            if attempt == 1:
                 print(f"resync: {file.name}: waiting for {other}: {_written_in(file)}", file=sys.stderr, flush=True)
-                announced = True
-            time.sleep(_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS if attempt else _GLANCE_SECONDS)
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise

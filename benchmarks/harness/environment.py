@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from resync.train.provenance import VERSIONS, git
+from resync.train.provenance import GIT, VERSIONS
 
 
 def environment() -> dict[str, Any]:
@@ -25,7 +25,7 @@ def environment() -> dict[str, Any]:
         "os": f"{platform.system()} {platform.release().split('-')[0]}, {_distribution()}",
         "threads": torch.get_num_threads(),
         "versions": VERSIONS,
-        "git": git(),
+        "git": GIT,
         "day": datetime.now(UTC).date().isoformat(),
     }
 

@@ -14,6 +14,7 @@ from resync.config import ConfigError, Run, Suite
 from resync.config.in_words import setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
+from resync.files import write_text
 from resync.results import state
 from resync.settings.errors import not_among, suggestion
 
@@ -66,6 +67,11 @@ class Targets:
         if directory not in self._yaml:
             self._yaml[directory] = self.run(directory).to_yaml()
         return self._yaml[directory]
+
+    def write_run_yaml(self, directory: str) -> None:
+        """Write the `run.yaml` of a run that is to be trained, also if it was trained before with other settings."""
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        write_text(Path(directory, "run.yaml"), self.run_yaml(directory))
 
     @cached_property
     def papers(self) -> list[str]:

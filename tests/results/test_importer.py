@@ -428,7 +428,7 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
         kind.prepare(load(suite, "toy", item, "smoke", results))
         for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6"), (accuracy_and_volume, "table1"))
     )
-    of_time = curves.lines["Training time (min)"][0]
+    of_time = curves.lines["Time of the simulation (min)"][0]
     assert period.metric[0].label == of_time.label == "Parallel SGD (imported)"
     assert of_time.x[-1] == pytest.approx(18)  # minutes
     assert table.rows[0][1] == Cell("89.00 ± 0.00", mark="a")

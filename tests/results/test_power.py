@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 from scipy import stats
@@ -115,17 +116,20 @@ def test_pilots_say_how_many_seeds_the_claims_need(configs: Path, tmp_path: Path
 def test_what_the_pilots_do_not_say_is_the_problem_of_its_row(
     configs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """A claim at an epoch without an evaluation, an expected effect that is the claimed one, and pilots that tie."""
+    """A claim at an epoch that pilots do not have, an expected effect that is the claimed one, and pilots that tie."""
     file = configs / "toy/claims.yaml"
     text = file.read_text().replace("expected: {smoke: -0.9}", "expected: {smoke: -0.5}")
-    file.write_text(text.replace("expected: {smoke: 1.0}", "expected: {smoke: 1.0}, at_epoch: 6.5"))
+    file.write_text(text.replace("expected: {smoke: 1.0}", "expected: {smoke: 1.0}, at_epoch: 6"))
     suite, results = load_suite(configs), tmp_path / "results"
     pilots = [run for run in suite.pilots("toy", "smoke") if run.series in PILOTS]
     for run in pilots:
-        synthetic.write_run(run, results, top1=PILOTS[run.series][run.seed - 100])
+        directory = synthetic.write_run(run, results, top1=PILOTS[run.series][run.seed - 100])
+        table = pd.read_csv(directory / "metrics.csv")
+        table[table["epoch"] != 6].to_csv(directory / "metrics.csv", index=False, na_rep="nan")
+        synthetic.reseal(directory)
     rows = {(row.claim, row.better): row for row in powers(suite, "smoke", results, ["toy"])}
     at_epoch = rows["toy/qsr_beats_h4", "qsr"]
-    assert at_epoch.problem.endswith("metrics.csv: has no evaluation at epoch 6.5")
+    assert at_epoch.problem.endswith("metrics.csv: has no evaluation at epoch 6")
     assert at_epoch.power is None
     nothing = rows["toy/qsr_reaches_parallel", "qsr"]
     assert (nothing.shows, nothing.power, nothing.seeds, nothing.problem) == (None, None, None, "")

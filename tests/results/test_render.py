@@ -176,7 +176,7 @@ def test_a_logarithmic_axis_shows_what_is_positive_after_the_cut(suite: Suite, f
 
 def test_time_is_training_and_communication_without_evaluation(suite: Suite, finished: Path):
     panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", finished))
-    parallel, sgp = panels.lines["Training time (s)"]
+    parallel, sgp = panels.lines["Time of the simulation (s)"]
     assert parallel.x[-1] > sgp.x[-1]
     result = load(suite, "toy", "fig6", "smoke", finished).series[0].results("finished")[0].metrics
     assert parallel.x[-1] == pytest.approx(result["training_seconds"].iloc[-1], rel=0.2)
@@ -188,7 +188,7 @@ def test_long_trainings_are_shown_in_larger_units(factor, unit, suite, tmp_path,
     for run in seeds(suite, "parallel"):
         synthetic.write_run(run, tmp_path)
     panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", tmp_path))
-    assert list(panels.lines)[1] == f"Training time ({unit})"
+    assert list(panels.lines)[1] == f"Time of the simulation ({unit})"
 
 
 def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Path, tmp_path: Path):

@@ -18,7 +18,7 @@ from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 
 from resync.config import load_suite
-from resync.processes import lock, tcp_store, warm_client
+from resync.processes import lock, tcp_store, warm_client, workflow_lock
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog
 
@@ -242,7 +242,8 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
         polled = folder / forked.POLLED
         polled.unlink()
         cluster.until(polled.exists)  # Snakemake forgets its jobs for as long as it asks about them
-        first.send_signal(signal.SIGINT)  # Ctrl-C: it cancels its jobs
+        [holder] = (folder / ".snakemake" / workflow_lock.HOLDERS).read_text().splitlines()
+        os.kill(json.loads(holder)["pid"], signal.SIGINT)  # Ctrl-C: it cancels its jobs
         stages.signalled(27)
         assert first.wait(300) == 1
     cluster.until(lambda: not cluster.ask("squeue", "--noheader"))

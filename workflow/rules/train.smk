@@ -2,7 +2,7 @@
 # only settings that affect the result: others in run.yaml may change (how often to log, the number of processes).
 
 
-# Only where it is asked for: a training writes its own. As an input of `train`, to be made again without training again,
+# Only where it is asked for: before trainings, `onstart` in the Snakefile writes theirs. As an input of `train`, to be made again without training again,
 # it would have to be `ancient`, and Snakemake forgets every other reason for a job, missing results among them, where
 # such an input is made again (snakemake/snakemake#4166).
 rule run_config:
@@ -66,10 +66,7 @@ rule train:
         attempt=lambda names, attempt: attempt,
     params:
         directory=subpath(output[0], parent=True),
-        # Snakemake compares no parameter that is computed from resources: what is not in the hash trains nothing.
-        config=lambda names, resources: at(names.scale).run_yaml(RUN.format(**names)),
     shell:
-        "printf %s {params.config:q} > {params.directory:q}/run.yaml 2> {log:q}"
-        " && exec python -m resync launch --config {params.directory:q}/run.yaml --out {params.directory:q} --nodes {resources.machines:q}"
-        " --cpus {threads:q} --launcher {resources.launcher:q} --max-restarts {resources.max_restarts:q}"
+        "exec python -m resync launch --config {params.directory:q}/run.yaml --out {params.directory:q}"
+        " --nodes {resources.machines:q} --cpus {threads:q} --launcher {resources.launcher:q} --max-restarts {resources.max_restarts:q}"
         " --timeout {resources.timeout_seconds:q} --attempt {resources.attempt:q} > {log:q} 2>&1"

@@ -33,10 +33,11 @@ def exit_code(act: Callable[[], int | None]) -> int:
         print(f"resync: error: {error}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "resync":
+        package = (error.name or "resync").partition(".")[0]
+        if package == "resync":
             raise
         lines = [
-            f"the package {error.name} is not installed; pip install 'resync-suite[suite]' installs what all verbs need"
+            f"the package {package} is not installed; pip install 'resync-suite[suite]' installs what all verbs need"
         ]
     except (ValueError, OSError) as error:
         lines = [str(error)]

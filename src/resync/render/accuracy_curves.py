@@ -23,7 +23,9 @@ def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> MetricPanels:
     ends = [float(_training_seconds(state.result)[-1]) for state in states if state.result]
     longest = max((end for end in ends if np.isfinite(end)), default=0.0)
     seconds, time = time_unit(longest)
-    simulated = any(state.run.processes < state.run.workers for state in states)
+    simulated = any(
+        state.result and not state.result.imported and state.run.processes < state.run.workers for state in states
+    )
     clock = "Time of the simulation" if simulated else "Training time"
 
     def drawn(name: str) -> Coordinate:

@@ -35,8 +35,8 @@ onstart:
     workflow_timer.keep_one(workflow.scheduler)
     if not workflow.touch:
         jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "train"]
-        for names in [job.wildcards for job in jobs]:
-            at(names.scale).write_run_yaml(RUN.format(**names))
+        for job in jobs:
+            at(job.wildcards.scale).write_run_yaml(RUN.format(**job.wildcards))
         asked = workflow.dag_settings
         forced = {*asked.forcerun, *(asked.targets if asked.forcetargets else [])}
         files.train_anew([job.output for job in jobs], forced, asked.forceall)

@@ -9,9 +9,9 @@ defect may make them one training. No test is possible then, and nothing is reje
 import math
 from dataclasses import dataclass
 
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
-from resync.audit.verdicts import welch_error
+from resync.audit.verdicts import quantile, welch_error
 from resync.results.evidence import Evidence
 
 ROUNDING = 1e-9
@@ -67,7 +67,7 @@ class Estimate:
         """
         if self.is_tie:
             return None, None
-        half = float(stdtrit(self.degrees, 0.5 + confidence / 2)) * self.error
+        half = quantile(self.degrees, confidence) * self.error
         return self.value - half, self.value + half
 
 

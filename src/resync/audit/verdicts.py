@@ -156,11 +156,11 @@ def half_width(samples: Sequence[tuple[float, int]], target: Target) -> float:
         assert target.std is not None
         assert target.n is not None
         if n < 2:
-            return _quantile(target.n - 1) * target.std * math.sqrt(1 + 1 / target.n)
+            return quantile(target.n - 1) * target.std * math.sqrt(1 + 1 / target.n)
         error, degrees = welch_error((std**2 / n, n - 1), (target.std**2 / target.n, target.n - 1))
-        return _quantile(degrees) * error
+        return quantile(degrees) * error
     error, degrees = welch_error(*(_moderated(std, n, target.assumed_std) for std, n in samples))
-    return _quantile(degrees) * error
+    return quantile(degrees) * error
 
 
 def _moderated(std: float, n: int, assumed: float) -> tuple[float, float]:
@@ -241,6 +241,6 @@ def welch_error(*means: tuple[float, float]) -> tuple[float, float]:
     return math.sqrt(total), 1 / math.fsum((variance / total) ** 2 / degrees for variance, degrees in means)
 
 
-def _quantile(degrees: float) -> float:
+def quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
     """The two-sided quantile of Student's t: scipy.stats.t.ppf, but fast enough for a thousand numbers of seeds."""
-    return float(stdtrit(degrees, 0.5 + CONFIDENCE / 2))
+    return float(stdtrit(degrees, 0.5 + confidence / 2))

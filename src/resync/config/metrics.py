@@ -8,9 +8,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
-from resync.config.evaluation import Evaluation
+from resync.config.needs import (
+    BEAM_SEARCH,
+    CLASSIFICATION,
+    ESTIMATE,
+    LANGUAGE_MODEL,
+    OWN_MODELS,
+    SEVERAL_WORKERS,
+    SHARPNESS,
+    TRANSLATION,
+    Measuring,
+    Need,
+)
 
 SECONDS_PER_HOUR = 3600
 
@@ -26,44 +37,6 @@ _BOTH: tuple[File, ...] = ("metrics", "steps")
 _METRICS: tuple[File, ...] = ("metrics",)
 _STEPS: tuple[File, ...] = ("steps",)
 _SUMMARY: tuple[File, ...] = ("summary",)
-
-
-class Measuring(Protocol):
-    """The settings of a run that decide which metrics it measures."""
-
-    @property
-    def task(self) -> str:
-        """What its data set is for."""
-
-    @property
-    def workers(self) -> int:
-        """Number of workers."""
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """What is evaluated."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a run must have for a metric to be measured, in words and as a condition."""
-
-    text: str
-    met_by: Callable[[Measuring], bool]
-
-
-def _task(name: str) -> Need:
-    return Need(f"data for {name.replace('_', ' ')}", lambda run: run.task == name)
-
-
-def _setting(name: str) -> Need:
-    return Need(f"evaluation.{name}", lambda run: getattr(run.evaluation, name) is not None)
-
-
-_CLASSIFICATION, _TRANSLATION, _LANGUAGE_MODEL = map(_task, ("classification", "translation", "language_model"))
-_BEAM_SEARCH, _SHARPNESS, _ESTIMATE = map(_setting, ("beam_search", "sharpness_batches", "random_batches"))
-_OWN_MODELS = Need("evaluation.also: workers", lambda run: run.evaluation.also == "workers")
-_SEVERAL_WORKERS = Need("more than one worker", lambda run: run.workers > 1)
 
 
 @dataclass(frozen=True)
@@ -151,7 +124,7 @@ _DECLARED = {
         tolerance=0.3,
         optional=True,
         best=True,
-        needs=(_CLASSIFICATION,),
+        needs=(CLASSIFICATION,),
         compared=True,
     ),
     "train_top5": Metric(
@@ -164,7 +137,7 @@ _DECLARED = {
         tolerance=0.3,
         optional=True,
         best=True,
-        needs=(_CLASSIFICATION,),
+        needs=(CLASSIFICATION,),
         compared=True,
     ),
     "step_loss": Metric(
@@ -218,7 +191,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
-        needs=(_CLASSIFICATION,),
+        needs=(CLASSIFICATION,),
         compared=True,
     ),
     "val_top5": Metric(
@@ -231,7 +204,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
-        needs=(_CLASSIFICATION,),
+        needs=(CLASSIFICATION,),
         compared=True,
     ),
     "val_loss_estimate": Metric(
@@ -244,7 +217,7 @@ _DECLARED = {
         tolerance_reason="that of the validation loss",
         evaluated=True,
         best=True,
-        needs=(_ESTIMATE,),
+        needs=(ESTIMATE,),
         compared=True,
     ),
     "val_bits_per_character": Metric(
@@ -258,7 +231,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
-        needs=(_LANGUAGE_MODEL,),
+        needs=(LANGUAGE_MODEL,),
         compared=True,
     ),
     "val_perplexity": Metric(
@@ -272,7 +245,7 @@ _DECLARED = {
         evaluated=True,
         of_workers=True,
         best=True,
-        needs=(_TRANSLATION,),
+        needs=(TRANSLATION,),
         compared=True,
     ),
     "test_bleu": Metric(
@@ -283,7 +256,7 @@ _DECLARED = {
         better="higher",
         evaluated=True,
         best=True,
-        needs=(_BEAM_SEARCH,),
+        needs=(BEAM_SEARCH,),
         compared=True,
     ),
     "test_bleu_tokenised": Metric(
@@ -296,7 +269,7 @@ _DECLARED = {
         tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
         evaluated=True,
         best=True,
-        needs=(_BEAM_SEARCH,),
+        needs=(BEAM_SEARCH,),
         compared=True,
     ),
     "sharpness": Metric(
@@ -306,7 +279,7 @@ _DECLARED = {
         _EVALUATIONS,
         better="lower",
         evaluated=True,
-        needs=(_SHARPNESS,),
+        needs=(SHARPNESS,),
         compared=True,
     ),
     "consensus_distance": Metric(
@@ -317,7 +290,7 @@ _DECLARED = {
         _EVALUATIONS,
         better="lower",
         evaluated=True,
-        needs=(_SEVERAL_WORKERS,),
+        needs=(SEVERAL_WORKERS,),
         compared=True,
     ),
     "bytes_sent": Metric(
@@ -456,7 +429,7 @@ def _of_workers(name: str, metric: Metric, statistic: Statistic) -> Metric:
         metric,
         title=f"Workers' {word} {metric.title[0].lower()}{metric.title[1:]}",
         meaning=f"{word} {name} of the workers' own models, each with its own running BatchNorm statistics",
-        needs=(*metric.needs, _OWN_MODELS),
+        needs=(*metric.needs, OWN_MODELS),
         of_workers=False,
         best=statistic == "mean",
     )

@@ -95,7 +95,8 @@ def _refuse_to_lose(table: Table, mapped: Mapping[str, LogColumn], kept: set[str
     """Raise LogError for a mapped column with values that are all in rows of the other kind."""
     needed = {mapped[name].column for name in kept if name in mapped}
     for name, source in mapped.items():
-        lost = next((cells[source.column] for cells in table.rows if _text(cells, source.column)), None)
+        found = (cells[source.column] for cells in table.rows if source.column in cells)
+        lost = next((cell for cell in found if cell.text), None)
         if lost and source.column not in needed:
             of = (
                 "with" if name in columns("metrics") else "that have a step and no validation metric, not of those with"
@@ -104,10 +105,6 @@ def _refuse_to_lose(table: Table, mapped: Mapping[str, LogColumn], kept: set[str
                 f"{lost.place}: column {source.column!r}: no value is kept, since {name} is of rows {of} a validation "
                 f"metric, allowed: values in such rows, or a map without {name}"
             )
-
-
-def _text(cells: Mapping[str, Cell], column: str) -> str:
-    return cells[column].text if column in cells else ""
 
 
 def _append(rows: list[Values], row: Values, place: str) -> None:

@@ -15,8 +15,7 @@ from resync.results.runs import RunResult
 
 
 def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> MetricPanels:
-    """The metric at every evaluation; times are those of the training clock, of a simulation where processes have many
-    workers."""
+    """The metric at every evaluation; times are those of the training clock, where a process may simulate workers."""
     require_results(data)
     metric, band, unit = data.options.metric, data.options.band, data.options.unit
     states = [state for series in data.drawn for state in series.states]

@@ -5,7 +5,7 @@ A summary whose digest fits is what this program wrote, so that its readers need
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +81,12 @@ def sealed(summary: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, 
 def commits(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The commits with which the jobs of a run have trained it, each with `commit` and `dirty`; none if unknown."""
     jobs = summary.get("jobs") or [{**summary, "first_step": 0}]
-    trained = [job for job in jobs if job["first_step"] < summary["steps"]] or jobs[-1:]
-    return [job["git"] for job in trained if job.get("git")]
+    return [job["git"] for job in trained(jobs, summary["steps"]) if job.get("git")]
+
+
+def trained(jobs: Sequence[dict[str, Any]], steps: int) -> Sequence[dict[str, Any]]:
+    """The jobs that took some of a run's steps, or the last one if none did."""
+    return [job for job in jobs if job["first_step"] < steps] or jobs[-1:]
 
 
 def left_out(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from resync.processes.memory import keep_freed_memory
 from resync.processes.signals import end_with_parent, handled
 from resync.processes.tcp_store import meet
 from resync.results import state
-from resync.results.summary import refuse_other_results
+from resync.results.summary import refuse_other_results, trained
 from resync.train import provenance
 from resync.train.build import build
 from resync.train.checkpoint import parameters_sha256, save_model
@@ -162,7 +162,6 @@ def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[s
     run, transport, rows = session.run, session.transport, session.log.rows[EVALUATIONS]
     jobs = session.jobs
     wall = [job["seconds"] for job in jobs]
-    trained = [job for job in jobs if job["first_step"] < session.sync.steps] or jobs[-1:]
     best = {name: METRICS[name].best_of(row[name] for row in rows) for name in BEST if name in rows[-1]}
     return {
         "status": "diverged" if diverged else "finished",
@@ -206,7 +205,7 @@ def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[s
             "engine": session.engine.name,
         },
         "versions": provenance.VERSIONS,
-        "git": trained[-1]["git"],
+        "git": trained(jobs, session.sync.steps)[-1]["git"],
     }
 
 

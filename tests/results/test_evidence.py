@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.results.evidence import Evidence, as_published, decimals_for, decimals_of, notation, number
+from resync.results.evidence import Evidence, as_published, decimals_for, decimals_of, difference_text, notation, number
 
 numbers = st.floats(-1e6, 1e6)
 
 
 def test_notation():
-    assert Evidence.of([80.92, 80.97, 81.02]).text() == "80.97 ± 0.05 (n=3)"
+    assert Evidence.of([80.92, 80.97, 81.02]).text() == "80.970 ± 0.050 (n=3)"
+    assert Evidence.of([340.0, 384.0, 430.0]).text() == "385 ± 45 (n=3)"
+    assert Evidence.of([0.1 + 0.2, 0.3]).text() == "0.300000 ± 0.000000 (n=2)"
+    assert Evidence.of([129.0, 129.0, 130.0]).text(0) == "129 ± 1 (n=3)"
     assert Evidence.of([80.97]).text() == "80.97 (n=1)"
     assert Evidence.of([]).text() == ""
     assert notation(80.975, decimals=1) == "81.0"
@@ -36,6 +39,21 @@ def test_decimals_of_a_printed_number(value: float, decimals: int):
 @pytest.mark.parametrize(("spread", "decimals"), [(65.4, 0), (9.7, 1), (-0.81, 2), (0.019, 3), (1e-4, 5), (0, 2)])
 def test_a_spread_is_shown_with_two_significant_digits(spread: float, decimals: int):
     assert decimals_for(spread) == decimals
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-0.4338, "-0.43"),
+        (0.0212, "+0.021"),
+        (0.0, "+0.00"),
+        (-127.8, "-127.80"),
+        (None, "\N{EN DASH}"),
+        (math.nan, "\N{EN DASH}"),
+    ],
+)
+def test_a_difference_is_shown_with_its_sign(value: float | None, text: str):
+    assert difference_text(value) == text
 
 
 @given(st.lists(numbers, min_size=2, max_size=6))

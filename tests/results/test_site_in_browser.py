@@ -130,7 +130,7 @@ def test_contents_are_folded_on_a_phone_only_also_without_javascript(browser, si
 def test_filters_are_kept_in_the_address(reader: Reader):
     page = reader.open("audit.html")
     few = shown(page)
-    page.get_by_label("also lines without a result").check()
+    page.get_by_label("also lines without a result, and rounds as planned").check()
     page.wait_for_url("**rest=1*")
     every = shown(page)
     assert set(few) < set(every)

@@ -1,6 +1,5 @@
 """The audit as JSON for programs and for the pages of the site, and as Markdown for people."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +9,7 @@ from resync.audit.headline import headline, sentence, totals
 from resync.audit.rows import LOG_CLAIM, LOGS, ROUNDS, Audit, ClaimRow, Ours, ValueRow
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.files import write_text
-from resync.results.evidence import number
+from resync.results.evidence import difference_text
 from resync.settings.errors import suggestion
 from resync.text_tables import json_text, markdown, markdown_text
 
@@ -146,7 +145,7 @@ def _markdown_row(row: ValueRow) -> list[str]:
         row.metric,
         published,
         _ours(row.ours),
-        _signed(row.difference),
+        difference_text(row.difference),
         f"{sign} {row.verdict}",
         row.reason,
     ]
@@ -161,13 +160,6 @@ def _markdown_claim(claim: ClaimRow) -> list[str]:
 
 
 def _ours(ours: Ours) -> str:
-    """`80.97 ± 0.05 (n=3) [paper]`, with the number of imported seeds if there are any."""
+    """`80.974 ± 0.052 (n=3) [paper]`, with the number of imported seeds if there are any."""
     imported = f", {ours.imported} imported" if ours.imported else ""
     return f"{ours.text} [{ours.scale}{imported}]"
-
-
-def _signed(value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return "\N{EN DASH}"
-    decimals = 2 if abs(value) >= 0.1 or value == 0 else 3
-    return f"{'+' if value > 0 else ''}{number(value, decimals)}"

@@ -204,7 +204,7 @@ def reference_of(published: PublishedValue) -> Reference:
     return Reference(text, value, published.status, published.source, published.scale, std, n, published.id)
 
 
-def ours_of(evidence: Evidence, scale: str, states: Sequence[RunState], decimals: int = 2) -> Ours:
+def ours_of(evidence: Evidence, scale: str, states: Sequence[RunState], decimals: int | None = None) -> Ours:
     """The evidence of the finished seeds among `states`, which hold all declared seeds."""
     text = evidence.text(decimals) or "none"
     imported = sum(state.result is not None and state.result.imported is not None for state in states)

@@ -23,7 +23,7 @@ from typing import Literal
 
 from scipy.special import stdtrit
 
-from resync.results.evidence import Evidence, decimals_of, number, signed
+from resync.results.evidence import Evidence, decimals_for, decimals_of, number, signed
 
 VERDICTS = {
     "reproduced": ("✓", "measured, and agrees with the published value within its tolerance"),
@@ -132,7 +132,8 @@ def compare(ours: Evidence, target: Target, than: Evidence | None = None) -> Ver
     half = half_width([(sample.std, sample.n) for sample in samples], target)
     difference = difference_of(ours, than) - target.value
     word = _word(difference, half, target)
-    interval = f"difference {signed(difference)} ± {number(half, 2)} (95 %{_assumed(samples, target)})"
+    decimals = decimals_for(half)
+    interval = f"difference {signed(difference, decimals)} ± {number(half, decimals)} (95 %{_assumed(samples, target)})"
     if word == "inconclusive":
         return Verdict(word, f"{interval} against {_allowed(target)}; {_seeds_to_decide(samples, difference, target)}")
     places = ("on the right side of", "on the wrong side of") if target.bound else ("within", "outside")

@@ -6,7 +6,7 @@ from typing import Any
 from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE, ROUNDS
 from resync.config.metrics import METRICS
 from resync.report.content import Line
-from resync.results.evidence import signed
+from resync.results.evidence import difference_text, effect_texts
 
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
 _RANKS = (
@@ -38,13 +38,20 @@ _TITLES = {
     LOG_CLAIM: ("Comparisons of published logs", "What others say of their runs, tested over these; no run of ours."),
     ROUNDS: ("Rounds", "A check of our own runs: whether they did the number of rounds that was planned."),
 }
+_OTHER_SIDES = {OWN_REFERENCE: "reference", ROUNDS: "planned"} | dict.fromkeys(CLAIMS, "claimed")
 
 
 def sections(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """The lines by their kind, claims first, each with the texts that its columns need."""
     shown = sorted((line | _texts(line) for line in lines), key=_rank)
     parts = [
-        {"kind": kind, "title": title, "meaning": meaning, "lines": [line for line in shown if line["kind"] == kind]}
+        {
+            "kind": kind,
+            "title": title,
+            "meaning": meaning,
+            "heading": _other_side(kind),
+            "lines": [line for line in shown if line["kind"] == kind],
+        }
         for kind, (title, meaning) in _TITLES.items()
     ]
     return [part for part in parts if part["lines"]]
@@ -60,9 +67,22 @@ def _texts(line: Line) -> dict[str, Any]:
     unit = "" if line["unit"] in ("1", metric.title.lower()) else f", {line['unit']}"
     texts: dict[str, Any] = {"quantity": f"{metric.title}{unit}"}
     if line["kind"] in CLAIMS:
-        effects = [effect["difference"] for effect in line["effects"]]
-        return texts | {"effect": min(effects) if effects else None}
-    return texts | {"strip": _strip(line)}
+        return texts | _smallest_effect(line)
+    return texts | {"difference_text": difference_text(line["difference"]), "strip": _strip(line)}
+
+
+def _smallest_effect(line: Line) -> dict[str, Any]:
+    """The effect that decides between neighbours, as a number and as a text; none if nothing was compared."""
+    if not line["effects"]:
+        return {"effect": None, "effect_text": difference_text(None)}
+    effect = min(line["effects"], key=lambda effect: effect["difference"])
+    difference, low, high = (effect[name] for name in ("difference", "low", "high"))
+    return {"effect": difference, "effect_text": effect_texts(difference, low, high)[0]}
+
+
+def _other_side(kind: str) -> str:
+    """What our numbers are compared with, in a word."""
+    return _OTHER_SIDES.get(kind, "published")
 
 
 def _strip(line: Line) -> dict[str, Any] | None:
@@ -72,7 +92,9 @@ def _strip(line: Line) -> dict[str, Any] | None:
         return None
     reach = line["tolerance"] or line["reference"]["std"] or 0.0
     low, high = min(*values, published - reach), max(*values, published + reach)
-    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / (high - low or 1.0)
+    if low == high:
+        return None
+    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / (high - low)
 
     def x(value: float) -> float:
         return round(_STRIP_MARGIN + (value - low) * scale, 1)
@@ -82,12 +104,5 @@ def _strip(line: Line) -> dict[str, Any] | None:
         "box": (x(published - reach), round(2 * reach * scale, 1)),
         "bar": x(published),
         "dots": [x(value) for value in values],
-        "text": f"seeds {', '.join(f'{value:g}' for value in values)}; published {published:g}",
+        "text": f"seeds {', '.join(f'{value:g}' for value in values)}; {_other_side(line['kind'])} {published:g}",
     }
-
-
-def difference(value: float | None) -> str:
-    """A difference with its sign; a dash for none."""
-    if value is None:
-        return "\N{EN DASH}"
-    return signed(value, 2 if abs(value) >= 0.1 or value == 0 else 3)

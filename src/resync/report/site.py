@@ -16,7 +16,7 @@ from resync.config.metrics import METRICS
 from resync.config.paper import MissingItem, Paper
 from resync.config.run import SCALES
 from resync.files import delete_folder, write_text
-from resync.report.audit_lines import difference, sections
+from resync.report.audit_lines import sections
 from resync.report.content import WITHOUT_RESULT, AuditFile, Content, Line, page_of
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Row, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
@@ -70,10 +70,10 @@ class _Site:
             items_of_line=content.items_of_line,
             CLAIMS=CLAIMS,
             WITHOUT_RESULT=WITHOUT_RESULT,
+            FOLDED=(*WITHOUT_RESULT, "as planned"),
             cell_signs=SIGNS,
             cell_meanings=MEANINGS,
             suite=content.suite,
-            difference=difference,
         )
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Evidence from the seeds of one series, and its notation: `80.97 ± 0.05 (n=3)`."""
+"""Evidence from the seeds of one series, and its notation: `80.974 ± 0.052 (n=3)`."""
 
 import math
 from collections.abc import Iterable
@@ -39,17 +39,20 @@ class Evidence:
         """Whether there is at least one value and all values are finite."""
         return self.n > 0 and all(math.isfinite(value) for value in self.values)
 
-    def text(self, decimals: int = 2) -> str:
-        """`80.97 ± 0.05 (n=3)`, with more decimals if the deviation would be 0 otherwise; empty without seeds."""
+    def text(self, decimals: int | None = None) -> str:
+        """`80.974 ± 0.052 (n=3)`, with two significant digits of the deviation unless decimals are given.
+
+        Empty without seeds.
+        """
         if not self.values:
             return ""
-        if math.isfinite(self.std) and self.std > 0:
-            decimals = max(decimals, min(_MOST_DECIMALS, -math.floor(math.log10(self.std))))
+        if decimals is None:
+            decimals = min(_MOST_DECIMALS, decimals_for(self.std)) if math.isfinite(self.std) else 2
         return notation(self.mean, self.std, self.n, decimals)
 
 
 def notation(mean: float, std: float | None = None, n: int | None = None, decimals: int = 2) -> str:
-    """`80.97 ± 0.05 (n=3)` without the unknown parts."""
+    """`80.974 ± 0.052 (n=3)` without the unknown parts."""
     text = number(mean, decimals)
     if std is not None and math.isfinite(std):
         text += f" ± {number(std, decimals)}"
@@ -72,6 +75,13 @@ def signed(value: float, decimals: int = 2) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
+def difference_text(value: float | None) -> str:
+    """A difference with its sign and at least two significant digits; a dash for none and for NaN."""
+    if value is None or math.isnan(value):
+        return "\N{EN DASH}"
+    return signed(value, max(2, decimals_for(value)))
+
+
 def decimals_for(spread: float) -> int:
     """With how many decimals a spread has two significant digits, and what it belongs to is shown; 2 if it is 0."""
     return max(0, 1 - math.floor(math.log10(abs(spread)))) if spread else 2
@@ -80,7 +90,7 @@ def decimals_for(spread: float) -> int:
 def effect_texts(difference: float, low: float | None = None, high: float | None = None) -> tuple[str, ...]:
     """An effect, `+0.214`, and the bounds of its interval if it has one, rounded by the width of the interval."""
     if low is None or high is None:
-        return (signed(difference, max(2, decimals_for(difference))),)
+        return (difference_text(difference),)
     decimals = decimals_for((high - low) / 2)
     return tuple(signed(value, decimals) for value in (difference, low, high))
 

@@ -122,6 +122,24 @@ def test_one_quantity_is_one_row_with_its_sources(with_values):
     assert [(other.text, other.source) for other in row.also] == [("80.9", "table 1")]
 
 
+def test_a_row_says_where_its_results_come_from(suite: Suite, results: Path):
+    mine = suite.runs("toy", "smoke", "vit", "h4")
+    synthetic.rewrite(results / mine[1].directory, launch={"device": "NVIDIA H100", "world_size": 1, "host": "other"})
+    synthetic.rewrite(results / mine[2].directory, ended="2026-01-02T00:00:00Z", versions={"torch": "2.14.0"})
+    found = row_of(audit(suite, "smoke", results), "vit_h4_rounds").provenance
+    assert found == {
+        "runs": [{"directory": str(run.directory), "seed": run.seed, "status": "finished"} for run in mine],
+        "config_hashes": list(dict.fromkeys(run.hash for run in mine)),
+        "commits": ["0123456789abcdef0123456789abcdef01234567"],
+        "dirty": False,
+        "devices": ["cpu", "NVIDIA H100"],
+        "hosts": ["host", "other"],
+        "versions": {"python": ["3.11.7"], "torch": ["2.13.0", "2.14.0"], "resync": ["0.1.0"]},
+        "imported": [],
+        "ended": "2026-01-02T00:00:00Z",
+    }
+
+
 def test_other_rounds_than_planned_fail(suite: Suite, results: Path, runs: list[Run]):
     synthetic.rewrite(results / runs[2].directory, rounds=130)
     result = audit(suite, "smoke", results)
@@ -202,6 +220,7 @@ TIMES = [
 TOP1 = {"qsr": [80.9, 81.0, 81.1], "parallel": [79.75, 79.85, 79.95]}
 
 
+@pytest.mark.parametrize("hour", [3600, 360], ids=["hours", "less than an hour"])
 @pytest.mark.parametrize(
     ("qsr_hours", "words", "reason"),
     [
@@ -214,8 +233,8 @@ TOP1 = {"qsr": [80.9, 81.0, 81.1], "parallel": [79.75, 79.85, 79.95]}
         ),
     ],
 )
-def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, words, reason):
-    seconds = {"qsr": [3600 * h if h else None for h in qsr_hours], "parallel": [7200.0] * 3}
+def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, words, reason, hour):
+    seconds = {"qsr": [hour * h if h else None for h in qsr_hours], "parallel": [hour * 2.0] * 3}
     result = with_values(TIMES, seconds, TOP1)
     rows = [row_of(result, name) for name in ("qsr", "ratio", "bound")]
     assert [row.verdict for row in rows] == words

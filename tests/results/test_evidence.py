@@ -18,6 +18,8 @@ def test_notation():
     assert Evidence.of([]).text() == ""
     assert notation(80.975, decimals=1) == "81.0"
     assert as_published(80.98, 0.05, 3) == "80.98 ± 0.05 (n=3)"
+    assert as_published(80.9, 0.05, 3) == "80.90 ± 0.05 (n=3)"
+    assert as_published(80.98, 0.1) == "80.98 ± 0.10"
     assert as_published(10.4) == "10.4"
     assert number(-0.001) == "0.00"
     assert number(math.inf) == "∞"

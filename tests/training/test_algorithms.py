@@ -254,6 +254,25 @@ def test_momentum_travels_with_the_parameters(topology_of, peers):
     np.testing.assert_allclose(momentum.numpy(), v / w, **EXACT)
 
 
+def test_local_momentum_is_averaged_with_the_parameters_at_the_end_of_a_round():
+    """v = 0.9 v + g(x), x = x - 0.1 (g + 0.9 v), and after every third step the means of both, written out."""
+    for average_state in ([], ["momentum_buffer"]):
+        options = {"period": Constant(h=3), "average_state": average_state}
+        problem = Problem("local", CENTRES, START, settings={"momentum": 0.9, "nesterov": True}, **options)
+        x, v = np.tile(START, (4, 1)).astype(float), np.zeros((4, 2))
+        for k in range(8):
+            gradient = x - CENTRES
+            v = 0.9 * v + gradient
+            x = x - 0.1 * (gradient + 0.9 * v)
+            if k % 3 == 2:
+                x = np.tile(x.mean(0), (4, 1))
+                v = np.tile(v.mean(0), (4, 1)) if average_state else v
+            problem.step()
+            np.testing.assert_allclose(problem.rows, x, **EXACT)
+            momentum = problem.optimizer.state[problem.workers.rows]["momentum_buffer"]
+            np.testing.assert_allclose(momentum.numpy(), v, **EXACT)
+
+
 def test_a_field_that_does_not_exist_cannot_travel():
     problem = Problem("sgp", CENTRES, START, average_state=["exp_avg"])
     with pytest.raises(ValueError, match=r"no state 'exp_avg', allowed: none"):

@@ -268,6 +268,9 @@ def test_communication_that_overlaps_with_computing_is_nan_and_never_0(sync, kno
         assert math.isnan(result.final(metric)) == (not known)
     for metric in ("training_seconds", "training_hours", "seconds_per_step"):
         assert result.final(metric) > 0
+    seconds = result.summary["seconds"]["training"]
+    assert result.final("training_hours") * 3600 == pytest.approx(seconds)
+    assert result.final("seconds_per_step") * result.summary["steps"] == pytest.approx(seconds)
     assert (trained["training_seconds"] > 0).all()
     assert (result.steps["step_compute_seconds"] > 0).all()
 

@@ -43,6 +43,14 @@ def test_linear_falls_by_the_same_amount_every_step():
     assert [lr(t) for t in (4, 6, 8, 12)] == pytest.approx([1.0, 0.8, 0.6, 0.2])
 
 
+def test_inverse_sqrt_is_the_schedule_of_the_transformer():
+    """Vaswani et al. 2017, equation 3, up to its constant: min(t^-0.5, t W^-1.5)."""
+    lr = schedules.inverse_sqrt(max_lr=5e-4, total_steps=100_000, warmup_steps=4000)
+    for t in (1, 2000, 3999, 4000, 4001, 16_000, 99_999):
+        assert lr(t) == pytest.approx(5e-4 * 4000**0.5 * min(t**-0.5, t * 4000**-1.5), rel=1e-14)
+    assert (lr(0), lr(4000), lr(16_000)) == (0.0, 5e-4, 2.5e-4)
+
+
 def test_step_follows_the_schedule_of_sgp():
     """Target 3.2 at 32 nodes of 256 images, E = 157; warm-up over 5 epochs from the rate of 256 images."""
     epoch = 157

@@ -297,7 +297,7 @@ def test_a_hundred_thousand_workers_say_where_the_model_ends():
     )
     assert found.steps == pytest.approx(9000 * 32 / 100_000)
     assert wall_clock(a_run({"name": "allreduce"}), Machine(ETHERNET, 0.3), RESNET50).limits == ()
-    slow = wall_clock(a_run({"name": "adpsgd"}), Machine(ETHERNET, 0.03), RESNET50)
+    slow = wall_clock(a_run({"name": "adpsgd"}), Machine(ETHERNET, 0.02, delay=0.01), RESNET50)
     assert slow.limits == (
         "mixing: a message takes 0.0869 s and a step 0.03 s, so that workers average less often than modelled",
     )

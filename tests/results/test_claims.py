@@ -160,6 +160,13 @@ def test_one_seed_has_no_spread(judge, name: str, reason: str):
     assert (row.verdict, row.reason) == ("inconclusive", reason)
 
 
+@pytest.mark.parametrize("name", ["qsr_beats_h4", "qsr_reaches_parallel"])
+def test_two_seeds_are_enough_for_a_test(judge, name: str):
+    row = judge(name, {"qsr": [97.4, 97.5], "h4": [96.4, 96.6], "parallel": [97.1, 97.3]}, seeds=2)
+    assert row.effects[0].p_less is not None
+    assert row.reason.endswith("(n = 2)")
+
+
 def test_a_claim_can_be_of_an_earlier_epoch(suite: Suite, finished: Path):
     """The made-up curves are in the order of their ends at every epoch but the first."""
     claim = claim_of(suite, "qsr_beats_h4", at_epoch=6.0)

@@ -89,6 +89,7 @@ def test_a_published_mean_is_verified_if_it_follows_from_the_logs(declared, tmp_
         ({"mean": 3.2781}, "the logs give mean 3.27800, published 3.2781"),
         ({"n": 5}, "the logs give 3 runs, published 5"),
         ({"std": 0.0009}, "the logs give deviation 0.00105, published 0.0009"),
+        ({"std": 0.00106}, "the logs give deviation 0.001054, published 0.00106"),
     ],
 )
 def test_one_that_does_not_follow_is_an_unverified_source(declared, tmp_path, changes, expected):

@@ -220,6 +220,8 @@ def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytes
         "resync: error: claim or published number: found 'toy/qsr_beats_h5', allowed: an id in audit.json; did you "
         "mean 'toy/qsr_beats_h4'?\n"
     )
+    assert main([*where, "qsr_beats_h5"]) == 2
+    assert capsys.readouterr().err.endswith("did you mean 'qsr_beats_h4'?\n")
     assert main([*where, "toi/qsr_beats_h4"]) == 2
     assert capsys.readouterr().err == "resync: error: paper: found 'toi', allowed: toy; did you mean 'toy'?\n"
     for beside in (["--paper", "toy"], ["qsr_beats_h4"]):

@@ -93,6 +93,13 @@ def test_a_finished_run_publishes_its_last_checkpoint_again_unless_asked_to_trai
     assert not (tmp_path / state.ANEW).exists()
 
 
+def test_the_commits_of_a_run_are_those_of_the_jobs_that_took_its_steps():
+    jobs = [{"first_step": step, "git": {"commit": str(step), "dirty": False}} for step in (0, 10, 20)]
+    for steps, expected in ((15, jobs[:2]), (20, jobs[:2]), (21, jobs)):
+        assert commits({"steps": steps, "jobs": jobs}) == [job["git"] for job in expected]
+    assert commits({"steps": 0, "jobs": jobs}) == [jobs[-1]["git"]]  # it diverged before its first step
+
+
 def test_a_workflow_that_tries_again_does_not_try_a_mistake_again(tmp_path: Path, monkeypatch, capsys):
     make_run(tmp_path, data={"name": "mnist_14"}, epochs=1, steps_per_epoch=None)
     monkeypatch.delenv("RESYNC_DATA", raising=False)

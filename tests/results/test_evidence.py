@@ -50,6 +50,7 @@ def test_a_spread_is_shown_with_two_significant_digits(spread: float, decimals: 
         (0.0212, "+0.021"),
         (0.0, "+0.00"),
         (-127.8, "-127.80"),
+        (1e-32, "+0.000000"),
         (None, "\N{EN DASH}"),
         (math.nan, "\N{EN DASH}"),
     ],

@@ -76,10 +76,10 @@ def signed(value: float, decimals: int = 2) -> str:
 
 
 def difference_text(value: float | None) -> str:
-    """A difference with its sign and at least two significant digits; a dash for none and for NaN."""
+    """A difference with its sign and at least two significant digits, of six decimals; a dash for none and for NaN."""
     if value is None or math.isnan(value):
         return "\N{EN DASH}"
-    return signed(value, max(2, decimals_for(value)))
+    return signed(value, max(2, min(_MOST_DECIMALS, decimals_for(value))))
 
 
 def decimals_for(spread: float) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.formulas import averaging, equitopo, finite_time, mixing, topology
+from resync.formulas import averaging, equitopo, finite_time, mixing, topology, weighted_topology
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "base_graph.json").read_text())
 GRAPHS = ["base_graph", "simple_base_graph"]
@@ -102,6 +102,13 @@ def test_symmetric_graphs_are(name, peers, k, seed):
         if name != "hypercube" or peers > 3:
             mix = mixing.matrix(name, n, k, peers, seed=seed)
             np.testing.assert_array_equal(mix, mix.T)
+
+
+@pytest.mark.parametrize("name", [each.name for each in weighted_topology.WEIGHTED])
+def test_the_seed_decides_what_is_drawn_and_nothing_else(name):
+    first, again, other = (np.array([mixing.matrix(name, 16, k, seed=seed) for k in range(4)]) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.array_equal(first, other) is not topology.resolve(name).random
 
 
 @pytest.mark.parametrize("eta", [Fraction(1, 4), equitopo.ETA, Fraction(1)])

@@ -10,6 +10,7 @@ from resync.config import Run, load_suite
 from resync.formulas.periods import Constant, PowerRule, rounds
 from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
 
+PAPER_CONFIGS = Path(__file__).parents[2] / "paper_configs"
 VIT_PARAMETERS = 86_000_000
 
 
@@ -51,6 +52,13 @@ def test_cost_of_the_golden_case():
     assert found.volume_percent == 10.375
     assert found.bytes_per_worker == 9_711 * VIT_PARAMETERS * 4
     assert found.as_dict().items() >= {"volume_percent": 10.375, "rounds": 9_711}.items()
+
+
+def test_the_limit_in_gpu_hours_is_that_of_all_nodes():
+    [run, *_] = load_suite(PAPER_CONFIGS).runs("sgp", "paper", "resnet50_ethernet", "sgp_32")
+    asked = run.resources
+    assert (asked.nodes, asked.gpus_per_node, asked.minutes) == (32, 8, 24 * 60)
+    assert cost(run, VIT_PARAMETERS).gpu_hours == 32 * 8 * 24
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,7 @@ def test_planning_does_not_import_torch_or_numpy():
     [("vit_b16_b4096", "qsr_h4", 10.375), ("resnet152_b4096", "qsr_h2", 39.731), ("vit_b16_b4096", "h4", 25)],
 )
 def test_published_settings_of_qsr_have_their_volume(experiment, series, percent):
-    suite = load_suite(Path(__file__).parents[2] / "paper_configs")
+    suite = load_suite(PAPER_CONFIGS)
     runs = suite.runs("qsr", "paper", experiment=experiment, series=series)
     assert runs
     assert {round(cost(run, num_parameters=1).volume_percent, 3) for run in runs} == {percent}

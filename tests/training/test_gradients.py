@@ -163,9 +163,20 @@ def test_the_scale_grows_after_an_interval_without_overflow():
     assert scales.good_steps.tolist() == [1]
 
 
+def test_an_overflow_begins_a_new_interval():
+    scales = LossScales(LossScale(initial=100.0, interval=2), 1)
+    take(scales, limit=100.0)
+    assert scales.good_steps.tolist() == [1]
+    scales = LossScales(LossScale(initial=1024.0, interval=2), 1)
+    take(scales, limit=100.0)
+    assert (scales.scales.tolist(), scales.good_steps.tolist()) == ([128.0], [1])
+
+
 def test_a_gradient_that_no_scale_saves_is_a_diverged_run():
-    losses, _ = take(LossScales(LossScale(retries=3), 1), limit=0.0)
+    scales = LossScales(LossScale(initial=1024.0, retries=3), 1)
+    losses, _ = take(scales, limit=0.0)
     assert losses.isnan().all()
+    assert scales.scales.tolist() == [1024 * 0.5**4]  # the first time, and three times again
 
 
 def test_a_worker_whose_loss_is_nan_stops_an_fp16_run_of_all(tmp_path: Path):

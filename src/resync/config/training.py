@@ -53,7 +53,10 @@ class LossScale(Settings):
     interval: PositiveInt = Field(
         default=100, description="steps in a row without overflow after which the scale grows"
     )
-    retries: PositiveInt = Field(default=50, description="overflows in a row after which the run counts as diverged")
+    retries: PositiveInt = Field(
+        default=50,
+        description="how often a gradient that overflows is computed again before the run counts as diverged",
+    )
 
 
 class Heterogeneity(Settings):

@@ -213,6 +213,15 @@ def test_a_state_is_read_by_others(run: Run, tmp_path: Path):
     assert content == {"state": "stopped", "config_hash": run.hash, "step": 7, "reason": "SIGTERM", "mistake": False}
 
 
+def test_a_run_that_begins_again_is_at_its_last_known_step(run: Run, tmp_path: Path):
+    other = Run.model_validate(run.model_dump() | {"seed": 9})
+    state.record(tmp_path, run, "stopped", 7, "SIGTERM")
+    state.begin(tmp_path, run)
+    assert state.recorded(tmp_path).step == 7
+    state.begin(tmp_path, other)
+    assert state.recorded(tmp_path).step == 0
+
+
 def test_a_series_is_one_line_about_its_most_urgent_seed(suite: Suite, results: Path):
     runs = suite.runs("toy", "smoke", "vit", "qsr")
     state.record(results / runs[1].directory, runs[1], "failed", 3, "an old failure, before the results")

@@ -318,6 +318,19 @@ def test_a_phase_without_peers_is_allreduce_also_with_momentum():
     assert np.ptp(hybrid.rows, axis=0).max() > 1e-3
 
 
+def test_every_phase_begins_with_the_first_mixing_step_of_its_graph():
+    """After four steps, with a graph that repeats after three."""
+    centres = np.vstack([CENTRES, CENTRES + 0.7])
+    hybrid = Problem("sgp", centres, START, peers=[(0, 0), (4, 1)])
+    for _ in range(4):
+        hybrid.step()
+    gossip = Problem("sgp", centres, hybrid.rows[0], peers=1)
+    for _ in range(5):
+        hybrid.step()
+        gossip.step()
+        np.testing.assert_allclose(hybrid.rows, gossip.rows, **EXACT)
+
+
 @pytest.mark.parametrize("half_duplex", [False, True])
 def test_dpsgd_averages_pairs(half_duplex):
     problem = Problem("dpsgd", CENTRES, START, half_duplex=half_duplex)

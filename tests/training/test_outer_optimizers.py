@@ -230,6 +230,19 @@ def test_gpa_decays_z_before_y_is_averaged_with_it(attached):
         np.testing.assert_allclose(model.theta.detach(), (y - (1 - mu_y) * z) / mu_y, **EXACT)
 
 
+def test_gpa_takes_the_decay_of_sgd_as_a_part_of_the_gradient():
+    """As torch's SGD does, at z; there is no decay before y is averaged."""
+    lr, decay, mu_x, mu_y = 0.1, 0.5, 0.9, 0.7
+    problem = Problem("gpa", CENTRES[:1], START, settings={"lr": lr, "weight_decay": decay}, mu_x=mu_x, mu_y=mu_y)
+    y = z = np.array(START)
+    for _ in range(7):
+        u = y - CENTRES[0] + decay * z
+        y = y + (1 - mu_x) * (z - y) + lr * (mu_y * mu_x - 1) * u
+        z = z - lr * u
+        problem.step()
+        np.testing.assert_allclose(problem.rows[0], y, **EXACT)
+
+
 def test_gpa_has_the_weights_of_the_authors_table():
     table = {1: 0.9, 4: 0.974, 8: 0.9869, 16: 0.9934, 32: 0.9967, 64: 0.9984, 128: 0.9992}
     for h, mu_x in table.items():

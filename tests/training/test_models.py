@@ -157,6 +157,37 @@ def test_the_shortcut_of_a_wider_block_subsamples_and_pads_channels_on_both_side
     assert not out[:, [0, 1, 6, 7]].any()
 
 
+def test_the_stages_of_a_cifar_resnet_halve_the_image_twice():
+    """Feature maps of 32, 16 and 8 pixels (He et al. 2016, section 4.2)."""
+    model = models.build(options_of("models", "cifar_resnet")(depth=14, width=4), CIFAR, 10, seed=0)
+    shapes, maps = [], torch.randn(2, 3, 32, 32)
+    for name, module in list(model.named_children())[:6]:
+        maps = module(maps)
+        shapes += [(name, *maps.shape[1:])] if name.startswith("layer") else []
+    assert shapes == [("layer1", 4, 32, 32), ("layer2", 8, 16, 16), ("layer3", 16, 8, 8)]
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "group"])
+def test_the_small_convolutional_network_is_its_layers(norm: str):
+    """All convolutions but the first halve the image; each has a norm, or else a bias, and a ReLU."""
+    options = options_of("models", "cnn")(widths=(4, 8, 8), norm=norm, groups=2)
+    model = models.build(options, CIFAR, 10, seed=0).eval()
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    parameters, maps = iter(model.parameters()), images
+    for stride, size in ((1, 32), (2, 16), (2, 8)):
+        kernel, first = next(parameters), next(parameters)
+        maps = F.conv2d(maps, kernel, first if norm == "none" else None, stride=stride, padding=1)
+        if norm == "group":
+            maps = F.group_norm(maps, 2, first, next(parameters))
+        elif norm == "batch":  # its running statistics are those of a normal distribution
+            maps = maps / (1 + 1e-5) ** 0.5 * first[:, None, None] + next(parameters)[:, None, None]
+        maps = maps.clamp(min=0)
+        assert maps.shape[2:] == (size, size)
+    expected = F.linear(maps.mean((2, 3)), next(parameters), next(parameters))
+    torch.testing.assert_close(model(images), expected, rtol=1e-5, atol=1e-6)
+    assert not list(parameters)
+
+
 def test_initial_weights_are_those_of_the_papers():
     as_in_sgp = options_of("models", "resnet")(depth=18, zero_last_gamma=True, fc_std=0.01)
     resnet = models.build(as_in_sgp, CIFAR, 1000, seed=0)

@@ -29,6 +29,9 @@ PILLOW = {
     "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
     "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
 }
+LARGEST_DIFFERENCE = {"autocontrast": 1, "contrast": 2} | dict.fromkeys(
+    ("equalize", "posterize", "solarize", "translate_x", "translate_y", "brightness", "sharpness"), 0
+)
 
 
 def smooth_image() -> Image.Image:
@@ -54,8 +57,10 @@ def test_operations_are_those_of_pillow(name: str):
         ours = OPERATIONS[name].apply(tensor(image), argument)
         difference = (ours.short() - tensor(PILLOW[name](image, argument)).short()).abs()
         assert ours.dtype == torch.uint8
-        # Pillow rounds in between, and treats the last row of pixels at a border differently.
-        assert difference.float().quantile(0.95) <= 10
+        if name in LARGEST_DIFFERENCE:
+            assert difference.max() <= LARGEST_DIFFERENCE[name]
+        else:  # Pillow rounds in between, and treats the last row of pixels at a border differently
+            assert difference.float().quantile(0.95) <= (9 if name == "color" else 1)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Translation: batches of sentence pairs, the model, beam search, the loss over tokens and BLEU."""
 
+import math
 from collections import Counter
 from itertools import chain, product
-from math import exp, prod
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 import torch
 from runs import TRANSLATION, make_session
 from sacrebleu.metrics.bleu import BLEU
+from torch import nn
 from torch.nn import functional as F
 
 from resync import data, models
@@ -162,6 +163,81 @@ def log_probability(model, source: torch.Tensor, translation: tuple[int, ...]) -
 SOURCES = torch.tensor([[5, 4, 6, END], [6, END, PAD, PAD]])
 
 
+def test_the_model_is_the_one_of_torchs_layers():
+    """With nn.TransformerEncoder and nn.TransformerDecoder, and embeddings and positions written out."""
+    options = options_of("models", "transformer")(**TINY)
+    model = models.build(options, (8,), 11, seed=0).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+    shape = {"d_model": options.dim, "nhead": options.heads, "dim_feedforward": options.ffn_dim}
+    common = shape | {"dropout": 0.0, "batch_first": True}
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(**common), options.encoder_layers, enable_nested_tensor=False
+    )
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**common), options.decoder_layers)
+    for ours, theirs in zip((*model.encoder, *model.decoder), (*encoder.layers, *decoder.layers), strict=True):
+        copy_layer(ours, theirs)
+    encoder.eval()
+    decoder.eval()
+
+    def embedded(tokens: torch.Tensor) -> torch.Tensor:
+        half = options.dim // 2
+        angles = [[place * 10_000 ** (-i / (half - 1)) for i in range(half)] for place in range(tokens.shape[1])]
+        places = torch.tensor([[*map(math.sin, of), *map(math.cos, of)] for of in angles])
+        return model.embedding.weight[tokens] * math.sqrt(options.dim) + places
+
+    targets = torch.tensor([[BEGIN, 4, 5, 6, 8], [BEGIN, 7, 9, 10, 4]])
+    causal = nn.Transformer.generate_square_subsequent_mask(targets.shape[1])
+    with torch.no_grad():
+        memory = encoder(embedded(SOURCES), src_key_padding_mask=SOURCES == PAD)
+        decoded = decoder(
+            embedded(targets), memory, tgt_mask=causal, memory_key_padding_mask=SOURCES == PAD, tgt_is_causal=True
+        )
+        expected = decoded @ model.embedding.weight.T
+        torch.testing.assert_close(model((SOURCES, targets)), expected, rtol=1e-4, atol=1e-4)
+
+
+def copy_layer(ours: nn.Module, theirs: nn.Module) -> None:
+    """Give a layer of torch the weights of ours."""
+    attentions = [(ours.attention, theirs.self_attn)]
+    norms = [(ours.after_attention, theirs.norm1), (ours.after_ffn, theirs.norm2)]
+    if isinstance(theirs, nn.TransformerDecoderLayer):
+        attentions.append((ours.source_attention, theirs.multihead_attn))
+        norms = [
+            (ours.after_attention, theirs.norm1),
+            (ours.after_source, theirs.norm2),
+            (ours.after_ffn, theirs.norm3),
+        ]
+    for own, other in attentions:
+        parts = (own.query, own.key, own.value)
+        other.in_proj_weight.data = torch.cat([part.weight for part in parts]).data
+        other.in_proj_bias.data = torch.cat([part.bias for part in parts]).data
+        other.out_proj.load_state_dict(own.out.state_dict())
+    for own, other in norms:
+        other.load_state_dict(own.norm.state_dict())
+    theirs.linear1.load_state_dict(ours.ffn[0].state_dict())
+    theirs.linear2.load_state_dict(ours.ffn[2].state_dict())
+
+
+def test_the_first_weights_are_those_of_ott_et_al():
+    """Xavier-uniform; queries, keys and values as one matrix; embeddings with a deviation of dim^-0.5, none of padding."""
+    model = models.build(options_of("models", "transformer")(dim=64, ffn_dim=128, heads=4), (8,), 1000, seed=0)
+    layer = model.decoder[0]
+    for weight, bound in (
+        (layer.ffn[0].weight, math.sqrt(6 / (64 + 128))),
+        (layer.source_attention.out.weight, math.sqrt(6 / (64 + 64))),
+        (layer.attention.key.weight, math.sqrt(6 / (3 * 64 + 64))),
+    ):
+        assert 0.99 * bound < weight.abs().max().item() <= bound
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03)
+    words = model.embedding.weight.detach()
+    assert not words[PAD].any()
+    assert words[4:].std().item() == pytest.approx(64**-0.5, rel=0.02)
+    assert not any(module.bias.any() for module in model.modules() if isinstance(module, nn.Linear))
+
+
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.5])
 def test_beam_search_with_a_wide_beam_finds_the_best_of_all_sentences(length_penalty: float):
     model, limit = toy(vocabulary=7), 3
@@ -252,8 +328,8 @@ def plain_bleu(translations: list[str], references: list[str]) -> float:
             mine, wanted = (Counter(zip(*(side[i:] for i in range(n)), strict=False)) for side in (ours, theirs))
             matches[n - 1] += (mine & wanted).total()
             totals[n - 1] += mine.total()
-    precision = prod(match / total for match, total in zip(matches, totals, strict=True)) ** 0.25
-    return 100 * precision * min(1, exp(1 - lengths[1] / lengths[0]))
+    precision = math.prod(match / total for match, total in zip(matches, totals, strict=True)) ** 0.25
+    return 100 * precision * min(1, math.exp(1 - lengths[1] / lengths[0]))
 
 
 def test_tokenised_bleu_splits_compounds_and_punctuation():

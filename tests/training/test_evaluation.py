@@ -15,6 +15,7 @@ from resync.config.evaluated import evaluation_steps
 from resync.config.metrics import columns, required_columns, unmeasured
 from resync.engine import clocks
 from resync.engine.transport import Transport
+from resync.train.evaluate import consensus
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import batches, evaluate, train_step
 from resync.train.mixup import Mixup
@@ -90,6 +91,26 @@ def test_every_worker_keeps_its_own_running_statistics(tmp_path: Path):
     assert row["worker_val_loss_max"] == pytest.approx(max(losses), abs=1e-5)
     for model, kept in zip(session.workers.models, buffers, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(model.buffers(), kept, strict=True))
+
+
+def test_the_consensus_model_has_the_mean_statistics_of_its_own_batches(tmp_path: Path):
+    """Gu et al. 2023: means of the batches' means and unbiased variances at the averaged parameters, layer by layer."""
+    session = after(tmp_path, **CNN_WITH_BATCH_NORM | {"sync": {"name": "sgp"}, "evaluation": {"bn_batches": 3}})
+    run, steps = session.run, session.sync.steps
+    drawn = [session.data.statistics_batch(run.seed, steps, index, run.forward_batch_size)[0] for index in range(3)]
+    with consensus(session) as model:
+        np.testing.assert_allclose(
+            model[0].weight.flatten().detach(), session.sync.own_rows().mean(0)[: model[0].weight.numel()], atol=1e-6
+        )
+        for layer in model:
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                means = [maps.mean((0, 2, 3)) for maps in drawn]
+                variances = [maps.transpose(0, 1).flatten(1).var(1) for maps in drawn]
+                torch.testing.assert_close(layer.running_mean, torch.stack(means).mean(0), rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(layer.running_var, torch.stack(variances).mean(0), rtol=1e-4, atol=1e-5)
+                drawn = [F.batch_norm(maps, None, None, layer.weight, layer.bias, training=True) for maps in drawn]
+            else:
+                drawn = [layer(maps) for maps in drawn]
 
 
 def test_workers_are_scored_outside_the_training_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -165,7 +165,7 @@ SOURCES = torch.tensor([[5, 4, 6, END], [6, END, PAD, PAD]])
 
 def test_the_model_is_the_one_of_torchs_layers():
     """With nn.TransformerEncoder and nn.TransformerDecoder, and embeddings and positions written out."""
-    options = options_of("models", "transformer")(**TINY)
+    options = options_of("models", "transformer")(**TINY | {"encoder_layers": 2, "decoder_layers": 3})
     model = models.build(options, (8,), 11, seed=0).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -222,7 +222,7 @@ def copy_layer(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 def test_the_first_weights_are_those_of_ott_et_al():
-    """Xavier-uniform; queries, keys and values as one matrix; embeddings with a deviation of dim^-0.5, none of padding."""
+    """Xavier-uniform, with queries, keys and values as one matrix; embeddings normal with a deviation of dim^-0.5."""
     model = models.build(options_of("models", "transformer")(dim=64, ffn_dim=128, heads=4), (8,), 1000, seed=0)
     layer = model.decoder[0]
     for weight, bound in (

@@ -2,9 +2,9 @@
 # only settings that affect the result: others in run.yaml may change (how often to log, the number of processes).
 
 
-# Only where it is asked for: before trainings, `onstart` in the Snakefile writes theirs. As an input of `train`, to be made again without training again,
-# it would have to be `ancient`, and Snakemake forgets every other reason for a job, missing results among them, where
-# such an input is made again (snakemake/snakemake#4166).
+# Only where it is asked for: before trainings, `onstart` in the Snakefile writes theirs. As an input of `train`, to be
+# made again without training again, it would have to be `ancient`, and Snakemake forgets every other reason for a job,
+# missing results among them, where such an input is made again (snakemake/snakemake#4166).
 rule run_config:
     output:
         f"{RUN}/run.yaml",

@@ -93,13 +93,13 @@ def headline(audit: Audit) -> tuple[str, ...]:
     sentences = [
         score.in_words(scored, audit.scale) if scored else "",
         _measured(audit, found.measured),
-        _own_references(found.own_references),
+        _of_others(found.own_references, "reference", "references", "of our own, which nobody published"),
         _computed(found),
         _claims(found.claims, "claim", "claims"),
         _claims(found.own_claims, "claim of our own", "claims of our own"),
         _elsewhere(audit),
-        _logs(found.logs),
-        _comparisons(found.comparisons),
+        _of_others(found.logs, "mean", "means", "of logs that others published"),
+        _of_others(found.comparisons, "comparison", "comparisons", "of such logs"),
         f"{_counted(found.unknown, 'published value is', 'published values are')} still to be looked up."
         if found.unknown
         else "",
@@ -127,11 +127,6 @@ def _measured(audit: Audit, found: dict[str, int]) -> str:
     scales = sorted({row.reference.scale for row in audit.rows if row.kind == MEASURED})
     where = f": they are of {' and '.join(scales)} scale" if audit.scale not in scales else ""
     return f"Measured and compared at {audit.scale} scale: none {of}{where}.{also}"
-
-
-def _own_references(found: dict[str, int]) -> str:
-    references = _counted(sum(found.values()), "reference", "references")
-    return f"Of {references} of our own, which nobody published, {_listed(found)}." if found else ""
 
 
 def _computed(found: Totals) -> str:
@@ -164,14 +159,9 @@ def _elsewhere(audit: Audit) -> str:
     )
 
 
-def _logs(found: dict[str, int]) -> str:
-    means = _counted(sum(found.values()), "mean", "means")
-    return f"Of {means} of logs that others published, {_listed(found)}." if found else ""
-
-
-def _comparisons(found: dict[str, int]) -> str:
-    comparisons = _counted(sum(found.values()), "comparison", "comparisons")
-    return f"Of {comparisons} of such logs, {_listed(found)}." if found else ""
+def _of_others(found: dict[str, int], one: str, several: str, which: str) -> str:
+    """The verdicts on what is neither a paper's nor in its score."""
+    return f"Of {_counted(sum(found.values()), one, several)} {which}, {_listed(found)}." if found else ""
 
 
 def _rounds(found: dict[str, int]) -> str:

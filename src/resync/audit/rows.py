@@ -28,6 +28,11 @@ Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 """A number; null in JSON stands for NaN."""
 
 
+def is_failure(kind: str, verdict: str) -> bool:
+    """Whether a line of this kind says that something fails; what a claim of our own says is no failure."""
+    return verdict in FAILURES and kind != OWN_CLAIM
+
+
 @dataclass(frozen=True)
 class Reference:
     """The other side of a comparison: a published value with its source and status, or a planned number.
@@ -168,7 +173,7 @@ class Audit:
     @property
     def failed(self) -> bool:
         """Whether anything is `not reproduced` or `diverged`, a claim of a paper `fails`, or a run is damaged."""
-        return bool(self.damaged_runs) or any(line.verdict in FAILURES for line in self.lines if line.kind != OWN_CLAIM)
+        return bool(self.damaged_runs) or any(is_failure(line.kind, line.verdict) for line in self.lines)
 
     def of(self, paper: str) -> "Audit":
         """The part of the audit that concerns one paper."""

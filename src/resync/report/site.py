@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from resync.audit.rows import CLAIMS, OWN_CLAIM
+from resync.audit.rows import CLAIMS, is_failure
 from resync.config import Suite
 from resync.config.metrics import METRICS
 from resync.config.paper import MissingItem, Paper
@@ -115,7 +115,7 @@ class _Site:
             score=self._scores(),
             entries=[self._paper_totals(paper) for paper in content.papers],
             problems=problems,
-            failed=_failed(content),
+            failed=[line for line in content.lines if is_failure(line["kind"], line["verdict"])],
             scales=content.suite.scales,
             missing=_missing(content.suite),
             note=_note(content.states.values()),
@@ -201,12 +201,6 @@ class _Site:
 def _missing(suite: Suite) -> list[tuple[Paper, MissingItem]]:
     """The figures and tables of the papers that no item regenerates."""
     return [(paper, item) for paper in suite.papers.values() for item in paper.missing]
-
-
-def _failed(content: Content) -> list[Line]:
-    """The lines of what fails; what a claim of our own says is no failure."""
-    failures = content.audit.failures if content.audit else ()
-    return [line for line in content.lines if line["verdict"] in failures and line["kind"] != OWN_CLAIM]
 
 
 def _counts(audit: AuditFile | None, lines: list[Line]) -> dict[str, dict[str, int]]:

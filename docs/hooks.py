@@ -15,8 +15,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from resync.archive.front import gallery, items_by_scale, papers_by_scale, scores
-from resync.archive.pack import scales_of
 from resync.archive.reference import place_of
+from resync.archive.unpack import scales_of
 from resync.cli import parser
 from resync.config import load_suite
 from resync.config.metrics import METRICS

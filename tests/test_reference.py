@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from resync.archive.front import outdated
-from resync.archive.pack import scales_of
 from resync.archive.reference import check, place_of, wrong_quotes_in
+from resync.archive.unpack import scales_of
 from resync.config import load_suite
 
 ROOT = Path(__file__).parents[1]

@@ -22,7 +22,6 @@ from launched import code_of, forked
 from processes import run_processes
 from runs import VARIANTS, make_run, make_session
 
-from resync.archive.columns import columns_of
 from resync.cli import main
 from resync.config import Run
 from resync.engine.transport import Transport
@@ -56,16 +55,6 @@ def test_results_are_complete_and_nothing_else_is_left(finished: Path):
         "config.yaml", "run.yaml", "run.lock", "metrics.csv", "steps.csv", "summary.json",
         "checkpoint", "model.pt", "train.log", "wandb",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["metrics.csv", "steps.csv"])
-def test_an_archive_can_keep_tables_as_numbers(finished: Path, name: str):
-    """Their text follows from the numbers to the byte, so that an archive need not have it."""
-    text = (finished / name).read_text()
-    columns = columns_of(text)
-    assert columns is not None
-    assert columns.text() == text
-    assert "step" in columns.whole
 
 
 def test_the_key_of_weights_and_biases_is_in_no_file(finished: Path):

@@ -32,7 +32,7 @@ _SNAKEMAKE = "https://w3id.org/workflowhub/workflow-ro-crate#snakemake"
 _WORKFLOW, _RULES, _CONFIGS = "Snakefile", "workflow/rules", "paper_configs"
 _COPIED = (_WORKFLOW, "LICENSE", "CITATION.cff", "environment.yml", "requirements.lock")
 _FORMATS = {
-    ".parquet": "application/vnd.apache.parquet",
+    ".xz": "application/x-xz",
     ".json": "application/json",
     ".md": "text/markdown",
     ".csv": "text/csv",
@@ -105,9 +105,9 @@ def _readme(suite: Suite, made: Mapping[str, tuple[Packed, Drawn]]) -> str:
     return "\n".join([
         *lines,
         "",
-        "`results/<scale>/<paper>/` has the runs: settings and summaries in `runs.parquet`, their evaluations in",
-        "`metrics.parquet`, sampled steps in `steps.parquet`. With resync installed, this draws all figures, tables,",
-        "audits and pages again, without training, and writes every run as a folder:",
+        "`results/<scale>/<paper>/runs.tar.xz` has the runs: their settings, summaries and tables. With resync",
+        "installed, this draws all figures, tables, audits and pages again, without training, and writes every run",
+        "as a folder:",
         "",
         "    resync redraw . --into DIR",
         "",

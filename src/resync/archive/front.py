@@ -15,7 +15,7 @@ from typing import Any
 
 from resync.archive.build import ENVIRONMENT, Place
 from resync.archive.claim_tables import claims
-from resync.archive.pack import scales_of
+from resync.archive.unpack import scales_of
 from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
 from resync.config import Suite
 from resync.config.in_words import scale_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from resync.archive.pack import unpack
+from resync.archive.unpack import unpack
 from resync.audit import audit, gather, sentence, write
 from resync.config import Suite
 from resync.config.in_words import setting_of

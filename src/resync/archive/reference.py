@@ -7,9 +7,10 @@ from tempfile import TemporaryDirectory
 from resync.archive.build import ENVIRONMENT, Place, build, drawn_place, replace_folder
 from resync.archive.compare import difference
 from resync.archive.environment import drawn_with
-from resync.archive.pack import Packed, unpack
+from resync.archive.pack import Packed
 from resync.archive.quotes import wrong_quotes
 from resync.archive.redraw import Drawn, redraw
+from resync.archive.unpack import unpack
 from resync.config import Suite
 from resync.files import read_json
 

@@ -36,7 +36,7 @@ _SCALES = flag("--scale", choices=SCALES, help="only this scale (default: all th
 )
 def _archive(options: argparse.Namespace) -> None:
     from resync.archive.crate import Terms, archive
-    from resync.archive.pack import opened
+    from resync.archive.unpack import opened
 
     terms, suite = Terms(options.licence, tuple(options.author)), suite_of(options)
     with opened(options.results) as results:
@@ -55,8 +55,8 @@ def _archive(options: argparse.Namespace) -> None:
     flag("archive", type=Path, metavar="ARCHIVE", help="folder from `resync archive` or `resync reference`"),
 )
 def _redraw(options: argparse.Namespace) -> None:
-    from resync.archive.pack import archive_in
     from resync.archive.redraw import redraw
+    from resync.archive.unpack import archive_in
 
     suite, archive = suite_of(options), archive_in(options.archive)
     into = _new_folder(options.into)
@@ -167,7 +167,7 @@ def _diff(options: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     from resync.archive.diff import Limits, compare, report
-    from resync.archive.pack import opened
+    from resync.archive.unpack import opened
 
     limits = Limits(options.tolerance, options.spreads, options.times)
     with ExitStack() as stack:
@@ -195,7 +195,7 @@ def _has_results(results: Path, scale: str) -> bool:
 
 
 def _scales_of(archive: Path) -> list[str]:
-    from resync.archive.pack import scales_of
+    from resync.archive.unpack import scales_of
 
     return [scale for scale in SCALES if scale in scales_of(archive)]
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NEEDED = {"pytest", "numpy", "pydantic", "pyyaml", "torch", "torchvision", "jinja2", "pillow"}
 """The packages that the tests need, and those that torch and torchvision need themselves."""
-MODULES = {"scikit-learn": "sklearn", "pytest-xdist": "xdist"}
+MODULES = {"pytest-xdist": "xdist"}
 
 # A Python without these packages: no finder knows their modules, nor that they are installed.
 SITECUSTOMIZE = """
@@ -58,7 +58,7 @@ def gpu_tests(*arguments: object, **environment: str) -> subprocess.CompletedPro
 def test_they_pass_on_the_cpu_with_few_packages(tmp_path: Path):
     packages = refused()
     modules = {MODULES.get(name, name.replace("-", "_")) for name in packages} - {"resync_suite"}
-    assert {"pandas", "wandb", "sklearn", "sacrebleu", "tqdm", "scipy", "xdist", "pytest_timeout"} <= modules
+    assert {"pandas", "wandb", "sacrebleu", "tqdm", "scipy", "xdist", "pytest_timeout"} <= modules
     (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE.format(packages=packages, modules=modules))
     hidden = subprocess.run(
         [sys.executable, "-c", "import pandas"], env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True

@@ -102,13 +102,12 @@ def declared(requirements: list[str]) -> dict[str, str]:
 
 
 def test_declared_dependencies_are_those_imported():
-    distributions = {"sklearn": "scikit-learn", "yaml": "pyyaml", "pydantic_core": "pydantic", "PIL": "pillow"}
+    distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic", "PIL": "pillow"}
     imported = {name.split(".")[0] for _, tree in modules() for name in imports(tree)}
     needed = {distributions.get(name, name) for name in imported - sys.stdlib_module_names - {"resync"}}
     extras = {extra: set(declared(names)) for extra, names in PYPROJECT["project"]["optional-dependencies"].items()}
     optional = set().union(*(extras[extra] for extra in ("deepspeed", "ffcv", "wandb", *TRAINERS)))
-    # scikit-learn brings the digits as a file
-    not_imported = {"snakemake", "snakemake-executor-plugin-slurm", "scikit-learn"}
+    not_imported = {"snakemake", "snakemake-executor-plugin-slurm"}
     always = set(declared(PYPROJECT["project"]["dependencies"])) | extras["suite"]
     assert needed - optional - not_imported == always - not_imported
 

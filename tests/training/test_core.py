@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
+MODULES = {"pillow": "PIL"}
 SCRIPT = """
 import sys
 for name in {blocked!r}:

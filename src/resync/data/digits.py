@@ -1,7 +1,6 @@
-"""Handwritten digits of scikit-learn: real images that need no download."""
+"""Handwritten digits (UCI, see digits.LICENSE): real images that need no download."""
 
 import hashlib
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from resync.data.memory import InMemory
 from resync.streams import stream
 
+FILE = Path(__file__).with_suffix(".csv.gz")
 VAL_SAMPLES = 360
 
 
@@ -18,8 +18,7 @@ def build() -> InMemory:
 
     The split is a fixed permutation, the same for every run and seed.
     """
-    file = _file()
-    table = np.loadtxt(file, delimiter=",", dtype=np.float32)
+    table = np.loadtxt(FILE, delimiter=",", dtype=np.float32)
     table = table[stream(0, "digits-split").permutation(len(table))]
     inputs = torch.from_numpy(table[:, :-1].copy()).reshape(-1, 1, 8, 8)
     targets = torch.from_numpy(table[:, -1].astype(np.int64))
@@ -31,13 +30,5 @@ def build() -> InMemory:
         val_inputs=inputs[:VAL_SAMPLES],
         val_targets=targets[:VAL_SAMPLES],
         variant="digits",
-        sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        sha256=hashlib.sha256(FILE.read_bytes()).hexdigest(),
     )
-
-
-def _file() -> Path:
-    """The CSV file inside the package: importing scikit-learn for it would take longer than a smoke run."""
-    package = find_spec("sklearn")
-    if package is None or package.origin is None:
-        raise ValueError("data digits: scikit-learn, which brings the images, is not installed")
-    return Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "torchvision", "numpy", "scikit-learn", "sentencepiece", "sacrebleu", "wandb")
+PACKAGES = ("torch", "torchvision", "numpy", "sentencepiece", "sacrebleu", "wandb")
 
 
 def _version(name: str) -> str | None:

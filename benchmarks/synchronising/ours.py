@@ -18,7 +18,9 @@ from resync.engine.workers import Workers
 from resync.formulas.periods import Constant
 from resync.processes.memory import keep_freed_memory
 from resync.sync.algorithm import Training
-from resync.sync.options import allreduce, dpsgd, local, osgp, sgp, slowmo
+from resync.sync.options.every_step import DPSGD, OSGP, SGP, AllReduce
+from resync.sync.options.outer import SlowMo
+from resync.sync.options.rounds import Local
 
 
 def _library(attach: Callable[..., resync.Synchronised], options: dict[str, object], setting: Setting) -> Step:
@@ -61,9 +63,9 @@ library_dpsgd = partial(_library, resync.DPSGD, {})
 library_osgp = partial(_library, resync.OSGP, {})
 library_all_reduce = partial(_library, resync.AllReduce, {})
 library_slowmo = partial(_library, resync.SlowMo, {"period": PERIOD})
-suite_local_sgd = partial(_suite, local.Local(period=PERIOD))
-suite_sgp = partial(_suite, sgp.SGP())
-suite_dpsgd = partial(_suite, dpsgd.DPSGD())
-suite_osgp = partial(_suite, osgp.OSGP())
-suite_all_reduce = partial(_suite, allreduce.AllReduce())
-suite_slowmo = partial(_suite, slowmo.SlowMo(period=PERIOD))
+suite_local_sgd = partial(_suite, Local(period=PERIOD))
+suite_sgp = partial(_suite, SGP())
+suite_dpsgd = partial(_suite, DPSGD())
+suite_osgp = partial(_suite, OSGP())
+suite_all_reduce = partial(_suite, AllReduce())
+suite_slowmo = partial(_suite, SlowMo(period=PERIOD))

@@ -39,7 +39,7 @@ from resync.sync.algorithm import Training
 class Synchronised:
     """A model and its optimizer, synchronised with the other processes by `optimizer.step()`.
 
-    `options`, such as `resync.sync.options.sgp.SGP(peers=2)`, choose the algorithm; they count in steps, not epochs.
+    `options`, such as `SGP(peers=2)` of `resync.sync.options`, choose the algorithm; they count in steps, not epochs.
     All workers start from the parameters, frozen ones too, and the buffers of rank 0. Buffers (BatchNorm statistics)
     and optimizer state then stay local unless the algorithm says otherwise. The learning rate of a step is the largest
     one of the optimizer's groups. A closure given to `optimizer.step` is called before the algorithm sees the gradient.

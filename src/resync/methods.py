@@ -19,25 +19,8 @@ from resync.attach import Synchronised
 from resync.config.parts import SyncOptions
 from resync.formulas.periods import PeriodRule, PowerRule, rule_of
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings
-from resync.sync.options import (
-    adpsgd,
-    allreduce,
-    desloc,
-    diloco,
-    diloco_progress,
-    dpsgd,
-    gasloc,
-    gpa,
-    local,
-    noloco,
-    osgp,
-    palsgd,
-    sgp,
-    slowmo,
-    snoo,
-    streaming_diloco,
-)
-from resync.sync.options._outer import OuterLr
+from resync.sync.options import every_step, outer, rounds
+from resync.sync.options.outer import OuterLr
 
 
 class _Seeded(Settings):
@@ -71,7 +54,7 @@ class _Clipped(Settings):
     )
 
 
-class _AllReduce(_Clipped, allreduce.AllReduce):
+class _AllReduce(_Clipped, every_step.AllReduce):
     """Gradients or parameters averaged over all workers in every step (see resync.sync.allreduce).
 
     Sends an all-reduce of the gradients, or parameters, in every step.
@@ -83,7 +66,7 @@ class _AllReduce(_Clipped, allreduce.AllReduce):
             yield ("clip_norm",), f"found {self.clip_norm:g} with average parameters, allowed: None; clip before step()"
 
 
-class _LocalSGD(_Rounds, local.Local):
+class _LocalSGD(_Rounds, rounds.Local):
     """Parameters averaged after every round of local steps (see resync.sync.local and resync.periods).
 
     Sends an all-reduce of the parameters, and of each field in `average_state`, at the end of every round: 1/H of
@@ -102,20 +85,20 @@ class _QSR(_Rounds, PowerRule):
 
     total_steps: PositiveInt = Field(description="number of steps of the training, whose end truncates the last round")
     warmup_steps: Count = Field(description="number of warm-up steps of the learning rate; 0 without a warm-up")
-    average_state: local.StateNames = ()
+    average_state: rounds.StateNames = ()
 
     def options(self) -> SyncOptions:
-        return local.Local(period=self, average_state=self.average_state)
+        return rounds.Local(period=self, average_state=self.average_state)
 
 
-class _SGP(_Seeded, sgp.SGP):
+class _SGP(_Seeded, every_step.SGP):
     """Synchronous push-sum gossip after every step (see resync.sync.sgp).
 
     Sends the parameters, and each field in `average_state`, to each of `peers` workers after every step.
     """
 
 
-class _OSGP(_Seeded, osgp.OSGP):
+class _OSGP(_Seeded, every_step.OSGP):
     """Push-sum gossip that overlaps with the gradient computation (see resync.sync.osgp).
 
     Sends the parameters to each of `peers` workers, in every step with `staleness` 0, else when the last message
@@ -123,7 +106,7 @@ class _OSGP(_Seeded, osgp.OSGP):
     """
 
 
-class _DPSGD(_Seeded, dpsgd.DPSGD):
+class _DPSGD(_Seeded, every_step.DPSGD):
     """Symmetric gossip after every step (see resync.sync.dpsgd).
 
     Sends the parameters to each of `peers` workers after every step.
@@ -138,13 +121,13 @@ class _ADPSGD(Settings):
     Sends the parameters to one worker per step, for which no worker waits.
     """
 
-    topology: adpsgd.PairTopology = "bipartite_exponential"
+    topology: every_step.PairTopology = "bipartite_exponential"
 
     def options(self) -> SyncOptions:
-        return adpsgd.ADPSGD(topology=self.topology, asynchronous=True)
+        return every_step.ADPSGD(topology=self.topology, asynchronous=True)
 
 
-class _SlowMo(_Rounds, _Seeded, slowmo.SlowMo):
+class _SlowMo(_Rounds, _Seeded, outer.SlowMo):
     """Slow momentum on the average, with Local SGD or base="allreduce" / "sgp" / "osgp" (see resync.sync.slowmo).
 
     Sends an all-reduce of the parameters with `average`, and of every moment with buffers="average", at the end of
@@ -152,56 +135,56 @@ class _SlowMo(_Rounds, _Seeded, slowmo.SlowMo):
     """
 
 
-class _DiLoCo(_Rounds, diloco.DiLoCo):
+class _DiLoCo(_Rounds, outer.DiLoCo):
     """Nesterov momentum on the averaged pseudo-gradient after every round (see resync.sync.diloco).
 
     Sends an all-reduce of the parameters at the end of every round: 1/H of `AllReduce`.
     """
 
 
-class _DiLoCoProgress(_Rounds, diloco_progress.DiLoCoProgress):
+class _DiLoCoProgress(_Rounds, outer.DiLoCoProgress):
     """DiLoCo corrected for rounds of unequal length, an ablation of our own (see resync.sync.diloco_progress).
 
     Sends what `DiLoCo` sends.
     """
 
 
-class _SNOO(_Rounds, _Clipped, snoo.SNOO):
+class _SNOO(_Rounds, _Clipped, outer.SNOO):
     """Nesterov momentum on what rounds of data-parallel steps have changed (see resync.sync.snoo).
 
     Sends an all-reduce of the gradients in every step, and nothing at the end of a round.
     """
 
 
-class _GPA(_Clipped, gpa.GPA):
+class _GPA(_Clipped, every_step.GPA):
     """Gradients between the optimizer's iterate and its average, which `consensus()` gives (see resync.sync.gpa).
 
     Sends an all-reduce of the gradients in every step.
     """
 
 
-class _PALSGD(_Rounds, _Seeded, palsgd.PALSGD):
+class _PALSGD(_Rounds, _Seeded, outer.PALSGD):
     """DiLoCo whose workers are pulled to the last average at random steps (see resync.sync.palsgd).
 
     Sends an all-reduce of the gradients in every step before `start`, then what `DiLoCo` sends.
     """
 
 
-class _StreamingDiLoCo(_Ending, streaming_diloco.StreamingDiLoCo):
+class _StreamingDiLoCo(_Ending, outer.StreamingDiLoCo):
     """DiLoCo in fragments that take turns and travel during local steps (see resync.sync.streaming_diloco).
 
     Sends an all-reduce of one of `fragments` parts of the parameters every period / fragments steps.
     """
 
 
-class _DESLOC(_Ending, desloc.DESLOC):
+class _DESLOC(_Ending, rounds.DESLOC):
     """Adam's parameters and moments averaged with periods of their own (see resync.sync.desloc).
 
     Sends an all-reduce of the parameters in every period, and of each moment in every multiple that it has.
     """
 
 
-class _NoLoCo(_Rounds, _Seeded, noloco.NoLoCo):
+class _NoLoCo(_Rounds, _Seeded, outer.NoLoCo):
     """An outer step on the averages of random pairs of workers after every round (see resync.sync.noloco).
 
     Sends two vectors of the length of the parameters at the end of every round: to one worker, or to all with the
@@ -209,7 +192,7 @@ class _NoLoCo(_Rounds, _Seeded, noloco.NoLoCo):
     """
 
 
-class _GASLoC(_Rounds, _Seeded, gasloc.GASLoC):
+class _GASLoC(_Rounds, _Seeded, outer.GASLoC):
     """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc).
 
     Sends the parameters at the end of every round: to one worker, or to all with the topology `complete`.
@@ -228,7 +211,7 @@ class _Lookahead(_Rounds):
     alpha: OuterLr = 0.5
 
     def options(self) -> SyncOptions:
-        return slowmo.SlowMo(period=self.period, alpha=self.alpha, beta=0.0)
+        return outer.SlowMo(period=self.period, alpha=self.alpha, beta=0.0)
 
 
 P = ParamSpec("P")

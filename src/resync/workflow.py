@@ -121,10 +121,9 @@ class Targets:
 
     def item_code(self, paper: str, item: str) -> list[str]:
         """The source files that draw an item: its kind, what all share, cost models, formulas, forms of numbers."""
-        kinds, kind = set(KindOptions.names()), self._item(paper, item).kind
-        shared = [file for file in code("render", "render/options") if Path(file).stem not in kinds]
-        own = [f"{SOURCE}/render/{kind}.py", f"{SOURCE}/render/options/{kind}.py"]
-        return [*own, *shared, *code(*PLANNING), METRICS, f"{SOURCE}/results/evidence.py", f"{SOURCE}/text_tables.py"]
+        others = set(KindOptions.names()) - {self._item(paper, item).kind}
+        drawing = [file for file in code("render", "render/options") if Path(file).stem not in others]
+        return [*drawing, *code(*PLANNING), METRICS, f"{SOURCE}/results/evidence.py", f"{SOURCE}/text_tables.py"]
 
     def item_text(self, paper: str, item: str) -> str:
         """The configuration of an item, of the runs that it shows, and of the values published for them."""

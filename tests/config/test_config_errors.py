@@ -510,9 +510,10 @@ def test_item_whose_series_share_no_scale_is_an_error(workspace, lines_of):
 
 
 COMPONENTS = [
-    pytest.param("package/sync/options/local.py", '] = "local"', '] = "lokal"',
-                 ["package/sync/options/local.py: found 0 classes of options with the name 'local', allowed: 1"],
-                 id="another name"),
+    pytest.param("package/sync/options/local.py", '] = "local"', '] = "allreduce"',
+                 ["package/sync/options/local.py: Local.name: found 'allreduce', which allreduce.py has too, "
+                  "allowed: another name"],
+                 id="a name twice"),
     pytest.param("package/sync/options/local.py", "Field(description", "Field(default=0, description",
                  ["package/sync/options/local.py: default of Local: period: found 0, allowed: integer >= 1 or a rule"],
                  id="default of a class"),

@@ -10,10 +10,11 @@ import yaml
 from resync.config import Run
 from resync.formulas.periods import Constant, Period, Phases, PowerRule
 from resync.formulas.topology import TOPOLOGIES, TopologyName
+from resync.settings.base import PACKAGE
 from resync.settings.options import option_names, options_of
-from resync.sync.options.local import Local
-from resync.sync.options.sgp import SGP
-from resync.sync.options.slowmo import SlowMo
+from resync.sync.options.every_step import SGP
+from resync.sync.options.outer import SlowMo
+from resync.sync.options.rounds import Local
 
 RUN = {
     "paper": "p", "experiment": "e", "series": "s", "scale": "smoke", "seed": 0, "data": {"name": "digits"},
@@ -35,8 +36,9 @@ print(len(found) >= 26, set("torch numpy pandas matplotlib".split()) & set(sys.m
 
 
 @pytest.mark.parametrize(("room", "name"), [(room, name) for room in ROOMS for name in option_names(room)])
-def test_every_option_is_described_and_has_one_type(room, name):
+def test_every_component_has_a_module_and_every_option_a_description(room, name):
     options = options_of(room, name)
+    assert (PACKAGE / room / f"{name}.py").is_file()
     assert options.description()
     assert all(field.description for key, field in options.model_fields.items() if key != "name")
 

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import resync
-from resync.sync.options.local import Local
+from resync.sync.options.rounds import Local
 
 Loop = tuple[nn.Module, torch.optim.Optimizer, resync.Synchronised]
 METHODS: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from resync.engine.workers import Workers
 from resync.models import build as build_model
 from resync.optim.muon import of_model
 from resync.optim.newton_schulz import VARIANTS, orthogonalised
-from resync.optim.options.muon import Muon
+from resync.optim.options import Muon
 from resync.settings.options import options_of
 
 LR, DECAY = 0.02, 0.1

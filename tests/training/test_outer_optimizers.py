@@ -13,7 +13,7 @@ from resync.formulas.periods import Phases, PowerRule
 from resync.plan.cost import cost
 from resync.settings.options import options_of
 from resync.streams import stream
-from resync.sync.options.gpa import GPA
+from resync.sync.options.every_step import GPA
 from resync.sync.outer import outer_step_
 from resync.train.loop import train_to_end
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from resync.optim.options.sgd import SGD
+from resync.optim.options import SGD
 from resync.optim.sgd import build
 
 

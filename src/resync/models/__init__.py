@@ -1,6 +1,6 @@
 """Models, one file each.
 
-`models/<name>.py` defines `build(input_shape, num_classes, options) -> nn.Module`, and `models/options/<name>.py` its
+`models/<name>.py` defines `build(input_shape, num_classes, options) -> nn.Module`, and `models/options` the
 options. If its inputs are not float32 tensors [samples, *input_shape], the model's file also defines
 `example(input_shape, samples)`. Importing this package does not import torch.
 """

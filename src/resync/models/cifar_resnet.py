@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from resync.models import layers
-from resync.models.options import cifar_resnet
+from resync.models.options import CifarResNet
 
 
 class Block(nn.Module):
@@ -52,7 +52,7 @@ class Block(nn.Module):
         return F.pad(of_workers, (0, 0, 0, 0, before, self.new_channels - before)).flatten(1, 2)
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: cifar_resnet.CifarResNet) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: CifarResNet) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
     Raises ValueError if `groups` does not divide `width`.

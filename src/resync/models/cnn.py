@@ -3,10 +3,10 @@
 from torch import nn
 
 from resync.models import layers
-from resync.models.options import cnn
+from resync.models.options import CNN
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: cnn.CNN) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: CNN) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
     Raises ValueError if `groups` does not divide a width.

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from resync.models import options as declared
 from resync.models.embeddings import LearnedPositions, TiedEmbedding
-from resync.models.options import gpt
 
 INITIAL_STD = 0.02
 """Standard deviation of the initial weights (GPT-2)."""
@@ -21,7 +21,7 @@ INITIAL_STD = 0.02
 class Attention(nn.Module):
     """Causal self-attention, [n, T, dim] to the same shape."""
 
-    def __init__(self, options: gpt.GPT) -> None:
+    def __init__(self, options: declared.GPT) -> None:
         super().__init__()
         self.heads, self.dropout = options.heads, options.dropout
         self.qkv = nn.Linear(options.dim, 3 * options.dim, bias=options.bias)
@@ -39,7 +39,7 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Pre-norm attention and MLP, [n, T, dim] to the same shape."""
 
-    def __init__(self, options: gpt.GPT) -> None:
+    def __init__(self, options: declared.GPT) -> None:
         super().__init__()
         dim, bias = options.dim, options.bias
         self.attention_norm = nn.LayerNorm(dim, bias=bias)
@@ -57,7 +57,7 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Logits [n, T, vocabulary] of the tokens that follow each of the token ids [n, T], at most `length` of them."""
 
-    def __init__(self, length: int, vocabulary: int, options: gpt.GPT) -> None:
+    def __init__(self, length: int, vocabulary: int, options: declared.GPT) -> None:
         super().__init__()
         self.embedding = TiedEmbedding(vocabulary, options.dim)
         self.positions = LearnedPositions(length, options.dim)
@@ -86,7 +86,7 @@ def example(input_shape: Sequence[int], samples: int) -> Tensor:
     return torch.zeros(samples, *input_shape, dtype=torch.long)
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: gpt.GPT) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: declared.GPT) -> nn.Module:
     """A GPT for windows of `input_shape` = (length,) tokens of a vocabulary of `num_classes`.
 
     Raises ValueError if `heads` does not divide `dim`.

@@ -6,10 +6,10 @@ from math import prod
 from torch import nn
 
 from resync.models.layers import ACTIVATIONS
-from resync.models.options import mlp
+from resync.models.options import MLP
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: mlp.MLP) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: MLP) -> nn.Module:
     """Logits [batch, num_classes] for inputs [batch, *input_shape]."""
     widths = [prod(input_shape), *options.hidden]
     modules: list[nn.Module] = [nn.Flatten()]

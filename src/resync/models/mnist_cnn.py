@@ -2,10 +2,10 @@
 
 from torch import nn
 
-from resync.models.options import mnist_cnn
+from resync.models.options import MnistCNN
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: mnist_cnn.MnistCNN) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: MnistCNN) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
     Raises ValueError for images with a side of less than 16 pixels.

@@ -4,10 +4,10 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from resync.models.options import resnet
+from resync.models.options import ResNet
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: resnet.ResNet) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: ResNet) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, 3, height, width].
 
     Raises ValueError for images without three channels.

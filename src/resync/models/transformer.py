@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from resync.models.options import transformer
+from resync.models import options as declared
 from resync.prepare.vocabulary import END, PAD
 
 KeysValues = tuple[Tensor, Tensor]
@@ -115,7 +115,7 @@ class Transformer(nn.Module):
 
     positions: Tensor
 
-    def __init__(self, length: int, vocabulary: int, options: transformer.Transformer) -> None:
+    def __init__(self, length: int, vocabulary: int, options: declared.Transformer) -> None:
         super().__init__()
         self.dim = dim = options.dim
         self.embedding = nn.Embedding(vocabulary, dim, padding_idx=PAD)
@@ -204,7 +204,7 @@ def example(input_shape: Sequence[int], samples: int) -> tuple[Tensor, Tensor]:
     return tokens, tokens
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: transformer.Transformer) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: declared.Transformer) -> nn.Module:
     """A Transformer for sentences of at most `input_shape` = (length,) tokens and a vocabulary of `num_classes`.
 
     Raises ValueError if `heads` does not divide `dim`.

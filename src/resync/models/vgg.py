@@ -8,13 +8,13 @@ from collections import OrderedDict
 
 from torch import nn
 
-from resync.models.options import vgg
+from resync.models.options import VGG
 
 WIDTHS = (64, 128, 256, 512, 512)
 CONVOLUTIONS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: vgg.VGG) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: VGG) -> nn.Module:
     """Logits [batch, num_classes] for images [batch, channels, height, width].
 
     Raises ValueError for images too small to be halved five times.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from resync.models.options import vit
+from resync.models.options import ViT
 
 
 class Block(nn.Module):
@@ -37,7 +37,7 @@ class SimpleViT(nn.Module):
 
     positions: Tensor
 
-    def __init__(self, shape: tuple[int, ...], num_classes: int, options: vit.ViT) -> None:
+    def __init__(self, shape: tuple[int, ...], num_classes: int, options: ViT) -> None:
         super().__init__()
         channels, height, width = shape
         patch, dim = options.patch, options.dim
@@ -64,7 +64,7 @@ def sincos_positions(rows: int, columns: int, dim: int, temperature: float = 10_
     return torch.cat([function(angle) for angle in angles for function in (torch.sin, torch.cos)], dim=1)
 
 
-def build(input_shape: tuple[int, ...], num_classes: int, options: vit.ViT) -> nn.Module:
+def build(input_shape: tuple[int, ...], num_classes: int, options: ViT) -> nn.Module:
     """SimpleViT for the given images.
 
     Raises ValueError if `patch` does not divide the image or `heads` does not divide `dim`.

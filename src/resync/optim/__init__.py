@@ -1,7 +1,7 @@
 """Optimizers over rows, one file each.
 
 `optim/<name>.py` defines `build(parameters, options) -> Optimizer`, and `decay` if its options include weight decay of
-matrices only; `optim/options/<name>.py` has the options. One torch optimizer updates all workers of a process: the
+matrices only; `optim/options` has the options. One torch optimizer updates all workers of a process: the
 workers' rows are one tensor, and the update is elementwise, except for an optimizer `by_shape`, whose `build` also gets
 the workers, which know where each parameter is in their rows. Importing this package does not import torch.
 """

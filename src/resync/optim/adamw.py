@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from resync.optim.options import adamw
+from resync.optim import options as declared
 
 
-def build(parameters: list[nn.Parameter], options: adamw.AdamW) -> AdamW:
+def build(parameters: list[nn.Parameter], options: declared.AdamW) -> AdamW:
     """A fused AdamW."""
     given = {"betas": (options.beta1, options.beta2), "eps": options.eps, "weight_decay": options.decay_of_all}
     return AdamW(parameters, lr=0.0, fused=True, **given)

@@ -10,9 +10,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.workers import Workers
+from resync.optim import options as declared
 from resync.optim.adamw import decay
 from resync.optim.newton_schulz import VARIANTS, orthogonalised
-from resync.optim.options import muon
 
 __all__ = ["Muon", "build", "decay", "of_model"]
 Part = slice | EllipsisType
@@ -33,7 +33,7 @@ class Muon(Optimizer):
     def __init__(
         self,
         parameters: list[nn.Parameter],
-        options: muon.Muon,
+        options: declared.Muon,
         layout: Iterable[tuple[int, Part, torch.Size | None]],
         lr: float = 0.0,
     ) -> None:
@@ -94,7 +94,7 @@ class Muon(Optimizer):
         parameter[..., part].sub_(update, alpha=lr * self.options.others_lr)
 
 
-def build(parameters: list[nn.Parameter], options: muon.Muon, workers: Workers) -> Muon:
+def build(parameters: list[nn.Parameter], options: declared.Muon, workers: Workers) -> Muon:
     """Muon over the rows of the workers."""
     hidden = _hidden_matrices(workers.models[0])
     layout: list[tuple[int, slice, torch.Size | None]] = []
@@ -135,7 +135,7 @@ def of_model(model: nn.Module, lr: float, *, matrices: Iterable[nn.Parameter] | 
                 raise ValueError(f"matrices: found a tensor of shape {list(each.shape)}, allowed: trainable parameters "
                                  "of the model with two dimensions")  # fmt: skip
     layout = [(number, ..., each.shape if id(each) in hidden else None) for number, each in enumerate(parameters)]
-    return Muon(parameters, muon.Muon(**options), layout, lr)
+    return Muon(parameters, declared.Muon(**options), layout, lr)
 
 
 def _hidden_matrices(model: nn.Module) -> set[int]:

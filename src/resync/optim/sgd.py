@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from resync.optim.options import sgd
+from resync.optim import options as declared
 
 
-def build(parameters: list[nn.Parameter], options: sgd.SGD) -> SGD:
+def build(parameters: list[nn.Parameter], options: declared.SGD) -> SGD:
     """A fused SGD, whose parameters may take their first steps at different times."""
     given = {"momentum": options.momentum, "nesterov": options.nesterov, "weight_decay": options.decay_of_all}
     optimizer = SGD(parameters, lr=0.0, fused=True, **given)

@@ -1,6 +1,6 @@
 """The verbs that run in a fork of the warm process, and the modules that it imports for them."""
 
-_OPTIONS = ("resync.sync.options.*", "resync.models.options.*", "resync.optim.options.*", "resync.render.options.*")
+_OPTIONS = ("resync.sync.options.*", "resync.models.options", "resync.optim.options", "resync.render.options")
 _TRAINING = (
     "torch._dynamo",  # torch's optimizers import it on first use
     "resync.launch.ranks",

@@ -2,10 +2,10 @@
 
 from resync.render.columns import metric_table
 from resync.render.item import ItemData
-from resync.render.options import accuracy_and_volume
+from resync.render.options import AccuracyAndVolume
 from resync.render.table import Table
 
 
-def prepare(data: ItemData[accuracy_and_volume.AccuracyAndVolume]) -> Table:
+def prepare(data: ItemData[AccuracyAndVolume]) -> Table:
     """One row per series; missing, stale and diverged runs are named in words and never enter a mean."""
     return metric_table(data, (data.options.metric, "volume_percent", "rounds"), data.options.decimals)

@@ -9,12 +9,12 @@ from resync.render.item import ItemData, require_results
 from resync.render.lines import Coordinate, Floats, Line, limits, mean_over_seeds, setting, with_published
 from resync.render.metric_panels import MetricPanels
 from resync.render.metric_panels import draw as draw
-from resync.render.options import accuracy_curves
+from resync.render.options import AccuracyCurves
 from resync.render.style import axis_label, time_unit
 from resync.results.runs import RunResult
 
 
-def prepare(data: ItemData[accuracy_curves.AccuracyCurves]) -> MetricPanels:
+def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
     """The metric at every evaluation; times are those of the training clock, where a process may simulate workers."""
     require_results(data)
     metric, band, unit = data.options.metric, data.options.band, data.options.unit

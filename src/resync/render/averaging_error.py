@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from resync.plan.averaging_error import averaging_errors, mixes_of
 from resync.render.item import ItemData
 from resync.render.lines import Line, draw_lines, footnote, legend, points_of
-from resync.render.options import averaging_error
+from resync.render.options import AveragingError
 from resync.render.points import Point
 from resync.render.style import GREY, new_figure
 
@@ -32,7 +32,7 @@ class Errors:
             yield Point("a", line.label, "published", axes[0], mixes, axes[1], value)
 
 
-def prepare(data: ItemData[averaging_error.AveragingError]) -> Errors:
+def prepare(data: ItemData[AveragingError]) -> Errors:
     """The errors of every series, up to twice the number of mixing steps that the exponential graph needs."""
     lines, published = [], []
     for series in data.series:

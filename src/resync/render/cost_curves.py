@@ -9,14 +9,14 @@ from resync.render.item import ItemData, Series, require_results
 from resync.render.lines import Coordinate, Floats, Line, limits, mean_over_seeds, setting, with_published
 from resync.render.metric_panels import MetricPanels
 from resync.render.metric_panels import draw as draw
-from resync.render.options import cost_curves
+from resync.render.options import CostCurves
 from resync.render.style import axis_label, time_unit
 from resync.results.runs import RunResult
 
 MEGABYTE = 1e6
 
 
-def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
+def prepare(data: ItemData[CostCurves]) -> MetricPanels:
     """The metric at every evaluation, mean over seeds."""
     require_results(data)
     options = data.options
@@ -45,7 +45,7 @@ def prepare(data: ItemData[cost_curves.CostCurves]) -> MetricPanels:
     )
 
 
-def _clock(series: Series, options: cost_curves.CostCurves) -> tuple[WallClock, int] | None:
+def _clock(series: Series, options: CostCurves) -> tuple[WallClock, int] | None:
     """The modelled clock of the series' runs and the bytes that a worker sends until its end.
 
     None without a run that says how large its model is.

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from resync.config import Run
 from resync.render.item import ItemData, Series, require_results
 from resync.render.lines import BANDS, LETTERS, footnote, legend, letter
-from resync.render.options import metric_against_option
+from resync.render.options import MetricAgainstOption
 from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, Style, axis_label, label_y, new_panels
 from resync.render.text import drawn, has_symbols
@@ -72,7 +72,7 @@ class Panels:
                 yield from ending.points(name, self.axis, value, panel.label)
 
 
-def prepare(data: ItemData[metric_against_option.MetricAgainstOption]) -> Panels:
+def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
     """The mean over the finished seeds of every series. Raises ValueError if no series has the option."""
     require_results(data)
     option = data.options.option

@@ -2,11 +2,11 @@
 
 from resync.render.columns import metric_table
 from resync.render.item import ItemData
-from resync.render.options import metrics_table
+from resync.render.options import MetricsTable
 from resync.render.table import Table
 
 
-def prepare(data: ItemData[metrics_table.MetricsTable]) -> Table:
+def prepare(data: ItemData[MetricsTable]) -> Table:
     """One row per series; missing, stale and diverged runs are named in words and never enter a mean.
 
     A metric for which the paper publishes no value of these series has no column of published values.

@@ -19,7 +19,7 @@ from resync.render.lines import (
     setting,
     with_published,
 )
-from resync.render.options import period_and_accuracy
+from resync.render.options import PeriodAndAccuracy
 from resync.render.points import Point
 from resync.render.style import axis_label, new_figure, period_axis
 
@@ -40,7 +40,7 @@ class Panels:
         yield from points_of("b", "Epoch", self.metric_label, self.metric)
 
 
-def prepare(data: ItemData[period_and_accuracy.PeriodAndAccuracy]) -> Panels:
+def prepare(data: ItemData[PeriodAndAccuracy]) -> Panels:
     """H at every sampled step and evaluation; the metric at every evaluation."""
     require_results(data)
     metric, band = data.options.metric, data.options.band

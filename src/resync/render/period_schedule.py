@@ -11,7 +11,7 @@ from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
 from resync.render.lines import Floats, Line, footnote, legend, letter, points_of, uncut
-from resync.render.options import period_schedule
+from resync.render.options import PeriodSchedule
 from resync.render.points import Point
 from resync.render.style import GREY, new_figure, period_axis
 
@@ -32,7 +32,7 @@ class Panels:
         yield from points_of("b", "Epoch", "Period H (steps)", self.periods)
 
 
-def prepare(data: ItemData[period_schedule.PeriodSchedule]) -> Panels:
+def prepare(data: ItemData[PeriodSchedule]) -> Panels:
     """H of every round of every series, exactly as in training; labels end with the communication volume."""
     rates: list[Line] = []
     for series in data.series:

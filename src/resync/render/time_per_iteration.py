@@ -21,9 +21,9 @@ from resync.config.published import most_certain
 from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.render import options as declared
 from resync.render.item import ItemData
 from resync.render.lines import LETTERS, footnote, legend_of
-from resync.render.options import time_per_iteration
 from resync.render.points import Point
 from resync.render.style import GREY, Style, new_panels, style_of_algorithm
 
@@ -86,7 +86,7 @@ def _computed(panel: str, curves: Iterable[Curve], y_axis: str) -> Iterator[Poin
             yield Point(panel, _label_of(curve.algorithm), "computed", "Workers", workers, y_axis, value)
 
 
-def prepare(data: ItemData[time_per_iteration.TimePerIteration]) -> Panels:
+def prepare(data: ItemData[declared.TimePerIteration]) -> Panels:
     """The model calibrated on the published hours of the first panel's experiment, always at paper scale.
 
     Raises ValueError for an experiment that has no series here, and if no two published times can calibrate the model.
@@ -132,7 +132,7 @@ def draw(panels: Panels, width: float) -> Figure:
     return figure
 
 
-def _references(data: ItemData[time_per_iteration.TimePerIteration], panel: time_per_iteration.Panel) -> list[Run]:
+def _references(data: ItemData[declared.TimePerIteration], panel: declared.Panel) -> list[Run]:
     """The item's series of the panel's experiment."""
     found = [run for run in data.references if run.experiment == panel.experiment]
     if panel.experiment and not found:
@@ -147,7 +147,7 @@ def _options(runs: Iterable[Run], algorithm: str) -> SyncOptions:
     return next(chosen, None) or SyncOptions.named(algorithm).model_validate({})
 
 
-def _all_reduce(runs: Iterable[Run], panel: time_per_iteration.Panel) -> str:
+def _all_reduce(runs: Iterable[Run], panel: declared.Panel) -> str:
     """The all-reduce of the line of AR-SGD, in words."""
     traffic = _options(runs, "allreduce").traffic
     own = traffic is not None and traffic.all_reduce != "default"
@@ -155,7 +155,7 @@ def _all_reduce(runs: Iterable[Run], panel: time_per_iteration.Panel) -> str:
 
 
 def _curves(
-    data: ItemData[time_per_iteration.TimePerIteration],
+    data: ItemData[declared.TimePerIteration],
     runs: Sequence[Run],
     machine: Machine,
     value: Callable[[WallClock], float],
@@ -182,7 +182,7 @@ def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Time]:
             yield Time(run.sync.name, run.workers, seconds, value.status)
 
 
-def _measured(data: ItemData, panel: time_per_iteration.Panel) -> Iterator[Time]:
+def _measured(data: ItemData, panel: declared.Panel) -> Iterator[Time]:
     """Our own times, only at paper scale: other scales train other models."""
     for state in (state for series in data.series for state in series.states) if data.scale == "paper" else ():
         if state.run.experiment == panel.experiment and state.status == "finished" and state.result:
@@ -191,7 +191,7 @@ def _measured(data: ItemData, panel: time_per_iteration.Panel) -> Iterator[Time]
 
 
 def _note(
-    data: ItemData[time_per_iteration.TimePerIteration], fitted: Fit, panels: Iterable[tuple[Sequence[Run], Machine]]
+    data: ItemData[declared.TimePerIteration], fitted: Fit, panels: Iterable[tuple[Sequence[Run], Machine]]
 ) -> str:
     """The fitted constants, the times they were fitted to, and the errors of the predictions."""
     errors: dict[str, list[float]] = {}

@@ -19,7 +19,7 @@ from resync.render.lines import (
     setting,
     with_published,
 )
-from resync.render.options import training_curves
+from resync.render.options import TrainingCurves
 from resync.render.points import Point
 from resync.render.style import axis_label, label_y, new_panels
 
@@ -41,7 +41,7 @@ class Panels:
             yield from points_of(panel, "Epoch", label, lines)
 
 
-def prepare(data: ItemData[training_curves.TrainingCurves]) -> Panels:
+def prepare(data: ItemData[TrainingCurves]) -> Panels:
     """The metrics at every evaluation, mean over seeds."""
     require_results(data)
     band = data.options.band

@@ -13,7 +13,7 @@ from resync.plan.exchanges import exchanges
 from resync.plan.forecast import certainty
 from resync.render.columns import MARKS, Column, published_cell, state_marks, state_notes, status_notes, table_of
 from resync.render.item import NONE, ItemData, Series
-from resync.render.options import wall_clock
+from resync.render.options import WallClock
 from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
 from resync.results.evidence import Evidence, decimals_of, notation, number
@@ -33,7 +33,7 @@ class _Method:
     ours: Series | None
 
 
-def prepare(data: ItemData[wall_clock.WallClock]) -> Table:
+def prepare(data: ItemData[WallClock]) -> Table:
     """One row per series at paper scale, with published, modelled and measured times.
 
     Raises ValueError if no two published times of averages over all workers are known.

@@ -1,9 +1,9 @@
-"""Options of components: parts of a training that are chosen by name and found by file name.
+"""Options of components: parts of a training that are chosen by name.
 
-`sync/options/local.py` declares the options of `sync/local.py` as a class: the name, type, default, range and help
-line of each, in one place for configurations, JSON Schema, the component's code and callers in Python. Reading it
-imports neither torch nor the component's code, so that a workflow manager or a cluster job can validate a
-configuration in milliseconds.
+Every class in a module of `sync/options/` whose field `name` has a default declares the options of an algorithm: the
+name, type, default, range and help line of each, in one place for configurations, JSON Schema, the component's code
+and callers in Python. The code is in the module of that name, `sync/local.py`. Reading the options imports neither
+torch nor that code, so that a workflow manager or a cluster job can validate a configuration in milliseconds.
 """
 
 from __future__ import annotations
@@ -145,8 +145,11 @@ def first_paragraph(text: str) -> str:
 
 
 def option_names(room: str, package: Path = PACKAGE) -> list[str]:
-    """The names of a room's components, sorted: those of the files in `<room>/options` that do not start with `_`."""
-    return list(_names(room, package.absolute()))
+    """The names of a room's components, sorted: those of the classes in the modules of `<room>/options`.
+
+    Raises ConfigError if two classes have the same name.
+    """
+    return sorted(_components(room, package.absolute()))
 
 
 def options_of(room: str, name: str, package: Path = PACKAGE) -> type[Options]:
@@ -155,40 +158,45 @@ def options_of(room: str, name: str, package: Path = PACKAGE) -> type[Options]:
 
 
 @cache
-def _names(room: str, package: Path) -> tuple[str, ...]:
-    return tuple(sorted(file.stem for file in (package / room / "options").glob("[!_]*.py")))
-
-
-@cache
 def _options_of(room: str, name: str, package: Path) -> type[Options]:
-    known = option_names(room, package)
-    if name not in known:
-        raise ConfigError([f"{room}: {not_among(name, known)}"])
-    file = package / room / "options" / f"{name}.py"
-    module = _module(room, name, file)
-    classes = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Options)]
-    own = [each for each in classes if each.__module__ == module.__name__ and _name_of(each) == name]
-    if len(own) != 1:
-        raise ConfigError([f"{file}: found {len(own)} classes of options with the name {name!r}, allowed: 1"])
-    [found] = own
+    components = _components(room, package)
+    if name not in components:
+        raise ConfigError([f"{room}: {not_among(name, sorted(components))}"])
+    found = components[name]
     try:
         found.model_validate({})
     except ValidationError as error:
         wrong = [details for details in error.errors() if details["type"] != "missing"]
         if wrong:
-            raise ConfigError([f"{file}: default of {in_one_line(error, found)}"]) from None
+            raise ConfigError([f"{_file_of(found)}: default of {in_one_line(error, found)}"]) from None
     return found
 
 
-def _name_of(options: type[Options]) -> Any:
-    return options.model_fields["name"].default
+@cache
+def _components(room: str, package: Path) -> dict[str, type[Options]]:
+    found: dict[str, type[Options]] = {}
+    for file in sorted((package / room / "options").glob("*.py")):
+        module = _module(room, file)
+        for each in vars(module).values():
+            if isinstance(each, type) and issubclass(each, Options) and each.__module__ == module.__name__:
+                name = each.model_fields["name"].default
+                if isinstance(name, str) and found.setdefault(name, each) is not each:
+                    other = _file_of(found[name]).name
+                    message = f"{each.__name__}.name: found {name!r}, which {other} has too, allowed: another name"
+                    raise ConfigError([f"{file}: {message}"])
+    return found
 
 
-def _module(room: str, name: str, file: Path) -> ModuleType:
+def _file_of(options: type[Options]) -> Path:
+    return Path(sys.modules[options.__module__].__file__ or "")
+
+
+def _module(room: str, file: Path) -> ModuleType:
     """The module of a file, which may lie outside this package."""
+    name = f"{room}.options.{file.stem}".removesuffix(".__init__")
     if file.is_relative_to(PACKAGE):
-        return import_module(f"resync.{room}.options.{name}")
-    spec = spec_from_file_location(f"{room}.options.{name}", file)
+        return import_module(f"resync.{name}")
+    spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

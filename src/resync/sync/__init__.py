@@ -1,7 +1,7 @@
 """Synchronisation algorithms, one file each.
 
 `sync/<name>.py` defines `build(training, options) -> Algorithm`, usually the algorithm's class itself, and
-`sync/options/<name>.py` its options. Importing this package does not import torch.
+a module of `sync/options` its options. Importing this package does not import torch.
 """
 
 from __future__ import annotations

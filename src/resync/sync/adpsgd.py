@@ -8,7 +8,7 @@ from torch import Tensor
 from resync.formulas.topology import check_pairs, partner
 from resync.streams import stream
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options import adpsgd
+from resync.sync.options import every_step
 
 
 class ADPSGD(Algorithm):
@@ -33,7 +33,7 @@ class ADPSGD(Algorithm):
     shared = ("gradients", "finish", "averages")
     per_worker = ("copies",)
 
-    def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
+    def __init__(self, training: Training, options: every_step.ADPSGD) -> None:
         super().__init__(training)
         self.options = options
         size = self.transport.num_workers
@@ -136,7 +136,7 @@ class ADPSGD(Algorithm):
         super().synchronise()
 
 
-def build(training: Training, options: adpsgd.ADPSGD) -> Algorithm:
+def build(training: Training, options: every_step.ADPSGD) -> Algorithm:
     """AD-PSGD in simulated time, or with an averaging thread in each process."""
     if not options.asynchronous:
         return ADPSGD(training, options)

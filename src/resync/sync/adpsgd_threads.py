@@ -12,7 +12,7 @@ from torch import Tensor
 
 from resync.formulas.topology import check_pairs, partner, peer_list
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options import adpsgd
+from resync.sync.options.every_step import ADPSGD
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
 """Message tags of one average: the request, the row of the active worker, the row of the passive worker."""
@@ -44,7 +44,7 @@ class AsynchronousPairs(Algorithm):
     per_worker = ("published", "averages")
     runs_free: ClassVar[bool] = True
 
-    def __init__(self, training: Training, options: adpsgd.ADPSGD) -> None:
+    def __init__(self, training: Training, options: ADPSGD) -> None:
         super().__init__(training)
         size = self.transport.num_workers
         check_pairs(options.topology, size)

@@ -2,7 +2,7 @@
 
 from resync.sync.algorithm import Training
 from resync.sync.fields import average_fields
-from resync.sync.options import desloc
+from resync.sync.options import rounds
 from resync.sync.rounds import Rounds
 
 
@@ -27,7 +27,7 @@ class DESLOC(Rounds):
     Raises ValueError at the first average of moments if the optimizer has no `exp_avg` and `exp_avg_sq`.
     """
 
-    def __init__(self, training: Training, options: desloc.DESLOC) -> None:
+    def __init__(self, training: Training, options: rounds.DESLOC) -> None:
         super().__init__(training, options.rule)
         self.moments = options.moments
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from resync.sync.algorithm import Training
-from resync.sync.options._outer import OuterOptions
+from resync.sync.options.outer import OuterOptions
 from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 

@@ -4,7 +4,7 @@ import torch
 
 from resync.sync.algorithm import Training
 from resync.sync.diloco import DiLoCo
-from resync.sync.options import diloco_progress
+from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 
 
@@ -22,7 +22,7 @@ class DiLoCoProgress(DiLoCo):
 
     shared = ("progress",)
 
-    def __init__(self, training: Training, options: diloco_progress.DiLoCoProgress) -> None:
+    def __init__(self, training: Training, options: outer.DiLoCoProgress) -> None:
         super().__init__(training, options)
         self.reference = options.reference
         self.progress = 0.0

@@ -4,7 +4,7 @@ import torch
 
 from resync.sync.algorithm import Training
 from resync.sync.mixes import MixingSteps
-from resync.sync.options import gasloc
+from resync.sync.options import outer
 from resync.sync.rounds import Rounds
 
 
@@ -23,7 +23,7 @@ class GASLoC(Rounds):
 
     per_worker = ("anchors", "last")
 
-    def __init__(self, training: Training, options: gasloc.GASLoC) -> None:
+    def __init__(self, training: Training, options: outer.GASLoC) -> None:
         super().__init__(training, options.rule)
         self.options = options
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)

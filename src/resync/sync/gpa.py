@@ -6,7 +6,7 @@ from torch import Tensor
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.allreduce import AllReduce
 from resync.sync.fields import decayed
-from resync.sync.options import allreduce, gpa
+from resync.sync.options import every_step
 
 
 class GPA(Algorithm):
@@ -27,10 +27,10 @@ class GPA(Algorithm):
 
     per_worker = ("z",)
 
-    def __init__(self, training: Training, options: gpa.GPA) -> None:
+    def __init__(self, training: Training, options: every_step.GPA) -> None:
         super().__init__(training)
         self.mu_x, self.mu_y = options.weight, options.mu_y
-        self.base = AllReduce(training, allreduce.AllReduce())
+        self.base = AllReduce(training, every_step.AllReduce())
         self.z = self.rows.clone()
         self.y = self.rows.clone()
 

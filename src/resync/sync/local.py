@@ -2,7 +2,7 @@
 
 from resync.sync.algorithm import Training
 from resync.sync.fields import average_fields
-from resync.sync.options import local
+from resync.sync.options import rounds
 from resync.sync.rounds import Rounds
 
 
@@ -21,7 +21,7 @@ class Local(Rounds):
     Raises ValueError at the first average if the optimizer does not have a named field.
     """
 
-    def __init__(self, training: Training, options: local.Local) -> None:
+    def __init__(self, training: Training, options: rounds.Local) -> None:
         super().__init__(training, options.rule)
         self.average_state = options.average_state
 

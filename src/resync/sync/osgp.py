@@ -11,7 +11,7 @@ from torch import Tensor
 from resync.formulas.arrivals import lateness
 from resync.sync.algorithm import Training
 from resync.sync.mixes import InFlight, Mix
-from resync.sync.options import osgp
+from resync.sync.options import every_step
 from resync.sync.sgp import SGP
 
 
@@ -40,7 +40,7 @@ class OSGP(SGP):
     shared = ("sent_at", "due", "numbers")
     per_worker = ("sent_rows", "sent_weights")
 
-    def __init__(self, training: Training, options: osgp.OSGP) -> None:
+    def __init__(self, training: Training, options: every_step.OSGP) -> None:
         super().__init__(training, options)
         # The weight of messages in flight is missing at their senders, so the weights are never all 1.
         self.weights_change = not options.biased

@@ -5,7 +5,7 @@ import torch
 from resync.streams import stream
 from resync.sync.algorithm import Training
 from resync.sync.diloco import DiLoCo
-from resync.sync.options import palsgd
+from resync.sync.options import outer
 
 
 class PALSGD(DiLoCo):
@@ -22,7 +22,7 @@ class PALSGD(DiLoCo):
     logged, and is dropped. This is the rule, and not the authors' code, which pulls one tensor of the model only.
     """
 
-    def __init__(self, training: Training, options: palsgd.PALSGD) -> None:
+    def __init__(self, training: Training, options: outer.PALSGD) -> None:
         super().__init__(training, options)
         self.palsgd = options
         self.before = self.rows.clone()

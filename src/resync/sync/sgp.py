@@ -10,8 +10,8 @@ from torch import Tensor
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import field
 from resync.sync.mixes import MixingSteps
-from resync.sync.options import sgp
-from resync.sync.options._gossip import GossipOptions
+from resync.sync.options import every_step
+from resync.sync.options.every_step import GossipOptions
 
 
 class SGP(Algorithm):
@@ -110,6 +110,6 @@ class SGP(Algorithm):
         self.weights.fill_(1)
 
 
-def build(training: Training, options: sgp.SGP) -> Algorithm:
+def build(training: Training, options: every_step.SGP) -> Algorithm:
     """SGP with the state that travels."""
     return SGP(training, options, options.average_state)

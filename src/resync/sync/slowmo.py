@@ -8,7 +8,7 @@ from torch import Tensor
 from resync.sync import build as build_base
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import average_fields, moments, reset_state
-from resync.sync.options import slowmo
+from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
@@ -35,7 +35,7 @@ class SlowMo(Rounds):
 
     shared = ("gamma",)
 
-    def __init__(self, training: Training, options: slowmo.SlowMo) -> None:
+    def __init__(self, training: Training, options: outer.SlowMo) -> None:
         super().__init__(training, options.rule)
         self.options = options
         self.base = build_base(options.inner, training) if options.inner else Algorithm(training)

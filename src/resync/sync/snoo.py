@@ -4,7 +4,7 @@ import torch
 
 from resync.sync.algorithm import Training
 from resync.sync.allreduce import AllReduce
-from resync.sync.options import snoo
+from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
@@ -25,7 +25,7 @@ class SNOO(Rounds):
 
     per_worker = ("anchor", "buffer")
 
-    def __init__(self, training: Training, options: snoo.SNOO) -> None:
+    def __init__(self, training: Training, options: outer.SNOO) -> None:
         super().__init__(training, options.rule)
         self.options = options
         self.base = AllReduce(training, options.inner)

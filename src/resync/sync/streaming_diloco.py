@@ -7,7 +7,7 @@ import torch
 
 from resync.engine.transport import PostedMean
 from resync.sync.algorithm import Training
-from resync.sync.options import streaming_diloco
+from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
@@ -31,7 +31,7 @@ class StreamingDiLoCo(Rounds):
     shared = ("anchor", "buffer")
     per_worker = ("sent",)
 
-    def __init__(self, training: Training, options: streaming_diloco.StreamingDiLoCo) -> None:
+    def __init__(self, training: Training, options: outer.StreamingDiLoCo) -> None:
         super().__init__(training, options.rule)
         self.options = options
         size, number = self.workers.num_parameters, options.fragments

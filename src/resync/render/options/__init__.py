@@ -1,1 +1,248 @@
-"""The options of every kind of figure and table, one file per kind. See `resync.settings.options`."""
+"""The options of every kind of figure and table. See `resync.settings.options`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from resync.config.metrics import METRICS, DrawnMetric, TabledMetric, extremes_of_workers
+from resync.config.parts import KindOptions, SyncOptions
+from resync.settings.base import Check, Id, PositiveInt, PositiveNumber, Settings, Several, Text
+from resync.settings.errors import not_among
+from resync.settings.options import option_names
+
+Band = Annotated[
+    Literal["range", "std"],
+    Field(description="band over the seeds: minimum to maximum, or ± one standard deviation"),
+]
+Cut = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=1,
+        description="initial fraction of the training whose values may lie outside the metric axis",
+    ),
+]
+
+
+class AccuracyCurves(KindOptions):
+    """Accuracy, error or loss against epochs or steps and against training time, side by side."""
+
+    name: Literal["accuracy_curves"] = Field(default="accuracy_curves", init=False)
+    metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv to draw")
+    by: Literal["epoch", "step"] = Field(default="epoch", description="x axis of the left panel")
+    unit: Literal["bits", "error %"] | None = Field(
+        default=None,
+        description="unit in which the metric is drawn: bits for a loss, error % for 100 - accuracy; null: its own",
+    )
+    band: Literal["range", "std", "workers"] = Field(
+        default="range",
+        description="band over the seeds: minimum to maximum, or ± one standard deviation; workers: minimum to maximum "
+        "over the workers, for the mean over their own models",
+    )
+    cut: Cut = 0.15
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return self.metric, *(extremes_of_workers(self.metric) or () if self.band == "workers" else ())
+
+    def checks(self) -> Iterator[Check]:
+        """Require a unit and a band that the metric has."""
+        metric = METRICS[self.metric]
+        is_loss, is_accuracy = metric.unit == "nats", metric.unit == "%" and metric.better == "higher"
+        if (self.unit == "bits" and not is_loss) or (self.unit == "error %" and not is_accuracy):
+            allowed = "bits" if is_loss else "error %" if is_accuracy else ""
+            yield (
+                ("unit",),
+                f"found {self.unit!r}, allowed for {self.metric}: {', '.join(filter(None, (allowed, 'null')))}",
+            )
+        if self.band == "workers" and not extremes_of_workers(self.metric):
+            yield ("band",), f"found workers, allowed for {self.metric}: range, std"
+
+
+class TrainingCurves(KindOptions):
+    """Metrics of every evaluation against epochs, one panel per metric."""
+
+    name: Literal["training_curves"] = Field(default="training_curves", init=False)
+    metrics: Several[DrawnMetric] = Field(
+        min_length=2, max_length=4, description="columns of metrics.csv, one panel per column"
+    )
+    log: Several[DrawnMetric] = Field(default=(), description="those of the metrics whose axis is logarithmic")
+    band: Band = "range"
+    cut: Cut = 0.1
+
+    def checks(self) -> Iterator[Check]:
+        """Require that what has a logarithmic axis is drawn."""
+        yield from super().checks()
+        if unknown := [metric for metric in self.log if metric not in self.metrics]:
+            yield ("log",), not_among(unknown[0], self.metrics)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return tuple(self.metrics)
+
+
+class CostCurves(KindOptions):
+    """A metric against steps, against the bytes that a worker has sent, and against modelled time, side by side.
+
+    The time is that of the wall-clock model on the given network, not of the machine that trained.
+    """
+
+    name: Literal["cost_curves"] = Field(default="cost_curves", init=False)
+    metric: DrawnMetric = Field(default="val_loss", description="column of metrics.csv to draw")
+    network: Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"] = Field(
+        default="ethernet_25g", description="link between workers, in the model of time"
+    )
+    compute: PositiveNumber = Field(description="seconds of computing per step of a worker, in the model of time")
+    band: Band = "range"
+    cut: Cut = 0.15
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return (self.metric,)
+
+
+class PeriodAndAccuracy(KindOptions):
+    """Period H of every round (log2) above validation accuracy, both against epochs."""
+
+    width = "column"
+    name: Literal["period_and_accuracy"] = Field(default="period_and_accuracy", init=False)
+    metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv in the lower panel")
+    band: Band = "range"
+    cut: Cut = 0.15
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return (self.metric, "h")
+
+
+class MetricAgainstOption(KindOptions):
+    """A number at the end of a run against one of its options, such as the period H, one point per series.
+
+    Series without the option are horizontal lines. Open points and dotted lines are published values, pale ones
+    those that were only recalled.
+    """
+
+    width = "column"
+    name: Literal["metric_against_option"] = Field(default="metric_against_option", init=False)
+    option: Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)*$")] = Field(
+        description="setting of a run with numbers as values, as its path in run.yaml, such as `sync.period.h`"
+    )
+    axis: Text | None = Field(default=None, description="title of the horizontal axis; null: the option")
+    metric: TabledMetric = Field(default="val_top1", description="number at the end of a run, in the left panel")
+    time: bool = Field(default=False, description="whether a right panel shows the time per step")
+
+
+class Panel(Settings):
+    """A network, and the experiment whose times on it are shown."""
+
+    network: Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"] = Field(description="link between workers")
+    all_reduce: Literal["ring", "halving_doubling", "recursive_doubling"] = Field(
+        default="ring", description="all-reduce algorithm of a series that does not choose one"
+    )
+    experiment: Id | None = Field(
+        default=None,
+        description="experiment whose published and measured times are the points, and whose series give the options "
+        "of the algorithms; null: no points, and default options",
+    )
+
+
+class TimePerIteration(KindOptions):
+    """Time per iteration against the number of workers on several networks, and the cost of stragglers.
+
+    Lines are the wall-clock model, points are published and measured times.
+    """
+
+    name: Literal["time_per_iteration"] = Field(default="time_per_iteration", init=False)
+    parameters: PositiveInt = Field(description="number of model parameters, of four bytes each")
+    algorithms: Several[Id] = Field(
+        default=("allreduce", "dpsgd", "sgp", "osgp", "adpsgd"),
+        min_length=1,
+        description="algorithms to draw as lines",
+    )
+    panels: Several[Panel] = Field(
+        min_length=1, description="networks; the model is calibrated on two published times of the first one"
+    )
+    delay: PositiveNumber = Field(
+        default=0.1,
+        description="mean exponential delay of every step in the straggler panel, as a fraction of the computation",
+    )
+    most_workers: Annotated[int, Field(ge=2)] = Field(
+        default=1024, description="number of workers at which the lines end"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Only algorithms that have no required options and communicate after every step can be drawn."""
+        allowed = [name for name in option_names("sync") if _is_drawn(SyncOptions.named(name))]
+        for index, name in enumerate(self.algorithms):
+            if name not in allowed:
+                yield ("algorithms", index), not_among(name, allowed)
+
+
+def _is_drawn(algorithm: type[SyncOptions]) -> bool:
+    if any(field.is_required() for field in algorithm.model_fields.values()):
+        return False
+    traffic = algorithm.model_validate({}).traffic
+    return traffic is not None and traffic.every == "step"
+
+
+class PeriodSchedule(KindOptions):
+    """Learning rate above the period H of every round (log2), against epochs, computed from the configuration.
+
+    It needs no training.
+    """
+
+    planned = True
+    width = "column"
+    name: Literal["period_schedule"] = Field(default="period_schedule", init=False)
+
+
+class AveragingError(KindOptions):
+    """Remaining deviation from the mean after each mixing step of a topology, computed from its mixing matrices.
+
+    It needs no training.
+    """
+
+    planned = True
+    width = "column"
+    name: Literal["averaging_error"] = Field(default="averaging_error", init=False)
+
+
+class SlowSDE(KindOptions):
+    """Slow SDE of Local SGD on a problem with two parameters: predictions as lines and simulations as points.
+
+    It needs no training and shows no series.
+    """
+
+    planned = True
+    shows_series = False
+    name: Literal["slow_sde"] = Field(default="slow_sde", init=False)
+
+
+class AccuracyAndVolume(KindOptions):
+    """Table of final accuracy, communication volume and rounds of every method, with published values beside ours."""
+
+    name: Literal["accuracy_and_volume"] = Field(default="accuracy_and_volume", init=False)
+    metric: TabledMetric = Field(default="val_top1", description="final metric of a run")
+    decimals: Annotated[int, Field(ge=0, le=6)] = Field(default=2, description="number of decimals of the metric")
+
+
+class MetricsTable(KindOptions):
+    """Table of chosen final metrics of every method, with published values beside ours."""
+
+    name: Literal["metrics_table"] = Field(default="metrics_table", init=False)
+    metrics: Several[TabledMetric] = Field(
+        min_length=1,
+        description="metrics in the order of their columns; times are those of the training machine",
+    )
+
+
+class WallClock(KindOptions):
+    """Table of hours and communication hours of every method.
+
+    Shown are published times, the wall-clock model calibrated on two published totals, and times measured here.
+    """
+
+    name: Literal["wall_clock"] = Field(default="wall_clock", init=False)

@@ -1,1 +1,1 @@
-"""The options of every synchronisation algorithm, one file each, without torch. See resync.settings.options."""
+"""The options of every synchronisation algorithm, without torch. See `resync.settings.options`."""

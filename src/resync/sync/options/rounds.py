@@ -1,15 +1,52 @@
-"""Options of DES-LOC."""
+"""Options of algorithms that average after rounds of local steps."""
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from resync.config.parts import SyncOptions, Traffic
-from resync.formulas.periods import Constant, Period
-from resync.settings.base import PositiveInt
+from resync.formulas.periods import Constant, Period, PeriodRule, rule_of
+from resync.settings.base import PositiveInt, Several
+
+
+class RoundsOptions(SyncOptions):
+    """The options of an algorithm that averages after every round of local steps."""
+
+    period: PeriodRule = Field(description="rule for H, the number of local steps per round")
+
+    @property
+    def rule(self) -> Period:
+        """The rule for the number of local steps per round."""
+        return rule_of(self.period)
+
+    @property
+    def traffic(self) -> Traffic:
+        """An average over all workers after every round."""
+        return Traffic(every="round")
+
+
+StateNames = Annotated[
+    Several[str],
+    Field(
+        description="fields of the optimizer's state to average too, e.g. exp_avg; all others stay with their worker"
+    ),
+]
+
+
+class Local(RoundsOptions):
+    """Local SGD / Local AdamW, parameters averaged after every round of H local steps (Gu et al. 2024, Algorithm 2)."""
+
+    name: Literal["local"] = Field(default="local", init=False)
+    average_state: StateNames = ()
+
+    def vectors_per_round(self, state_vectors: int) -> int:
+        """The parameters, and the state that is averaged with them."""
+        return 1 + len(self.average_state)
 
 
 class DESLOC(SyncOptions):

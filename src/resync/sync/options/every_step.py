@@ -1,0 +1,327 @@
+"""Options of algorithms that communicate in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
+
+from resync.config.parts import SyncOptions, Traffic
+from resync.formulas.periods import in_time_checks, pairs_in_steps, phase_checks
+from resync.formulas.topology import TopologyName, cycle, resolve
+from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveInt, Several, checks_failed
+from resync.settings.errors import show
+from resync.settings.options import Course
+
+
+class AllReduce(SyncOptions):
+    """Synchronous data-parallel training, gradients or parameters averaged over all workers in every step."""
+
+    can_be_base = True
+    label = "AR-SGD"
+    name: Literal["allreduce"] = Field(default="allreduce", init=False)
+    average: Literal["gradients", "parameters"] = Field(
+        default="gradients",
+        description="gradients: before the optimizer step; parameters: after the step of every worker's own optimizer, "
+        "like the baselines of the SGP paper",
+    )
+    all_reduce: Literal["default", "ring", "recursive_doubling"] = Field(
+        default="default",
+        description="default: that of the communication library; ring, recursive_doubling: made of messages between "
+        "two processes, each of which sends 2 (W - 1) messages of 1/W of a vector, or log2 W whole vectors",
+    )
+
+    @property
+    def averages_gradients(self) -> bool:
+        return self.average == "gradients"
+
+    @property
+    def engine_may_average(self) -> bool:
+        """Whether the average is one that an engine takes: of gradients, by the default all-reduce."""
+        return self.averages_gradients and self.all_reduce == "default"
+
+    @property
+    def traffic(self) -> Traffic:
+        """An average over all workers in every step."""
+        return Traffic(all_reduce=self.all_reduce)
+
+
+_PeerPhases = TypeAdapter(Items[Annotated[tuple[NonNegativeNumber, Count], Strict(False)]])
+
+
+def _peers(value: object) -> int | tuple[tuple[float, int], ...]:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    try:
+        return _PeerPhases.validate_python(value, strict=False)
+    except ValidationError:
+        allowed = "integer >= 1, or a list of [first epoch, peers >= 0]"
+        raise checks_failed("peers", [((), f"found {show(value)}, allowed: {allowed}")]) from None
+
+
+Peers = Annotated[
+    int | Sequence[tuple[float, int]],
+    PlainValidator(_peers),
+    PlainSerializer(lambda peers: peers),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, _PeerPhases.json_schema()]}),
+]
+
+
+class GossipOptions(SyncOptions):
+    """The options of an algorithm that mixes with peers after every step."""
+
+    topology: TopologyName
+    peers: Peers = Field(
+        default=1,
+        description="peers of a worker per mixing step, or [first epoch, peers] pairs; 0 peers: average over all "
+        "workers",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require phases in order."""
+        if not isinstance(self.peers, int):
+            yield from phase_checks(("peers",), [first for first, _ in self.peers])
+
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """Require a graph for this number of workers, and phases that start before the end of the training."""
+        for number in [self.peers] if isinstance(self.peers, int) else [number for _, number in self.peers if number]:
+            try:
+                cycle(self.topology, course.workers, number)
+            except ValueError as error:
+                yield ("topology",), str(error)
+        if not isinstance(self.peers, int):
+            yield from in_time_checks(("peers",), self.peers, course)
+
+    def in_steps(self, steps_per_epoch: int) -> Self:
+        """The same options with first steps in place of first epochs."""
+        if isinstance(self.peers, int):
+            return self
+        return self.model_copy(update={"peers": pairs_in_steps(self.peers, steps_per_epoch)})
+
+    @property
+    def phases(self) -> tuple[tuple[int, int], ...]:
+        """(first step, peers) in ascending order from step 0, for options in steps; 0 peers is an average over all."""
+        return ((0, self.peers),) if isinstance(self.peers, int) else pairs_in_steps(self.peers, 1)
+
+    @property
+    def traffic(self) -> Traffic:
+        """A mixing step after every step."""
+        return Traffic(topology=self.topology, peers=self.phases)
+
+
+class PushSumOptions(GossipOptions):
+    """The options of push-sum gossip."""
+
+    can_be_base = True
+    topology: TopologyName = Field(
+        default="exponential",
+        description="graph of the peers; exponential cycles through hops of 1, 2, 4, ... with one peer "
+        "(topology 5 of the original code), directed_exponential with any number of peers; base_graph averages any "
+        "number of workers exactly",
+    )
+    peers: Peers = Field(
+        default=1,
+        description="out-peers of a worker per mixing step, or [first epoch, peers] pairs; "
+        "0 peers: average over all workers",
+    )
+    mixing_weights: Several[NonNegativeNumber] | None = Field(
+        default=None,
+        description="self weight, then the weight of each out-peer, with sum 1; null: equal weights",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Refuse mixing weights for a topology that has its own."""
+        yield from super().checks()
+        if self.mixing_weights is not None and resolve(self.topology).weighted:
+            found = f"found {show(self.mixing_weights)} with topology {self.topology}, which has weights of its own"
+            yield ("mixing_weights",), f"{found}, allowed: null"
+
+    @property
+    def weights(self) -> tuple[float, ...] | None:
+        """The mixing weights in hashable form."""
+        return None if self.mixing_weights is None else tuple(self.mixing_weights)
+
+    @property
+    def traffic(self) -> Traffic:
+        """A weighted mixing step after every step."""
+        return Traffic(topology=self.topology, peers=self.phases, mixing_weights=self.weights)
+
+
+class DPSGD(GossipOptions):
+    """Decentralised parallel SGD, symmetric gossip after every step (Lian et al. 2017)."""
+
+    label = "D-PSGD"
+    name: Literal["dpsgd"] = Field(default="dpsgd", init=False)
+    topology: Literal[
+        "bipartite_exponential", "bipartite_linear", "ring", "complete", "hypercube", "base_graph", "simple_base_graph",
+        "u_equistatic", "ou_equidyn", "random_matching",
+    ] = Field(
+        default="bipartite_exponential",
+        description="graph of the peers; ring needs 2 peers; base_graph averages any number of workers exactly",
+    )  # fmt: skip
+    half_duplex: bool = Field(
+        default=False,
+        description="the workers of a pair send one after the other, like those of the SGP paper: odd (active) ones "
+        "send, then receive; even (passive) ones receive, then send",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require pairs for messages in turns."""
+        yield from super().checks()
+        if self.half_duplex and not resolve(self.topology).bipartite:
+            yield ("half_duplex",), f"found true with topology {self.topology}, allowed: false, or a bipartite topology"
+
+    @property
+    def traffic(self) -> Traffic:
+        """A mixing step after every step, in turns if so chosen."""
+        return replace(super().traffic, half_duplex=self.half_duplex)
+
+
+class SGP(PushSumOptions):
+    """Stochastic Gradient Push, synchronous push-sum gossip after every step (Assran et al. 2019, Algorithm 1)."""
+
+    label = "SGP"
+    name: Literal["sgp"] = Field(default="sgp", init=False)
+    average_state: Annotated[
+        Several[str],
+        Field(
+            description="fields of the optimizer's state that travel with the parameters and are mixed like them, e.g. "
+            "momentum_buffer; each is one more message per peer; all others stay with their worker"
+        ),
+    ] = ()
+
+    @property
+    def traffic(self) -> Traffic:
+        """A weighted mixing step after every step, of the parameters and the state that travels with them."""
+        return replace(super().traffic, vectors=1 + len(self.average_state))
+
+
+class OSGP(PushSumOptions):
+    """Overlap SGP, push-sum gossip that overlaps with the computation of gradients (Assran et al. 2019).
+
+    The paper's tau counts the gradient steps that are taken while a message travels: its tau = 1 is staleness 0 here.
+    """
+
+    label = "OSGP"
+    name: Literal["osgp"] = Field(default="osgp", init=False)
+    staleness: Count = Field(
+        default=0,
+        description="largest number of iterations by which a message may be late; 0: it travels while one gradient is "
+        "computed, and one is sent in every iteration (tau = 1 in the paper); above 0: the lateness of each message is "
+        "drawn from 0 to this number, and a worker sends the next one when it has arrived",
+    )
+    biased: bool = Field(
+        default=False,
+        description="ignore the push-sum weights, like the paper's biased variant (unverified: its definition); "
+        "gradients and evaluations are at the shares that the workers keep, without what travels",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require that biased workers always keep the same share: without weights nothing makes up for a change."""
+        yield from super().checks()
+        if self.biased and self.staleness:
+            yield ("staleness",), f"found {self.staleness} with biased, allowed: 0"
+        if self.biased and not isinstance(self.peers, int):
+            yield ("peers",), "found phases with biased, allowed: an integer"
+        if resolve(self.topology).weighted:
+            for name in ("biased", "staleness"):
+                if value := getattr(self, name):
+                    found = f"found {show(value)} with topology {self.topology}, where workers take each step together"
+                    yield (name,), f"{found}, allowed: {show(type(self).model_fields[name].default)}"
+
+    @property
+    def traffic(self) -> Traffic:
+        """Messages that overlap with computation until the next ones are sent."""
+        return replace(super().traffic, staleness=self.staleness, overlap="bounded")
+
+
+PairTopology = Annotated[
+    Literal["bipartite_exponential", "bipartite_linear"],
+    Field(description="graph of the pairs; odd workers are active (ask), even ones passive (answer)"),
+]
+
+
+class ADPSGD(SyncOptions):
+    """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018)."""
+
+    label = "AD-PSGD"
+    name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
+    topology: PairTopology = "bipartite_exponential"
+    asynchronous: bool = Field(
+        default=False,
+        description="true: asynchronous in real time, with an averaging thread in each process of one worker; "
+        "false: simulated, with one step per unit of time",
+    )
+    compute_times: Literal["constant", "random", "straggler"] = Field(
+        default="constant",
+        description="simulated time of a gradient: constant, 1 unit, so that all end together, as in D-PSGD; random, "
+        "uniform in [1, 2]; straggler, slowdown units for worker 0 and 1 unit for the others",
+    )
+    slowdown: Annotated[float, Field(ge=1)] = Field(
+        default=5.0, description="simulated time of a gradient of the straggler, in units"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Refuse simulated times without simulation."""
+        for name in ("compute_times", "slowdown"):
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if self.asynchronous and value != default:
+                yield (name,), f"found {value} with asynchronous, allowed: without it, or the default {default}"
+
+    @property
+    def steps_apart(self) -> bool:
+        """Whether time is simulated, so that a process hosts workers of different speeds."""
+        return not self.asynchronous
+
+    @property
+    def whole_workers(self) -> bool:
+        """Whether a thread of a process averages: the GPUs of a worker would have to wait for it together."""
+        return self.asynchronous
+
+    @property
+    def traffic(self) -> Traffic:
+        """A pairwise average per step, for which no worker waits."""
+        return Traffic(topology=self.topology, overlap="full")
+
+
+class GPA(SyncOptions):
+    """Generalised primal averaging, gradients between the optimizer's iterate and its average (Defazio et al. 2025).
+
+    It smooths the outer steps of DiLoCo with one worker over all steps, so that there are no rounds.
+    """
+
+    label = "GPA"
+    name: Literal["gpa"] = Field(default="gpa", init=False)
+    mu_y: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.7, description="weight of the average in the point at which gradients are taken"
+    )
+    mu_x: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.9967, description="weight of the previous average in the average"
+    )
+    h: PositiveInt | None = Field(
+        default=None,
+        description="the H of the DiLoCo that is smoothed, from which mu_x = 0.9^(1/H) follows, as in the authors' "
+        "table; null: mu_x itself",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Refuse two values for one weight."""
+        if self.h is not None and self.mu_x != type(self).model_fields["mu_x"].default:
+            yield ("mu_x",), f"found {self.mu_x:g} beside h, allowed: one of the two"
+
+    @property
+    def weight(self) -> float:
+        """The weight of the previous average in the average."""
+        return self.mu_x if self.h is None else 0.9 ** (1 / self.h)
+
+    @property
+    def averages_gradients(self) -> bool:
+        """Gradients are averaged in every step."""
+        return True
+
+    @property
+    def traffic(self) -> Traffic:
+        """An average of the gradients over all workers in every step."""
+        return Traffic()

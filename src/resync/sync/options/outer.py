@@ -1,0 +1,350 @@
+"""Options of algorithms with an outer step after every round of local steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, ValidatorFunctionWrapHandler
+from pydantic_core import CoreSchema, core_schema
+
+from resync.config.parts import SyncOptions, Traffic
+from resync.formulas.periods import Constant, Period, Phases, rule_of
+from resync.formulas.topology import cycle
+from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed
+from resync.settings.errors import not_among
+from resync.settings.options import Course, option_names
+from resync.sync.options.every_step import AllReduce
+from resync.sync.options.rounds import RoundsOptions
+
+OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
+OuterMomentum = Annotated[float, Field(ge=0, lt=1, description="outer momentum")]
+
+
+class OuterOptions(RoundsOptions):
+    """The options of an algorithm with an outer step of momentum after every round (resync.sync.outer).
+
+    A constant pseudo-gradient is passed on with the gain lr / (1 - momentum).
+    """
+
+    lr: OuterLr = 0.7
+    momentum: OuterMomentum = 0.9
+    nesterov: bool = Field(default=True, description="Nesterov's form of the outer momentum; false: heavy ball")
+
+
+class _Base:
+    """`none`, or an algorithm that can be a base algorithm; its name alone stands for its default options."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(
+            self._validate, handler.generate_schema(SyncOptions), serialization=core_schema.simple_ser_schema("any")
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        options = {"type": "object", "x-component": "sync", "x-only": "can_be_base"}
+        return {"anyOf": [{"enum": ["none", *bases()]}, options]}
+
+    @staticmethod
+    def _validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if value == "none":
+            return value
+        allowed = ["none", *bases()]
+        if isinstance(value, str):
+            if value not in allowed:
+                raise checks_failed("base", [((), not_among(value, allowed))])
+            value = {"name": value}
+        found = handler(value)
+        if isinstance(found, SyncOptions) and not found.can_be_base:
+            raise checks_failed("base", [(("name",), not_among(found.name, allowed))])
+        return found
+
+
+def bases() -> list[str]:
+    """The names of the algorithms that can be a base algorithm."""
+    return [name for name in option_names("sync") if SyncOptions.named(name).can_be_base]
+
+
+class SlowMo(RoundsOptions):
+    """Slow momentum on the workers' average around Local SGD, all-reduce, SGP or OSGP (Wang et al. 2020).
+
+    DiLoCo and Lookahead are special cases.
+    """
+
+    name: Literal["slowmo"] = Field(default="slowmo", init=False)
+    alpha: OuterLr = 1.0
+    beta: OuterMomentum = 0.5
+    nesterov: bool = Field(default=False, description="Nesterov form of the outer momentum (DiLoCo)")
+    scale_by_lr: bool = Field(
+        default=True,
+        description="divide the change of a round by the learning rate of its last step before it enters the outer "
+        "momentum, and multiply by it after; DiLoCo does not",
+    )
+    average: bool = Field(default=True, description="average over the workers before the outer step")
+    buffers: Literal["zero", "keep", "average"] = Field(
+        default="keep", description="treatment of the inner optimizer's state before every round"
+    )
+    base: Annotated[SyncOptions | str, _Base()] = Field(
+        default="none",
+        description="algorithm that communicates in every step of a round: none, its name, or its options",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require an average or a base algorithm."""
+        if self.inner is None and not self.average:
+            yield ("average",), "found false without a base algorithm, allowed: true, or false with one"
+        if getattr(self.inner, "biased", False):
+            yield ("base", "biased"), "found true, allowed: false, because an average gathers all shares"
+
+    @property
+    def inner(self) -> SyncOptions | None:
+        """The options of the base algorithm."""
+        return self.base if isinstance(self.base, SyncOptions) else None
+
+    @property
+    def averages_gradients(self) -> bool:
+        """Whether the base algorithm does."""
+        return self.inner is not None and self.inner.averages_gradients
+
+    @property
+    def engine_may_average(self) -> bool:
+        """Whether the base algorithm lets an engine average its gradients."""
+        return self.inner is not None and self.inner.engine_may_average
+
+    def vectors_per_round(self, state_vectors: int) -> int:
+        """The parameters if they are averaged, and the optimizer's state if it is averaged."""
+        return int(self.average) + (state_vectors if self.buffers == "average" else 0)
+
+
+class DiLoCo(OuterOptions):
+    """Local steps, then an outer step of Nesterov momentum on the workers' average (Douillard et al. 2023).
+
+    With lr 1 and momentum 0 it is Local SGD; with one worker, SNOO.
+    """
+
+    label = "DiLoCo"
+    name: Literal["diloco"] = Field(default="diloco", init=False)
+
+
+class DiLoCoProgress(OuterOptions):
+    """DiLoCo whose outer step follows the progress of a round, for rounds of unequal length as those of QSR.
+
+    An ablation of resync's own, not a published method.
+    """
+
+    label = "DiLoCo, corrected"
+    name: Literal["diloco_progress"] = Field(default="diloco_progress", init=False)
+    reference: Annotated[
+        PositiveNumber,
+        Field(
+            description="sum of the learning rates of the steps of a round whose outer step is that of DiLoCo, such as "
+            "the smallest H times the largest learning rate"
+        ),
+    ]
+
+
+class SNOO(OuterOptions):
+    """An outer step of Nesterov momentum around synchronous data-parallel training (Kallusky et al. 2025).
+
+    With momentum 0 it is Lookahead.
+    """
+
+    label = "SNOO"
+    name: Literal["snoo"] = Field(default="snoo", init=False)
+    lr: OuterLr = 0.68
+    momentum: OuterMomentum = 0.37
+    at: Literal["end", "start"] = Field(
+        default="end",
+        description="when outer steps are taken: end, after steps H, 2 H, ... and the last step; start, after steps 1, "
+        "H + 1, 2 H + 1, ..., like the record of September 2025 of modded-nanogpt, whose counter starts at 0: the "
+        "steps after the last of these stay without one",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require a constant period for outer steps that are counted from 0."""
+        if self.at == "start" and not isinstance(self.period, Constant):
+            found = rule_of(self.period).rule
+            yield ("at",), f"found start with the period rule {found}, allowed: end, or a constant period"
+
+    @property
+    def interval(self) -> int | None:
+        """H, if the outer steps are after steps 1, H + 1, 2 H + 1, ..."""
+        return self.period.h if self.at == "start" and isinstance(self.period, Constant) else None
+
+    @property
+    def rule(self) -> Period:
+        """The rule for the number of local steps before an outer step."""
+        return Phases(phases=((0, 1), (1, self.interval))) if self.interval else super().rule
+
+    @property
+    def averages_gradients(self) -> bool:
+        """Gradients are averaged in every step."""
+        return True
+
+    @property
+    def inner(self) -> AllReduce:
+        """The averages of gradients within the rounds."""
+        return AllReduce()
+
+    def vectors_per_round(self, state_vectors: int) -> int:
+        """Nothing: all workers take the same outer step."""
+        return 0
+
+
+class PALSGD(OuterOptions):
+    """Pseudo-asynchronous Local SGD, DiLoCo whose workers are pulled to the last average (Naganuma et al. 2025)."""
+
+    label = "PALSGD"
+    name: Literal["palsgd"] = Field(default="palsgd", init=False)
+    lr: OuterLr = 0.1
+    probability: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.2, description="probability that a step is a pull to the last average instead of a gradient step"
+    )
+    strength: NonNegativeNumber = Field(
+        default=1.0, description="eta: on average, each step pulls by the fraction eta times the learning rate"
+    )
+    coins: Literal["own", "common"] = Field(
+        default="own",
+        description="who draws whether a step is a pull: own, each worker; common, all together, as in the authors' "
+        "code, where all ranks have the same seed",
+    )
+    start: NonNegativeNumber = Field(
+        default=0.0, description="epoch of the first local step; before it, gradients are averaged in every step"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        """Require an H that does not change where steps with averaged gradients come first."""
+        if self.start and not isinstance(self.period, Constant):
+            found = rule_of(self.period).rule
+            yield ("start",), f"found {self.start:g} with the period rule {found}, allowed: 0, or a constant period"
+
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """Require local steps."""
+        yield from super().checks_in(course)
+        if self.start >= course.epochs:
+            yield ("start",), f"found {self.start:g}, allowed: less than epochs = {course.epochs}"
+
+    def in_steps(self, steps_per_epoch: int) -> Self:
+        """The same options with the first local step in place of its epoch."""
+        return super().in_steps(steps_per_epoch).model_copy(update={"start": round(self.start * steps_per_epoch)})
+
+    @property
+    def rule(self) -> Period:
+        """The rule for the number of local steps per round, which is 1 while gradients are averaged."""
+        if self.start and isinstance(self.period, Constant):
+            return Phases(phases=((0, 1), (self.start, self.period.h)))
+        return super().rule
+
+    @property
+    def averages_gradients(self) -> bool:
+        """Whether it does before the first local step."""
+        return self.start > 0
+
+    @property
+    def engine_may_average(self) -> bool:
+        """An engine would average in every step."""
+        return False
+
+    @property
+    def steps_apart(self) -> bool:
+        """A worker that is pulled takes no optimizer step."""
+        return True
+
+
+class StreamingDiLoCo(SyncOptions):
+    """DiLoCo in fragments of the parameters, which take turns and travel during local steps (Douillard et al. 2025)."""
+
+    label = "Streaming DiLoCo"
+    name: Literal["streaming_diloco"] = Field(default="streaming_diloco", init=False)
+    period: PositiveInt = Field(
+        description="local steps between two averages of a fragment, H; a multiple of fragments, one of which is "
+        "averaged at the end of every round of period / fragments steps"
+    )
+    fragments: PositiveInt = Field(description="number of fragments, equal parts of the parameters")
+    delay: Count = Field(
+        default=0, description="local steps that are computed while a fragment travels; less than period / fragments"
+    )
+    mixing: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="weight of a worker's own parameters when it takes over a fragment; 0: what it computed during "
+        "the delay is lost; 1: it never takes over anything",
+    )
+    lr: OuterLr = 0.7
+    momentum: OuterMomentum = 0.9
+    nesterov: bool = Field(default=True, description="Nesterov's form of the outer momentum; false: heavy ball")
+
+    def checks(self) -> Iterator[Check]:
+        """Require whole rounds, in which a fragment arrives before the next one is sent."""
+        if self.period % self.fragments:
+            yield ("period",), f"found {self.period}, allowed: a multiple of fragments = {self.fragments}"
+        elif self.delay >= self.period // self.fragments:
+            allowed = f"less than period / fragments = {self.period // self.fragments}"
+            yield ("delay",), f"found {self.delay}, allowed: {allowed}"
+
+    @property
+    def rule(self) -> Period:
+        """A round ends with the average of one fragment."""
+        return Constant(h=self.period // self.fragments)
+
+    @property
+    def traffic(self) -> Traffic:
+        """An average after every round, which overlaps with the last steps of the round."""
+        return Traffic(every="round", overlapped=self.delay)
+
+    def vectors_per_round(self, state_vectors: int) -> Fraction:
+        """One fragment."""
+        return Fraction(1, self.fragments)
+
+
+class PairOptions(RoundsOptions):
+    """The options of an outer step on averages of pairs of workers."""
+
+    lr: OuterLr = 0.7
+    momentum: OuterMomentum = 0.9
+    topology: Literal["random_matching", "ou_equidyn", "hypercube", "base_graph", "complete"] = Field(
+        default="random_matching",
+        description="graph whose mixing steps average instead of pairs drawn at random; complete: over all workers",
+    )
+
+    def checks_in(self, course: Course) -> Iterator[Check]:
+        """Require a graph for this number of workers."""
+        yield from super().checks_in(course)
+        try:
+            cycle(self.topology, course.workers)
+        except ValueError as error:
+            yield ("topology",), str(error)
+
+    @property
+    def traffic(self) -> Traffic:
+        """Messages to the peers after every round."""
+        return Traffic(every="round", topology=self.topology)
+
+
+class NoLoCo(PairOptions):
+    """An outer step on the averages of random pairs of workers in place of all (Kolehmainen et al. 2025)."""
+
+    label = "NoLoCo"
+    name: Literal["noloco"] = Field(default="noloco", init=False)
+    momentum: OuterMomentum = 0.5
+    pull: Annotated[float, Field(ge=0)] = Field(
+        default=0.7, description="weight with which a worker's anchor is pulled to the mean of the anchors of its pair"
+    )
+
+    def vectors_per_round(self, state_vectors: int) -> int:
+        """The anchor and the change of the round."""
+        return 2
+
+
+class GASLoC(PairOptions):
+    """Nesterov's outer step with gossip between its two halves (arXiv 2606.11081, as quoted by others)."""
+
+    label = "GASLoC"
+    name: Literal["gasloc"] = Field(default="gasloc", init=False)
+    mixing: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.5, description="step along the graph's Laplacian, alpha; 0.5: the average of a pair"
+    )
+    momentum_of: Literal["mixed", "own"] = Field(
+        default="mixed",
+        description="what the momentum extrapolates: the vectors after mixing, with which the complete graph is "
+        "DiLoCo, or the workers' own before it, as the rule is written where it is quoted",
+    )

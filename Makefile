@@ -105,4 +105,5 @@ test-gpu:
 	else \
 		echo 'installing without FFCV, which needs libopencv-dev, libturbojpeg0-dev and pkg-config (docs/data.md)'; \
 	fi
+	@$(BIN)/resync schema
 	@touch $@

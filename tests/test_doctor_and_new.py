@@ -15,7 +15,7 @@ from resync.cli import main
 
 ROOT = Path(__file__).parents[1]
 COPIED = (
-    "src/resync", "docs/extend.md", "docs/own_experiment.md", "paper_configs/scales", "workflow/schemas",
+    "src/resync", "docs/extend.md", "docs/own_experiment.md", "paper_configs/scales",
     "tests/training/runs.py", "tests/training/processes.py", "tests/training/test_equivalence.py", "pyproject.toml",
 )  # fmt: skip
 NEW = (

@@ -173,15 +173,17 @@ def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_pa
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "bin").mkdir()
-    for name, text in {"uv": 'echo "$*" >> calls', "pkg-config": "exit 1"}.items():
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    (tmp_path / ".venv").mkdir()
+    record = 'echo "$*" >> calls'
+    for name, text in {"bin/uv": record, "bin/pkg-config": "exit 1", ".venv/bin/resync": record}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
     env = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     subprocess.run(["make", ".venv/installed", "TORCH=cpu"], cwd=tmp_path, env=env, check=True, capture_output=True)
     lock = pinned("requirements.lock")
-    torch, others, package = [line for line in (tmp_path / "calls").read_text().splitlines() if "install" in line]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    torch, others, package = [line for line in calls if "install" in line]
+    assert calls[-1] == "schema"
     assert torch.endswith(f"--torch-backend cpu torch=={lock['torch'][0]} torchvision=={lock['torchvision'][0]}")
     assert others.endswith("--no-deps --require-hashes -r .venv/without-cuda.lock")
     assert package.endswith("--no-deps -e .")

@@ -1,15 +1,13 @@
 """Published experiments reduced to a small scale."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from resync.config.reduction import conversions
+from resync.config.schema import schemas
 from resync.formulas.declared_schedules import ConstantSchedule
 
-SCHEMA = Path(__file__).parents[2] / "workflow/schemas/run.schema.json"
 VIT = "configs/qsr/experiments/vit.yaml"
 SMOKE = """\
 seeds: [0]
@@ -137,7 +135,7 @@ def test_every_setting_that_is_a_time_or_a_learning_rate_is_converted():
     kept |= {"others_lr"}  # in units of the schedule, which is converted
     found = {
         name
-        for name, text in options(json.loads(SCHEMA.read_text()))
+        for name, text in options(schemas()["run.schema.json"])
         if "[epoch" in text or "[first epoch" in text or name == "lr" or name.endswith(("_epochs", "_steps", "_lr"))
         if not text.startswith("divide") and name not in kept
     }

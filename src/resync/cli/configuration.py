@@ -171,17 +171,10 @@ def _of_model(count_of: Callable[[ModelOptions, Sequence[int], int], int]) -> Ca
 
 
 @verb(
-    "write the JSON Schemas of the configuration files",
+    "write the JSON Schemas of the configuration files, which editors use",
     flag("--directory", type=Path, default=Path("workflow/schemas"), help="their folder (default: %(default)s)"),
-    flag("--check", action="store_true", help="write nothing; name schemas that differ, and exit with 1 if any does"),
 )
-def _schema(options: argparse.Namespace) -> int:
+def _schema(options: argparse.Namespace) -> None:
     from resync.config import schema
 
-    if not options.check:
-        schema.export(options.directory)
-        return 0
-    differences = schema.differences(options.directory)
-    for difference in differences:
-        print(difference, file=sys.stderr)
-    return 1 if differences else 0
+    schema.export(options.directory)

@@ -1,9 +1,7 @@
 """JSON Schemas of the configuration files, for editors; `resync schema` exports them from the models."""
 
-import difflib
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -42,33 +40,10 @@ def schemas(package: Path = PACKAGE) -> dict[str, Schema]:
     }
 
 
-def export(directory: Path, package: Path = PACKAGE) -> list[Path]:
-    """Write every schema into `directory`; the files written."""
-    texts = _texts(package)
-    for name, text in texts.items():
-        write_text(directory / name, text)
-    return [directory / name for name in texts]
-
-
-def differences(directory: Path, package: Path = PACKAGE) -> list[str]:
-    """One line for each schema in `directory` that differs from the models; empty if all agree."""
-    lines = []
-    for name, expected in _texts(package).items():
-        file = directory / name
-        found = file.read_text(encoding="utf-8") if file.exists() else ""
-        if found != expected:
-            changes = [
-                line
-                for line in difflib.unified_diff(found.splitlines(), expected.splitlines(), lineterm="", n=0)
-                if line[:1] in "+-" and line[:3] not in ("+++", "---")
-            ]
-            lines.append(f"{file}: {len(changes)} lines differ from the models, run `resync schema`")
-    return lines
-
-
-@cache
-def _texts(package: Path) -> dict[str, str]:
-    return {name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas(package).items()}
+def export(directory: Path, package: Path = PACKAGE) -> None:
+    """Write every schema into `directory`."""
+    for name, schema in schemas(package).items():
+        write_text(directory / name, json.dumps(schema, indent=2) + "\n")
 
 
 def _exported(model: type[BaseModel], package: Path) -> Schema:

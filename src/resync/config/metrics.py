@@ -6,7 +6,7 @@ the audit and imported logs take it from here.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
@@ -91,6 +91,14 @@ class Metric:
         return choose((value for value in values if isfinite(value)), default=None)
 
 
+_evaluated = partial(Metric, files=_EVALUATIONS, evaluated=True, compared=True)
+_score = partial(_evaluated, best=True)
+_top = partial(Metric, unit="%", files=_EVALUATIONS, better="higher", best=True, needs=(CLASSIFICATION,), compared=True)
+_of_step = partial(Metric, files=_STEPS, span="step")
+_step_time = partial(_of_step, unit="s", depends_on="hardware")
+_time = partial(Metric, unit="s", span="total", better="lower", depends_on="hardware", compared=True)
+_end = partial(_time, files=_SUMMARY)
+
 _DECLARED = {
     "step": Metric(
         "Step", "steps", "local steps completed by every worker; 0 is the evaluation before training", _BOTH, whole=True
@@ -113,48 +121,32 @@ _DECLARED = {
         best=True,
         compared=True,
     ),
-    "train_top1": Metric(
+    "train_top1": _top(
         "Training top-1 accuracy",
-        "%",
-        "of the batches trained on since the row before, in training mode, against the labels trained on: with label "
-        "noise the noisy ones, with Mixup those with the larger share",
-        _EVALUATIONS,
+        meaning="of the batches trained on since the row before, in training mode, against the labels trained on: with "
+        "label noise the noisy ones, with Mixup those with the larger share",
         span="interval",
-        better="higher",
         tolerance=0.3,
         optional=True,
-        best=True,
-        needs=(CLASSIFICATION,),
-        compared=True,
     ),
-    "train_top5": Metric(
+    "train_top5": _top(
         "Training top-5 accuracy",
-        "%",
-        "as train_top1, with the label among the five largest outputs",
-        _EVALUATIONS,
+        meaning="as train_top1, with the label among the five largest outputs",
         span="interval",
-        better="higher",
         tolerance=0.3,
         optional=True,
-        best=True,
-        needs=(CLASSIFICATION,),
-        compared=True,
     ),
-    "step_loss": Metric(
+    "step_loss": _of_step(
         "Training loss",
         "nats",
         "mean over the workers; that of worker 0 if they run asynchronously, as for all columns of a step",
-        _STEPS,
-        span="step",
         better="lower",
     ),
-    "gradient_norm": Metric(
+    "gradient_norm": _of_step(
         "Gradient norm",
         "1",
         "L2 norm of the gradient with which the optimizer steps, before clipping; mean over the workers; NaN if the "
         "engine does not tell",
-        _STEPS,
-        span="step",
         optional=True,
     ),
     "parameter_norm": Metric(
@@ -167,131 +159,85 @@ _DECLARED = {
         _STEPS,
         optional=True,
     ),
-    "val_loss": Metric(
+    "val_loss": _score(
         "Validation loss",
         "nats",
         "of the consensus model, per token or character for text",
-        _EVALUATIONS,
         better="lower",
         tolerance=0.03,
         tolerance_reason="about 2 % of the losses that the papers print",
-        evaluated=True,
         of_workers=True,
-        best=True,
-        compared=True,
     ),
-    "val_top1": Metric(
+    "val_top1": _top(
         "Validation top-1 accuracy",
-        "%",
-        "of the consensus model",
-        _EVALUATIONS,
-        better="higher",
+        meaning="of the consensus model",
         tolerance=0.3,
         tolerance_reason="a few standard deviations over seeds, for differences between programs",
         evaluated=True,
         of_workers=True,
-        best=True,
-        needs=(CLASSIFICATION,),
-        compared=True,
     ),
-    "val_top5": Metric(
-        "Validation top-5 accuracy",
-        "%",
-        "of the consensus model",
-        _EVALUATIONS,
-        better="higher",
-        tolerance=0.2,
-        evaluated=True,
-        of_workers=True,
-        best=True,
-        needs=(CLASSIFICATION,),
-        compared=True,
+    "val_top5": _top(
+        "Validation top-5 accuracy", meaning="of the consensus model", tolerance=0.2, evaluated=True, of_workers=True
     ),
-    "val_loss_estimate": Metric(
+    "val_loss_estimate": _score(
         "Estimated validation loss",
         "nats",
         "as val_loss, on random windows of the validation text, other ones in every evaluation (nanoGPT)",
-        _EVALUATIONS,
         better="lower",
         tolerance=0.03,
         tolerance_reason="that of the validation loss",
-        evaluated=True,
-        best=True,
         needs=(ESTIMATE,),
-        compared=True,
     ),
-    "val_bits_per_character": Metric(
+    "val_bits_per_character": _score(
         "Validation loss",
         "bits",
         "per character: val_loss / ln 2",
-        _EVALUATIONS,
         better="lower",
         tolerance=0.04,
         tolerance_reason="that of the validation loss, in bits",
-        evaluated=True,
         of_workers=True,
-        best=True,
         needs=(LANGUAGE_MODEL,),
-        compared=True,
     ),
-    "val_perplexity": Metric(
+    "val_perplexity": _score(
         "Validation perplexity",
         "1",
         "exp(val_loss) per token",
-        _EVALUATIONS,
         better="lower",
         tolerance=0.15,
         tolerance_reason="that of the validation loss, at a perplexity of about 5",
-        evaluated=True,
         of_workers=True,
-        best=True,
         needs=(TRANSLATION,),
-        compared=True,
     ),
-    "test_bleu": Metric(
+    "test_bleu": _score(
         "Test score",
         "BLEU",
         "0 to 100, of the consensus model's translations, by sacreBLEU",
-        _EVALUATIONS,
         better="higher",
-        evaluated=True,
-        best=True,
         needs=(BEAM_SEARCH,),
-        compared=True,
     ),
-    "test_bleu_tokenised": Metric(
+    "test_bleu_tokenised": _score(
         "Tokenised score",
         "BLEU",
         "0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports",
-        _EVALUATIONS,
         better="higher",
         tolerance=0.5,
         tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
-        evaluated=True,
-        best=True,
         needs=(BEAM_SEARCH,),
-        compared=True,
     ),
-    "sharpness": Metric(
+    "sharpness": _evaluated(
         "Sharpness",
         "nats",
         "trace of the Hessian of the training loss at the consensus model, estimated",
-        _EVALUATIONS,
         better="lower",
-        evaluated=True,
         needs=(SHARPNESS,),
-        compared=True,
     ),
-    "consensus_distance": Metric(
+    "consensus_distance": _evaluated(
         "Consensus distance",
         "1",
         "root of the mean over the workers of the squared L2 distance of their own parameters from the average (Kong "
         "et al. 2021)",
-        _EVALUATIONS,
         better="lower",
-        evaluated=True,
         needs=(SEVERAL_WORKERS,),
-        compared=True,
     ),
     "bytes_sent": Metric(
         "Bytes sent", "bytes", "by one worker", _EVALUATIONS, span="total", better="lower", depends_on="configuration"
@@ -306,94 +252,34 @@ _DECLARED = {
         depends_on="configuration",
         compared=True,
     ),
-    "training_seconds": Metric(
+    "training_seconds": _time(
         "Training clock",
-        "s",
-        "data, forward, backward, optimizer and communication, without evaluation",
-        _EVALUATIONS,
-        span="total",
-        better="lower",
-        depends_on="hardware",
-        compared=True,
+        meaning="data, forward, backward, optimizer and communication, without evaluation",
+        files=_EVALUATIONS,
     ),
-    "communication_seconds": Metric(
+    "communication_seconds": _time(
         "Communication clock",
-        "s",
-        "the part of the training clock spent in exchanges; NaN where it cannot be told from computing",
-        _EVALUATIONS,
-        span="total",
-        better="lower",
-        depends_on="hardware",
-        compared=True,
+        meaning="the part of the training clock spent in exchanges; NaN where it cannot be told from computing",
+        files=_EVALUATIONS,
     ),
     "evaluation_seconds": Metric(
         "Evaluation clock", "s", "in no other clock", _EVALUATIONS, span="total", depends_on="hardware"
     ),
-    "step_data_seconds": Metric(
-        "Data time",
-        "s",
-        "waiting for the batch of the step, and making it on the device",
-        _STEPS,
-        span="step",
-        depends_on="hardware",
+    "step_data_seconds": _step_time(
+        "Data time", meaning="waiting for the batch of the step, and making it on the device"
     ),
-    "step_compute_seconds": Metric(
+    "step_compute_seconds": _step_time(
         "Computing time",
-        "s",
-        "in forward, backward and optimizer; with communication where it cannot be told from computing",
-        _STEPS,
-        span="step",
-        depends_on="hardware",
+        meaning="in forward, backward and optimizer; with communication where it cannot be told from computing",
     ),
-    "step_communication_seconds": Metric(
-        "Communication time",
-        "s",
-        "in exchanges; NaN where it cannot be told from computing",
-        _STEPS,
-        span="step",
-        depends_on="hardware",
+    "step_communication_seconds": _step_time(
+        "Communication time", meaning="in exchanges; NaN where it cannot be told from computing"
     ),
-    "step_bytes": Metric("Bytes sent", "bytes", "by one worker", _STEPS, span="step", depends_on="configuration"),
-    "training_hours": Metric(
-        "Training time",
-        "h",
-        "training clock at the end",
-        _SUMMARY,
-        span="total",
-        better="lower",
-        depends_on="hardware",
-        compared=True,
-    ),
-    "communication_hours": Metric(
-        "Communication time",
-        "h",
-        "communication clock at the end",
-        _SUMMARY,
-        span="total",
-        better="lower",
-        depends_on="hardware",
-        compared=True,
-    ),
-    "seconds_per_step": Metric(
-        "Time per step",
-        "s",
-        "training clock / steps",
-        _SUMMARY,
-        span="total",
-        better="lower",
-        depends_on="hardware",
-        compared=True,
-    ),
-    "wall_seconds": Metric(
-        "Wall time",
-        "s",
-        "of the run, start-up included",
-        _SUMMARY,
-        span="total",
-        better="lower",
-        depends_on="hardware",
-        compared=True,
-    ),
+    "step_bytes": _of_step("Bytes sent", "bytes", "by one worker", depends_on="configuration"),
+    "training_hours": _end("Training time", unit="h", meaning="training clock at the end"),
+    "communication_hours": _end("Communication time", unit="h", meaning="communication clock at the end"),
+    "seconds_per_step": _end("Time per step", meaning="training clock / steps"),
+    "wall_seconds": _end("Wall time", meaning="of the run, start-up included"),
     "steps": Metric("Steps", "steps", "local steps of the run", _SUMMARY, span="total"),
     "rounds": Metric(
         "Rounds", "rounds", "of the run", _SUMMARY, span="total", depends_on="configuration", compared=True

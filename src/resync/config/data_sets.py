@@ -59,7 +59,6 @@ class DataSet:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether it is converted to a file of its own before training."""
         return bool(self.preparation or self.text or self.characters)
 
     def variant_of(self, images: str) -> str:

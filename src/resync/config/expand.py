@@ -76,7 +76,6 @@ def _scales(node: Node, scale_layers: dict[str, ScaleLayer]) -> dict[str, tuple[
 
 
 def _series_at(node: Node, scale: str) -> tuple[str, ...]:
-    """The series that exist at a scale, in the order of the experiment."""
     layers = _entries(node, "series").items()
     series = [name for name, layer in layers if is_id(name) and isinstance(layer.value, dict)]
     chosen = _entries(node, "scales")[scale].child("series_only")

@@ -86,7 +86,6 @@ def read_paper(
 
 
 def _read_logs(file: Path, collector: Collector) -> LogsFile:
-    """The published logs; a paper without the file has none."""
     node = collector.load(file) if file.exists() else None
     return (collector.validate(LogsFile, node) if node else None) or LogsFile()
 
@@ -109,7 +108,6 @@ def _read_experiments(
 
 
 def _dangling_references(paper: Node, experiments: _Experiments) -> Iterator[Problem]:
-    """References from figures and tables to series that no experiment has."""
     for _, item in _items(paper):
         series = item.child("series")
         for reference in series.value if series and isinstance(series.value, list) else []:
@@ -170,7 +168,6 @@ def _unused_metrics(paper_node: Node, paper: Paper) -> Iterator[Problem]:
 
 
 def _items(paper: Node) -> Iterator[tuple[str, Node]]:
-    """The names and nodes of a paper's figures and tables."""
     for group in ("figures", "tables"):
         items = paper.child(group)
         for item in items.value if items and isinstance(items.value, list) else []:

@@ -330,7 +330,6 @@ _MEASURED = _DECLARED | {
 
 
 def _best(metric: Metric) -> Metric:
-    """The entry of a metric's best value."""
     title = f"Best {metric.title[0].lower()}{metric.title[1:]}"
     which = "largest" if metric.better == "higher" else "smallest"
     return replace(metric, title=title, meaning=f"{which} of all evaluations", files=_SUMMARY, span="total", best=False)

@@ -99,12 +99,10 @@ class Run(RunSettings, _Names):
 
     @property
     def id(self) -> str:
-        """The run's name within a scale."""
         return f"{self.paper}/{self.experiment}/{self.series}/seed{self.seed}"
 
     @property
     def directory(self) -> Path:
-        """The folder of the run's files, below `results/`."""
         return Path(self.scale) / self.id
 
     @property
@@ -114,7 +112,6 @@ class Run(RunSettings, _Names):
 
     @property
     def start_directory(self) -> Path | None:
-        """The directory of the run that `start_from` names, below `results/`."""
         return Path(self.scale, self.paper, self._start_run) if self._start_run else None
 
     @property

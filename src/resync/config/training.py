@@ -176,7 +176,6 @@ class ResultSettings(Settings):
 
     @property
     def task(self) -> str:
-        """What the model learns: classification, translation or language_model."""
         return tasks.task_of(self.facts)
 
     @property
@@ -187,7 +186,6 @@ class ResultSettings(Settings):
 
     @property
     def local_batch_size(self) -> int:
-        """Samples per worker and step."""
         return self.batch_size // self.workers
 
     @property
@@ -202,7 +200,6 @@ class ResultSettings(Settings):
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole training."""
         return self.epochs * self.steps_per_epoch
 
     @property
@@ -212,12 +209,10 @@ class ResultSettings(Settings):
 
     @property
     def lr(self) -> Schedule:
-        """The learning rate as a function of the step."""
         return self.schedule.of(self)
 
     @property
     def warmup_steps(self) -> int:
-        """Steps of the learning rate's warm-up."""
         return self.schedule.warmup_length(self.steps_per_epoch)
 
 
@@ -298,7 +293,6 @@ class RunSettings(Execution, ResultSettings):
             yield ("start_state",), f"found {found}, allowed: null, or start_from a checkpoint, ...@step<n>"
 
     def _task_checks(self) -> Iterator[Check]:
-        """Require a model and settings for the task of the data set."""
         task = self.task
         if self.model.task != task:
             yield ("model", "name"), f"found {self.model.name} for {self.model.task}, allowed: a model for {task}"
@@ -322,7 +316,6 @@ class RunSettings(Execution, ResultSettings):
             )
 
     def _engine_checks(self) -> Iterator[Check]:
-        """Require what the chosen engine supports."""
         engine, stage = self.engine.name, self.engine.zero_stage
         if stage and engine != "deepspeed":
             yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"

@@ -43,7 +43,6 @@ class Characters:
 
     @property
     def num_train(self) -> int:
-        """Number of training windows."""
         return len(self.train) - self.context
 
     def to(self, device: torch.device) -> "Characters":

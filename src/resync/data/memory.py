@@ -35,7 +35,6 @@ class InMemory:
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
-        """The class of every training sample."""
         return self.train_targets.cpu().numpy()
 
     def to(self, device: torch.device) -> "InMemory":

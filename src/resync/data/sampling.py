@@ -53,7 +53,6 @@ class Sampler:
     of_workers: Sequence[NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an epoch with more steps than there are samples for."""
         batch = self.num_workers * self.local_batch
         needed = self.steps * batch
         if not self.replacement and needed >= self.num_samples + batch:

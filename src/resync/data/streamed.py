@@ -55,7 +55,6 @@ class Streamed:
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
-        """The class of every training image."""
         return self.splits["train"].labels
 
     def to(self, device: torch.device) -> "Streamed":

@@ -57,7 +57,6 @@ class ParallelText:
     verified: str = "all"
 
     def __post_init__(self) -> None:
-        """Refuse a pair that does not fit into a bucket."""
         if (longest := int(self._lengths("train").max())) > self.max_tokens:
             raise ValueError(
                 f"data {self.variant}: max_tokens is {self.max_tokens}, but the longest training sentence has {longest}"
@@ -70,7 +69,6 @@ class ParallelText:
 
     @property
     def decode(self) -> Callable[[list[int]], str]:
-        """The function from token ids to a sentence."""
         return self.corpus.vocabulary.decode
 
     def to(self, device: torch.device) -> "ParallelText":
@@ -121,11 +119,9 @@ class ParallelText:
 
     @cached_property
     def _train_tokens(self) -> NDArray[np.int64]:
-        """The target tokens of every training bucket."""
         return np.array([self.corpus.target["train"].lengths[bucket].sum() for bucket in self._train])
 
     def _lengths(self, split: str) -> NDArray[np.int64]:
-        """The length of the longer side of every pair."""
         return np.maximum(self.corpus.source[split].lengths, self.corpus.target[split].lengths)
 
     def _buckets(self, split: str) -> list[NDArray[np.int64]]:

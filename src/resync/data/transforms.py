@@ -31,7 +31,6 @@ class TrainingTransform:
     then: Transform | None = None
 
     def __call__(self, image: Tensor) -> Tensor:
-        """The transformed image, see `Transform`."""
         top, left, height, width = _random_crop(*image.shape[1:])
         crop = image[None, :, top : top + height, left : left + width]
         [resized] = interpolate(crop, [self.side, self.side], mode="bilinear", antialias=True)

@@ -123,7 +123,6 @@ def _averages(groups: Iterable[Sequence[int]]) -> dict[tuple[int, int], Fraction
 
 
 def _blocks(workers: Sequence[int], size: int) -> list[Sequence[int]]:
-    """The workers in blocks of a size; the last one may be smaller."""
     return [workers[first : first + size] for first in range(0, len(workers), size)]
 
 

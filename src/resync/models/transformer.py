@@ -179,7 +179,6 @@ def sinusoids(length: int, dim: int, longest: float = 10_000.0) -> Tensor:
 
 
 def _mask(source: Tensor) -> Tensor:
-    """The mask [n, 1, 1, S]: true at tokens, false at padding of the source."""
     return (source != PAD)[:, None, None]
 
 

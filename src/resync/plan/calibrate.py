@@ -39,7 +39,6 @@ class Calibration:
     less: Timing
 
     def __post_init__(self) -> None:
-        """Refuse pairs that determine no cost."""
         pair = f"{self.more.name} ({self.more.time:g}) and {self.less.name} ({self.less.time:g})"
         if self.more.load <= self.less.load:
             raise ValueError(f"{pair}: found loads {self.more.load:g} and {self.less.load:g}, allowed: more, then less")
@@ -49,12 +48,10 @@ class Calibration:
 
     @property
     def cost(self) -> float:
-        """Time per unit of load."""
         return (self.more.time - self.less.time) / (self.more.load - self.less.load)
 
     @property
     def compute(self) -> float:
-        """Time without any communication."""
         return self.less.time - self.less.load * self.cost
 
     @property
@@ -93,6 +90,5 @@ def calibrate(timings: Sequence[Timing]) -> Calibration:
 
 
 def _certainty(first: Timing, second: Timing) -> tuple[int, int]:
-    """Certainty of the less certain timing, then of the other one."""
     better, worse = sorted((first.certainty, second.certainty))
     return worse, better

@@ -63,7 +63,6 @@ class Cost(Volume):
 
     @property
     def bytes_of_all(self) -> int:
-        """Bytes of parameters that all workers send."""
         return self.bytes_per_worker * self.workers
 
     @property

@@ -58,7 +58,6 @@ class Forecast:
 
     @property
     def hours(self) -> float:
-        """The model's hours."""
         return self.clock.total / SECONDS_PER_HOUR
 
     @property
@@ -138,7 +137,6 @@ def _fits(
     network_of: Callable[[Run], Network],
     delay: float,
 ) -> tuple[dict[tuple[str, ...], Fit], dict[tuple[str, ...], str]]:
-    """The calibrations of the groups that have one, and the reasons why the others have none."""
     fits, unknown = {}, {}
     for key, group in groups.items():
         try:

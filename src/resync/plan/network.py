@@ -145,7 +145,6 @@ class Network:
     slowdown: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse values that no formula covers."""
         if self.all_reduce not in ALL_REDUCES:
             raise ValueError(f"all-reduce: found {self.all_reduce!r}, allowed: {', '.join(ALL_REDUCES)}")
         if self.node_size < 1:
@@ -190,7 +189,6 @@ class Network:
         return self.all_reduce if all_reduce == "default" else all_reduce
 
     def _nodes(self, workers: int) -> tuple[int, int]:
-        """Number of nodes, and workers in each."""
         if workers <= self.node_size:
             return 1, workers
         if workers % self.node_size:

@@ -99,7 +99,6 @@ def _half(run: Run, machine: Machine, num_parameters: int) -> int:
 
 
 def _computing(clock: WallClock) -> float:
-    """The share of the time in which workers compute."""
     return clock.compute / clock.total
 
 

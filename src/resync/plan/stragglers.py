@@ -92,7 +92,6 @@ def gossip_waiting(
 
 
 def _senders(topology: str, workers: int, mix: int, peers: int) -> list[NDArray[np.intp]]:
-    """The worker from which each worker receives in a mixing step, as one array per peer."""
     chosen = resolve(topology)
     if isinstance(chosen, WeightedTopology):
         return _padded(chosen.weights(workers, mix, peers, seed=0))

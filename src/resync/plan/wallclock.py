@@ -36,7 +36,6 @@ class Machine:
     delay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse times below zero."""
         for name, seconds in (("compute", self.compute), ("delay", self.delay)):
             if not seconds >= 0:
                 raise ValueError(f"{name}: found {seconds} s, allowed: seconds >= 0")
@@ -68,12 +67,10 @@ class WallClock:
 
     @property
     def total(self) -> float:
-        """Seconds of the run."""
         return self.compute + self.waiting + self.communication
 
     @property
     def per_step(self) -> float:
-        """Total seconds per local step."""
         return self.total / self.steps
 
 

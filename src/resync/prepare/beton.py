@@ -180,7 +180,6 @@ def _packing(of: DataSet) -> Packing:
 
 
 def _packed(of: DataSet, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:
-    """Write one file, unless it exists already, and its record beside it: length and SHA-256."""
     beside = file.with_suffix(".json")
     made_from = {**made_from, "images": [indices.start, indices.stop]}
     if file.is_file() and beside.is_file():
@@ -234,7 +233,6 @@ def _wait_for(of: DataSet, writer: ForkProcess, source: "_Source") -> None:
 
 
 def _write_all(settings: Packing, source: "_Source", file: Path) -> None:
-    """The process that writes one file, which starts further processes."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(signal.SIGTERM)
@@ -317,7 +315,6 @@ class Packed:
 
 
 def _lengths(images: NDArray[Any], allocated: NDArray[Any]) -> NDArray[np.int64]:
-    """Length of each image in its file, in bytes, from FFCV's unordered allocation table."""
     by_place = allocated[np.argsort(allocated["ptr"])]
     entries = by_place[np.searchsorted(by_place["ptr"], images["data_ptr"].reshape(-1))]
     return entries["size"].astype(np.int64)

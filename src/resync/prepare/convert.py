@@ -72,7 +72,6 @@ def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
 
 
 def _refuse(of: DataSet, format: str | None) -> None:
-    """Refuse a format for a data set in memory, which has no choice of formats."""
     if format:
         raise ValueError(f"data {of.name}: found format {format}, allowed: none, it is read into memory")
 

@@ -25,11 +25,9 @@ class Property:
 
     @property
     def holds(self) -> bool:
-        """Whether the data set has the property."""
         return self.found in self.allowed
 
     def __str__(self) -> str:
-        """One line: what was found, and what is allowed if that differs."""
         wrong = "" if self.holds else f", allowed: {' or '.join(self.allowed)}"
         return f"{self.name}: {'' if self.holds else 'found '}{self.found}{wrong}"
 
@@ -103,7 +101,6 @@ def split_properties(of: DataSet, splits: Mapping[str, Split]) -> list[Property]
 
 
 def _class_properties(of: DataSet, split: str, labels: NDArray[np.integer[Any]]) -> list[Property]:
-    """The numbers of images, of classes and of images per class of a split."""
     assert of.preparation
     counts = of.preparation.train_per_class if split == "train" else of.preparation.val_per_class
     classes = of.facts["num_classes"]

@@ -105,7 +105,6 @@ def _from_torchvision(original: Original) -> Images:
 
 
 def _from_sheets(original: Original, sheets: Sheets) -> Images:
-    """Read pictures whose rows are images, and the table of their classes."""
     try:
         with (original.path / sheets.labels).open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file, delimiter="\t")
@@ -199,7 +198,6 @@ def _split_and_class(original: Original, path: PurePosixPath, table: dict[str, s
 
 
 def _files(original: Original) -> Iterator[tuple[str, bytes]]:
-    """The files of the folder or archive with their paths in it."""
     if original.path.is_dir():
         for path in original.path.rglob("*"):
             if path.is_file():
@@ -216,7 +214,6 @@ def _files(original: Original) -> Iterator[tuple[str, bytes]]:
 
 
 def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
-    """The pixels of image files, given by path and content."""
     from tqdm import tqdm
 
     images = np.empty((len(files), *original.shape), dtype=np.uint8)

@@ -87,7 +87,6 @@ def _list(of: DataSet, root: Path) -> dict[str, Any]:
 
 
 def _require_listed(of: DataSet, root: Path, format: str) -> dict[str, Any]:
-    """The record of the list of image files. Raises ValueError if there is none."""
     listed = load_record(of, root)
     if listed is None:
         raise missing(of, prepared_file(of, root), f"--format {format} ")
@@ -95,7 +94,6 @@ def _require_listed(of: DataSet, root: Path, format: str) -> dict[str, Any]:
 
 
 def _packed(of: DataSet, root: Path) -> Stream:
-    """The .beton files made from the list."""
     listed = _require_listed(of, root, "beton")
     record = beton.load_record(of, root, _content(listed))
     if record is None:

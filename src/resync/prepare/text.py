@@ -133,7 +133,6 @@ def normalised(line: str) -> str:
 
 
 def _clean(source: NDArray[np.int64], target: NDArray[np.int64], longest: int, max_ratio: float) -> NDArray[np.bool_]:
-    """A mask of the pairs to keep, by their lengths."""
     long, short = np.maximum(source, target), np.minimum(source, target)
     return (long <= longest) & (long <= max_ratio * short)
 

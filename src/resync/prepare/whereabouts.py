@@ -66,7 +66,6 @@ def _original(of: DataSet, root: Path) -> tuple[Path | None, list[Path]]:
 
 
 def _file(folder: Path, name: str) -> Path:
-    """The file or the archive in which a declared file is."""
     path = folder / name
     if path.is_file():
         return path

@@ -156,6 +156,5 @@ def _inside(schema: Schema, key: str | int, root: Schema) -> Iterator[Schema]:
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """`schema` with its reference into `root`'s definitions followed."""
     reference = schema.get("$ref")
     return root["$defs"][reference.removeprefix("#/$defs/")] if reference else schema

@@ -14,12 +14,10 @@ class ConfigError(ValueError):
     """All errors of a configuration; `lines` holds one line per problem, without repetitions."""
 
     def __init__(self, lines: Iterable[str]):
-        """Keep each of `lines` once, in order."""
         self.lines = tuple(dict.fromkeys(lines))
         super().__init__(self.lines)
 
     def __str__(self) -> str:
-        """The lines as one text."""
         return "\n".join(self.lines)
 
 
@@ -34,11 +32,9 @@ class Problem:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """File, line and key path."""
         return self.file, self.line, self.path
 
     def __str__(self) -> str:
-        """`file:line: key.path: message`."""
         place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
 

@@ -58,7 +58,6 @@ class Collector:
 
     @property
     def found_any(self) -> bool:
-        """Whether there is any problem."""
         return bool(self.lines or self.problems)
 
     def raise_if_any(self) -> None:

@@ -18,8 +18,8 @@ from typing import Literal
 from resync.config import ConfigError, Suite, load_suite
 from resync.config.data_sets import data_set
 from resync.config.run import SCALES
+from resync.prepare.availability import availability
 from resync.prepare.folders import DATA_ROOT
-from resync.prepare.whereabouts import whereabouts
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_GB = 5.0
@@ -179,7 +179,7 @@ def _data(configs: Path) -> Iterator[Finding]:
     else:
         yield Finding(DATA_ROOT, "ok", str(root))
     for name, unlocked in sorted(_readers(suite).items()):
-        where = whereabouts(data_set(name))
+        where = availability(data_set(name))
         yield Finding(f"data {name} ({unlocked})", "optional" if where.remedy else "ok", where.found, where.remedy)
 
 

@@ -114,7 +114,7 @@ class LogHandler(LogHandlerBase):
 
     def _name_missing_data(self) -> None:
         # Not at the top: Snakemake imports every plug-in at every start.
-        from resync.prepare.whereabouts import missing
+        from resync.prepare.availability import missing
 
         for line in missing(self._data):
             self._say(f"resync: {line}", "")

@@ -68,7 +68,7 @@ def _described(run: Run) -> dict[str, object]:
 def _plan(options: argparse.Namespace) -> None:
     from resync.models import flops_per_sample, num_parameters
     from resync.plan import cost, table, table_of_totals, totals
-    from resync.prepare.whereabouts import missing
+    from resync.prepare.availability import missing
 
     size, flops_of_input = _of_model(num_parameters), _of_model(flops_per_sample)
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, Settings
+from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, Settings, wrong
 
 
 class Plateau(Settings):
@@ -88,9 +88,6 @@ class Evaluation(Settings):
     def checks(self) -> Iterator[Check]:
         """Require one interval."""
         if self.every_rounds and self.every_epochs != 1:
-            yield (
-                ("every_epochs",),
-                f"found {self.every_epochs} beside every_rounds, allowed: 1, or without every_rounds",
-            )
+            yield wrong("every_epochs", f"{self.every_epochs} beside every_rounds", "1, or without every_rounds")
         if self.every_rounds and self.at:
-            yield ("at",), f"found {self.at} beside every_rounds, allowed: null, or without every_rounds"
+            yield wrong("at", f"{self.at} beside every_rounds", "null, or without every_rounds")

@@ -5,7 +5,7 @@ from pydantic import Field
 from resync.settings.base import Items, PositiveInt, Settings, Text
 
 
-class Sheets(Settings):
+class ImageRows(Settings):
     """Images as rows of pictures: a row has the pixels of one image, row after row of it."""
 
     labels: Text = Field(
@@ -24,7 +24,7 @@ class Source(Settings):
     torchvision: Text | None = Field(
         default=None, description="class of torchvision.datasets whose files the folder holds; null: image files"
     )
-    sheets: Sheets | None = Field(default=None, description="pictures of which every row is an image; null: none")
+    sheets: ImageRows | None = Field(default=None, description="pictures of which every row is an image; null: none")
     val_labels: Text | None = Field(
         default=None,
         description="table in the folder with the file name and class of every validation image; if it does not "

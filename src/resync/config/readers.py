@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from resync.config.preparation import CharacterPreparation, Preparation, TextPreparation
-from resync.settings.base import Check, Count, Items, PositiveInt, PositiveNumber, Settings
+from resync.settings.base import Check, Count, Items, PositiveInt, PositiveNumber, Settings, wrong
 
 Prepared = Preparation | TextPreparation | CharacterPreparation | None
 """The preparation of a data set, if it has one."""
@@ -31,6 +31,8 @@ class RandAugmentSettings(Settings):
 
 
 class _Reader(Settings):
+    """`options` are those of a run by name; `problems` are contradictions to the rest of the declaration."""
+
     def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
         """Yield contradictions between the options of a run, each of which is valid on its own, or to the facts."""
         return iter(())
@@ -49,7 +51,7 @@ class _Images(_Reader):
         channels = facts.get("input_shape", [None])[0]
         for key in ("mean", "std"):
             if (found := len(getattr(self, key))) != channels:
-                yield ("reader", key), f"found {found} numbers, allowed: {channels}, one for each channel"
+                yield wrong(("reader", key), f"{found} numbers", f"{channels}, one for each channel")
 
 
 class MemoryReader(_Images):
@@ -61,7 +63,6 @@ class MemoryReader(_Images):
     )
 
     def options(self) -> RunOptions:
-        """The options of a run that reads this data set."""
         text = (
             "number of training images, the same ones in every run, that are kept from training and validated on in "
             "place of the validation images; null: 0"
@@ -84,12 +85,11 @@ class MemoryReader(_Images):
         """Require samples to train on."""
         if self.facts(options, declared)["train_samples"] < 1:
             allowed = f"null or less than the {declared['train_samples']} training samples"
-            yield ("held_out",), f"found {options['held_out']}, allowed: {allowed}"
+            yield wrong("held_out", options["held_out"], allowed)
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, Preparation) or prepared.streaming:
-            yield ("reader", "kind"), "found memory, allowed: with prepare, and without streaming in it"
+            yield wrong(("reader", "kind"), "memory", "with prepare, and without streaming in it")
         yield from super().problems(prepared, facts)
 
 
@@ -99,7 +99,6 @@ class StreamReader(_Images):
     kind: Literal["stream"]
 
     def options(self) -> RunOptions:
-        """The options of a run that reads this data set."""
         return {
             "augmentation": (
                 Literal["standard", "strong"],
@@ -133,13 +132,12 @@ class StreamReader(_Images):
 
     def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
         if options["rand_augment"] and options["augmentation"] != "strong":
-            found = f"found with augmentation {options['augmentation']}"
-            yield ("rand_augment",), f"{found}, allowed: null, or with augmentation strong"
+            found = f"with augmentation {options['augmentation']}"
+            yield wrong("rand_augment", found, "null, or with augmentation strong")
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, Preparation) or not prepared.streaming:
-            yield ("reader", "kind"), "found stream, allowed: with prepare, and with streaming in it"
+            yield wrong(("reader", "kind"), "stream", "with prepare, and with streaming in it")
         yield from super().problems(prepared, facts)
 
 
@@ -150,7 +148,6 @@ class TextReader(_Reader):
     max_tokens: PositiveInt = Field(description="default of the option max_tokens")
 
     def options(self) -> RunOptions:
-        """The options of a run that reads this data set."""
         text = (
             "most tokens of a bucket, counted as its sentence pairs times its longest sentence; a bucket is one sample "
             "of batch_size and goes through the model in one pass"
@@ -158,9 +155,8 @@ class TextReader(_Reader):
         return {"max_tokens": (PositiveInt, Field(default=self.max_tokens, description=text))}
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, TextPreparation | None):
-            yield ("reader", "kind"), "found text, allowed: with prepare_text"
+            yield wrong(("reader", "kind"), "text", "with prepare_text")
 
 
 class CharacterReader(_Reader):
@@ -174,7 +170,6 @@ class CharacterReader(_Reader):
     context: PositiveInt = Field(description="default of the option context")
 
     def options(self) -> RunOptions:
-        """The options of a run that reads this data set."""
         text = "characters of a window: the most that the model sees before the one that it predicts"
         return {"context": (PositiveInt, Field(default=self.context, description=text))}
 
@@ -191,12 +186,11 @@ class CharacterReader(_Reader):
         """Require a window in both parts of the text."""
         longest = min(declared["train_samples"], declared["val_samples"]) - 1
         if options["context"] > longest:
-            yield ("context",), f"found {options['context']}, allowed: at most {longest}, to fit into both parts"
+            yield wrong("context", options["context"], f"at most {longest}, to fit into both parts")
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """Yield what does not fit the rest of the declaration."""
         if not isinstance(prepared, CharacterPreparation | None):
-            yield ("reader", "kind"), "found characters, allowed: with prepare_characters"
+            yield wrong(("reader", "kind"), "characters", "with prepare_characters")
 
 
 Reader = Annotated[MemoryReader | StreamReader | TextReader | CharacterReader, Field(discriminator="kind")]

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr
 from resync.config.execution import Execution
 from resync.config.readers import EXECUTION
 from resync.config.training import RunSettings
-from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings
+from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings, wrong
 from resync.settings.errors import raise_if_any
 from resync.settings.loader import dump, load
 from resync.settings.overrides import overridden
@@ -179,16 +179,16 @@ class Layer(RunSettings):
         yield from super().checks()
         nodes, gpus = self.resources.nodes, self.resources.gpus_per_node
         if self.processes % nodes:
-            yield ("resources", "nodes"), f"found {nodes}, allowed: a divisor of processes = {self.processes}"
+            yield wrong(("resources", "nodes"), nodes, f"a divisor of processes = {self.processes}")
         elif 0 < gpus < self.processes // nodes:
             allowed = f"one for each of a machine's processes, processes / nodes = {self.processes // nodes}; or 0"
-            yield ("resources", "gpus_per_node"), f"found {gpus}, allowed: {allowed}"
+            yield wrong(("resources", "gpus_per_node"), gpus, allowed)
         for key in ("seeds", "pilot_seeds"):
             seeds = getattr(self, key)
             if len(set(seeds)) < len(seeds):
-                yield (key,), f"found {list(seeds)}, allowed: different seeds"
+                yield wrong(key, list(seeds), "different seeds")
         if both := sorted(set(self.seeds) & set(self.pilot_seeds)):
-            yield ("pilot_seeds",), f"found {both[0]}, which is one of the seeds {list(self.seeds)}, allowed: others"
+            yield wrong("pilot_seeds", f"{both[0]}, which is one of the seeds {list(self.seeds)}", "others")
 
 
 class SeriesLayer(Layer):

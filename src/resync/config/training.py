@@ -13,15 +13,7 @@ from resync.config.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.formulas.declared_schedules import AnySchedule
 from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
-from resync.settings.base import (
-    Check,
-    Count,
-    PositiveInt,
-    PositiveNumber,
-    Settings,
-    checks_failed,
-    reading_of,
-)
+from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings, checks_failed, reading_of, wrong
 from resync.settings.errors import show
 from resync.settings.options import Part
 
@@ -151,7 +143,7 @@ class ResultSettings(Settings):
         samples = data.facts["train_samples"]
         if value > samples:
             allowed = f"at most {samples}, the training samples of {data.name}"
-            raise checks_failed("batch_size", [((), f"found {value}, allowed: {allowed}")])
+            raise checks_failed("batch_size", [wrong((), value, allowed)])
         return value
 
     @field_validator("steps_per_epoch", mode="before")
@@ -166,7 +158,7 @@ class ResultSettings(Settings):
             if reading_of(info).partial:
                 return 1
             allowed = f"integer >= 1, because a sample of {data.name} is a bucket of sentence pairs"
-            raise checks_failed("steps_per_epoch", [((), f"found null, allowed: {allowed}")])
+            raise checks_failed("steps_per_epoch", [wrong((), "null", allowed)])
         return max(1, data.facts["train_samples"] // batch_size)
 
     @property
@@ -235,24 +227,25 @@ class RunSettings(Execution, ResultSettings):
         yield from self._division_checks()
         if self.evaluation.sharpness_batches and self.precision in ("bf16", "fp16"):
             allowed = "null, or precision fp32 or tf32, which second derivatives need"
-            yield ("evaluation", "sharpness_batches"), f"found with precision {self.precision}, allowed: {allowed}"
+            yield wrong(("evaluation", "sharpness_batches"), f"with precision {self.precision}", allowed)
         if self.evaluation.also and self.workers == 1:
-            yield ("evaluation", "also"), f"found {self.evaluation.also} with one worker, allowed: null"
+            yield wrong(("evaluation", "also"), f"{self.evaluation.also} with one worker", "null")
         if self.loss_scale and self.precision != "fp16":
-            yield ("loss_scale",), f"found with precision {self.precision}, allowed: null, or with precision fp16"
+            yield wrong("loss_scale", f"with precision {self.precision}", "null, or with precision fp16")
         if self.heterogeneity and self.workers == 1:
-            yield ("heterogeneity",), "found with 1 worker, allowed: null, or several workers"
+            yield wrong("heterogeneity", "with 1 worker", "null, or several workers")
         if not self.epochs and not (self.start_from or self.start_checkpoint):
-            yield ("epochs",), "found 0, allowed: integer >= 1, or with start_from or start_checkpoint"
+            yield wrong("epochs", 0, "integer >= 1, or with start_from or start_checkpoint")
         elif not self.epochs and self.schedule.name != "constant":
-            found = f"found {self.schedule.name} with 0 epochs"
-            yield ("schedule", "name"), f"{found}, allowed: constant, since nothing is trained"
+            yield wrong(
+                ("schedule", "name"), f"{self.schedule.name} with 0 epochs", "constant, since nothing is trained"
+            )
         if self.start_from and self.start_checkpoint:
-            yield ("start_checkpoint",), f"found beside start_from {self.start_from}, allowed: one of the two"
+            yield wrong("start_checkpoint", f"beside start_from {self.start_from}", "one of the two")
         yield from self._checkpoint_checks()
         if self.plateau and self.sync.rule.follows_lr:
             allowed = "null, because the period follows from a learning rate that is known before the training"
-            yield ("plateau",), f"found with the period rule power, allowed: {allowed}"
+            yield wrong("plateau", "with the period rule power", allowed)
         for name in ("schedule", "optimizer", "sync", "model"):
             part: Part = getattr(self, name)
             yield from (((name, *key), message) for key, message in part.checks_in(self))
@@ -265,60 +258,52 @@ class RunSettings(Execution, ResultSettings):
         if workers % processes and (processes % workers or gpus % (processes // workers)):
             allowed = f"a divisor of workers = {workers}"
             allowed += f", or {workers} times a divisor of gpus_per_worker = {gpus}" if gpus > 1 else ""
-            yield ("processes",), f"found {processes}, allowed: {allowed}"
+            yield wrong("processes", processes, allowed)
         elif processes > workers and self.sync.whole_workers:
             found = f"{processes} with this sync {self.sync.name}, which has one process for all GPUs of a worker"
-            yield ("processes",), f"found {found}, allowed: at most workers = {workers}"
+            yield wrong("processes", found, f"at most workers = {workers}")
         parts = ("workers", "gpus_per_worker") if gpus > 1 else ("workers",)
         if self.batch_size % (workers * gpus):
-            allowed = f"a multiple of {' * '.join(parts)} = {workers * gpus}"
-            yield ("batch_size",), f"found {self.batch_size}, allowed: {allowed}"
+            yield wrong("batch_size", self.batch_size, f"a multiple of {' * '.join(parts)} = {workers * gpus}")
         elif self.micro_batch_size and self.local_batch_size // gpus % self.micro_batch_size:
-            whose = "a GPU's" if gpus > 1 else "a worker's"
             share = f"{' / '.join(('batch_size', *parts))} = {self.local_batch_size // gpus}"
-            allowed = f"a divisor of {whose} batch, {share}"
-            yield ("micro_batch_size",), f"found {self.micro_batch_size}, allowed: {allowed}"
+            allowed = f"a divisor of a {'GPU' if gpus > 1 else 'worker'}'s batch, {share}"
+            yield wrong("micro_batch_size", self.micro_batch_size, allowed)
 
     def _checkpoint_checks(self) -> Iterator[Check]:
         """Require checkpoints that are reached, and a state to take from one only where one is named."""
         for index, epoch in enumerate(self.checkpoint.keep_epochs):
             if epoch > self.epochs:
-                message = f"found {epoch:g}, allowed: at most epochs = {self.epochs}"
-                yield ("checkpoint", "keep_epochs", index), message
+                yield wrong(("checkpoint", "keep_epochs", index), f"{epoch:g}", f"at most epochs = {self.epochs}")
         if self.checkpoint.keep_at_decays and not self._decay_epochs:
-            message = f"found true with schedule {self.schedule.name}, which has no decays, allowed: false"
-            yield ("checkpoint", "keep_at_decays"), message
+            found = f"true with schedule {self.schedule.name}, which has no decays"
+            yield wrong(("checkpoint", "keep_at_decays"), found, "false")
         if self.start_state and "@" not in (self.start_from or ""):
             found = f"{self.start_state} with start_from {show(self.start_from)}"
-            yield ("start_state",), f"found {found}, allowed: null, or start_from a checkpoint, ...@step<n>"
+            yield wrong("start_state", found, "null, or start_from a checkpoint, ...@step<n>")
 
     def _task_checks(self) -> Iterator[Check]:
         task = self.task
         if self.model.task != task:
-            yield ("model", "name"), f"found {self.model.name} for {self.model.task}, allowed: a model for {task}"
+            yield wrong(("model", "name"), f"{self.model.name} for {self.model.task}", f"a model for {task}")
         if task == "translation" and self.forward_batch_size != 1:
             found = f"{show(self.micro_batch_size)} with {self.local_batch_size} buckets per worker"
-            yield ("micro_batch_size",), f"found {found}, allowed: 1, one bucket of sentence pairs per forward pass"
+            yield wrong("micro_batch_size", found, "1, one bucket of sentence pairs per forward pass")
         yield from tasks.settings_of_others(task, self)
 
     def _component_checks(self) -> Iterator[Check]:
         yield from self._engine_checks()
         if self.model.has_batch_norm and not self.evaluation.bn_batches and self.workers > 1:
-            found = f"found 0 with {self.workers} workers"
-            yield (
-                ("evaluation", "bn_batches"),
-                f"{found}, allowed: integer >= 1, because the model {self.model.name} has BatchNorm",
-            )
+            allowed = f"integer >= 1, because the model {self.model.name} has BatchNorm"
+            yield wrong(("evaluation", "bn_batches"), f"0 with {self.workers} workers", allowed)
         if self.model.has_batch_norm is False and self.evaluation.bn_batches:
-            yield (
-                ("evaluation", "bn_batches"),
-                f"found {self.evaluation.bn_batches}, allowed: 0, because {self.model.name} has no BatchNorm",
-            )
+            allowed = f"0, because {self.model.name} has no BatchNorm"
+            yield wrong(("evaluation", "bn_batches"), self.evaluation.bn_batches, allowed)
 
     def _engine_checks(self) -> Iterator[Check]:
         engine, stage = self.engine.name, self.engine.zero_stage
         if stage and engine != "deepspeed":
-            yield ("engine", "zero_stage"), f"found {stage} with engine {engine}, allowed: 0, or engine deepspeed"
+            yield wrong(("engine", "zero_stage"), f"{stage} with engine {engine}", "0, or engine deepspeed")
         if engine == "stacked":
             yield from self._stacked_checks()
         if engine not in ("ddp", "deepspeed"):
@@ -326,39 +311,34 @@ class RunSettings(Execution, ResultSettings):
         if engine == "ddp" and not self.sync.engine_may_average and self.processes == self.workers:
             allowed = "auto, serial, or an algorithm that averages gradients by the default all-reduce"
             allowed += ", or several processes for each worker" if self.gpus_per_worker > 1 else ""
-            yield ("engine", "name"), f"found {engine} with sync {self.sync.name}, allowed: {allowed}"
+            yield wrong(("engine", "name"), f"{engine} with sync {self.sync.name}", allowed)
         one_each = self.processes == self.workers if engine == "deepspeed" else self.processes >= self.workers
         if not one_each or self.processes == 1:
-            found = f"{self.workers} workers on {self.processes} processes"
+            found = f"{engine} with {self.workers} workers on {self.processes} processes"
             each = "one worker each" if engine == "deepspeed" else "at most one worker each"
-            yield (
-                ("engine", "name"),
-                f"found {engine} with {found}, allowed: auto, serial, or several processes with {each}",
-            )
+            yield wrong(("engine", "name"), found, f"auto, serial, or several processes with {each}")
         if engine == "deepspeed":
             yield from self._deepspeed_checks()
 
     def _stacked_checks(self) -> Iterator[Check]:
         allowed = "auto, serial"
         if self.model.stacked_form is None:
-            found = f"model {self.model.name}" + (" with dropout" if self.model.form else "")
-            yield ("engine", "name"), f"found stacked with {found}, allowed: {allowed}"
+            found = f"stacked with model {self.model.name}" + (" with dropout" if self.model.form else "")
+            yield wrong(("engine", "name"), found, allowed)
         if self.precision == "fp16":
-            yield ("engine", "name"), f"found stacked with precision fp16, allowed: {allowed}, or precision bf16"
+            yield wrong(("engine", "name"), "stacked with precision fp16", f"{allowed}, or precision bf16")
         if self.processes > self.workers:
             found = f"stacked with {self.processes} processes for {self.workers} workers"
-            yield ("engine", "name"), f"found {found}, allowed: {allowed}, or one process per worker"
+            yield wrong(("engine", "name"), found, f"{allowed}, or one process per worker")
 
     def _deepspeed_checks(self) -> Iterator[Check]:
         if self.sync.name != "allreduce" or not self.sync.engine_may_average:
-            allowed = "with allreduce of gradients by the default all-reduce"
-            yield ("engine", "name"), f"found deepspeed with sync {self.sync.name}, allowed: {allowed}"
+            found = f"deepspeed with sync {self.sync.name}"
+            yield wrong(("engine", "name"), found, "with allreduce of gradients by the default all-reduce")
         if self.compile:
             yield ("compile",), f"found {self.compile}, allowed with engine deepspeed: null"
         if self.optimizer.decay_of_matrices:
             yield ("optimizer", "decay"), f"found {self.optimizer.decaying}, allowed with engine deepspeed: all"
         if self.evaluation.average_last:
-            yield (
-                ("evaluation", "average_last"),
-                f"found {self.evaluation.average_last}, allowed with engine deepspeed: null",
-            )
+            found = f"found {self.evaluation.average_last}, allowed with engine deepspeed: null"
+            yield ("evaluation", "average_last"), found

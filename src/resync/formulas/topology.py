@@ -265,47 +265,27 @@ def _both_ways(offsets: Iterable[int]) -> Iterator[int]:
         yield -offset
 
 
-def _symmetric_exponential(num_workers: int, peers: int) -> Iterator[int]:
-    return _both_ways(_powers(2, num_workers))
+def _bipartite_exponential(n: int, peers: int) -> Iterator[int]:
+    return _both_ways(1 if power == 1 else 1 + power for power in _powers(2, n))
 
 
-def _bipartite_exponential(num_workers: int, peers: int) -> Iterator[int]:
-    return _both_ways(1 if power == 1 else 1 + power for power in _powers(2, num_workers))
-
-
-def _odd(num_workers: int, peers: int) -> Iterator[int]:
-    return _both_ways(range(1, num_workers, 2))
-
-
-def _neighbours(num_workers: int, peers: int) -> Iterator[int]:
-    return _both_ways([1])
-
-
-def _exponential(num_workers: int, peers: int) -> Iterator[int]:
-    return (j * power for power in _powers(peers + 1, num_workers) for j in range(1, peers + 1))
-
-
-def _directed_exponential(num_workers: int, peers: int) -> Iterator[int]:
-    return _powers(2, num_workers)
-
-
-def _all(num_workers: int, peers: int) -> Iterable[int]:
-    return range(1, num_workers)
+def _exponential(n: int, peers: int) -> Iterator[int]:
+    return (j * power for power in _powers(peers + 1, n) for j in range(1, peers + 1))
 
 
 _NUMBERED = (
-    Topology("symmetric_exponential", _symmetric_exponential),
+    Topology("symmetric_exponential", lambda n, peers: _both_ways(_powers(2, n))),
     Topology("bipartite_exponential", _bipartite_exponential, bipartite=True),
-    Topology("linear", _odd),
-    Topology("bipartite_linear", _odd, bipartite=True),
-    Topology("ring", _neighbours, pick="first"),
+    Topology("linear", lambda n, peers: _both_ways(range(1, n, 2))),
+    Topology("bipartite_linear", lambda n, peers: _both_ways(range(1, n, 2)), bipartite=True),
+    Topology("ring", lambda n, peers: _both_ways([1]), pick="first"),
     Topology("exponential", _exponential),
 )
 _UNNUMBERED = (
-    Topology("directed_exponential", _directed_exponential),
-    Topology("complete", _all, pick="all"),
-    Topology("cycle", _all),
-    Topology("random", _all, pick="random"),
+    Topology("directed_exponential", lambda n, peers: _powers(2, n)),
+    Topology("complete", lambda n, peers: range(1, n), pick="all"),
+    Topology("cycle", lambda n, peers: range(1, n)),
+    Topology("random", lambda n, peers: range(1, n), pick="random"),
     Topology("random_exponential", _exponential, pick="random"),
 )
 TOPOLOGIES: dict[str, Topology | WeightedTopology] = {

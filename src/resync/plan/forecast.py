@@ -1,6 +1,6 @@
 """The time of runs on a network, with a given compute time or calibrated on the paper's own published hours."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,7 +115,13 @@ def forecast(
     groups: dict[tuple[str, ...], list[tuple[Run, int]]] = {}
     for run, count in runs:
         groups.setdefault(_same_step(run), []).append((run, count))
-    fits, unknown = _fits(groups, published, network_of, delay) if compute is None else ({}, {})
+    fits: dict[tuple[str, ...], Fit] = {}
+    unknown: dict[tuple[str, ...], str] = {}
+    for key, group in groups.items() if compute is None else ():
+        try:
+            fits[key] = fit(group, published, network_of, delay)
+        except ValueError as error:
+            unknown[key] = str(error)
     if unknown and not fits:
         raise ValueError("\n".join(unknown.values()))
     forecasts = []
@@ -129,21 +135,6 @@ def forecast(
         known = published_hours(run, published) if same else None
         forecasts.append(Forecast(wall_clock(run, machine, count, workers), known, basis, found))
     return forecasts, list(unknown.values())
-
-
-def _fits(
-    groups: Mapping[tuple[str, ...], Sequence[tuple[Run, int]]],
-    published: Sequence[PublishedValue],
-    network_of: Callable[[Run], Network],
-    delay: float,
-) -> tuple[dict[tuple[str, ...], Fit], dict[tuple[str, ...], str]]:
-    fits, unknown = {}, {}
-    for key, group in groups.items():
-        try:
-            fits[key] = fit(group, published, network_of, delay)
-        except ValueError as error:
-            unknown[key] = str(error)
-    return fits, unknown
 
 
 def fit(

@@ -93,13 +93,13 @@ def _method(run: Run) -> tuple[str, str, int]:
 
 def _half(run: Run, machine: Machine, num_parameters: int) -> int:
     half, workers = 0, 4
-    while workers <= MOST_WORKERS and _computing(wall_clock(run, machine, num_parameters, workers)) >= 0.5:
+    while workers <= MOST_WORKERS and _computes_half(wall_clock(run, machine, num_parameters, workers)):
         half, workers = workers, 2 * workers
     return half
 
 
-def _computing(clock: WallClock) -> float:
-    return clock.compute / clock.total
+def _computes_half(clock: WallClock) -> bool:
+    return clock.compute / clock.total >= 0.5
 
 
 def as_dicts(found: Sequence[Scaling]) -> list[dict[str, Any]]:

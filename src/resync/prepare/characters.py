@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
 from resync.prepare.prepared_file import read
-from resync.prepare.properties import Property, with_origin
+from resync.prepare.properties import Property, require_all, with_origin
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ def divided(of: DataSet, text: str) -> CharacterText:
     Raises ValueError if the text has not the declared numbers of characters.
     """
     alphabet = "".join(sorted(set(text)))
-    for each in _properties(of, len(text), len(alphabet)):
-        if not each.holds:
-            raise ValueError(f"data {of.name}: {each}")
+    require_all(_properties(of, len(text), len(alphabet)), lambda found: ValueError(f"data {of.name}: {found}"))
     ids = np.searchsorted(np.array(list(alphabet)), np.array(list(text))).astype(np.uint16)
     train, val = np.split(ids, [of.facts["train_samples"]])
     return CharacterText(train, val, alphabet)

@@ -1,27 +1,23 @@
 """From original images and texts to the prepared file."""
 
-from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from resync.config.data_sets import DataSet, data_set, prepared_names
+from resync.config.preparation import Preparation, TextPreparation
 from resync.prepare import beton
 from resync.prepare.characters import check_characters, divided, original
 from resync.prepare.folders import converting, require_writable
 from resync.prepare.packed import check_packed, require_packer, save_packed
-from resync.prepare.prepared_file import Images, Pixels, file_sha256, load_record, save, write
-from resync.prepare.properties import Property, check_images, check_text, pairs, properties
+from resync.prepare.prepared_file import Images, Pixels, file_sha256, load_record, origin_of, save, write
+from resync.prepare.properties import Property, check_images, check_text, pairs, properties, require_all
 from resync.prepare.raw_text import RawText
 from resync.prepare.sources import find
 from resync.prepare.stream import check_stream, prepare_stream
 from resync.prepare.text import encode
 from resync.settings.errors import ConfigError, not_among
-
-Save = Callable[[DataSet, Path, Images, Mapping[str, Any]], dict[str, Any]]
-"""Writes the prepared form of images, given their origin; returns its record."""
 
 
 def declared(name: str) -> DataSet:
@@ -40,89 +36,59 @@ def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any
     needed and not installed.
     """
     with converting(of, root):
-        return _prepare(of, root, format)
-
-
-def _prepare(of: DataSet, root: Path, format: str | None) -> dict[str, Any]:
-    if of.preparation and of.preparation.streaming:
-        return prepare_stream(of, root, format or of.config.model_fields["format"].default)
-    _refuse(of, format)
-    if of.text:
-        return load_record(of, root) or _prepare_text(of, root)
-    if of.characters:
-        return load_record(of, root) or _prepare_characters(of, root)
-    assert of.preparation
-    if of.preparation.packed:
-        require_packer(of)
-        return beton.load_record(of, root) or _prepare_images(of, root, save_packed)
-    return load_record(of, root) or _prepare_images(of, root, save)
+        if _streams(of, format):
+            return prepare_stream(of, root, format or of.config.model_fields["format"].default)
+        packed = of.preparation and of.preparation.packed
+        if packed:
+            require_packer(of)
+        if known := (beton.load_record if packed else load_record)(of, root):
+            return known
+        require_writable(of, root)
+        if of.preparation:
+            return _prepare_images(of, of.preparation, root)
+        return _prepare_text(of, of.text, root) if of.text else _prepare_characters(of, root)
 
 
 def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
     """The properties of the prepared data set. Raises ValueError if it is missing or cannot be read."""
-    if of.preparation and of.preparation.streaming:
+    if _streams(of, format):
         return check_stream(of, root, format or of.config.model_fields["format"].default)
-    _refuse(of, format)
-    if of.text:
-        return check_text(of, root)
-    if of.characters:
-        return check_characters(of, root)
-    assert of.preparation
-    return check_packed(of, root) if of.preparation.packed else check_images(of, root)
+    if of.preparation:
+        return check_packed(of, root) if of.preparation.packed else check_images(of, root)
+    return check_text(of, root) if of.text else check_characters(of, root)
 
 
-def _refuse(of: DataSet, format: str | None) -> None:
+def _streams(of: DataSet, format: str | None) -> bool:
+    if of.preparation and of.preparation.streaming:
+        return True
     if format:
         raise ValueError(f"data {of.name}: found format {format}, allowed: none, it is read into memory")
+    return False
 
 
-def _prepare_images(of: DataSet, root: Path, save: Save) -> dict[str, Any]:
-    assert of.preparation
-    require_writable(of, root)
+def _prepare_images(of: DataSet, preparation: Preparation, root: Path) -> dict[str, Any]:
     original = find(of, root)
-    images = _averaged(original.read(), of.preparation.average)
-    for each in properties(of, images):
-        if not each.holds:
-            raise original.error(str(each))
-    origin = {
-        "variant": of.variant_of(original.source.variant),
-        "source": original.path.relative_to(root).as_posix(),
-        "source_sha256": original.sha256(),
-        "versions": {package: version(package) for package in ("numpy", "pillow", "torchvision")},
-    }
-    return save(of, root, images, origin)
+    images = _averaged(original.read(), preparation.average)
+    require_all(properties(of, images), original.error)
+    variant, source = of.variant_of(original.source.variant), original.path.relative_to(root)
+    origin = origin_of(variant, source, original.sha256(), "numpy", "pillow", "torchvision")
+    return (save_packed if preparation.packed else save)(of, root, images, origin)
 
 
-def _prepare_text(of: DataSet, root: Path) -> dict[str, Any]:
-    assert of.text
-    require_writable(of, root)
+def _prepare_text(of: DataSet, preparation: TextPreparation, root: Path) -> dict[str, Any]:
     raw = RawText(of, root)
     lines = raw.lines()
-    for each in pairs(of, {split: len(source) for split, (source, _) in lines.items()}):
-        if not each.holds:
-            raise ValueError(f"data {of.name}: {raw.folder}: {each}")
-    text = encode(of, lines, of.text.max_ratio)
-    origin = {
-        "variant": of.text.variant,
-        "source": of.text.folder,
-        "source_sha256": raw.sha256(),
-        "versions": {package: version(package) for package in ("numpy", "sentencepiece")},
-    }
+    require_all(pairs(of, {split: len(source) for split, (source, _) in lines.items()}), raw.error)
+    text = encode(of, lines, preparation.max_ratio)
+    origin = origin_of(preparation.variant, Path(preparation.folder), raw.sha256(), "numpy", "sentencepiece")
     facts = ("train_samples", "val_samples", "test_samples", "num_classes", "input_shape")
-    counts = {name: of.facts[name] for name in facts} | text.train_counts
-    return write(of, root, text.arrays(), origin, counts)
+    return write(of, root, text.arrays(), origin, {name: of.facts[name] for name in facts} | text.train_counts)
 
 
 def _prepare_characters(of: DataSet, root: Path) -> dict[str, Any]:
     assert of.characters
-    require_writable(of, root)
     file, text = original(of, root)
-    origin = {
-        "variant": of.characters.variant,
-        "source": file.relative_to(root).as_posix(),
-        "source_sha256": file_sha256(file),
-        "versions": {"numpy": version("numpy")},
-    }
+    origin = origin_of(of.characters.variant, file.relative_to(root), file_sha256(file), "numpy")
     counts = {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes")}
     return write(of, root, divided(of, text).arrays(), origin, counts)
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from resync.config.data_sets import DataSet
 from resync.prepare.prepared_file import Pixels, read
-from resync.prepare.properties import Property, split_properties
+from resync.prepare.properties import Property, require_all, split_properties
 from resync.prepare.sources import DAMAGED, Original, places
 
 FIELDS = "paths", "labels", "bytes", "heights", "widths"
@@ -70,9 +70,7 @@ def scan(original: Original) -> Listing:
         raise original.error(f"an archive, allowed: a folder; unpack it to get {folder}/train (docs/data.md)")
     paths = (path.relative_to(original.path).as_posix() for path in _files(original.path))
     listing = {split: _described(original, split, *found) for split, found in places(original, paths).items()}
-    for each in split_properties(original.of, listing):
-        if not each.holds:
-            raise original.error(str(each))
+    require_all(split_properties(original.of, listing), original.error)
     return listing
 
 

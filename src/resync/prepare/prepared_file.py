@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -83,6 +84,12 @@ def write(
     record = {"name": of.name, **origin, "file": file.name, "sha256": file_sha256(file), **counted}
     write_text(file.with_suffix(".json"), json.dumps(record, indent=2) + "\n")
     return record
+
+
+def origin_of(variant: str, source: Path, source_sha256: str | None, *packages: str) -> dict[str, Any]:
+    """The part of a record that tells what was converted, and with which versions of the packages."""
+    sha256 = {"source_sha256": source_sha256} if source_sha256 else {}
+    return {"variant": variant, "source": source.as_posix(), **sha256, "versions": {p: version(p) for p in packages}}
 
 
 def counts(of: DataSet) -> dict[str, Any]:

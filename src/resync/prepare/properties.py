@@ -1,6 +1,6 @@
 """The properties that a prepared data set must have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,13 @@ class Property:
     def __str__(self) -> str:
         wrong = "" if self.holds else f", allowed: {' or '.join(self.allowed)}"
         return f"{self.name}: {'' if self.holds else 'found '}{self.found}{wrong}"
+
+
+def require_all(found: Iterable[Property], error: Callable[[str], Exception]) -> None:
+    """Raise the `error` of the first property that does not hold."""
+    for each in found:
+        if not each.holds:
+            raise error(str(each))
 
 
 def check_images(of: DataSet, root: Path) -> list[Property]:

@@ -29,7 +29,7 @@ class RawText:
         self.text = of.text
         self.folder = root / of.text.folder
         if not self.folder.is_dir():
-            raise self._error(f"{self.folder}: no such folder (docs/data.md)")
+            raise self.error("no such folder (docs/data.md)")
         self._read: set[Path] = set()
 
     def lines(self) -> dict[str, Lines]:
@@ -53,10 +53,10 @@ class RawText:
             sides = [self._sentences(name) for name in names]
             if len(sides[0]) != len(sides[1]):
                 found = " and ".join(f"{len(side)} in {name}" for side, name in zip(sides, names, strict=True))
-                raise self._error(f"{self.folder}: found {found}, allowed: the same number of sentences in both")
+                raise self.error(f"found {found}, allowed: the same number of sentences in both")
             for name, side, whole in zip(names, sides, result, strict=True):
                 if not may_be_empty and "" in side:
-                    raise self._error(f"{self.folder / name}: sentence {side.index('') + 1} is empty")
+                    raise self.error(f"sentence {side.index('') + 1} is empty", self.folder / name)
                 whole += side
         return result
 
@@ -66,7 +66,7 @@ class RawText:
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
             number = content.count(b"\n", 0, error.start) + 1
-            raise self._error(f"{self.folder / name}: line {number} is not UTF-8") from error
+            raise self.error(f"line {number} is not UTF-8", self.folder / name) from error
         if ".sgm" in Path(name).suffixes:
             return [normalised(segment) for segment in SEGMENT.findall(text)]
         # Not splitlines: it also splits at characters that occur within sentences of Common Crawl.
@@ -79,21 +79,22 @@ class RawText:
             if file.is_file():
                 break
             if file == self.folder:
-                raise self._error(f"{path}: no such file (docs/data.md)")
+                raise self.error("no such file (docs/data.md)", path)
         self._read.add(file)
         try:
             if file != path or file.name.endswith(ARCHIVES):
                 return self._member(file, path.relative_to(file).as_posix())
             return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-            raise self._error(f"{file}: damaged or incomplete ({error})") from error
+            raise self.error(f"damaged or incomplete ({error})", file) from error
 
     def _member(self, archive: Path, name: str) -> bytes:
         with tarfile.open(archive) as members:
             for member in members:
                 if member.name.removeprefix("./") == name and (file := members.extractfile(member)):
                     return file.read()
-        raise self._error(f"{archive}: has no file {name}")
+        raise self.error(f"has no file {name}", archive)
 
-    def _error(self, found: str) -> ValueError:
-        return ValueError(f"data {self.of.name}: {found}")
+    def error(self, found: str, path: Path | None = None) -> ValueError:
+        """The error for the folder, or for a file in it."""
+        return ValueError(f"data {self.of.name}: {path or self.folder}: {found}")

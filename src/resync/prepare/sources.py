@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from resync.config.data_sets import DataSet
-from resync.config.preparation import Sheets, Source
+from resync.config.preparation import ImageRows, Source
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 
 DAMAGED = OSError, SyntaxError, Image.DecompressionBombError
@@ -104,7 +104,7 @@ def _from_torchvision(original: Original) -> Images:
     return Images(**arrays)
 
 
-def _from_sheets(original: Original, sheets: Sheets) -> Images:
+def _from_sheets(original: Original, sheets: ImageRows) -> Images:
     try:
         with (original.path / sheets.labels).open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file, delimiter="\t")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from resync.config.data_sets import DataSet
 from resync.prepare import beton
 from resync.prepare.folders import prepared_file, require_writable
 from resync.prepare.listing import arrays_of, load_listing, refuse_changed, scan, unchanged
-from resync.prepare.prepared_file import Split, counts, file_sha256, load_record, write
+from resync.prepare.prepared_file import Split, counts, file_sha256, load_record, origin_of, write
 from resync.prepare.properties import Property, split_properties, variant
 from resync.prepare.record import missing
 from resync.prepare.sources import find
@@ -78,11 +77,8 @@ def _list(of: DataSet, root: Path) -> dict[str, Any]:
     require_writable(of, root)
     original = find(of, root)
     listing = scan(original)
-    origin = {
-        "variant": of.variant_of(original.source.variant),
-        "source": original.path.relative_to(root).as_posix(),
-        "versions": {package: version(package) for package in ("numpy", "pillow")},
-    }
+    variant, source = of.variant_of(original.source.variant), original.path.relative_to(root)
+    origin = origin_of(variant, source, None, "numpy", "pillow")
     return write(of, root, arrays_of(listing), origin, counts(of))
 
 

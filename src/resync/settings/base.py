@@ -117,11 +117,16 @@ class Settings(BaseModel):
         return self
 
 
+def wrong(key: str | KeyPath, found: object, allowed: object) -> Check:
+    """The finding that the value at `key` is `found`."""
+    return (key,) if isinstance(key, str) else key, f"found {found}, allowed: {allowed}"
+
+
 def ascending(key: KeyPath, epochs: Iterable[float]) -> Iterator[Check]:
     """Yield the [epoch, value] pairs at `key` whose epoch is not later than the one before."""
     for index, (before, epoch) in enumerate(pairwise(epochs), start=1):
         if epoch <= before:
-            yield (*key, index, 0), f"found {epoch:g}, allowed: later than {before:g}, the one before"
+            yield wrong((*key, index, 0), f"{epoch:g}", f"later than {before:g}, the one before")
 
 
 def checks_failed(title: str, found: Iterable[Check]) -> ValidationError:

@@ -15,35 +15,35 @@ _RECORDS = ".json", ".beton.json"
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class Availability:
     """`found` says where a data set is, or where it was looked for; `remedy`, of a missing one, how to get it."""
 
     found: str
     remedy: str = ""
 
 
-def whereabouts(of: DataSet) -> Whereabouts:
+def availability(of: DataSet) -> Availability:
     """Where the data set is for runs that are started in this environment."""
     folder = os.environ.get(DATA_ROOT)
     if not folder:
-        return Whereabouts(f"{DATA_ROOT} is not set", f"export {DATA_ROOT}=FOLDER; {_remedy(of)}")
+        return Availability(f"{DATA_ROOT} is not set", f"export {DATA_ROOT}=FOLDER; {_remedy(of)}")
     root = Path(folder)
     if not root.is_dir():
-        return Whereabouts(f"{DATA_ROOT}={root}: no such folder", f"mkdir -p ${DATA_ROOT}; {_remedy(of)}")
+        return Availability(f"{DATA_ROOT}={root}: no such folder", f"mkdir -p ${DATA_ROOT}; {_remedy(of)}")
     prepared = prepared_folder(root)
     if any((prepared / f"{of.name}{end}").is_file() for end in _RECORDS):
-        return Whereabouts("prepared")
+        return Availability("prepared")
     original, looked_for = _original(of, root)
     if original:
-        return Whereabouts(f"{original}, which the workflow prepares before the first run")
+        return Availability(f"{original}, which the workflow prepares before the first run")
     found = f"not prepared in {prepared}; originals not found at {', '.join(map(str, looked_for))}"
-    return Whereabouts(found, _remedy(of))
+    return Availability(found, _remedy(of))
 
 
 def missing(names: Iterable[str]) -> Iterator[str]:
     """A line for each of these data sets that is missing: where it was looked for, and the command that gets it."""
     for name in sorted(set(names)):
-        where = whereabouts(data_set(name))
+        where = availability(data_set(name))
         if where.remedy:
             yield f"data {name} missing: {where.found} -> {where.remedy}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resync.config.data_sets import data_set, prepared_names
-from resync.prepare.whereabouts import missing, whereabouts
+from resync.prepare.availability import availability, missing
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ def write(root: Path, *names: str) -> None:
 )
 def test_what_is_found_or_was_looked_for_is_said(name: str, files: list[str], found: str, root: Path):
     write(root, *files)
-    where = whereabouts(data_set(name))
+    where = availability(data_set(name))
     assert found.format(root=root) in where.found
     assert bool(where.remedy) == ("not found" in where.found)
 
 
 def test_prepared_data_may_be_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RESYNC_PREPARED", str(root / "elsewhere"))
-    assert f"not prepared in {root}/elsewhere;" in whereabouts(data_set("cifar10")).found
+    assert f"not prepared in {root}/elsewhere;" in availability(data_set("cifar10")).found
     write(root, "elsewhere/cifar10.npz", "elsewhere/cifar10.json")
     assert list(missing(["cifar10"])) == []
 

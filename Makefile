@@ -39,8 +39,10 @@ reproduce: .venv/installed
 	if [ $$code = 0 ]; then \
 		printf '\nLook at:\n'; \
 		ls results/$(SCALE)/site/index.html; \
-		for folder in figures/$(SCALE)/*; do echo "$$folder: $$(ls $$folder/*.pdf | wc -l) figures and tables"; done; \
-		ls results/$(SCALE)/*.md; \
+		for folder in figures/$(SCALE)/*; do \
+			echo "$$folder: $$(ls $$folder | sed -n '/\.svg$$/p' | wc -l) figures, $$(ls $$folder | sed -n '/\.md$$/p' | wc -l) tables"; \
+		done; \
+		ls results/$(SCALE)/audit.json; \
 		printf '\n'; \
 		cat results/$(SCALE)/audit.log; \
 	fi; \

@@ -1,21 +1,18 @@
 # From paper_configs/ to every figure, table and audit. Targets by name:
 #   snakemake                               everything at the chosen scale (--config scale=smoke|mini|gpu|paper)
 #   snakemake qsr                           everything of one paper
-#   snakemake figures/smoke/qsr/fig5.pdf    one figure or table, with only the runs that it shows
+#   snakemake figures/smoke/qsr/fig5.pdf    one figure, with only the runs that it shows
+#   snakemake figures/smoke/qsr/table1a.md  one table, likewise
 #   snakemake plan                          the costs of the runs
 #   snakemake pilots                        the pilot runs, from which `resync power` computes the seeds that claims need
 #   snakemake audit                         comparison with the published values and claims
 #   snakemake report                        the site: pages with all results
-#   snakemake --report report.html          Snakemake's own page: figures, tables, times and provenance
 from snakemake.utils import min_version
 
 min_version("9.20")
 
 
 include: "workflow/rules/common.smk"
-
-
-report: "workflow/report/workflow.rst"
 
 
 wildcard_constraints:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from resync.archive.front import gallery, items_by_scale, papers_by_scale, scores
+from resync.archive.page_blocks import gallery, papers_by_scale, scores
 from resync.archive.reference import place_of
-from resync.archive.unpack import scales_of
 from resync.cli import parser
 from resync.config import load_suite
 from resync.config.metrics import METRICS
@@ -25,9 +23,8 @@ from resync.config.schema import schemas
 ROOT = Path(__file__).parents[1]
 PLACE = place_of(ROOT / "results", ROOT / "figures")
 _LINK = re.compile(r"(?<!!)\[(?!!)([^\]\n]+)\]\(((?!https?:|#|mailto:)[^)\s]+)\)")
-_FILE = re.compile(r"(?<=\]\()((?!https?:)[^)\s#]+\.(?:png|svg|csv|tex|json))(?=\))")
-"""A link to a picture or to data."""
-_GALLERY = re.compile(r"figures/reference/(\w+)/README\.md")
+_FILE = re.compile(r"(?<=\]\()((?!https?:)[^)\s#]+\.(?:png|svg|csv|tex|json)|[^)\s#]*figures/[^)\s#]+\.md)(?=\))")
+"""A link to a picture, a table or data."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -35,7 +32,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {
         "index.md": (ROOT / "README.md").read_text().replace("](docs/", "]("),
         "results.md": "\n".join(_results()),
-        **{f"results/{scale}.md": _gallery(scale).read_text() for scale in scales_of(PLACE.archive)},
         "reference/cli.md": "\n".join(_command_line()),
         "reference/settings.md": "\n".join(_settings()),
         "reference/papers.md": "\n".join(_papers()),
@@ -74,37 +70,23 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         is_there = inside and (not target or files.get_file_from_path(_relative(folder / target, config)) is not None)
         return match[0] if is_there else match[1]
 
-    galleries = _GALLERY.sub(lambda found: os.path.relpath(f"results/{found[1]}.md", Path(name).parent), markdown)
-    return _LINK.sub(kept, _FILE.sub(placed, galleries.replace("(../results/", "(results/")))
+    return _LINK.sub(kept, _FILE.sub(placed, markdown))
 
 
 def _origin(name: str) -> Path:
     """The folder to which the links of a page are relative."""
-    if name == "index.md":
-        return ROOT
-    parent, _, stem = name.rpartition("/")
-    return _gallery(stem.removesuffix(".md")).parent if parent == "results" else ROOT / "docs" / parent
-
-
-def _gallery(scale: str) -> Path:
-    return PLACE.figures / scale / "README.md"
+    return ROOT if name == "index.md" else ROOT / "docs" / Path(name).parent
 
 
 def _results() -> Iterator[str]:
-    """The committed results: scores, a figure per paper, and which figures and tables there are."""
+    """The committed results: scores, a figure per paper, and how many figures and tables there are."""
     suite = load_suite(ROOT / "paper_configs")
-    place = place_of(Path("../results"), Path("../figures"))  # as links from docs/ have it
     yield "# Results\n"
-    yield "What the committed runs show, with the scale of every number. What was found: [findings](findings.md).\n"
-    with chdir(ROOT / "docs"):
-        for title, block in (("Scores", scores), ("Figures", gallery), ("Coverage", papers_by_scale)):
-            yield f"## {title}\n"
-            yield from block(suite, place)
-            yield ""
-        for scale in scales_of(place.archive):
-            yield f"[Every figure and table at {scale} scale](results/{scale}.md)\n"
-        yield "## Every figure and table by scale\n"
-        yield from items_by_scale(suite, place)
+    yield "What the committed runs show, with the scale of every number. What was found, and [every figure and table]"
+    yield "(findings.md#every-figure-and-table): [findings](findings.md).\n"
+    yield from ("## Scores\n", *scores(suite, PLACE), "")
+    yield from ("## Figures\n", *gallery(suite, PLACE, ROOT / "docs"), "")
+    yield from ("## Coverage\n", *papers_by_scale(suite, PLACE), "")
 
 
 def _relative(path: Path, config: MkDocsConfig) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resync.archive.front import outdated
+from resync.archive.page_blocks import outdated
 from resync.archive.reference import check, place_of, wrong_quotes_in
 from resync.archive.unpack import scales_of
 from resync.config import load_suite

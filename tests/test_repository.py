@@ -247,9 +247,9 @@ def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(
         f'#!/bin/sh\ncase "$1" in warm) exit {snakemake};; status) echo "problems of $*"; exit {problems};; esac'
     )
     (tmp_path / "resync").chmod(0o755)
-    shown = dict.fromkeys(("results/smoke/site/index.html", "figures/smoke/p/fig.pdf"), "")
+    shown = dict.fromkeys(("results/smoke/site/index.html", "figures/smoke/p/fig.svg"), "")
     files = shown | {"results/smoke/audit.log": "the sentence\n"}
-    names = ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml", "results/smoke/audit.md")
+    names = ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml", "results/smoke/audit.json")
     for name, text in (dict.fromkeys(names, "") | files | {".venv/installed": ""}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

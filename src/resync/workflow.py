@@ -4,14 +4,12 @@ The rules call these functions with the names in a target. Paths are relative to
 """
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 from resync.config import ConfigError, Run, Suite
-from resync.config.in_words import setting_of
 from resync.config.paper import Item
 from resync.config.parts import KindOptions
 from resync.files import write_text
@@ -23,7 +21,7 @@ RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 RUN_FILES = ("metrics.csv", "steps.csv", "summary.json")
 """The files that training writes there."""
 FIGURE_FILES = (".pdf", ".png", ".svg", ".csv")
-TABLE_FILES = (".pdf", ".png", ".svg", ".csv", ".md", ".tex")
+TABLE_FILES = (".md", ".tex", ".csv")
 SOURCE = Path("src/resync")
 METRICS = f"{SOURCE}/config/metrics.py"
 """Titles, units and tolerances."""
@@ -134,18 +132,6 @@ class Targets:
         published = self.suite.papers[paper].published_beside(self.scale)
         known = [value.model_dump_json() for value in published if value.experiment in experiments]
         return f"{self._item(paper, item).model_dump_json()} {shown} {at_paper_scale} {known}"
-
-    def item_caption(self, paper: str, item: str) -> str:
-        """The title, what was trained and the caption of an item in reStructuredText, for Snakemake's report."""
-        declared, runs = self._item(paper, item), self._shown(paper, item)
-        setting = [_restructured(setting_of(runs, self._references(paper, item)))] if runs else []
-        parts = [f"**{_restructured(declared.title)}**", *setting, _restructured(declared.caption)]
-        return "\n\n".join(part for part in parts if part)
-
-    def item_labels(self, paper: str, item: str) -> dict[str, str]:
-        """The columns by which Snakemake's report lists an item; braces would be wildcards there."""
-        title = self._item(paper, item).title.translate({ord("{"): "(", ord("}"): ")"})
-        return {"kind": "figure" if item in self.suite.papers[paper].figures else "table", "item": item, "title": title}
 
     def item_files(self, paper: str) -> list[str]:
         """The files of a paper's figures and tables."""
@@ -285,11 +271,6 @@ def _one_item(items: Iterable[tuple[str, str]]) -> str:
 
 def _files(runs: Iterable[Run]) -> list[str]:
     return [f"results/{run.directory}/{name}" for run in runs for name in RUN_FILES]
-
-
-def _restructured(text: str) -> str:
-    """A text in which no character has a meaning in reStructuredText."""
-    return re.sub(r"[^a-zA-Z0-9\s]", r"\\\g<0>", " ".join(text.split()))
 
 
 def _hash(texts: Iterator[str]) -> str:

@@ -228,14 +228,9 @@ def test_every_metric_that_is_compared_is_one_of_results_or_of_the_configuration
 
 def test_claims_are_written_with_their_evidence(suite: Suite, finished: Path, tmp_path: Path):
     result = audit(suite, "smoke", finished)
-    as_json, as_markdown = (path.read_text() for path in write(result, tmp_path / "smoke"))
-    content = json.loads(as_json, parse_constant=pytest.fail)
+    content = json.loads(write(result, tmp_path / "smoke").read_text(), parse_constant=pytest.fail)
     assert sum(content["totals"]["claims"].values()) == len(content["claims"]) == 5
-    assert "### Claims" in as_markdown
-    for row in content["claims"]:
-        assert row["reason"] in as_markdown
-        for side in row["sides"]:
-            assert f"{side['label']}: {side['ours']['text']} [smoke]" in as_markdown
+    assert all(row["reason"] and side["ours"]["text"] for row in content["claims"] for side in row["sides"])
 
 
 def test_check_fails_when_a_claim_fails(suite: Suite, results: Path, capsys: pytest.CaptureFixture[str]):

@@ -17,16 +17,13 @@ import synthetic
 from matplotlib.figure import Figure
 
 from resync.config import Suite, load_suite
-from resync.render import accuracy_and_volume, accuracy_curves, metric_against_option, period_and_accuracy, slow_sde
+from resync.render import accuracy_curves, metric_against_option, period_and_accuracy, slow_sde
 from resync.render.columns import metric_table
 from resync.render.item import load, render
 from resync.render.lines import uncut
 from resync.render.points import Level, Point, points_csv
 from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
 from resync.render.table import Table
-from resync.render.table_files import encode_table
-from resync.render.table_layout import MARGIN, POINTS_PER_INCH, fitted
-from resync.render.table_picture import picture
 from resync.render.table_tex import escaped, tex
 from resync.render.text import balanced, drawn, width_of, wrapped
 from resync.settings.options import option_names
@@ -186,34 +183,11 @@ def every_table(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> dict
     return tables(papers, results)
 
 
-def test_every_table_fits(every_table: dict[str, tuple[Table, float]]):
-    assert len(every_table) > 40
-    for name, (table, width) in every_table.items():
-        layout = fitted(table.headings, table.rows, width)
-        assert layout.width <= layout.available, name
-        assert layout.size >= SMALL
-        with look():
-            figure = picture(table, layout)
-        assert figure.get_figwidth() <= width + 0.01, name
-
-
-def test_a_wide_table_gets_broken_headings_then_smaller_text(suite: Suite, finished: Path):
-    table = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", finished))
-    wide, narrow = (fitted(table.headings, table.rows, width) for width in (2 * TEXT, TEXT))
-    assert (wide.size, max(len(column.heading) for column in wide.columns)) == (8.5, 1)
-    assert narrow.width <= TEXT * POINTS_PER_INCH - 2 * MARGIN
-    least = fitted(table.headings, table.rows, COLUMN)
-    assert least.size == SMALL
-
-
 def test_markdown_latex_and_csv_of_a_table_agree(suite: Suite, finished: Path):
     table = metric_table(load(suite, "toy", "table1", "smoke", finished), ("val_top1", "volume_percent"), 2)
-    files = {
-        suffix: content.decode() for suffix, content in encode_table(table, TEXT, "t").items() if suffix[1] in "mtc"
-    }
-    records = list(csv.DictReader(io.StringIO(files[".csv"])))
-    lines = [line for line in files[".md"].splitlines() if line.startswith("| ")][2:]
-    plain = files[".tex"].replace("$\\pm$", "±").replace("\\%", "%")
+    records = list(csv.DictReader(io.StringIO(table.csv())))
+    lines = [line for line in table.markdown().splitlines() if line.startswith("| ")][2:]
+    plain = tex(table, TEXT, "t").replace("$\\pm$", "±").replace("\\%", "%")
     body = plain[plain.index(r"\midrule") : plain.index(r"\bottomrule")].splitlines()[1:]
     assert len(records) == len(lines) == len(body) == 4
     for record, line, row in zip(records, lines, body, strict=True):
@@ -231,7 +205,7 @@ def test_every_table_is_latex_that_fits(every_table: dict[str, tuple[Table, floa
         pytest.skip("pdflatex is not installed")
     parts = []
     for name, (table, width) in every_table.items():
-        text = tex(table, fitted(table.headings, table.rows, width), name)
+        text = tex(table, width, name)
         [body] = re.findall(r"\\(?:small|footnotesize|scriptsize)\n.*?\\end\{tabular\}", text, re.DOTALL)
         parts.append(rf"\setbox0=\hbox{{{body}}}\typeout{{WIDTH {name} \the\wd0}}" + "\n" + text + r"\clearpage")
     (tmp_path / "all.tex").write_text(LATEX % "\n".join(parts))

@@ -95,7 +95,7 @@ def test_a_paper_shows_what_is_drawn_and_says_what_is_not(site: Path):
     assert "A toy paper on how often workers synchronise" in text
     assert "Smoke-scale stand-in: mlp on digits, 8 workers, 660 steps." in text
     assert "<dt>Claim: QSR &lt; H = 4 &lt; parallel.</dt>" in text
-    assert "<b>Not drawn yet</b>: <code>snakemake figures/smoke/toy/fig6.pdf</code>" in text
+    assert "<b>Not drawn yet</b>: <code>snakemake figures/smoke/toy/fig6.png</code>" in text
     assert "<li>Figure 9: accuracy on &lt;other&gt; data<br>" in text
     assert '<th scope="row">Parallel SGD</th>' in text  # of table 1, which is a table and no picture
     assert 'src="../figures/toy/fig5.' in text

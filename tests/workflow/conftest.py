@@ -26,7 +26,7 @@ stems = {
     "launch": f"{given.get('--out')}/[metrics.csv steps.csv summary.json]",
     "collect": f"results/{scale}/{given.get('--paper')}/collected.[csv parquet]",
     "render": f"figures/{scale}/{given.get('--paper')}/{given.get('--item')}.[pdf png svg csv md tex]",
-    "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json md]",
+    "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json]",
     "report": f"results/{scale}/site/index.[html]",
     "plan": f"results/{scale}/plan.[json md]",
 }

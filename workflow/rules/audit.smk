@@ -3,7 +3,7 @@
 
 rule audit:
     input:
-        expand("results/{scale}/audit.{suffix}", scale=SCALE, suffix=["json", "md"]),
+        f"results/{SCALE}/audit.json",
     localrule: True
 
 
@@ -14,7 +14,7 @@ rule audit_paper:
         logs=lambda names: at(names.scale).published_logs(names.paper),
         code=[*files.code("audit", "results", *files.PLANNING), files.METRICS],
     output:
-        multiext("results/{scale}/{paper}/audit", ".json", ".md"),
+        "results/{scale}/{paper}/audit.json",
     log:
         "results/{scale}/{paper}/audit.log",
     localrule: True
@@ -32,7 +32,7 @@ rule write_audit:
         expand("results/{{scale}}/{paper}/audit.json", paper=SUITE.papers),
         code=files.code("audit", "results"),
     output:
-        multiext("results/{scale}/audit", ".json", ".md"),
+        "results/{scale}/audit.json",
     log:
         "results/{scale}/audit.log",
     localrule: True

@@ -26,20 +26,3 @@ if_several = lambda names, value: value if files.srun_nodes(run_of(names)) else 
 # `python` in a rule is the interpreter that runs Snakemake, even if no environment is activated.
 if not workflow.deployment_settings.deployment_method:
     shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
-
-
-# The files of an item: for Snakemake's own `--report`, the picture and its data have the item's caption, and are listed
-# by paper.
-def drawn(*suffixes):
-    shown = {".svg": "drawn", ".csv": "data"}
-    stem = "figures/{scale}/{paper}/{item}"
-    return [
-        reported(stem + suffix, shown[suffix]) if suffix in shown else stem + suffix for suffix in suffixes
-    ]
-
-
-def reported(file, shown):
-    def labels(names):
-        return {**at(names.scale).item_labels(names.paper, names.item), "shown": shown}
-
-    return report(file, caption="../report/item.rst", category="{paper}", labels=labels)

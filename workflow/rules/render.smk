@@ -6,7 +6,7 @@ rule figure:
         runs=lambda names: at(names.scale).item_results(names.paper, names.item),
         code=lambda names: at(names.scale).item_code(names.paper, names.item),
     output:
-        drawn(*files.FIGURE_FILES),
+        multiext("figures/{scale}/{paper}/{item}", *files.FIGURE_FILES),
     log:
         "results/{scale}/{paper}/{item}.log",
     wildcard_constraints:
@@ -16,7 +16,6 @@ rule figure:
         "../../environment.yml"
     params:
         text=lambda names: at(names.scale).item_text(names.paper, names.item),
-        caption=lambda names: at(names.scale).item_caption(names.paper, names.item),
     shell:
         "python -m resync render --paper {wildcards.paper:q} --scale {wildcards.scale:q} --item {wildcards.item:q}"
         " > {log:q} 2>&1"
@@ -24,6 +23,6 @@ rule figure:
 
 use rule figure as table with:
     output:
-        drawn(*files.TABLE_FILES),
+        multiext("figures/{scale}/{paper}/{item}", *files.TABLE_FILES),
     wildcard_constraints:
         item=files.one_table(SUITE),

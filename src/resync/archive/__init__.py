@@ -1,6 +1,6 @@
-"""Archives of results: what runs measured, packed small enough for git, and everything that is drawn from it.
+"""Archives of results: what runs measured, packed small enough for git, and everything that follows from it.
 
-An archive has, for every scale and paper, the runs that have ended (`pack`). It is read by unpacking it into folders
-of runs, which all readers of results accept as they are. So what is drawn from an archive needs no training, and no
-code of its own (`redraw`).
+Three subjects: packing (`pack`, `unpack`, `crate`, `environment`, `diff`), drawing everything again from packed runs
+(`redraw`, `build`, `reference`, `rounding`), and keeping README.md and the docs in step with what the repository's own
+archive shows (`page_blocks`, `page_claims`, `page_quotes`).
 """

@@ -15,12 +15,10 @@ from resync.files import delete_folder, write_bytes, write_text
 from resync.results.summary import NAME, read_summary
 
 ENVIRONMENT = "environment.json"
-_AUDITS = ("audit.json", "audit.md")
-_FIGURES = (".png", ".svg", ".csv")
-_TABLES = (".md", ".tex", ".csv")
-"""The suffixes of what is kept of a figure and of a table, whose picture shows nothing else.
-
-A PDF shows nothing else than the picture either, and its bytes depend on the zlib of the machine.
+_AUDIT = "audit.json"
+_KEPT = (".png", ".svg", ".csv", ".md", ".tex")
+"""The suffixes of what is kept of figures and tables. A PDF shows nothing else, and its bytes depend on the zlib of the
+machine.
 """
 
 
@@ -33,16 +31,13 @@ class Place:
 
     def kept(self, scale: str) -> set[Path]:
         """The drawn files that are part of an archive, below either folder of a scale."""
-        audits = {Path(name) for name in _AUDITS if (self.archive / scale / name).exists()}
-        return audits | {
-            file.relative_to(self.figures / scale)
-            for file in (self.figures / scale).rglob("*.*")
-            if file.suffix in (_TABLES if file.with_suffix(".md").exists() else _FIGURES)
-        }
+        audits = {Path(_AUDIT)} if (self.archive / scale / _AUDIT).exists() else set()
+        drawn = (file for file in (self.figures / scale).rglob("*.*") if file.suffix in _KEPT)
+        return audits | {file.relative_to(self.figures / scale) for file in drawn}
 
     def path(self, scale: str, file: Path) -> Path:
         """Where a kept file is."""
-        return (self.archive if file.name in _AUDITS else self.figures) / scale / file
+        return (self.archive if file.name == _AUDIT else self.figures) / scale / file
 
 
 def drawn_place(into: Path) -> Place:

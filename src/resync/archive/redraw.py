@@ -1,7 +1,6 @@
 """Everything that follows from results, drawn without training and without Snakemake."""
 
 import os
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir
 from dataclasses import dataclass
@@ -11,20 +10,14 @@ from pathlib import Path
 from resync.archive.unpack import unpack
 from resync.audit import audit, gather, sentence, write
 from resync.config import Suite
-from resync.config.in_words import setting_of
-from resync.config.paper import Paper
 from resync.config.parts import KindOptions
-from resync.files import write_text
 from resync.render.item import render
 from resync.report import report
 from resync.results.errors import ResultsError
 from resync.results.summary import NAME
-from resync.text_tables import markdown_text
 
 RESULTS, FIGURES = Path("results"), Path("figures")
 """The folders of runs, audits and pages, and of figures and tables, below that of everything that is drawn."""
-
-GALLERY = "README.md"
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,6 @@ def redraw(suite: Suite, scale: str, archive: Path, into: Path) -> Drawn:
             list(audits)
         whole = gather(suite, scale, RESULTS)
         write(whole, RESULTS / scale)
-        write_text(FIGURES / scale / GALLERY, "\n".join([*_gallery(suite, scale, items), ""]))
         report(suite, scale, RESULTS, FIGURES)
     return Drawn(items, sentence(whole))
 
@@ -89,34 +81,3 @@ def _draw(name: tuple[str, str]) -> str:
 def _audit(paper: str) -> None:
     suite, scale = _drawn
     write(audit(suite, scale, RESULTS, [paper]), RESULTS / scale / paper)
-
-
-def _gallery(suite: Suite, scale: str, items: Mapping[tuple[str, str], str]) -> Iterator[str]:
-    """The lines of a page with all figures and tables of a scale, as hosts of repositories show it in a folder."""
-    yield from (f"# Figures and tables at {scale} scale", "", "Drawn from archived runs, without training.")
-    for paper in suite.papers.values():
-        own = {item: reason for (name, item), reason in items.items() if name == paper.id}
-        if own:
-            yield from ("", f"## {markdown_text(paper.title)}")
-        for item in (item for item, reason in own.items() if not reason):
-            yield from ("", f"### {markdown_text(paper.items[item].title)}", "", _shown(suite, paper, scale, item))
-        absent = [
-            f"* {markdown_text(f'{paper.items[item].title}: {reason}')}." for item, reason in own.items() if reason
-        ]
-        if absent:
-            yield from ("", "Not drawn:", "", *absent)
-
-
-def _shown(suite: Suite, paper: Paper, scale: str, item: str) -> str:
-    """A table as it is, or the picture of a figure with what was trained; then its caption and its files."""
-    file = FIGURES / scale / paper.id / f"{item}.md"
-    if file.exists():
-        return "\n\n".join([file.read_text(encoding="utf-8").partition("\n\n")[2].rstrip(), _files(paper, item, "tex")])
-    runs = suite.item_runs(paper.id, item, scale)
-    setting = f"*{markdown_text(setting_of(runs, suite.references(paper.id, item, scale)))}.*" if runs else ""
-    parts = [f"![{item}]({paper.id}/{item}.png)", setting, markdown_text(paper.items[item].caption)]
-    return "\n\n".join(filter(None, [*parts, _files(paper, item, "svg")]))
-
-
-def _files(paper: Paper, item: str, suffix: str) -> str:
-    return f"[{suffix.upper()}]({paper.id}/{item}.{suffix}), [data]({paper.id}/{item}.csv)"

@@ -5,11 +5,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from resync.archive.build import ENVIRONMENT, Place, build, drawn_place, replace_folder
-from resync.archive.compare import difference
 from resync.archive.environment import drawn_with
 from resync.archive.pack import Packed
-from resync.archive.quotes import wrong_quotes
+from resync.archive.page_quotes import wrong_quotes
 from resync.archive.redraw import Drawn, redraw
+from resync.archive.rounding import difference
 from resync.archive.unpack import unpack
 from resync.config import Suite
 from resync.files import read_json

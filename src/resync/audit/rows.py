@@ -175,14 +175,6 @@ class Audit:
         """Whether anything is `not reproduced` or `diverged`, a claim of a paper `fails`, or a run is damaged."""
         return bool(self.damaged_runs) or any(is_failure(line.kind, line.verdict) for line in self.lines)
 
-    def of(self, paper: str) -> "Audit":
-        """The part of the audit that concerns one paper."""
-        rows = tuple(row for row in self.rows if row.paper == paper)
-        claims = tuple(claim for claim in self.claims if claim.paper == paper)
-        missing = {paper: self.missing.get(paper, ())}
-        damaged = {paper: self.damaged.get(paper, ())}
-        return Audit(self.scale, self.results, {paper: self.papers[paper]}, rows, claims, missing, damaged)
-
 
 def missing_items(suite: Suite, papers: Iterable[str]) -> dict[str, tuple[MissingItem, ...]]:
     """The figures and tables of the papers that are not regenerated, with the reason."""

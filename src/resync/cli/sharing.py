@@ -86,7 +86,7 @@ def _reference(options: argparse.Namespace) -> int:
 
 
 def _renew(options: argparse.Namespace) -> int:
-    from resync.archive.front import filled
+    from resync.archive.page_blocks import fill
     from resync.archive.reference import place_of, renew
     from resync.files import write_text
 
@@ -98,9 +98,8 @@ def _renew(options: argparse.Namespace) -> int:
     suite = suite_of(options)
     packed, drawn = renew(suite, options.scale, options.results, place)
     for page in _pages():
-        text = page.read_text(encoding="utf-8")
-        if (new := filled(text, suite, place)) != text:
-            write_text(page, new)
+        if (text := fill(page, suite, place)) != page.read_text(encoding="utf-8"):
+            write_text(page, text)
     _tell(options.scale, packed, drawn)
     for folder in (place.archive / options.scale, place.figures / options.scale):
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -111,7 +110,7 @@ def _renew(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from tempfile import TemporaryDirectory
 
-    from resync.archive.front import outdated
+    from resync.archive.page_blocks import outdated
     from resync.archive.reference import check, other_versions, place_of, wrong_quotes_in
 
     place, suite = place_of(options.results, options.figures), suite_of(options)

@@ -17,7 +17,7 @@ from resync.files import write_bytes
 from resync.render import style
 from resync.render.points import points_csv
 from resync.render.table import Table
-from resync.render.table_files import encode_table
+from resync.render.table_tex import tex
 from resync.results.errors import ResultsError
 from resync.results.evidence import Evidence
 from resync.results.runs import RunResult, RunState, state_of
@@ -201,13 +201,14 @@ def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figur
     with style.look():
         content = kind.prepare(data)
         if isinstance(content, Table):
-            files = encode_table(content, data.width, f"{paper}-{item}")
+            source = tex(content, data.width, f"{paper}-{item}")
+            files = {".md": content.markdown().encode(), ".tex": source.encode(), ".csv": content.csv().encode()}
         else:
             drawn = style.encode(kind.draw(content, data.width), data.item.title)
             files = drawn | {".csv": points_csv(content).encode()}
     for suffix, file in files.items():
-        write_bytes(stem.with_name(stem.name + suffix), file)
-    return [stem.with_name(stem.name + suffix) for suffix in files]
+        write_bytes(stem.with_suffix(suffix), file)
+    return [stem.with_suffix(suffix) for suffix in files]
 
 
 def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> ItemData:

@@ -1,4 +1,4 @@
-"""Tables: formatted cells, which `table_files` sets in every format, and the plain numbers of the same rows."""
+"""Tables: formatted cells, in Markdown, and the plain numbers of the same rows, as CSV. `table_tex` sets them."""
 
 import re
 from collections.abc import Mapping

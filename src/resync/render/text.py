@@ -1,4 +1,4 @@
-"""Texts in the font of all figures and tables: their widths, lines of a given width, and symbols as mathematics."""
+"""Texts in the font of all figures: their widths, lines of a given width, and symbols as mathematics."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -37,10 +37,9 @@ def has_symbols(text: str) -> bool:
 
 
 @cache
-def width_of(text: str, size: float, *, bold: bool = False) -> float:
+def width_of(text: str, size: float) -> float:
     """The width in points of a text in one line."""
-    text = " ".join(text.split())
-    font = FontProperties(family=list(FONTS), size=size, weight="bold" if bold else "normal", math_fontfamily="stix")
+    font = FontProperties(family=list(FONTS), size=size, math_fontfamily="stix")
     width, _, _ = text_to_path.get_text_width_height_descent(drawn(text), font, has_symbols(text))
     return float(width)
 

@@ -94,10 +94,9 @@ def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> Cell:
         missing = [_missing(paper, each, scale) for each in item.series if scale not in _scales_of(paper, each)]
         names = {name: listed(_scales_of(paper, name)) for name in missing}
         return Cell(scale, ABSENT, ", ".join(f"{name} exists only at {scales} scale" for name, scales in names.items()))
-    stem = figures / scale / paper.id / item.id
-    drawn = any(stem.with_suffix(suffix).exists() for suffix in (".png", ".md"))  # an archive has no pictures of tables
-    command = f"snakemake figures/{scale}/{paper.id}/{item.id}.pdf"
-    return Cell(scale, DRAWN if drawn else DECLARED, command)
+    suffix = ".png" if item.id in paper.figures else ".md"
+    drawn = (figures / scale / paper.id / f"{item.id}{suffix}").exists()
+    return Cell(scale, DRAWN if drawn else DECLARED, f"snakemake figures/{scale}/{paper.id}/{item.id}{suffix}")
 
 
 def _missing(paper: Paper, reference: str, scale: str) -> str:

@@ -15,7 +15,7 @@ from resync.report.points import panels, script
 from resync.report.writer import Writer
 from resync.text_tables import markdown_cells, plain_text
 
-SUFFIXES = ("svg", "pdf", "png", "csv", "md", "tex")
+_SUFFIXES = {"figure": ("svg", "pdf", "png", "csv"), "table": ("md", "tex", "csv")}
 _CELL = re.compile(r"(?P<bold>\*\*)?(?P<text>.*?)(?(bold)\*\*)(<sup>(?P<mark>.*)</sup>)?", re.DOTALL)
 _PNG_DPI, _PIXELS_PER_INCH = 220, 100
 """Resolution of the figures, and the width at which their smallest letters, of 6.5 points, are 9 pixels high."""
@@ -28,9 +28,9 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
     entry: dict[str, Any] = {"item": item, "cell": cell, "elsewhere": [c for c in row.cells if c.state != ABSENT]}
     if cell.state == ABSENT:
         return entry
-    stem = content.figures / content.scale / paper.id / item.id
-    files = {suffix: stem.with_suffix(f".{suffix}") for suffix in SUFFIXES}
-    files = {suffix: file for suffix, file in files.items() if file.exists()}
+    folder = content.figures / content.scale / paper.id
+    suffixes = _SUFFIXES["figure" if item.id in paper.figures else "table"]
+    files = {suffix: file for suffix in suffixes if (file := folder / f"{item.id}.{suffix}").exists()}
     for file in files.values():
         writer.copy(file, f"figures/{paper.id}/{file.name}")
     runs = content.suite.item_runs(paper.id, item.id, content.scale) if item.series else []

@@ -1,4 +1,4 @@
-"""What README.md and the docs show of the committed results: scores, coverage, figures, claims, between comments.
+"""Blocks of README.md and the docs that show the committed results: scores, coverage, figures, claims.
 
     <!--results: scores-->
     ...
@@ -10,18 +10,19 @@ What stands between the two is made again from the archive, by `resync reference
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
 from resync.archive.build import ENVIRONMENT, Place
-from resync.archive.claim_tables import claims
+from resync.archive.page_claims import claims
 from resync.archive.unpack import scales_of
 from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
 from resync.config import Suite
 from resync.config.in_words import scale_of
 from resync.config.parts import KindOptions
 from resync.files import read_json
-from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, by_paper, coverage, of_all
+from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Cell, Row, by_paper, coverage, of_all
 from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text, pipe_table
 
@@ -32,8 +33,11 @@ _COLUMNS = 2
 """Of the gallery."""
 
 
-def filled(text: str, suite: Suite, place: Place) -> str:
-    """The text with every block made again. Raises ValueError for a block of another name, or other arguments."""
+def fill(page: Path, suite: Suite, place: Place) -> str:
+    """The text of a page with every block made again.
+
+    Raises ValueError for a block of another name, or other arguments.
+    """
 
     def block(found: re.Match[str]) -> str:
         if found["name"] not in BLOCKS:
@@ -41,22 +45,20 @@ def filled(text: str, suite: Suite, place: Place) -> str:
         make, arguments = BLOCKS[found["name"]], found["arguments"].split()
         if bool(arguments) != (make is claims):
             raise ValueError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
-        return "\n".join([found[1], *make(suite, place, *arguments), "", found[4]])
+        where = (page.parent,) if make in (gallery, items_by_scale) else ()
+        return "\n".join([found[1], *make(suite, place, *where, *arguments), "", found[4]])
 
-    return _BLOCK.sub(block, text)
+    return _BLOCK.sub(block, page.read_text(encoding="utf-8"))
 
 
 def outdated(pages: Iterable[Path], suite: Suite, place: Place) -> Iterator[str]:
     """A line for each page that shows something else than the archive has."""
     for page in pages:
-        text = page.read_text(encoding="utf-8")
         try:
-            current = filled(text, suite, place)
+            if fill(page, suite, place) != page.read_text(encoding="utf-8"):
+                yield f"{page}: shows other results than {place.archive}; `resync reference renew` writes them"
         except ValueError as error:
             yield f"{page}: {error}"
-            continue
-        if current != text:
-            yield f"{page}: shows other results than {place.archive}; `resync reference renew` writes them"
 
 
 def scores(suite: Suite, place: Place) -> Iterator[str]:
@@ -112,14 +114,20 @@ def papers_by_scale(suite: Suite, place: Place) -> Iterator[str]:
     yield from markdown(["figures and tables", *suite.scales], lines, "l" + "r" * len(suite.scales))
 
 
-def items_by_scale(suite: Suite, place: Place) -> Iterator[str]:
-    """A row per figure and table with a sign for each scale, and why it is absent from one."""
+def items_by_scale(suite: Suite, place: Place, folder: Path) -> Iterator[str]:
+    """A row per figure and table with a sign for each scale, which leads to what is drawn, and why it is absent."""
     signs = ", ".join(f"{SIGNS[state]} {meaning}" for state, meaning in MEANINGS.items())
     yield from (f"{signs}.", "")
+
+    def sign(row: Row, cell: Cell) -> str:
+        suffix = ".svg" if row.item.id in suite.papers[row.paper].figures else ".md"
+        file = place.figures / cell.scale / row.paper / f"{row.item.id}{suffix}"
+        return f"[{SIGNS[DRAWN]}]({relpath(file, folder)})" if cell.state == DRAWN else SIGNS[cell.state]
+
     lines = [
         (
             markdown_text(f"{suite.papers[row.paper].name}: {row.item.title}"),
-            *(SIGNS[cell.state] for cell in row.cells),
+            *(sign(row, cell) for cell in row.cells),
             markdown_text(row.why if any(cell.state == ABSENT for cell in row.cells) else ""),
         )
         for row in coverage(suite, place.figures)
@@ -133,10 +141,10 @@ def items_by_scale(suite: Suite, place: Place) -> Iterator[str]:
     yield from pipe_table(headings, lines, "l" + "c" * len(suite.scales) + "l")
 
 
-def gallery(suite: Suite, place: Place) -> Iterator[str]:
+def gallery(suite: Suite, place: Place, folder: Path) -> Iterator[str]:
     """The first figure of each paper that shows committed runs, or else its first one, with its scale below."""
     shown = [
-        f"[![{markdown_text(title)}]({file})]({file.parents[1]}/README.md)<br>**{setting}**: {markdown_text(title)}"
+        f"![{markdown_text(title)}]({relpath(file, folder)})<br>**{setting}**: {markdown_text(title)}"
         for scale in scales_of(place.archive)
         for title, setting, file in _first_figures(suite, place, scale)
     ]

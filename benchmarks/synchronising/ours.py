@@ -47,7 +47,7 @@ def _suite(options: SyncOptions, setting: Setting) -> Step:
     algorithm = sync.build(options, training)
 
     def step(batch: Tensor, labels: Tensor) -> None:
-        algorithm.before_forward()
+        algorithm.send_ahead()
         engine.gradients([batch], [labels], algorithm.steps)
         algorithm.after_backward()
         engine.step(LR)

@@ -169,9 +169,9 @@ def SGP(
         y_r = optimizer(x_r, g_r(z_r));   x_r = sum over s of M[r, s] y_s;   w_r likewise;   z_r = x_r / w_r
 
     M is the mixing matrix of this step. Every worker sends its row to its out-peers, which change from one mixing step
-    to the next. The optimizer updates the numerators x; gradients are computed at the de-biased z: `rows` holds z from
-    `before_forward` to `after_backward` and x otherwise. If M is doubly stochastic, as on every regular topology with
-    uniform weights, all push-sum weights stay 1 and are not sent.
+    to the next. The optimizer updates the numerators x; gradients are computed at the de-biased z, which `rows` are
+    between two steps. If M is doubly stochastic, as on every regular topology with uniform weights, all push-sum
+    weights w stay 1 and are not sent.
 
     The fields of the optimizer's state that `average_state` names travel with the parameters:
 
@@ -219,10 +219,10 @@ def OSGP(
 
     In iteration k, every worker r:
 
-        x_r, w_r += the messages that have arrived
+        x_r, w_r += the messages that have arrived;   z_r = x_r / w_r
         if no message of r travels: send (x_r, w_r), scaled by the mixing weights, to the out-peers of r's next mixing
             step, and keep the self weight's part
-        x_r = optimizer(x_r, g_r(z_r)),   z_r = x_r / w_r
+        x_r = optimizer(x_r, g_r(z_r))
 
     A message sent in iteration k arrives in iteration k + 1 + d. With `staleness` 0, which is tau = 1 of the paper (one
     gradient step while a message travels), d is 0 and every iteration sends. Above 0, each d is drawn from 0..staleness
@@ -233,7 +233,7 @@ def OSGP(
     In the paper's Algorithm 2 (from memory, unverified) a worker steps, sends, and then receives.
 
     `biased` ignores the weights: gradients are computed at x, and the consensus is the mean of the x, both without what
-    travels. That this is the paper's biased variant is unverified.
+    travels: a worker gives its share away, and receives, as it sends. That this is the paper's variant is unverified.
     """
 
 def DPSGD(
@@ -511,7 +511,7 @@ def GPA(
         z = (1 - lr decay) z
         y = mu_x y + (1 - mu_x) z - lr (1 - mu_y mu_x) u;   z = z - lr u
 
-    `rows` are y between two steps, and z during the optimizer's.
+    `rows` are y between two steps, and z while the optimizer steps.
     """
 
 def PALSGD(

@@ -90,7 +90,7 @@ class Synchronised:
             optimizer.register_step_post_hook(self._after_step),
         ]
         ATTACHED.add(model)
-        self.algorithm.before_forward()
+        self.algorithm.send_ahead()
 
     @property
     def steps(self) -> int:
@@ -170,7 +170,7 @@ class Synchronised:
         with self._located(call):
             self._check_outside()
             self._guard.check_model()
-            counts = "" if self.algorithm.runs_free else f" after {self.steps} steps in {self.rounds} rounds"
+            counts = "" if self.algorithm.asynchronous else f" after {self.steps} steps in {self.rounds} rounds"
             said = self._meetings.meet(f"{call} after {self.steps} steps", call + counts)
             if len(set(said)) > 1:
                 raise RuntimeError(
@@ -263,7 +263,7 @@ class Synchronised:
         if self._unproven and begins_round and first >= self._warmup_steps:
             self._prove(self._unproven, first)
         with self._explained(first + 1):
-            self.algorithm.before_forward()
+            self.algorithm.send_ahead()
 
     def _prove(self, period: Period, first: int) -> None:
         """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""

@@ -63,8 +63,8 @@ class Problem:
         self.workers.rows.data.copy_(torch.as_tensor(values))
 
     def gradients(self) -> np.ndarray:
-        """`before_forward`, then the gradient of every worker, [K, d]."""
-        self.sync.before_forward()
+        """`send_ahead`, then the gradient of every worker, [K, d]."""
+        self.sync.send_ahead()
         self.engine.gradients(self.centres, self.centres)
         return self.workers.grads.numpy().copy()
 

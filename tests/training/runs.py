@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import yaml
 from processes import run_processes
@@ -211,6 +212,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},
 }
 """Every algorithm that exists, as changes of BASE."""
+
+
+def wanted(request: pytest.FixtureRequest, parameter: str) -> list[str]:
+    """The values of a parameter in the tests of a fixture's module that are to run, without those `-k` leaves out."""
+    items = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    return list(dict.fromkeys(item.callspec.params[parameter] for item in items if parameter in item.callspec.params))
 
 
 def make_run(folder: Path, **changes: Any) -> Run:

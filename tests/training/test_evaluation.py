@@ -56,10 +56,10 @@ def among_five(logits: torch.Tensor, labels: torch.Tensor) -> float:
 
 def test_every_worker_is_scored_on_all_samples_with_its_own_debiased_parameters(tmp_path: Path):
     session = after(tmp_path, sync=PUSH_SUM, evaluation=OWN)
-    weights = session.sync.weights.numpy()
+    weights = session.sync.weights.numpy().astype(np.float32)
     assert np.ptp(weights) > 0.01
-    own = session.workers.rows.detach().numpy() / weights.astype(np.float32)
     before = session.workers.rows.detach().clone()
+    own = before.numpy()
     row = evaluated(session)
     assert torch.equal(session.workers.rows, before)
     assert all(model.training for model in session.workers.models)
@@ -71,7 +71,7 @@ def test_every_worker_is_scored_on_all_samples_with_its_own_debiased_parameters(
     for name, values in (("val_loss", losses), ("val_top1", top1), ("val_top5", top5)):
         found = [row[f"worker_{name}_{statistic}"] for statistic in ("mean", "min", "max")]
         assert found == pytest.approx([np.mean(values), min(values), max(values)], abs=1e-5)
-    mean = session.workers.rows.detach().numpy().mean(0)
+    mean = (weights * own).mean(0)
     assert row["val_top5"] == pytest.approx(among_five(forward(session, mean, samples), labels))
 
 

@@ -46,7 +46,7 @@ def test_streaming_diloco_follows_torchfts_trajectories(setting, rows):
             assert problem.rows[replica].tolist() == [float(row["w0"]), float(row["w1"])]
             if row["anchor0"]:
                 assert problem.sync.anchor.tolist() == [float(row["anchor0"]), float(row["anchor1"])]
-        problem.sync.before_forward()
+        problem.sync.send_ahead()
         problem.workers.grads.fill_(2.0)
         problem.update()
 

@@ -5,7 +5,7 @@ one optimizer over the whole buffer steps every worker.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -48,6 +48,7 @@ class Workers:
             _bind(parameters, self.rows.data[index])
             for parameter, place in _places(parameters, self.grads[index]):
                 parameter.grad = place
+        self._split: list[nn.Parameter] = []
         self._addresses = [parameter.data_ptr() for parameter in self.parameters[0]]
 
     @classmethod
@@ -106,12 +107,26 @@ class Workers:
     def split(self) -> list[nn.Parameter]:
         """One parameter [P] per worker, a view of its row, for an optimizer that steps workers separately.
 
-        Its gradient is the worker's row of `grads`; a worker whose gradient is removed (`.grad = None`) makes no step.
+        Its gradient is the worker's row of `grads`.
         """
-        parameters = [nn.Parameter(row) for row in self.rows.data]
-        for parameter, gradient in zip(parameters, self.grads, strict=True):
-            parameter.grad = gradient
-        return parameters
+        self._split = [nn.Parameter(row) for row in self.rows.data]
+        self.step_only(range(self.num_local))
+        return self._split
+
+    def step_only(self, chosen: Collection[int]) -> None:
+        """Let only the chosen local workers take the next optimizer step: the others have no gradient then.
+
+        Raises ValueError if one optimizer step is that of all workers, which needs an optimizer over `split()`.
+        """
+        if self._split:
+            for index, parameter in enumerate(self._split):
+                parameter.grad = self.grads[index] if index in chosen else None
+        elif self.rows.grad is not None:
+            raise ValueError("workers that step separately need an optimizer with one parameter per worker")
+        elif not chosen:
+            self.grads.zero_()
+            for parameter in self.parameters[0]:
+                parameter.grad = None
 
     @property
     def num_local(self) -> int:

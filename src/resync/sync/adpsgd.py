@@ -1,6 +1,7 @@
 """Asynchronous decentralised parallel SGD as a deterministic sequence of events in simulated time."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,75 +15,58 @@ from resync.sync.options import every_step
 class ADPSGD(Algorithm):
     """Asynchronous pairwise averaging in simulated time (Lian et al. 2018, as compared in Assran et al. 2019).
 
-        every worker, repeatedly and at its own speed:
+        every worker, repeatedly and at its own speed (`Clock`):
             compute a gradient at its copy z_r of x_r;   x_r = optimizer(x_r, gradient)
             active (odd) workers: x_r = x_s = (x_r + x_s) / 2 with the next partner s in their peer list
             z_r = x_r
 
-    One step of the training loop is one unit of time. A worker whose gradient is not finished within this unit takes no
-    step: its parameters and optimizer state do not change. Workers finish in the order of their times; ties are broken
-    by their numbers. The gradient is that at z_r, which may be older than averages that partners have initiated since.
-
-    `compute_times`: `constant`, 1 unit per gradient, so that all workers finish together, as in D-PSGD; `random`,
-    uniform in [1, 2], drawn for every gradient; `straggler`, `slowdown` units for worker 0 and 1 unit for the others.
-    With the last two, workers make fewer steps in the same time than in a synchronous algorithm.
+    A worker whose gradient is not finished within a step of the training loop takes no step: its parameters and
+    optimizer state do not change. The gradient is that at z_r, which may be older than averages that partners have
+    initiated since. `rows` are z between two steps.
 
     Raises ValueError for a topology without pairs, and for an optimizer that cannot step workers separately.
     """
 
-    shared = ("gradients", "finish", "averages")
-    per_worker = ("copies",)
+    shared = ("averages",)
+    per_worker = ("x",)
 
     def __init__(self, training: Training, options: every_step.ADPSGD) -> None:
         super().__init__(training)
-        self.options = options
         size = self.transport.num_workers
         check_pairs(options.topology, size)
-        [group] = self.optimizer.param_groups
-        self.parameters = group["params"]
-        if len(self.parameters) != self.workers.num_local:
-            raise ValueError("simulated AD-PSGD needs an optimizer with one parameter per worker (Workers.split)")
-        self.gradients = [0] * size
-        self.finish = [self._duration(worker) for worker in range(size)]
+        self.topology = options.topology
+        self.clock = Clock(options, size, self.seed)
         self.averages = [0] * size
-        # z, where each worker computes its gradient; x is saved meanwhile.
-        self.copies = self.rows.clone()
-        self.aside = self.rows.clone()
-        self.at_copies = False
+        self.x, self.z = self.rows.clone(), self.rows.clone()
 
-    def before_forward(self) -> None:
-        """Load the workers' copies, at which gradients are computed."""
-        self.aside.copy_(self.rows)
-        self.rows.copy_(self.copies)
-        self.at_copies = True
-
+    @torch.no_grad()
     def after_backward(self) -> None:
-        """Restore the parameters to be stepped, and remove the gradients of workers that have not finished."""
-        self._leave_copies()
-        due, first = self._due(), self.transport.local.start
-        for index, parameter in enumerate(self.parameters):
-            parameter.grad = self.workers.grads[index].view_as(parameter) if first + index in due else None
+        """Load the parameters to be stepped, and let only the workers that have finished take a step."""
+        self.z.copy_(self.rows)
+        self.rows.copy_(self.x)
+        self.workers.step_only(self._here(self.clock.finished(self.steps + 1)))
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Average the pairs of the workers that have finished; these start their next gradient."""
         pairs: dict[int, int] = {}
         starting: list[int] = []
-        for worker in self._due():
-            other = partner(self.options.topology, worker, self.transport.num_workers, self.averages[worker])
+        for worker in self.clock.finished(self.steps + 1):
+            self.clock.start_gradient(worker)
+            other = partner(self.topology, worker, self.transport.num_workers, self.averages[worker])
             if other is not None:
                 if worker in pairs or other in pairs:
                     self._average(pairs, starting)
                     pairs, starting = {}, []
                 pairs[worker], pairs[other] = other, worker
                 self.averages[worker] += 1
-            self.gradients[worker] += 1
-            self.finish[worker] += self._duration(worker)
             if worker in pairs:
                 starting.append(worker)
             else:
-                self._start([worker])
+                self._copy([worker])
         self._average(pairs, starting)
+        self.x.copy_(self.rows)
+        self.rows.copy_(self.z)
         return super().after_step(lr)
 
     def _average(self, pairs: dict[int, int], starting: list[int]) -> None:
@@ -96,44 +80,76 @@ class ADPSGD(Algorithm):
         for index in self._here(pairs):
             self.rows[index].add_(received[index]).div_(2)
         exchange.release()
-        self._start(starting)
+        self._copy(starting)
 
-    def _start(self, workers: Iterable[int]) -> None:
+    def _copy(self, workers: Iterable[int]) -> None:
         """Take the copies at which the workers compute their next gradient."""
         for index in self._here(workers):
-            self.copies[index] = self.rows[index]
+            self.z[index] = self.rows[index]
 
     def _here(self, workers: Iterable[int]) -> list[int]:
         """The rows of those workers that are in this process."""
         local = self.transport.local
         return [worker - local.start for worker in workers if local.start <= worker < local.stop]
 
-    def _leave_copies(self) -> None:
-        if self.at_copies:
-            self.rows.copy_(self.aside)
-            self.at_copies = False
-
-    def _due(self) -> list[int]:
-        """The workers that finish a gradient in this unit of time, in the order in which they finish."""
-        finished = [worker for worker, time in enumerate(self.finish) if time <= self.steps + 1]
-        return sorted(finished, key=lambda worker: (self.finish[worker], worker))
-
-    def _duration(self, worker: int) -> float:
-        """Units of time for the worker's next gradient; at least 1, so that at most one ends in any unit."""
-        if self.options.compute_times == "random":
-            return float(stream(self.seed, f"compute time {self.gradients[worker]}", worker=worker).uniform(1, 2))
-        return self.options.slowdown if self.options.compute_times == "straggler" and worker == 0 else 1.0
+    def own_rows(self) -> Tensor:
+        """x."""
+        return self.x
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of the parameters, not of the copies."""
-        if self.at_copies:
-            rows.copy_(self.aside)
+        """The mean of x."""
+        rows.copy_(self.x)
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Give every worker the consensus; gradients in progress continue at the copies where they started."""
-        self._leave_copies()
+        """Give every worker the mean of x, as x and z."""
         super().synchronise()
+        self.x.copy_(self.rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"clock": self.clock.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.clock.load_state_dict(state["clock"])
+
+
+class Clock:
+    """Simulated time: one step of the training loop is one unit, in which every worker finishes one gradient at most.
+
+    `compute_times`: `constant`, 1 unit per gradient, so that all workers finish together, as in D-PSGD; `random`,
+    uniform in [1, 2], drawn for every gradient; `straggler`, `slowdown` units for worker 0 and 1 unit for the others.
+    With the last two, workers make fewer steps in the same time than in a synchronous algorithm.
+
+    Attributes: `gradients` (completed by each worker), `finish` (the time at which each worker's gradient is finished).
+    """
+
+    def __init__(self, options: every_step.ADPSGD, num_workers: int, seed: int) -> None:
+        self.options, self.seed = options, seed
+        self.gradients = [0] * num_workers
+        self.finish = [self._duration(worker) for worker in range(num_workers)]
+
+    def finished(self, time: float) -> list[int]:
+        """The workers that have finished a gradient by `time`, in the order in which they did; ties by number."""
+        found = [worker for worker, finish in enumerate(self.finish) if finish <= time]
+        return sorted(found, key=lambda worker: (self.finish[worker], worker))
+
+    def start_gradient(self, worker: int) -> None:
+        """Let a worker that has finished a gradient start its next one at once."""
+        self.gradients[worker] += 1
+        self.finish[worker] += self._duration(worker)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the attributes."""
+        return {"gradients": list(self.gradients), "finish": list(self.finish)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.gradients, self.finish = list(state["gradients"]), list(state["finish"])
+
+    def _duration(self, worker: int) -> float:
+        if self.options.compute_times == "random":
+            return float(stream(self.seed, f"compute time {self.gradients[worker]}", worker=worker).uniform(1, 2))
+        return self.options.slowdown if self.options.compute_times == "straggler" and worker == 0 else 1.0
 
 
 def build(training: Training, options: every_step.ADPSGD) -> Algorithm:

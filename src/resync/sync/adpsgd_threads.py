@@ -42,7 +42,7 @@ class AsynchronousPairs(Algorithm):
     """
 
     per_worker = ("published", "averages")
-    runs_free: ClassVar[bool] = True
+    asynchronous: ClassVar[bool] = True
 
     def __init__(self, training: Training, options: ADPSGD) -> None:
         super().__init__(training)

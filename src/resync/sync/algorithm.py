@@ -41,6 +41,9 @@ class Training:
 class Algorithm:
     """Exchanges rows between the workers around an optimizer step; the base class exchanges nothing.
 
+    Between two steps `rows` are the point at which every worker takes its next gradient. Something else may stand there
+    only from `after_backward` to `after_step`, as the point that the optimizer is to step.
+
     Attributes: `steps` (completed steps), `rounds` (completed rounds), `h` (local steps of the current round).
 
     In addition to the rows, a class declares the attributes that it needs to continue exactly: `shared` attributes are
@@ -50,7 +53,7 @@ class Algorithm:
 
     shared: ClassVar[tuple[str, ...]] = ("steps", "rounds", "h")
     per_worker: ClassVar[tuple[str, ...]] = ()
-    runs_free: ClassVar[bool] = False
+    asynchronous: ClassVar[bool] = False
     """Whether workers take their steps at their own speed, and all meet in evaluations and checkpoints only."""
 
     def __init__(self, training: Training) -> None:
@@ -75,8 +78,8 @@ class Algorithm:
         """The parameters of the local workers, [k, P]."""
         return self.workers.rows.data
 
-    def before_forward(self) -> None:
-        """Called before the gradient is computed; may set the parameters at which it is computed."""
+    def send_ahead(self) -> None:
+        """Called before a gradient is computed: start the messages that travel meanwhile."""
 
     def after_backward(self) -> None:
         """Called between the gradient and the optimizer step."""
@@ -87,17 +90,19 @@ class Algorithm:
         self.rounds += 1
         return True
 
+    def average_gradients(self, all_reduce: str = "default") -> None:
+        """Average the gradients over all workers; where the engine has done so already, only count it."""
+        if self.averaged_by_engine:
+            self.transport.count_average(self.workers.grads)
+        else:
+            self.transport.mean_(self.workers.grads, all_reduce)
+
+    def receive(self) -> None:
+        """Receive the messages in flight, between two steps. Collective."""
+
     def synchronise(self) -> None:
         """Permanently give every worker the consensus; called between two steps."""
-        self.transport.mean_(self.rows)
-
-    @contextmanager
-    def settled(self) -> Iterator[None]:
-        """A context, between two steps, in which `rows` are the workers' own models, and what is written to them stays.
-
-        An algorithm whose workers have messages in flight receives them first. Collective.
-        """
-        yield
+        self.to_consensus(self.rows)
 
     def close(self) -> None:
         """End any background work; collective, called after the last step."""

@@ -25,11 +25,9 @@ class AllReduce(Algorithm):
         return self.options.averages_gradients
 
     def after_backward(self) -> None:
-        """Average the gradients, or count the engine's average."""
-        if self.averaged_by_engine:
-            self.transport.count_average(self.workers.grads)
-        elif self.options.averages_gradients:
-            self.transport.mean_(self.workers.grads, self.options.all_reduce)
+        """Average the gradients."""
+        if self.options.averages_gradients:
+            self.average_gradients(self.options.all_reduce)
 
     def after_step(self, lr: float) -> bool:
         """Average the parameters."""

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.allreduce import AllReduce
 from resync.sync.fields import decayed
 from resync.sync.options import every_step
 
@@ -22,7 +21,7 @@ class GPA(Algorithm):
         z = (1 - lr decay) z
         y = mu_x y + (1 - mu_x) z - lr (1 - mu_y mu_x) u;   z = z - lr u
 
-    `rows` are y between two steps, and z during the optimizer's.
+    `rows` are y between two steps, and z while the optimizer steps.
     """
 
     per_worker = ("z",)
@@ -30,14 +29,13 @@ class GPA(Algorithm):
     def __init__(self, training: Training, options: every_step.GPA) -> None:
         super().__init__(training)
         self.mu_x, self.mu_y = options.weight, options.mu_y
-        self.base = AllReduce(training, every_step.AllReduce())
         self.z = self.rows.clone()
         self.y = self.rows.clone()
 
     @torch.no_grad()
     def after_backward(self) -> None:
         """Average the gradients, and load z, which the optimizer is to step."""
-        self.base.after_backward()
+        self.average_gradients()
         self.y.copy_(self.rows)
         self.rows.copy_(self.z)
 
@@ -61,7 +59,7 @@ class GPA(Algorithm):
 
     def synchronise(self) -> None:
         """Give every worker the mean of x, as x, y and z."""
-        self.to_consensus(self.rows)
+        super().synchronise()
         self.z.copy_(self.rows)
 
 

@@ -26,28 +26,18 @@ class PALSGD(DiLoCo):
         super().__init__(training, options)
         self.palsgd = options
         self.before = self.rows.clone()
-        self.pulled = torch.zeros(self.workers.num_local, 1, dtype=torch.bool, device=self.rows.device)
-        held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        # A training loop of somebody else makes new gradients in every step; those of rows have to be put back.
-        self.attached = self.workers.rows.grad is None
-        self.parameters = [held] if self.attached else [[parameter] for parameter in held]
 
     @torch.no_grad()
     def after_backward(self) -> None:
         """Average the gradients before the first local step; then withhold those of workers that are pulled."""
         self.before.copy_(self.rows)
         if self.steps < self.palsgd.start:
-            self.transport.mean_(self.workers.grads)
+            self.average_gradients()
             return
-        for index, parameters in enumerate(self.parameters):
-            pulled = self._coin(self.transport.local.start + index)
-            self.pulled[index] = pulled
-            if pulled:
-                self.workers.grads[index].zero_()
-                for parameter in parameters:
-                    parameter.grad = None
-            elif not self.attached:
-                parameters[0].grad = self.workers.grads[index]
+        first = self.transport.local.start
+        pulled = [self._coin(first + index) for index in range(self.workers.num_local)]
+        self.pulled = torch.tensor(pulled, device=self.rows.device).unsqueeze(1)
+        self.workers.step_only([index for index, each in enumerate(pulled) if not each])
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:

@@ -1,7 +1,6 @@
 """Stochastic Gradient Push."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -20,9 +19,9 @@ class SGP(Algorithm):
         y_r = optimizer(x_r, g_r(z_r));   x_r = sum over s of M[r, s] y_s;   w_r likewise;   z_r = x_r / w_r
 
     M is the mixing matrix of this step. Every worker sends its row to its out-peers, which change from one mixing step
-    to the next. The optimizer updates the numerators x; gradients are computed at the de-biased z: `rows` holds z from
-    `before_forward` to `after_backward` and x otherwise. If M is doubly stochastic, as on every regular topology with
-    uniform weights, all push-sum weights stay 1 and are not sent.
+    to the next. The optimizer updates the numerators x; gradients are computed at the de-biased z, which `rows` are
+    between two steps. If M is doubly stochastic, as on every regular topology with uniform weights, all push-sum
+    weights w stay 1 and are not sent.
 
     The fields of the optimizer's state that `average_state` names travel with the parameters:
 
@@ -35,7 +34,6 @@ class SGP(Algorithm):
     Raises ValueError in the first step if the optimizer does not have a named field.
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("debiased",)
     per_worker: ClassVar[tuple[str, ...]] = ("weights",)
 
     def __init__(self, training: Training, options: GossipOptions, average_state: Sequence[str] = ()) -> None:
@@ -44,66 +42,47 @@ class SGP(Algorithm):
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
         self.weights_change = not self.mixes.doubly_stochastic
-        self.debiased = False
 
     @property
     def one_gradient(self) -> bool:
         return self.weights_change
 
-    def before_forward(self) -> None:
-        """z = x / w."""
-        if self.weights_change:
-            self.rows.div_(self.weights.to(self.rows))
-            self.debiased = True
-
     def after_backward(self) -> None:
         """x = w z."""
-        if self.debiased:
+        if self.weights_change:
             self.rows.mul_(self.weights.to(self.rows))
-            self.debiased = False
-
-    def after_step(self, lr: float) -> bool:
-        """Mix the numerators, and the weights if they change, with those of this step's in-peers."""
-        self.mix()
-        return super().after_step(lr)
 
     @torch.no_grad()
-    def mix(self) -> None:
-        """The communication after an optimizer step."""
+    def after_step(self, lr: float) -> bool:
+        """Mix x, and w if it changes, with those of this step's in-peers; then z = x / w."""
         mix = self.mixes.at(self.steps)
         for state in self.states:
             mix.apply(state, self.transport)
         for name in self.average_state:
             with field(self.workers, self.optimizer, name) as values:
                 mix.apply(values, self.transport)
+        self.debias()
+        return super().after_step(lr)
 
-    @contextmanager
-    def settled(self) -> Iterator[None]:
-        """`rows` are the de-biased z, whose numerators are restored with the weights of now."""
-        weights = self.weights.to(self.rows)
-        self.rows.div_(weights)
-        yield
-        self.rows.mul_(weights)
+    def debias(self) -> None:
+        """z = x / w."""
+        if self.weights_change:
+            self.rows.div_(self.weights.to(self.rows))
 
     @property
     def states(self) -> list[Tensor]:
-        """The tensors that are mixed."""
+        """The tensors that are mixed, between `after_backward` and `debias`."""
         return [self.rows, self.weights] if self.weights_change else [self.rows]
 
-    def own_rows(self) -> Tensor:
-        """z = x / w; messages in flight belong to nobody."""
-        return self.rows / self.weights.to(self.rows) if self.weights_change and not self.debiased else self.rows
-
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of the numerators, because the weights sum to K."""
-        if self.debiased:
+        """The mean of x = w z, because the weights sum to K."""
+        if self.weights_change:
             rows.mul_(self.weights.to(rows))
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
         """Give every worker the consensus with weight 1, and de-bias the state that travels."""
-        self.after_backward()
-        self.transport.mean_(self.rows)
+        self.to_consensus(self.rows)
         for name in self.average_state if self.weights_change and self.steps else ():
             with field(self.workers, self.optimizer, name) as values:
                 values.div_(self.weights.to(values))

@@ -50,8 +50,8 @@ class SlowMo(Rounds):
     def one_gradient(self) -> bool:
         return self.base.one_gradient
 
-    def before_forward(self) -> None:
-        self.base.before_forward()
+    def send_ahead(self) -> None:
+        self.base.send_ahead()
 
     def after_backward(self) -> None:
         self.base.after_backward()
@@ -68,8 +68,9 @@ class SlowMo(Rounds):
         """Average over the workers, take the outer step, and treat the inner optimizer's state."""
         if self.options.average:
             self.base.synchronise()
-        with self.base.settled():
-            self._outer_step()
+        else:
+            self.base.receive()
+        self._outer_step()
         if self.options.buffers == "zero":
             reset_state(self.workers, self.optimizer)
         elif self.options.buffers == "average":

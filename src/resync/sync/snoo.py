@@ -3,7 +3,6 @@
 import torch
 
 from resync.sync.algorithm import Training
-from resync.sync.allreduce import AllReduce
 from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
@@ -28,13 +27,12 @@ class SNOO(Rounds):
     def __init__(self, training: Training, options: outer.SNOO) -> None:
         super().__init__(training, options.rule)
         self.options = options
-        self.base = AllReduce(training, options.inner)
         self.anchor = self.rows.clone()
         self.buffer = torch.zeros_like(self.anchor)
 
     def after_backward(self) -> None:
         """Average the gradients."""
-        self.base.after_backward()
+        self.average_gradients()
 
     @torch.no_grad()
     def end_round(self) -> None:

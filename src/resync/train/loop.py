@@ -40,7 +40,7 @@ def train_step(session: Session, inputs: Any, targets: Any) -> bool:
     sync, engine = session.sync, session.engine
     lr = session.lr(sync.steps)
     with metered_step(session, lr) as step:
-        sync.before_forward()
+        sync.send_ahead()
         step.losses = engine.gradients(inputs, targets, sync.steps)
         sync.after_backward()
         if step.sampled:
@@ -100,6 +100,6 @@ def batches(session: Session) -> Iterator[tuple[Any, Any]]:
 
 def processes_meet(session: Session) -> bool:
     """Whether all processes wait for each other at the end of this step anyway, to log it or to evaluate."""
-    if session.sync.runs_free:
+    if session.sync.asynchronous:
         return session.sync.steps in session.evaluation_steps
     return session.sync.steps % session.run.log.every_steps == 0

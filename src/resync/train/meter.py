@@ -32,8 +32,8 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
     """Measure the block as one step with the learning rate `lr`, and log every `log.every_steps`-th step.
 
     The block must set the outcome. Raises Diverged at a logged step, on all processes, if any loss so far has been NaN
-    or infinite. Where workers run free, what is logged is of this process's worker, and nothing is checked before the
-    next evaluation.
+    or infinite. With asynchronous workers, what is logged is of this process's worker, and nothing is checked before
+    the next evaluation.
     """
     number = session.sync.steps + 1
     step = Step(sampled=number % session.run.log.every_steps == 0)
@@ -43,7 +43,7 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
     assert step.losses is not None
     session.losses.add(step.losses, number)
     if step.sampled:
-        if not session.sync.runs_free:
+        if not session.sync.asynchronous:
             session.losses.check(session.transport)
         spent = {name: total - before[name] for name, total in totals(session).items()}
         row = {**position(session, lr), **_of_workers(session, step), **_step_columns(session, spent)}
@@ -69,7 +69,7 @@ def totals(session: Session) -> Totals:
 def _of_workers(session: Session, step: Step) -> Totals:
     """Loss, norms and loss scale of a sampled step over all workers, by the columns of steps.csv.
 
-    Collective; where workers run free, they are of the local ones.
+    Collective; with asynchronous workers, they are of the local ones.
     """
     assert step.losses is not None
     assert step.gradient_norms is not None
@@ -79,7 +79,7 @@ def _of_workers(session: Session, step: Step) -> Totals:
     if scales := session.engine.loss_scales:
         values["loss_scale"] = scales.scales.to(losses.device)
     gathered = torch.stack([value.double() for value in values.values()], 1)
-    if not session.sync.runs_free:
+    if not session.sync.asynchronous:
         gathered = session.transport.gather(gathered)
     means = dict(zip(values, gathered.mean(0).tolist(), strict=True))
     return means | ({"loss_scale": gathered[:, -1].min().item()} if scales else {})

@@ -30,14 +30,14 @@ def save(session: Session) -> None:
 def checkpoint_is_due(session: Session, round_ended: bool) -> bool:
     """Whether the step just taken is one after which the settings ask for a checkpoint, by count.
 
-    Where workers run free, it is one after which they meet to evaluate.
+    With asynchronous workers, it is one after which they meet to evaluate.
     """
     settings, steps = session.run.checkpoint, session.sync.steps
     every_epochs = settings.every_epochs and settings.every_epochs * session.run.steps_per_epoch
     counts = [(steps, settings.every_steps), (steps, every_epochs)]
     if round_ended:
         counts.append((session.sync.rounds, settings.every_rounds))
-    if session.sync.runs_free:
+    if session.sync.asynchronous:
         by_count = steps in session.evaluation_steps
     else:
         by_count = any(every and count % every == 0 for count, every in counts)

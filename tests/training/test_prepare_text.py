@@ -104,62 +104,46 @@ def test_cleaning_leaves_out_empty_long_and_uneven_pairs(tmp_path: Path):
     assert prepare.prepare(of, root)["train_pairs"] == 120
 
 
-def without_folder(raw: Path) -> None:
-    raw.rename(raw.with_name("elsewhere"))
+def edit(raw: Path, name: str, change: Callable[[list[str]], list[str]], encoding: str = "utf-8") -> None:
+    """Change the lines of a file."""
+    lines = (raw / name).read_text(encoding="utf-8").splitlines(keepends=True)
+    (raw / name).write_text("".join(change(lines)), encoding=encoding)
 
 
-def without_file(raw: Path) -> None:
-    (raw / "val.de").unlink()
-
-
-def one_line_less(raw: Path) -> None:
-    lines = (raw / "train.de").read_text(encoding="utf-8").splitlines(keepends=True)
-    (raw / "train.de").write_text("".join(lines[:-1]), encoding="utf-8")
-
-
-def an_empty_sentence(raw: Path) -> None:
-    lines = (raw / "train.de").read_text(encoding="utf-8").splitlines(keepends=True)
-    (raw / "train.de").write_text("".join([*lines[:6], " \n", *lines[7:]]), encoding="utf-8")
-
-
-def not_utf8(raw: Path) -> None:
-    text = (raw / "test.de").read_text(encoding="utf-8").splitlines(keepends=True)
-    (raw / "test.de").write_bytes("".join([*text[:3], "Schlüssel\n", *text[4:]]).encode("latin-1"))
-
-
-def a_long_sentence(raw: Path) -> None:
-    lines = (raw / "val.en").read_text(encoding="utf-8").splitlines(keepends=True)
-    (raw / "val.en").write_text("".join([*lines[:2], "the book " * 50 + "\n", *lines[3:]]), encoding="utf-8")
-
-
-def fewer_pairs(raw: Path) -> None:
+def for_both(raw: Path, split: str, change: Callable[[list[str]], list[str]]) -> None:
     for language in ("en", "de"):
-        lines = (raw / f"val.{language}").read_text(encoding="utf-8").splitlines(keepends=True)
-        (raw / f"val.{language}").write_text("".join(lines[:-1]), encoding="utf-8")
-
-
-def too_few_pieces(raw: Path) -> None:
-    for language in ("en", "de"):
-        (raw / f"train.{language}").write_text("a b\n" * 120)
+        edit(raw, f"{split}.{language}", change)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (without_folder, r"\S+/raw: no such folder \(docs/data.md\)"),
-        (without_file, r"\S+/raw/val.de: no such file \(docs/data.md\)"),
+        (lambda raw: raw.rename(raw.with_name("elsewhere")), r"\S+/raw: no such folder \(docs/data.md\)"),
+        (lambda raw: (raw / "val.de").unlink(), r"\S+/raw/val.de: no such file \(docs/data.md\)"),
         (
-            one_line_less,
+            lambda raw: edit(raw, "train.de", lambda lines: lines[:-1]),
             r"\S+/raw: found 120 in train.en and 119 in train.de, allowed: the same number of sentences in both",
         ),
-        (an_empty_sentence, r"\S+/raw/train.de: sentence 7 is empty"),
-        (not_utf8, r"\S+/raw/test.de: line [1-4] is not UTF-8"),
-        (a_long_sentence, r"source sentence 3 of val has \d+ tokens, allowed: at most 60"),
-        (fewer_pairs, r"\S+/raw: val pairs: found 9, allowed: 10"),
-        (too_few_pieces, r"no vocabulary of 120 pieces can be learned from the training text \(.*\)"),
+        (
+            lambda raw: edit(raw, "train.de", lambda lines: [*lines[:6], " \n", *lines[7:]]),
+            r"\S+/raw/train.de: sentence 7 is empty",
+        ),
+        (
+            lambda raw: edit(raw, "test.de", lambda lines: [*lines[:3], "Schlüssel\n", *lines[4:]], "latin-1"),
+            r"\S+/raw/test.de: line [1-4] is not UTF-8",
+        ),
+        (
+            lambda raw: edit(raw, "val.en", lambda lines: [*lines[:2], "the book " * 50 + "\n", *lines[3:]]),
+            r"source sentence 3 of val has \d+ tokens, allowed: at most 60",
+        ),
+        (lambda raw: for_both(raw, "val", lambda lines: lines[:-1]), r"\S+/raw: val pairs: found 9, allowed: 10"),
+        (
+            lambda raw: for_both(raw, "train", lambda lines: ["a b\n"] * 120),
+            r"no vocabulary of 120 pieces can be learned from the training text \(.*\)",
+        ),
     ],
 )
-def test_wrong_text_is_one_line_and_nothing_is_written(damage: Callable[[Path], None], message: str, tmp_path: Path):
+def test_wrong_text_is_one_line_and_nothing_is_written(damage: Callable[[Path], object], message: str, tmp_path: Path):
     of, root = declare(tmp_path), tmp_path / "root"
     damage(write_raw(root))
     with pytest.raises(ValueError, match=rf"^data tiny: {message}$"):

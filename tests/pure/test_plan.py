@@ -96,13 +96,7 @@ def test_period_rules_keep_their_settings():
             {0: 0.4 / 50, 49: 0.4, 299: 0.4, 300: 0.04, 604: 0.04, 605: 0.02},
         ),
         (
-            {
-                "name": "step",
-                "max_lr": 0.4,
-                "decays": [[30.0, 0.1]],
-                "warmup_epochs": 5.0,
-                "warmup_start": 0.1,
-            },
+            {"name": "step", "max_lr": 0.4, "decays": [[30.0, 0.1]], "warmup_epochs": 5.0, "warmup_start": 0.1},
             {0: 0.1 + 0.3 / 50, 49: 0.4},
         ),
         (

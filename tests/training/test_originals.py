@@ -35,8 +35,7 @@ def test_every_tensor_is_copied(checkpoint: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "shape"),
-    [("resnet", {"depth": 18}, (3, 224, 224)), ("vgg", {"depth": 11}, (3, 32, 32))],
+    ("name", "options", "shape"), [("resnet", {"depth": 18}, (3, 224, 224)), ("vgg", {"depth": 11}, (3, 32, 32))]
 )
 def test_names_that_the_model_has_are_kept(name: str, options: dict, shape: tuple[int, ...], tmp_path: Path):
     """Those of torchvision's ResNets, such as `layer1.0.bn1.weight`, and of the VGGs are the original's."""

@@ -72,10 +72,7 @@ def test_gradients_of_a_step_do_not_add_to_those_of_the_one_before():
 @pytest.mark.parametrize(
     ("model", "found"),
     [
-        (
-            nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, dtype=torch.float64)),
-            "torch.float32, torch.float64",
-        ),
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, dtype=torch.float64)), "torch.float32, torch.float64"),
         (nn.ReLU(), "none"),
     ],
 )
@@ -143,14 +140,7 @@ def test_workers_must_be_spread_evenly():
 
 def sampler(**changes) -> Sampler:
     return Sampler(
-        **{
-            "num_samples": 103,
-            "num_workers": 4,
-            "local_batch": 5,
-            "steps": 5,
-            "seed": 1,
-            "replacement": False,
-        }
+        **{"num_samples": 103, "num_workers": 4, "local_batch": 5, "steps": 5, "seed": 1, "replacement": False}
         | changes
     )
 

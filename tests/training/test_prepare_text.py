@@ -63,9 +63,7 @@ def test_a_text_is_prepared_once_and_read_back(tmp_path: Path):
     assert decoded(text, "target", "test") == list(text.references) == [german for _, german in PAIRS[130:140]]
     assert all(each.holds for each in prepare.check(of, root))
     prepared_file(of, root).with_suffix(".json").write_text(json.dumps(record | {"train_pairs": 119}))
-    assert [str(each) for each in prepare.check(of, root) if not each.holds] == [
-        "train pairs: found 120, allowed: 119",
-    ]
+    assert [str(each) for each in prepare.check(of, root) if not each.holds] == ["train pairs: found 120, allowed: 119"]
 
 
 def test_compressed_files_archives_and_sgml_give_the_same_text(tmp_path: Path):

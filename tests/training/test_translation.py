@@ -41,11 +41,7 @@ def plan(text, **changes) -> Sampler:
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, 60_915_712),
-        ({"dim": 1024, "ffn_dim": 4096, "heads": 16}, 209_911_808),
-    ],
+    ("options", "expected"), [({}, 60_915_712), ({"dim": 1024, "ffn_dim": 4096, "heads": 16}, 209_911_808)]
 )
 def test_base_and_big_have_the_known_number_of_parameters(options: dict, expected: int):
     """As fairseq's transformer_wmt_en_de and _big with one embedding of 32,768 pieces."""

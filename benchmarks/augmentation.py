@@ -58,7 +58,7 @@ def of_batch(device: torch.device, batch: int) -> list[Case]:
     few = images[:32]  # image by image, the rate does not depend on their number
     group = f"{device.type}, batches of {batch}"
     return [
-        Case("batched", partial(rate, lambda: pixels.augmented(images, draws), images), group),
+        Case("batched", partial(rate, lambda: pixels.augment(images, draws), images), group),
         Case(ONE_BY_ONE, partial(rate, lambda: torch.stack([one(image) for image in few]), few), group),
     ]
 

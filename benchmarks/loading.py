@@ -131,7 +131,7 @@ def torchvisions(photos: Photos, normalised: bool) -> Pass:
 class _Bytes(Pixels):
     """Leaves the work of a device other than the CPU undone."""
 
-    def normalised(self, images: Tensor) -> Tensor:
+    def normalise(self, images: Tensor) -> Tensor:
         """The images as they are."""
         return images
 

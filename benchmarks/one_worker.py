@@ -174,7 +174,7 @@ def _accuracies(output: Tensor, targets: Tensor) -> list[float]:
 def _reference_batches(task: Task, run: Run, source: Any) -> Iterable[tuple[Any, Tensor]]:
     """Batches on the device: the same images in every step, or one bucket after the other."""
     if not task.is_translation:
-        images = source.pixels.normalised(source.train_inputs[: task.batch_size]).to(_device())
+        images = source.pixels.normalise(source.train_inputs[: task.batch_size]).to(_device())
         labels = source.train_targets[: task.batch_size].to(_device())
         while True:
             yield images, labels

@@ -8,14 +8,12 @@ import pytest
 
 from resync.cli import main
 from resync.config import load_suite
-from resync.plan.cost import in_units
 from resync.plan.network import LINKS, Network
 from resync.plan.scaling import MOST_WORKERS, Scaling, scalings
 from resync.plan.wallclock import Machine, wall_clock
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/scaling.md").read_text()
-BLOCKS = re.findall(r"```\n\$ (.+)\n((?:.+\n)+)```", PAGE)
+BLOCKS = re.findall(r"```\n\$ (.+)\n((?:.+\n)+)```", (ROOT / "docs/scaling.md").read_text())
 RESNET50 = 25_557_032
 ETHERNET = Network(LINKS["ethernet_10g"], all_reduce="recursive_doubling")
 COMPUTE = 0.25
@@ -65,16 +63,3 @@ def test_the_page_shows_what_its_commands_print(command: str, printed: str, caps
     monkeypatch.chdir(ROOT)
     assert main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out == printed
-
-
-def test_the_page_draws_conclusions_from_its_tables():
-    rows = re.findall(r"^([\w/]+)  +(.+)$", "".join(printed for _, printed in BLOCKS), re.MULTILINE)
-    cells = {name: re.split(r"  +", rest) for name, rest in rows}
-    assert len(BLOCKS) == 4
-    assert cells["imagenet_resnet50/ar"][-1] == "8,192"
-    assert cells["imagenet_resnet50/local"][-1] == cells["imagenet_resnet50/sgp_slowmo_tau12"][-1] == "131,072"
-    assert cells["vit_b16_b4096/parallel"][-1] == "32,768"
-    assert cells["vit_b16_b4096/qsr_h4"][-1] == "> 131,072"
-    in_simulation = in_units(100_000 * 3 * 4 * 19_218, "B")
-    assert in_simulation == "23.06 GB"
-    assert f"and {in_simulation} for the ResNet-8 with 19,218" in PAGE

@@ -34,9 +34,9 @@ def test_every_crop_and_flip_equals_the_plain_form():
     cropped = torch.stack([plain(image, 2, draw) for image, draw in zip(images, draws.tolist(), strict=True)])
     mean, std = (torch.tensor(values).view(2, 1, 1) for values in (MEAN, STD))
     expected = (cropped.float() / 255 - mean) / std
-    torch.testing.assert_close(pixels.augmented(images, draws), expected)
-    torch.testing.assert_close(pixels.normalised(images), (images.float() / 255 - mean) / std)
-    assert torch.equal(Pixels.of(MEAN, STD, (2, 7, 5), None).augmented(images, draws), pixels.normalised(images))
+    torch.testing.assert_close(pixels.augment(images, draws), expected)
+    torch.testing.assert_close(pixels.normalise(images), (images.float() / 255 - mean) / std)
+    assert torch.equal(Pixels.of(MEAN, STD, (2, 7, 5), None).augment(images, draws), pixels.normalise(images))
 
 
 def small(**changes: Any) -> InMemory:

@@ -276,28 +276,24 @@ def test_a_text_is_prepared_once_and_read_back(tmp_path: Path, monkeypatch, comp
     assert (read_back.variant, read_back.sha256) == ("tiny-text", record["sha256"])
 
 
-def nothing_there(raw: Path) -> None:
-    (raw / "a.txt").unlink()
-
-
-def another_text(raw: Path) -> None:
-    (raw / "a.txt").write_text(VERSES[1:1001])
-
-
-def half_a_file(raw: Path) -> None:
-    (raw / "a.txt.gz").write_bytes(gzip.compress(VERSES.encode())[:500])
-
-
 @pytest.mark.parametrize(
     ("damage", "facts", "expected"),
     [
-        (nothing_there, {}, r"raw: no file a\.txt\.gz or a\.txt \(docs/data\.md\)$"),
-        (another_text, {}, r"a\.txt: SHA-256 of the text: found [0-9a-f]{64}, allowed: [0-9a-f]{64}, that of the"),
-        (half_a_file, {}, r"a\.txt\.gz: damaged or not UTF-8 \("),
+        (lambda raw: (raw / "a.txt").unlink(), {}, r"raw: no file a\.txt\.gz or a\.txt \(docs/data\.md\)$"),
+        (
+            lambda raw: (raw / "a.txt").write_text(VERSES[1:1001]),
+            {},
+            r"a\.txt: SHA-256 of the text: found [0-9a-f]{64}, allowed: [0-9a-f]{64}, that of the",
+        ),
+        (
+            lambda raw: (raw / "a.txt.gz").write_bytes(gzip.compress(VERSES.encode())[:500]),
+            {},
+            r"a\.txt\.gz: damaged or not UTF-8 \(",
+        ),
         (lambda raw: None, {"val_samples": 99}, r"data tiny: characters: found 1000, allowed: 999$"),
     ],
 )
-def test_what_cannot_be_prepared_is_one_line(tmp_path: Path, damage: Callable[[Path], None], facts, expected):
+def test_what_cannot_be_prepared_is_one_line(tmp_path: Path, damage: Callable[[Path], object], facts, expected):
     of, root = declare(tmp_path, VERSES[:1000], **facts), tmp_path / "root"
     (root / "raw").mkdir(parents=True)
     (root / "raw/a.txt").write_text(VERSES[:1000])

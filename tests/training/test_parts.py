@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from resync import data, models
-from resync.config import load_suite
+from resync import data
 from resync.data.sampling import Sampler
 from resync.engine.clocks import Clocks
 from resync.engine.engine import Engine
@@ -189,12 +188,3 @@ def test_losses_name_the_first_step_and_worker_that_diverged():
     losses.add(torch.tensor([torch.inf, nan, 3.0]), step=3)
     with pytest.raises(Diverged, match="not finite at step 2 on worker 1"):
         losses.check(transport)
-
-
-def test_every_run_of_the_papers_has_parameters_and_a_cost(request: pytest.FixtureRequest):
-    from resync.plan import cost
-
-    suite = load_suite(request.config.rootpath / "paper_configs")
-    run = suite.runs("qsr", "smoke")[0]
-    count = models.num_parameters(run.model, run.facts["input_shape"], run.facts["num_classes"])
-    assert cost(run, count).bytes_per_worker == run.total_steps * count * 4

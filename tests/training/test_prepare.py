@@ -267,10 +267,8 @@ def test_labels_that_were_changed_are_not_trained_on(tiny: tuple[DataSet, Path],
 
 RECORDS = {
     b"": "not JSON: Expecting value: line 1 column 1 (char 0)",
-    b"\xff\xfe": "not JSON: 'utf-8' codec can't decode",
     b"[]": "found [], allowed: a mapping",
     b"{}": "variant: found null, allowed: text",
-    b'{"variant": "copy-q75", "source": "copy", "sha256": 7}': "sha256: found 7, allowed: text",
     b"[" * 100_000: "not JSON: maximum recursion depth exceeded",
 }
 

@@ -195,7 +195,7 @@ def test_another_period_from_a_step_on_is_that_of_two_phases(kept):
     train_to_end(whole)
     assert torch.equal(session.workers.rows, whole.workers.rows)
     assert session.sync.rounds == whole.sync.rounds == 6
-    declared = make_run(folder / "three", **CONSTANT | three | start).starting(run)
+    declared = make_run(folder / "three", **CONSTANT | three | start).with_start(run)
     assert round_lengths(declared) == [2, 2, 2, 2, 3, 3]
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from resync import data, models
 from resync.config.evaluation import BeamSearch
 from resync.data.sampling import Sampler, Share
-from resync.data.text import Targets
+from resync.data.text import TokenTargets
 from resync.engine.engine import Engine
 from resync.engine.workers import Workers
 from resync.models.beam_search import translate
@@ -135,7 +135,7 @@ def test_gradients_are_divided_by_the_tokens_of_all_workers_and_micro_batches(tm
 
 def test_a_local_worker_divides_by_its_own_tokens(text):
     [ids] = [text._bucket("train", text._train[0])[1]]
-    targets = Targets(ids, tokens=8.0, tokens_of_all=16.0)
+    targets = TokenTargets(ids, tokens=8.0, tokens_of_all=16.0)
     model = models.build(options_of("models", "transformer")(**TINY), (32,), 256, seed=0)
     inputs = text._bucket("train", text._train[0])[0]
     own, of_all = (Translation(over_all_workers=flag).loss(model, inputs, targets) for flag in (False, True))
@@ -278,7 +278,7 @@ def test_the_model_learns_to_copy():
         source = sentences(64)
         given = torch.cat([torch.full((64, 1), BEGIN), source[:, :-1]], 1)
         tokens = float((source != PAD).sum())
-        engine.gradients([[(source, given)]], [[Targets(source, tokens, tokens)]])
+        engine.gradients([[(source, given)]], [[TokenTargets(source, tokens, tokens)]])
         engine.step(0.01 * min(1, (step + 1) / 20) * (1 - step / 300))
     source = sentences(200)
     found = translate(workers.models[0].eval(), source, 1, 0.0, torch.full((200,), 8))

@@ -21,7 +21,7 @@ from resync.settings.errors import ConfigError, Problem, not_among, raise_if_any
 from resync.settings.loader import load
 from resync.settings.options import Options
 from resync.settings.tree import Node
-from resync.settings.validation import validate
+from resync.settings.validation import validated
 
 
 class _DataSetFile(Settings):
@@ -148,9 +148,7 @@ def _data_set(name: str, package: Path) -> DataSet:
         raise ConfigError([f"data: {not_among(name, known)}"])
     file = package / "data" / f"{name}.yaml"
     node = load(file)
-    declared, problems = validate(_DataSetFile, node, package)
-    raise_if_any(problems)
-    assert declared is not None
+    declared = validated(_DataSetFile, node, package)
     raise_if_any(_missing_facts(declared.facts, node))
     preparations = declared.prepare, declared.prepare_text, declared.prepare_characters
     parts = declared.facts, file, *preparations, declared.reader, declared.download

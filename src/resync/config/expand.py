@@ -36,7 +36,7 @@ def expand(
     # The published scale is the last one, and what is reduced comes from it.
     for scale, series in ((scale, series) for scale, existing in reversed(scales.items()) for series in existing):
         if scale in _entries(node, "scales"):
-            merged = _merged(node, scale_layers.get(scale), scale, series)
+            merged = _merge_layers(node, scale_layers.get(scale), scale, series)
         elif series in published:
             merged = reduced(*published[series], scale_layers[scale])
         else:
@@ -50,7 +50,7 @@ def expand(
             runs += layer.runs(paper, name, series, scale)
             if scale == PUBLISHED:
                 published[series] = merged, layer
-    collector.note(_reported(found, node, scales))
+    collector.note(_report(found, node, scales))
     if not collector.found_any:
         collector.note(_unreachable_series(node, scales))
     ordered = {series: labels.get(series, series) for series in _entries(node, "series")}
@@ -83,7 +83,7 @@ def _series_at(node: Node, scale: str) -> tuple[str, ...]:
     return tuple(name for name in series if not isinstance(only, list) or name in only)
 
 
-def _merged(node: Node, scale_layer: ScaleLayer | None, scale: str, series: str) -> Node:
+def _merge_layers(node: Node, scale_layer: ScaleLayer | None, scale: str, series: str) -> Node:
     """All layers of a series at a scale, merged. A key that no layer gives is reported as missing in base."""
     base = node.child("base") or Node({}, node.file, node.line, ("base",))
     at_scale = _entries(node, "scales")[scale]
@@ -117,7 +117,7 @@ def _unreachable_series(node: Node, scales: dict[str, tuple[str, ...]]) -> Itera
             yield entry.problem("exists at no scale, allowed: series that series_only names at one of them")
 
 
-def _reported(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
+def _report(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
     """Each problem once; a key that only some series lack is reported at those series, not in base."""
     reached = {name for existing in scales.values() for name in existing}
     for problem, where in found.items():

@@ -37,7 +37,7 @@ def paper_folders(configs: Path, collector: Collector) -> list[Path]:
     """The folders of the papers, by name."""
     _refuse_other_files(configs, [], collector)
     folders = [path for path in sorted(configs.iterdir()) if path.is_dir() and path.name != "scales"]
-    return _named(folders, collector)
+    return _valid_names(folders, collector)
 
 
 def read_paper(
@@ -96,7 +96,7 @@ def _read_experiments(
     experiments: _Experiments = {}
     runs: list[Run] = []
     _refuse_other_files(folder / "experiments", ["*.yaml"], collector)
-    for file in _named(sorted((folder / "experiments").glob("*.yaml")), collector):
+    for file in _valid_names(sorted((folder / "experiments").glob("*.yaml")), collector):
         node = collector.load(file)
         experiments[file.stem] = None
         if node is not None:
@@ -174,7 +174,7 @@ def _items(paper: Node) -> Iterator[tuple[str, Node]]:
             yield (item.entries["id"].value if "id" in item.entries else ""), item
 
 
-def _named(paths: Iterable[Path], collector: Collector) -> list[Path]:
+def _valid_names(paths: Iterable[Path], collector: Collector) -> list[Path]:
     """The `paths` whose names are valid for a paper or an experiment; the others are noted."""
     good = []
     for path in paths:

@@ -15,10 +15,9 @@ from resync.config.execution import Execution
 from resync.config.readers import EXECUTION
 from resync.config.training import RunSettings
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings, wrong
-from resync.settings.errors import raise_if_any
 from resync.settings.loader import dump, load
-from resync.settings.overrides import overridden
-from resync.settings.validation import validate
+from resync.settings.overrides import override_settings
+from resync.settings.validation import validated
 
 SCALES = ("smoke", "mini", "gpu", "paper")
 Scale = Literal["smoke", "mini", "gpu", "paper"]
@@ -68,9 +67,7 @@ class Run(RunSettings, _Names):
     @classmethod
     def from_file(cls, path: Path, package: Path = PACKAGE, overrides: Sequence[str] = ()) -> Run:
         """Read and validate a `run.yaml` with overrides such as `optimizer.weight_decay=0.05`. Raises ConfigError."""
-        run, problems = validate(cls, overridden(load(path), overrides), package)
-        raise_if_any(problems)
-        assert run is not None
+        run = validated(cls, override_settings(load(path), overrides), package)
         return run.model_copy(update={"overrides": (*(run.overrides or ()), *overrides)}) if overrides else run
 
     def refuse_declared_folder(self, out: Path) -> None:
@@ -130,7 +127,7 @@ class Run(RunSettings, _Names):
         """The run that this one continues from `start_step` on; None for a run read from its file."""
         return self._start if self.start_state == "all" else None
 
-    def starting(self, start: Run) -> Run:
+    def with_start(self, start: Run) -> Run:
         """The same run, starting from another one."""
         run = self.model_copy(update={"start_hash": start.hash})
         run.__dict__.pop("hash", None)

@@ -60,4 +60,4 @@ def _with_start(run: Run, known: dict[str, Run]) -> Run:
     start = run.start_directory
     if start is None:
         return run
-    return run.starting(_with_start(known[str(start)], known))
+    return run.with_start(_with_start(known[str(start)], known))

@@ -58,7 +58,7 @@ class InMemory:
         """The validation samples of one process; every sample is on exactly one process, once."""
         inputs, targets = self.val_inputs[rank::world_size], self.val_targets[rank::world_size]
         for batch, labels in zip(inputs.split(batch_size), targets.split(batch_size), strict=True):
-            yield self.pixels.normalised(batch) if self.pixels else batch, labels
+            yield self.pixels.normalise(batch) if self.pixels else batch, labels
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
         """Training inputs [batch_size, *input_shape] and targets [batch_size], number `index` of `statistics_draws`."""
@@ -77,4 +77,4 @@ class InMemory:
     def _training_inputs(self, index: Tensor, draws: Tensor) -> Tensor:
         """The training samples [n] of this index, augmented according to `draws` [n]."""
         samples = self.train_inputs.index_select(0, index)
-        return self.pixels.augmented(samples, draws) if self.pixels else samples
+        return self.pixels.augment(samples, draws) if self.pixels else samples

@@ -40,17 +40,17 @@ class Pixels:
         """Number of ways to crop and flip a training image, all equally likely."""
         return 1 if self.crops is None else len(self.crops)
 
-    def normalised(self, images: Tensor) -> Tensor:
+    def normalise(self, images: Tensor) -> Tensor:
         """float32 inputs for uint8 images, both [N, C, H, W]."""
         return images.float().sub_(self.mean).div_(self.std)
 
-    def augmented(self, images: Tensor, draws: Tensor) -> Tensor:
+    def augment(self, images: Tensor, draws: Tensor) -> Tensor:
         """Inputs for training: each image cropped and flipped according to `draws` [N], then normalised."""
         if self.crops is None:
-            return self.normalised(images)
+            return self.normalise(images)
         with_black = F.pad(images.flatten(2), (0, 1))
         places = self.crops.index_select(0, draws)[:, None].expand(-1, images.shape[1], -1)
-        return self.normalised(with_black.gather(2, places).view(images.shape))
+        return self.normalise(with_black.gather(2, places).view(images.shape))
 
 
 def _per_channel(values: Sequence[float]) -> Tensor:

@@ -32,10 +32,10 @@ def read(of: DataSet, augmentation: str = "none", held_out: int | None = None) -
         sha256=prepared.record["sha256"],
         pixels=Pixels.of(of.reader.mean, of.reader.std, of.facts["input_shape"], padding),
     )
-    return found if held_out is None else _held_out(found, held_out)
+    return found if held_out is None else _hold_out(found, held_out)
 
 
-def _held_out(images: InMemory, number: int) -> InMemory:
+def _hold_out(images: InMemory, number: int) -> InMemory:
     """The split is a function of the numbers of images, so that all runs validate on the same ones."""
     order = torch.from_numpy(stream(0, "held-out").permutation(images.num_train))
     val, train = order[:number], order[number:].sort().values

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resync.config.data_sets import data_set
 from resync.data.characters import Characters
-from resync.prepare.characters import CharacterText, divided
+from resync.prepare.characters import CharacterText, divide
 
 FILE = Path(__file__).with_suffix(".txt")
 
@@ -18,4 +18,4 @@ def build(context: int) -> Characters:
 
 @cache
 def _text() -> CharacterText:
-    return divided(data_set("sonnets"), FILE.read_text(encoding="utf-8"))
+    return divide(data_set("sonnets"), FILE.read_text(encoding="utf-8"))

@@ -66,7 +66,7 @@ class Streamed:
         indices = sampler.epoch(epoch)[first_step:, workers]
         seeds = sampler.draws(epoch, workers, SEEDS)[first_step:]
         requests = np.stack([indices, seeds], axis=-1).reshape(len(indices), -1, 2)
-        for inputs, targets in self._loaded("train", list(requests)):
+        for inputs, targets in self._load("train", list(requests)):
             yield inputs.unflatten(0, indices.shape[1:]), targets.unflatten(0, indices.shape[1:])
 
     def validation(self, rank: int, world_size: int, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
@@ -74,26 +74,26 @@ class Streamed:
         indices = np.arange(rank, len(self.splits["val"].labels), world_size)
         requests = np.stack([indices, np.zeros_like(indices)], axis=-1)
         starts = range(0, len(requests), batch_size)
-        return self._loaded("val", [requests[first : first + batch_size] for first in starts])
+        return self._load("val", [requests[first : first + batch_size] for first in starts])
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
         """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index` of `statistics_draws`."""
         requests = np.stack(statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS)), axis=-1)
         # For a single batch, starting processes would take longer than decoding it here.
         seen = torch.stack([_image(self.splits["train"], self.transforms["train"], *each) for each in requests])
-        return self.pixels.normalised(seen.to(self.device)), self._labels("train", requests)
+        return self.pixels.normalise(seen.to(self.device)), self._labels("train", requests)
 
     def close(self) -> None:
         """End the decoding processes."""
         for loader in self._loaders.values():
             loader.close()
 
-    def _loaded(self, split: str, requests: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _load(self, split: str, requests: Sequence[NDArray[np.int64]]) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs [n, C, H, W] and targets [n] of each batch of requests [n, 2]: index and seed of every image."""
         for number, images in enumerate(self._loaders[split].batches(requests)):
             # Copied before the loader's next batch takes its place, whenever the device reads it.
             own = images.pin_memory() if self.device.type == "cuda" else images
-            inputs = self.pixels.normalised(own.to(self.device, non_blocking=True))
+            inputs = self.pixels.normalise(own.to(self.device, non_blocking=True))
             yield inputs, self._labels(split, requests[number])
 
     def _labels(self, split: str, requests: NDArray[np.int64]) -> Tensor:

@@ -22,7 +22,7 @@ Inputs = tuple[Tensor, Tensor]
 """Sources [n, S] and decoder inputs [n, T], int64, padded with PAD."""
 
 
-class Targets(NamedTuple):
+class TokenTargets(NamedTuple):
     """Target ids of the decoder, [n, T], padded with PAD, and the average number of tokens per forward pass.
 
     `tokens` is the average over the worker's forward passes in the step, `tokens_of_all` that over all workers'.
@@ -77,7 +77,7 @@ class ParallelText:
 
     def batches(
         self, sampler: Sampler, epoch: int, first_step: int, workers: slice
-    ) -> Iterator[tuple[list[list[Inputs]], list[list[Targets]]]]:
+    ) -> Iterator[tuple[list[list[Inputs]], list[list[TokenTargets]]]]:
         """Training batches of the chosen workers, starting at `first_step` of the epoch.
 
         Yields the buckets of the step and their targets for each of the k workers. Every process knows the number of
@@ -89,7 +89,7 @@ class ParallelText:
             made = [[self._bucket("train", self._train[bucket]) for bucket in row] for row in own_buckets[workers]]
             inputs = [[inputs for inputs, _ in row] for row in made]
             targets = [
-                [Targets(ids, float(own), float(tokens.mean())) for _, ids in row]
+                [TokenTargets(ids, float(own), float(tokens.mean())) for _, ids in row]
                 for row, own in zip(made, tokens[workers], strict=True)
             ]
             yield inputs, targets
@@ -102,7 +102,7 @@ class ParallelText:
     def test(self, rank: int, world_size: int) -> Iterator[Untranslated]:
         """The test pairs of one process; every pair is on exactly one process."""
         for bucket in self._buckets("test")[rank::world_size]:
-            sources = self._filled(self.corpus.source["test"], bucket)
+            sources = self._fill(self.corpus.source["test"], bucket)
             yield Untranslated(sources, [self.corpus.references[index] for index in bucket])
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Inputs, Tensor]:
@@ -138,11 +138,11 @@ class ParallelText:
 
     def _bucket(self, split: str, pairs: NDArray[np.int64]) -> tuple[Inputs, Tensor]:
         """Inputs and targets of these pairs: the decoder sees BEGIN and all but the last token."""
-        source, target = (self._filled(side[split], pairs) for side in (self.corpus.source, self.corpus.target))
+        source, target = (self._fill(side[split], pairs) for side in (self.corpus.source, self.corpus.target))
         shifted = torch.cat([torch.full_like(target[:, :1], BEGIN), target[:, :-1]], 1)
         return (source, shifted.masked_fill_(shifted == END, PAD)), target
 
-    def _filled(self, sentences: Sentences, chosen: NDArray[np.int64]) -> Tensor:
+    def _fill(self, sentences: Sentences, chosen: NDArray[np.int64]) -> Tensor:
         """The chosen sentences [n, longest], int64 on the device."""
         lengths = sentences.lengths[chosen]
         column = np.arange(lengths.max())

@@ -16,7 +16,7 @@ from resync.settings.base import (
     PositiveInt,
     PositiveNumber,
     Settings,
-    ascending,
+    check_ascending,
 )
 from resync.settings.errors import show
 from resync.settings.options import Course, Part
@@ -119,7 +119,7 @@ class StepSchedule(_Peak):
     def checks(self) -> Iterator[Check]:
         """Require decays in the order of their epochs."""
         yield from super().checks()
-        yield from ascending(("decays",), (epoch for epoch, _ in self.decays))
+        yield from check_ascending(("decays",), (epoch for epoch, _ in self.decays))
 
     def checks_in(self, course: Course) -> Iterator[Check]:
         """Require decays before the end of the training."""

@@ -43,12 +43,12 @@ def matrix(
         raise ValueError(f"topology {topology} has weights of its own: found mixing_weights, omit them")
     receivers = [out_peers(topology, worker, num_workers, k, peers, seed) for worker in range(max(num_workers, 1))]
     if isinstance(chosen, WeightedTopology):
-        return _weighted(chosen.weights(num_workers, k, peers, seed))
+        return _weighted_matrix(chosen.weights(num_workers, k, peers, seed))
     num_weights = 1 + len(receivers[0])
     if mixing_weights is None or num_weights == 1:
         mixing_weights = np.full(num_weights, 1 / num_weights)
     mixing = np.zeros((num_workers, num_workers))
-    for worker, row in enumerate(_checked(mixing_weights, num_workers, num_weights)):
+    for worker, row in enumerate(_check_weights(mixing_weights, num_workers, num_weights)):
         mixing[[worker, *receivers[worker]], worker] = row
     return mixing
 
@@ -59,7 +59,7 @@ def is_doubly_stochastic(mixing: NDArray[np.float64], tolerance: float = 1e-12) 
     return bool(np.all(np.abs(sums - 1) <= tolerance))
 
 
-def _weighted(weights: Sequence[Mapping[int, Fraction]]) -> NDArray[np.float64]:
+def _weighted_matrix(weights: Sequence[Mapping[int, Fraction]]) -> NDArray[np.float64]:
     """The matrix of a mixing step with the weights of every worker's messages; the rest of 1 is its self weight."""
     mixing = np.zeros((len(weights), len(weights)))
     for worker, sent in enumerate(weights):
@@ -69,7 +69,7 @@ def _weighted(weights: Sequence[Mapping[int, Fraction]]) -> NDArray[np.float64]:
     return mixing
 
 
-def _checked(mixing_weights: ArrayLike, num_workers: int, num_weights: int) -> NDArray[np.float64]:
+def _check_weights(mixing_weights: ArrayLike, num_workers: int, num_weights: int) -> NDArray[np.float64]:
     """Return the mixing weights as [num_workers, num_weights]."""
     table = np.asarray(mixing_weights, dtype=np.float64)
     if table.shape not in ((num_weights,), (num_workers, num_weights)):

@@ -30,7 +30,7 @@ from resync.settings.base import (
     PositiveNumber,
     Reading,
     Several,
-    ascending,
+    check_ascending,
     checks_failed,
 )
 from resync.settings.errors import KeyPath, show
@@ -204,7 +204,7 @@ def phase_checks(key: KeyPath, firsts: Sequence[float]) -> Iterator[Check]:
     """Yield phases that do not start at 0 or are not in order."""
     if firsts and firsts[0] != 0:
         yield (*key, 0, 0), f"found {firsts[0]:g}, allowed: 0, because the first phase starts with the training"
-    yield from ascending(key, firsts)
+    yield from check_ascending(key, firsts)
 
 
 def in_time_checks(key: KeyPath, pairs: Iterable[tuple[float, Any]], course: Course) -> Iterator[Check]:

@@ -58,7 +58,7 @@ def step(
             raise ValueError(f"decay ({at}, {factor}): expected a step >= 0 and a factor > 0")
     after = partial(_step_lr, max_lr=float(max_lr), decays=tuple((at, float(factor)) for at, factor in decays))
     rising = warmup_steps if warmup_start < max_lr else 0
-    return _warmed_up(after, max_lr, rising, warmup_start, warmup_ahead)
+    return _warm_up(after, max_lr, rising, warmup_start, warmup_ahead)
 
 
 def linear(
@@ -139,7 +139,7 @@ def inverse_sqrt(
     if not warmup_steps:
         raise ValueError("warmup_steps is 0, expected at least 1: the decay is measured in units of it")
     after = partial(_inverse_sqrt_lr, max_lr=float(max_lr), warmup_steps=warmup_steps)
-    return _warmed_up(after, max_lr, warmup_steps, warmup_start, warmup_ahead)
+    return _warm_up(after, max_lr, warmup_steps, warmup_start, warmup_ahead)
 
 
 def staircase(schedule: Schedule, warmup_steps: int, every: int, steps_per_epoch: int) -> Schedule:
@@ -162,7 +162,7 @@ def _staircase_lr(step: int, *, smooth: Schedule, warmup_steps: int, every: int,
     return smooth(step - step % steps_per_epoch % every if step < warmup_steps else step)
 
 
-def _warmed_up(after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool) -> Schedule:
+def _warm_up(after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool) -> Schedule:
     """The linear rise to `max_lr` in the first steps, then `after`."""
     return partial(
         _warmed_up_lr,
@@ -216,7 +216,7 @@ def _decay(
         first=warmup_steps,
         last=total_steps,
     )
-    return _warmed_up(after, max_lr, warmup_steps, start, warmup_ahead)
+    return _warm_up(after, max_lr, warmup_steps, start, warmup_ahead)
 
 
 def _decay_lr(

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from resync.engine.workers import Workers
 from resync.optim import options as declared
 from resync.optim.adamw import decay
-from resync.optim.newton_schulz import VARIANTS, orthogonalised
+from resync.optim.newton_schulz import VARIANTS, orthogonalise
 
 __all__ = ["Muon", "build", "decay", "of_model"]
 Part = slice | EllipsisType
@@ -77,7 +77,7 @@ class Muon(Optimizer):
             moment.mul_(m).add_(gradient, alpha=1 - m if variant.damped else 1.0)
             directions.append(gradient.lerp(moment, m) if variant.nesterov else moment)
         stacked = torch.cat([direction.reshape(-1, r, c) for direction in directions])
-        found = orthogonalised(stacked, variant, getattr(torch, self.options.precision))
+        found = orthogonalise(stacked, variant, getattr(torch, self.options.precision))
         scale = (max(1.0, r / c) if variant.clamped else r / c) ** 0.5
         for (parameter, part), update in zip(places, found.chunk(len(places)), strict=True):
             weights = parameter[..., part]

@@ -39,7 +39,7 @@ VARIANTS = {
 """Sources: muloco-1's muloco.py and modded-nanogpt of 2025, both as of the facts known to this project; torch 2.9."""
 
 
-def orthogonalised(matrices: Tensor, variant: Variant, dtype: torch.dtype = torch.float32) -> Tensor:
+def orthogonalise(matrices: Tensor, variant: Variant, dtype: torch.dtype = torch.float32) -> Tensor:
     """Matrices [n, r, c] with singular values near 1 and the same singular vectors, by Newton-Schulz iterations.
 
         X = M / (|M| + eps), of r <= c by transposing;   A = X X^T;   X = a X + (b A + c A A) X

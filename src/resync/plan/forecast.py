@@ -155,7 +155,7 @@ def fit(
     for metric, seconds in (("training_hours", SECONDS_PER_HOUR), ("seconds_per_step", 1)):
         timings: dict[str, list[Timing]] = {}
         for run, count in sorted(runs, key=lambda pair: pair[0].workers):
-            value = _published(run, published, metric)
+            value = _find_published(run, published, metric)
             if value is None or value.value is None or any(exchange.to == "peers" for exchange in exchanges(run)):
                 continue
             bare = wall_clock(run, Machine(network_of(run), 0.0, delay), count)
@@ -180,10 +180,10 @@ def fit(
 
 def published_hours(run: Run, published: Iterable[PublishedValue]) -> PublishedValue | None:
     """The most certain published hours of a run at its scale."""
-    return _published(run, published, "training_hours")
+    return _find_published(run, published, "training_hours")
 
 
-def _published(run: Run, published: Iterable[PublishedValue], metric: str) -> PublishedValue | None:
+def _find_published(run: Run, published: Iterable[PublishedValue], metric: str) -> PublishedValue | None:
     known = [value for value in published if value.scale == run.scale and value.value is not None]
     return most_certain(known, run.experiment, run.series, metric)
 

@@ -163,7 +163,7 @@ class Network:
         """
         nodes, members = self._nodes(workers)
         inside = ring(self.inside, num_bytes, members)
-        return self.slowdown * (inside + ALL_REDUCES[self._chosen(all_reduce)](self.link, num_bytes, nodes))
+        return self.slowdown * (inside + ALL_REDUCES[self._choose(all_reduce)](self.link, num_bytes, nodes))
 
     def exchange_seconds(self, num_bytes: float, workers: int, peers: int) -> float:
         """Seconds until every worker has sent `num_bytes` to each of its peers.
@@ -183,9 +183,9 @@ class Network:
     def latency_bound(self, num_bytes: float, workers: int, all_reduce: str = "default") -> bool:
         """Whether the messages of an all-reduce between nodes are shorter than the link's bandwidth-delay product."""
         nodes, _ = self._nodes(workers)
-        return nodes > 1 and self._chosen(all_reduce) == "ring" and num_bytes / nodes < self.link.bytes_in_latency
+        return nodes > 1 and self._choose(all_reduce) == "ring" and num_bytes / nodes < self.link.bytes_in_latency
 
-    def _chosen(self, all_reduce: str) -> str:
+    def _choose(self, all_reduce: str) -> str:
         return self.all_reduce if all_reduce == "default" else all_reduce
 
     def _nodes(self, workers: int) -> tuple[int, int]:

@@ -94,7 +94,7 @@ def gossip_waiting(
 def _senders(topology: str, workers: int, mix: int, peers: int) -> list[NDArray[np.intp]]:
     chosen = resolve(topology)
     if isinstance(chosen, WeightedTopology):
-        return _padded(chosen.weights(workers, mix, peers, seed=0))
+        return _pad(chosen.weights(workers, mix, peers, seed=0))
     if not chosen.regular:
         # Workers draw their out-peers; that each also has exactly `peers` in-peers is an approximation.
         draws = np.random.default_rng(mix)
@@ -105,7 +105,7 @@ def _senders(topology: str, workers: int, mix: int, peers: int) -> list[NDArray[
     return [_inverse(workers, even, odd - 1) for even, odd in zip(first, second, strict=True)]
 
 
-def _padded(weights: Sequence[Mapping[int, Fraction]]) -> list[NDArray[np.intp]]:
+def _pad(weights: Sequence[Mapping[int, Fraction]]) -> list[NDArray[np.intp]]:
     """The same from the messages of every worker; one that hears from fewer others than the rest hears from itself."""
     heard: list[list[int]] = [[] for _ in weights]
     for sender, receivers in enumerate(weights):

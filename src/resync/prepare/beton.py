@@ -87,7 +87,7 @@ def prepare(
         for first in range(0, len(images.labels), IMAGES_IN_A_FILE):
             indices = range(first, min(first + IMAGES_IN_A_FILE, len(images.labels)))
             file = _folder(of, root) / f"{split}-{first // IMAGES_IN_A_FILE:03d}.beton"
-            files[file.name] = _packed(of, images, indices, file, made_from)
+            files[file.name] = _pack_file(of, images, indices, file, made_from)
     record = {
         "name": of.name,
         **{name: origin[name] for name in ("variant", "source")},
@@ -120,7 +120,7 @@ def load_record(of: DataSet, root: Path, content: Mapping[str, str] = MappingPro
     return record if made_from.items() <= record.items() else None
 
 
-def load(of: DataSet, root: Path, record: Mapping[str, Any], whole: bool = False) -> dict[str, "Packed"]:
+def load(of: DataSet, root: Path, record: Mapping[str, Any], whole: bool = False) -> dict[str, "PackedImages"]:
     """The splits `train` and `val`, after a look at the index and some blocks of every file, or at the `whole` files.
 
     Raises ValueError if a file is missing, or truncated, or not the one of the record as far as has been looked.
@@ -137,7 +137,7 @@ def load(of: DataSet, root: Path, record: Mapping[str, Any], whole: bool = False
             reason = f"SHA-256{parts}: found {found}, allowed: {wanted}"
             raise damaged(of, file, reason, f" and {record_file(of, root)}")
         files[name.split("-")[0]].append(file)
-    return {split: Packed(found) for split, found in files.items()}
+    return {split: PackedImages(found) for split, found in files.items()}
 
 
 def properties(of: DataSet, root: Path, record: Mapping[str, Any]) -> list[Property]:
@@ -179,7 +179,7 @@ def _packing(of: DataSet) -> Packing:
     return of.preparation.packing
 
 
-def _packed(of: DataSet, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:
+def _pack_file(of: DataSet, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:
     beside = file.with_suffix(".json")
     made_from = {**made_from, "images": [indices.start, indices.stop]}
     if file.is_file() and beside.is_file():
@@ -277,7 +277,7 @@ class _Source:
             raise
 
 
-class Packed:
+class PackedImages:
     """The images of one split in .beton files, which stay on disk and in the operating system's cache.
 
     FFCV's reader and JPEG decoder are used, but not its loader: its crops come from one random generator per process,

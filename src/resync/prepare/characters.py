@@ -35,7 +35,7 @@ class CharacterText:
         return cls(arrays["train"], arrays["val"], arrays["alphabet"].tobytes().decode())
 
 
-def divided(of: DataSet, text: str) -> CharacterText:
+def divide(of: DataSet, text: str) -> CharacterText:
     """The declared number of first characters for training, the others for validation; ids in code point order.
 
     Raises ValueError if the text has not the declared numbers of characters.

@@ -8,7 +8,7 @@ import numpy as np
 from resync.config.data_sets import DataSet, data_set, prepared_names
 from resync.config.preparation import Preparation, TextPreparation
 from resync.prepare import beton
-from resync.prepare.characters import check_characters, divided, original
+from resync.prepare.characters import check_characters, divide, original
 from resync.prepare.folders import converting, require_writable
 from resync.prepare.packed import check_packed, require_packer, save_packed
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, load_record, origin_of, save, write
@@ -68,7 +68,7 @@ def _streams(of: DataSet, format: str | None) -> bool:
 
 def _prepare_images(of: DataSet, preparation: Preparation, root: Path) -> dict[str, Any]:
     original = find(of, root)
-    images = _averaged(original.read(), preparation.average)
+    images = _average(original.read(), preparation.average)
     require_all(properties(of, images), original.error)
     variant, source = of.variant_of(original.source.variant), original.path.relative_to(root)
     origin = origin_of(variant, source, original.sha256(), "numpy", "pillow", "torchvision")
@@ -90,18 +90,18 @@ def _prepare_characters(of: DataSet, root: Path) -> dict[str, Any]:
     file, text = original(of, root)
     origin = origin_of(of.characters.variant, file.relative_to(root), file_sha256(file), "numpy")
     counts = {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes")}
-    return write(of, root, divided(of, text).arrays(), origin, counts)
+    return write(of, root, divide(of, text).arrays(), origin, counts)
 
 
-def _averaged(images: Images, side: int) -> Images:
+def _average(images: Images, side: int) -> Images:
     """Every square of `side` x `side` pixels is averaged into one, rounded to the nearest integer, halves up."""
     if side == 1:
         return images
 
-    def averaged(pixels: Pixels) -> Pixels:
+    def average(pixels: Pixels) -> Pixels:
         number, channels, height, width = pixels.shape
         squares = pixels.reshape(number, channels, height // side, side, width // side, side)
         sums = squares.sum(axis=(3, 5), dtype=np.uint32)
         return ((sums + side**2 // 2) // side**2).astype(np.uint8)
 
-    return Images(averaged(images.train_images), images.train_labels, averaged(images.val_images), images.val_labels)
+    return Images(average(images.train_images), images.train_labels, average(images.val_images), images.val_labels)

@@ -69,7 +69,7 @@ def scan(original: Original) -> Listing:
         folder = original.root / original.source.folder
         raise original.error(f"an archive, allowed: a folder; unpack it to get {folder}/train (docs/data.md)")
     paths = (path.relative_to(original.path).as_posix() for path in _files(original.path))
-    listing = {split: _described(original, split, *found) for split, found in places(original, paths).items()}
+    listing = {split: _describe(original, split, *found) for split, found in places(original, paths).items()}
     require_all(split_properties(original.of, listing), original.error)
     return listing
 
@@ -102,11 +102,12 @@ def refuse_changed(of: DataSet, listing: Listing) -> None:
 def unchanged(listing: Listing) -> list[Property]:
     """Whether every file still exists with its length."""
     return [
-        Property(f"{split} files missing or changed", str(_changed(files)), ("0",)) for split, files in listing.items()
+        Property(f"{split} files missing or changed", str(_count_changed(files)), ("0",))
+        for split, files in listing.items()
     ]
 
 
-def _changed(files: ImageFiles) -> int:
+def _count_changed(files: ImageFiles) -> int:
     def length(path: bytes) -> int:
         try:
             return (files.folder / os.fsdecode(path)).stat().st_size
@@ -122,11 +123,11 @@ def _files(folder: Path) -> Iterable[Path]:
     return (Path(parent, name) for parent, _, names in os.walk(folder, followlinks=True) for name in names)
 
 
-def _described(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
+def _describe(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
     """The files with their lengths and their image sizes, which are in the first bytes of each file."""
     from tqdm import tqdm
 
-    def described(path: str) -> tuple[int, int, int]:
+    def describe(path: str) -> tuple[int, int, int]:
         file = original.path / path
         try:
             with Image.open(file) as image:
@@ -135,7 +136,7 @@ def _described(original: Original, split: str, paths: Sequence[str], labels: Seq
             raise original.error(f"{path}: not an image, or a damaged one") from error
 
     with ThreadPoolExecutor() as pool:
-        found = pool.map(described, paths)
+        found = pool.map(describe, paths)
         progress = tqdm(found, f"{original.of.name} {split}", len(paths), unit="image", disable=None)
         lengths, heights, widths = np.array(list(progress), dtype=np.int64).reshape(-1, 3).T
     encoded = np.array([os.fsencode(path) for path in paths])

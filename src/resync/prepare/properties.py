@@ -93,10 +93,10 @@ def text_properties(of: DataSet, text: ParallelCorpus, record: Mapping[str, Any]
 
 def properties(of: DataSet, images: Images) -> list[Property]:
     """The declared properties of images: counts, sizes, classes and images per class."""
-    shape = _joined("x", of.facts["input_shape"])
+    shape = _join("x", of.facts["input_shape"])
     result = []
     for split in ("train", "val"):
-        found = _joined("x", getattr(images, f"{split}_images").shape[1:])
+        found = _join("x", getattr(images, f"{split}_images").shape[1:])
         result += _class_properties(of, split, getattr(images, f"{split}_labels"))
         result.append(Property(f"{split} image size", found, (shape,)))
     return result
@@ -115,8 +115,8 @@ def _class_properties(of: DataSet, split: str, labels: NDArray[np.integer[Any]])
     if isinstance(counts, ClassCounts):
         per_class, wanted = f"{min(found)} to {max(found)}", f"{counts.fewest} to {counts.most}"
     else:
-        per_class = _joined(" ", found)
-        wanted = _joined(" ", [counts] * classes if isinstance(counts, int) else counts)
+        per_class = _join(" ", found)
+        wanted = _join(" ", [counts] * classes if isinstance(counts, int) else counts)
     return [
         Property(f"{split} images", str(len(labels)), (str(of.facts[f"{split}_samples"]),)),
         Property(f"{split} classes", str(np.count_nonzero(found)), (str(classes),)),
@@ -124,5 +124,5 @@ def _class_properties(of: DataSet, split: str, labels: NDArray[np.integer[Any]])
     ]
 
 
-def _joined(separator: str, numbers: Sequence[int]) -> str:
+def _join(separator: str, numbers: Sequence[int]) -> str:
     return separator.join(map(str, numbers))

@@ -10,7 +10,7 @@ from pathlib import Path
 from resync.config.data_sets import DataSet
 from resync.config.preparation import TextFiles
 from resync.prepare.prepared_file import file_sha256, sums_sha256
-from resync.prepare.text import Lines, normalised
+from resync.prepare.text import Lines, normalise
 
 ARCHIVES = (".tgz", ".tar.gz", ".tar")
 SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
@@ -68,9 +68,9 @@ class RawText:
             number = content.count(b"\n", 0, error.start) + 1
             raise self.error(f"line {number} is not UTF-8", self.folder / name) from error
         if ".sgm" in Path(name).suffixes:
-            return [normalised(segment) for segment in SEGMENT.findall(text)]
+            return [normalise(segment) for segment in SEGMENT.findall(text)]
         # Not splitlines: it also splits at characters that occur within sentences of Common Crawl.
-        return [normalised(line) for line in text.removesuffix("\n").split("\n")]
+        return [normalise(line) for line in text.removesuffix("\n").split("\n")]
 
     def _content(self, name: str) -> bytes:
         """The bytes of a file below the folder, uncompressed; a part of its path may be an archive."""

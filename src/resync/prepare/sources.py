@@ -140,7 +140,7 @@ def _from_files(original: Original) -> Images:
     contents = dict(_files(original))
     arrays: dict[str, Pixels] = {}
     for split, (paths, labels) in places(original, contents).items():
-        arrays[f"{split}_images"] = _decoded(original, split, [(path, contents[path]) for path in paths])
+        arrays[f"{split}_images"] = _decode_all(original, split, [(path, contents[path]) for path in paths])
         arrays[f"{split}_labels"] = np.array(labels, dtype=np.uint8)
     return Images(**arrays)
 
@@ -213,7 +213,7 @@ def _files(original: Original) -> Iterator[tuple[str, bytes]]:
         raise original.error(f"the archive is damaged or incomplete ({error})") from error
 
 
-def _decoded(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
+def _decode_all(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
     from tqdm import tqdm
 
     images = np.empty((len(files), *original.shape), dtype=np.uint8)

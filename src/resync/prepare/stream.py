@@ -24,7 +24,7 @@ class Stream:
     verified: str
 
 
-def chosen(of: DataSet, format: str) -> str:
+def choose_format(of: DataSet, format: str) -> str:
     """`beton` or `files`, with `auto` resolved. Raises ValueError for `beton` if FFCV is not installed."""
     if format == "auto":
         return "beton" if beton.installed() else "files"
@@ -39,7 +39,7 @@ def prepare_stream(of: DataSet, root: Path, format: str) -> dict[str, Any]:
     `files` needs a list of the image files; `beton` also needs FFCV's .beton files, which are made from them. Raises
     ValueError if there is no source, or if its images are damaged or do not match the declaration.
     """
-    format = chosen(of, format)
+    format = choose_format(of, format)
     listed = load_record(of, root) or _list(of, root)
     if format == "files":
         return listed
@@ -52,9 +52,9 @@ def load_stream(of: DataSet, root: Path, format: str) -> Stream:
 
     Raises ValueError if it is missing, damaged or changed, or needs FFCV without having it.
     """
-    format = chosen(of, format)
+    format = choose_format(of, format)
     if format == "beton":
-        return _packed(of, root)
+        return _load_packed(of, root)
     _require_listed(of, root, format)
     listing, listed = load_listing(of, root)
     refuse_changed(of, listing)
@@ -63,8 +63,8 @@ def load_stream(of: DataSet, root: Path, format: str) -> Stream:
 
 def check_stream(of: DataSet, root: Path, format: str) -> list[Property]:
     """The properties of the data set in this format, of whole files. Raises ValueError if it cannot be read."""
-    if chosen(of, format) == "beton":
-        packed = _packed(of, root)
+    if choose_format(of, format) == "beton":
+        packed = _load_packed(of, root)
         found = beton.properties(of, root, packed.record)
         return [variant(of, packed.record), *split_properties(of, packed.splits), *found]
     _require_listed(of, root, "files")
@@ -89,7 +89,7 @@ def _require_listed(of: DataSet, root: Path, format: str) -> dict[str, Any]:
     return listed
 
 
-def _packed(of: DataSet, root: Path) -> Stream:
+def _load_packed(of: DataSet, root: Path) -> Stream:
     listed = _require_listed(of, root, "beton")
     record = beton.load_record(of, root, _content(listed))
     if record is None:

@@ -127,7 +127,7 @@ def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = No
     return ParallelCorpus(source, target, tuple(lines["test"][1]), vocabulary)
 
 
-def normalised(line: str) -> str:
+def normalise(line: str) -> str:
     """The line without HTML entities (as Moses writes them), in Unicode normalisation form C, with single spaces."""
     return " ".join(unicodedata.normalize("NFC", html.unescape(line)).split())
 

@@ -122,7 +122,7 @@ def wrong(key: str | KeyPath, found: object, allowed: object) -> Check:
     return (key,) if isinstance(key, str) else key, f"found {found}, allowed: {allowed}"
 
 
-def ascending(key: KeyPath, epochs: Iterable[float]) -> Iterator[Check]:
+def check_ascending(key: KeyPath, epochs: Iterable[float]) -> Iterator[Check]:
     """Yield the [epoch, value] pairs at `key` whose epoch is not later than the one before."""
     for index, (before, epoch) in enumerate(pairwise(epochs), start=1):
         if epoch <= before:

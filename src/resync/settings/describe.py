@@ -75,7 +75,7 @@ def _with_suggestion(schema: Schema, found: Any, model: type[BaseModel]) -> str:
 
 def at(root: Schema, path: KeyPath) -> Schema:
     """The part of `root` that describes the value at `path`; empty (anything) where the schema is silent."""
-    part = _resolved(root, root)
+    part = _resolve(root, root)
     for key in path:
         part = next(_inside(part, key, root), {})
     return part
@@ -104,7 +104,7 @@ def choices(schema: Schema) -> list[str]:
 
 def describe(schema: Schema, root: Schema) -> str:
     """The values that `schema` (a part of `root`) allows, as in `integer >= 1` or `list of number > 0`."""
-    schema = _resolved(schema, root)
+    schema = _resolve(schema, root)
     if "anyOf" in schema:
         return " or ".join(describe(option, root) for option in schema["anyOf"])
     if "discriminator" in schema:
@@ -143,7 +143,7 @@ def _describe_scalar(schema: Schema) -> str:
 
 def _inside(schema: Schema, key: str | int, root: Schema) -> Iterator[Schema]:
     for option in (schema, *schema.get("anyOf", ())):
-        option = _resolved(option, root)
+        option = _resolve(option, root)
         if isinstance(key, int):
             prefix = option.get("prefixItems", [])
             found = prefix[key] if key < len(prefix) else option.get("items")
@@ -152,9 +152,9 @@ def _inside(schema: Schema, key: str | int, root: Schema) -> Iterator[Schema]:
             others = option.get("additionalProperties") or None
             found = option.get("properties", {}).get(key) or (patterns[0] if patterns else others)
         if isinstance(found, dict):
-            yield _resolved(found, root)
+            yield _resolve(found, root)
 
 
-def _resolved(schema: Schema, root: Schema) -> Schema:
+def _resolve(schema: Schema, root: Schema) -> Schema:
     reference = schema.get("$ref")
     return root["$defs"][reference.removeprefix("#/$defs/")] if reference else schema

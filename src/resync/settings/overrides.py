@@ -10,7 +10,7 @@ from resync.settings.loader import parse
 from resync.settings.tree import Node, merge
 
 
-def overridden(node: Node, overrides: Sequence[str]) -> Node:
+def override_settings(node: Node, overrides: Sequence[str]) -> Node:
     """`node` with overrides such as `optimizer.weight_decay=0.05`, whose values are YAML.
 
     Like any layer, one that changes a `name` or `rule` replaces the options of the former choice. Raises ConfigError

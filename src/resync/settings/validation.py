@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from resync.settings.base import PACKAGE, Reading, Settings
 from resync.settings.describe import at, chosen, explain, known_schema
-from resync.settings.errors import ConfigError, KeyPath, Problem, closest
+from resync.settings.errors import ConfigError, KeyPath, Problem, closest, raise_if_any
 from resync.settings.tree import Node
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -22,6 +22,14 @@ def validate(model: type[_Model], node: Node, package: Path = PACKAGE) -> tuple[
         return model.model_validate(data, context=reading), []
     except ValidationError as error:
         return None, list(_problems(error, model, node, data, reading))
+
+
+def validated(model: type[_Model], node: Node, package: Path = PACKAGE) -> _Model:
+    """`model` built from `node`. Raises ConfigError with every problem found."""
+    built, problems = validate(model, node, package)
+    raise_if_any(problems)
+    assert built is not None
+    return built
 
 
 def validate_layer(model: type[BaseModel], node: Node, package: Path = PACKAGE) -> list[Problem]:

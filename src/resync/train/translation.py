@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from resync.config.evaluation import BeamSearch
-from resync.data.text import Inputs, ParallelText, Targets
+from resync.data.text import Inputs, ParallelText, TokenTargets
 from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
 from resync.prepare.vocabulary import PAD
@@ -47,7 +47,7 @@ class Translation(CrossEntropy):
         """Signatures of the forms of BLEU."""
         return {name: form.signature for name, form in self._bleu.items()}
 
-    def loss(self, model: nn.Module, inputs: Inputs, targets: Targets) -> Tensor:
+    def loss(self, model: nn.Module, inputs: Inputs, targets: TokenTargets) -> Tensor:
         """The loss of a bucket; see the class for its denominator."""
         logits = self.logits(model, inputs)
         total = F.cross_entropy(

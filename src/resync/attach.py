@@ -65,6 +65,7 @@ class Synchronised:
         if not total_steps >= 1:
             raise ValueError(f"total_steps: found {total_steps}, allowed: at least 1")
         check_attachable(model, optimizer)
+        options = options.in_steps()
         rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         self._meetings = Meetings(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
         arguments = f"{options!r} {total_steps=} {warmup_steps=} {seed=} {clip_norm=}"

@@ -13,7 +13,7 @@ from resync.formulas.topology import TOPOLOGIES, TopologyName
 from resync.settings.base import PACKAGE
 from resync.settings.options import option_names, options_of
 from resync.sync.options.every_step import SGP
-from resync.sync.options.outer import SlowMo
+from resync.sync.options.outer import PALSGD, SlowMo
 from resync.sync.options.rounds import Local
 
 RUN = {
@@ -53,6 +53,28 @@ def test_epochs_become_whole_steps_in_every_part():
     slow = SlowMo(period=phases, base=SGP(peers=[(0, 0), (0.25, 2)])).in_steps(10)
     assert slow.rule == Phases(phases=[(0, 1), (25, 4), (30, "end")])
     assert slow.inner.phases == ((0, 0), (2, 2))
+
+
+def test_options_of_attach_count_whole_steps():
+    assert SGP(peers=[(0, 0), (200, 1)]).in_steps().phases == ((0, 0), (200, 1))
+    assert PALSGD(period=4, start=30).in_steps().rule == Phases(phases=[(0, 1), (30, 4)])
+
+
+@pytest.mark.parametrize(
+    ("convert", "message"),
+    [
+        (lambda: SGP(peers=[(0, 0), (2.6, 1)]).in_steps(), r"SGP: peers\[1\]\[0\]: found 2.6, allowed: a whole number"),
+        (lambda: PALSGD(period=4, start=3.7).in_steps(), "PALSGD: start: found 3.7, allowed: a whole number of steps"),
+        (lambda: SGP(peers=[(0, 0), (2, 1)]).in_steps(10).in_steps(10), r"peers\[0\]\[0\]: found 0, allowed: epochs"),
+        (
+            lambda: SlowMo(period=2, base=SGP(peers=[(0, 0), (0.25, 2)])).in_steps(),
+            r"SlowMo: base.peers\[1\]\[0\]: found 0.25, allowed: a whole number of steps",
+        ),
+    ],
+)
+def test_steps_are_whole_and_no_epochs(convert, message):
+    with pytest.raises(ValueError, match=message):
+        convert()
 
 
 def test_a_period_may_be_an_integer_or_a_rule_of_ones_own():

@@ -1,12 +1,21 @@
 """Published experiments reduced to a small scale."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from resync.config.reduction import conversions
-from resync.config.schema import schemas
+from resync.config.expand import expand
+from resync.config.folder import read_scales
+from resync.config.reduction import conversion
 from resync.formulas.declared_schedules import ConstantSchedule
+from resync.formulas.periods import Constant, Phases
+from resync.settings import units
+from resync.settings.base import PACKAGE
+from resync.settings.loader import parse
+from resync.settings.problems import Collector
+from resync.sync.options.every_step import SGP
 
 VIT = "configs/qsr/experiments/vit.yaml"
 SMOKE = """\
@@ -116,28 +125,70 @@ def test_an_error_in_the_published_form_is_reported_once(workspace, lines_of):
     assert len([line for line in lines_of(workspace.load) if "workers" in line]) == 1
 
 
-def options(schema):
-    """The names and descriptions of all settings in a schema, at any depth."""
-    if isinstance(schema, dict):
-        for name, part in schema.get("properties", {}).items():
-            yield name, part.get("description", "")
-        schema = list(schema.values())
-    for part in schema if isinstance(schema, list) else []:
-        yield from options(part)
+CONSTANT = {"rule": "constant", "h": 48}
+UNITS = {
+    "outer learning rate": ({"name": "diloco", "period": CONSTANT}, {"lr": 0.7, "period": Constant(h=5)}),
+    "fragments": (
+        {"name": "streaming_diloco", "period": 102, "fragments": 3, "delay": 30},
+        {"period": 6, "fragments": 3, "delay": 1},
+    ),
+    "moments": (
+        {"name": "desloc", "period": 64, "second_moment_period": 2000},
+        {"period": 5, "first_moment_period": None, "second_moment_period": 10},
+    ),
+    "smoothed period": ({"name": "gpa", "h": 4000}, {"h": 20}),
+    "first local step": ({"name": "palsgd", "period": CONSTANT, "start": 10}, {"start": 1.0, "lr": 0.1}),
+    "peers": ({"name": "sgp", "peers": [[0, 0], [20, 1]]}, {"peers": ((0, 0), (2, 1))}),
+    "sum of learning rates": (
+        {"name": "diloco_progress", "period": CONSTANT, "reference": 1.6},
+        {"reference": 0.8, "lr": 0.7},
+    ),
+    "base": (
+        {"name": "slowmo", "period": CONSTANT, "base": {"name": "sgp", "peers": [[0, 0], [20, 1]]}},
+        {"alpha": 1.0, "base": SGP(peers=[(0, 0), (2, 1)])},
+    ),
+    "changes at the ends": (
+        {"name": "local", "period": {"rule": "phases", "phases": [[0, 1], [1e-5, 2], [39.9999, 3], [39.99999, "end"]]}},
+        {"period": Phases(phases=[(0, 1), (1e-4, 2), (3.9999, 3), (3.99995, "end")])},
+    ),
+}  # fmt: skip
 
 
-def test_every_setting_that_is_a_time_or_a_learning_rate_is_converted():
-    """So that a new schedule or rule keeps its shape in a short training."""
-    course = {"workers": 1, "epochs": 90, "steps_per_epoch": 100, "total_steps": 9000, "warmup_steps": 0}
-    length = SimpleNamespace(**course, schedule=ConstantSchedule(name="constant", lr=0.1))
-    limits = SimpleNamespace(epochs=4, steps_per_epoch=5, peak_lr=0.4)
-    kept = {"every_epochs", "every_steps", "keep_epochs"}  # settings of the execution are the scale's own
-    kept |= {"others_lr"}  # in units of the schedule, which is converted
-    found = {
-        name
-        for name, text in options(schemas()["run.schema.json"])
-        if "[epoch" in text or "[first epoch" in text or name == "lr" or name.endswith(("_epochs", "_steps", "_lr"))
-        if not text.startswith("divide") and name not in kept
-    }
-    assert {"decays", "peers", "phases", "max_lr", "warmup_epochs"} <= found
-    assert found <= set(conversions(length, limits))
+def smoke_run(sync, schedule):
+    """The form at scale smoke of 40 epochs of 100 steps that are valid at scale paper."""
+    collector = Collector(PACKAGE)
+    scales = read_scales(Path(__file__).parents[2] / "paper_configs/scales", collector)
+    base = {
+        "data": {"name": "digits"}, "model": {"name": "mlp"}, "workers": 8, "batch_size": 64, "epochs": 40,
+        "steps_per_epoch": 100, "optimizer": {"name": "adamw"}, "schedule": schedule,
+    }  # fmt: skip
+    experiment = {"expect": "?", "base": base, "series": {"one": {"label": "1", "sync": sync}}, "scales": {"paper": {}}}
+    _, runs = expand("paper", "experiment", parse(json.dumps(experiment), "e.yaml"), scales, collector)
+    collector.raise_if_any()
+    return next(run for run in runs if run.scale == "smoke")
+
+
+@pytest.mark.parametrize(("sync", "expected"), UNITS.values(), ids=UNITS)
+def test_options_change_by_their_units_and_stay_valid(sync, expected):
+    found = smoke_run(sync, {"name": "cosine", "max_lr": 0.8, "warmup_epochs": 1}).sync
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_changes_at_the_ends_of_a_training_stay_inside():
+    decays = [[1e-5, 0.5], [2e-5, 0.5], [39.9999, 0.5]]
+    schedule = {"name": "step", "max_lr": 0.2, "decays": decays, "warmup_steps": 3999, "warmup_start": 0.1}
+    found = smoke_run({"name": "allreduce"}, schedule)
+    assert [epoch for epoch, _ in found.schedule.decays] == [1e-4, 2e-4, 3.9999]
+    assert found.warmup_steps == 19 < found.total_steps
+    assert (
+        smoke_run({"name": "allreduce"}, schedule | {"warmup_steps": None, "warmup_epochs": 39.99}).warmup_steps == 19
+    )
+
+
+def test_every_unit_is_reduced():
+    """So that a new unit cannot be forgotten."""
+    every = [each for each in vars(units).values() if isinstance(each, units.Unit)]
+    limits = SimpleNamespace(epochs=4, steps_per_epoch=5, peak_lr=0.4, least_warmup_start=0.25)
+    published = {"workers": 1, "epochs": 90, "steps_per_epoch": 100, "total_steps": 9000, "warmup_steps": 0}
+    run = SimpleNamespace(**published, schedule=ConstantSchedule(name="constant", lr=0.8))
+    assert all(conversion(run, limits)(unit, 90, ()) < 90 for unit in every)

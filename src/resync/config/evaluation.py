@@ -1,11 +1,12 @@
 """When and how a run is evaluated, and what follows from a validation loss that stops falling."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, Settings, wrong
+from resync.settings.units import EVALUATIONS
 
 
 class Plateau(Settings):
@@ -15,7 +16,7 @@ class Plateau(Settings):
     """
 
     factor: float = Field(default=0.1, gt=0, lt=1, description="factor of a reduction")
-    patience: Count = Field(
+    patience: Annotated[Count, EVALUATIONS] = Field(
         default=10, description="consecutive evaluations without improvement that are tolerated; the next one reduces"
     )
     threshold: float = Field(default=1e-4, ge=0, lt=1, description="smallest relative improvement that counts")
@@ -24,7 +25,7 @@ class Plateau(Settings):
 class EarlyStopping(Settings):
     """An end of the training before the last epoch. Evaluations before the end of the warm-up do not count."""
 
-    patience: PositiveInt = Field(
+    patience: Annotated[PositiveInt, EVALUATIONS] = Field(
         default=50, description="consecutive evaluations without a new best validation loss after which it ends"
     )
     min_delta: NonNegativeNumber = Field(default=0.0, description="smallest improvement that counts, in nats")

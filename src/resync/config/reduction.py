@@ -5,9 +5,10 @@ form with a small model, little data and few steps. Algorithm, optimizer, loss a
 stay, so that each series trains with the code that it is published with.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from pydantic import Field
@@ -18,8 +19,24 @@ from resync.config.parts import ModelOptions
 from resync.config.run import Layer, SeriesLayer
 from resync.formulas.declared_schedules import LearningRate
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
-from resync.settings.options import CourseValues
+from resync.settings.options import CourseValues, Part
 from resync.settings.tree import Node, merge, without
+from resync.settings.units import (
+    EPOCH,
+    EVALUATIONS,
+    LEARNING_RATE,
+    LOCAL_STEPS,
+    STEPS,
+    WARMUP_EPOCHS,
+    WARMUP_LEARNING_RATE,
+    Convert,
+    Unit,
+    converted,
+    field_types,
+)
+
+_LEAST = 1e-4
+"""The shortest time, in epochs, between two changes in a training; times are rounded to it."""
 
 
 class ReducedTask(Settings):
@@ -78,7 +95,8 @@ def reduced(node: Node, published: SeriesLayer, scale: ScaleLayer) -> Node:
     assert scale.reduction
     assert scale.node
     kept = without(node, *Execution.model_fields, "resources", "seeds", "pilot_seeds", "start_checkpoint", "loss_scale")
-    with_times = _converted(kept, conversions(published, scale.reduction))
+    convert, end = conversion(published, scale.reduction), _epochs(published, scale.reduction)
+    with_times = _converted(kept, published, convert, end)
     small = _overlay(published, scale.reduction, scale.node)
     return merge(merge(with_times, scale.settings), small)
 
@@ -125,8 +143,8 @@ def _steps_per_epoch(published: SeriesLayer, by: Reduction) -> int:
     return min(published.steps_per_epoch, by.steps_per_epoch)
 
 
-def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[[Any], Any]]:
-    """How the values of settings that are times, local steps or learning rates change, by the names of the settings."""
+def conversion(published: SeriesLayer, by: Reduction) -> Convert:
+    """How the numbers that have a unit change."""
     epochs, steps_per_epoch = _epochs(published, by), _steps_per_epoch(published, by)
     steps = epochs * steps_per_epoch
     peak = _peak(published.schedule, CourseValues.of(published))
@@ -144,25 +162,17 @@ def conversions(published: SeriesLayer, by: Reduction) -> Mapping[str, Callable[
     def rate(value: float) -> float:
         return float(f"{value * shrunk:.4g}")
 
-    return {
-        "warmup_epochs": lambda value: value and max(epoch(value), round(1 / steps_per_epoch, 4)),
-        "decays": lambda pairs: [[epoch(at), factor] for at, factor in pairs],
-        "peers": lambda peers: peers if isinstance(peers, int) else [[epoch(at), number] for at, number in peers],
-        "phases": lambda pairs: [[epoch(at), h if h == "end" else local(h)] for at, h in pairs],
-        "patience": lambda evaluations: max(1, round(epoch(evaluations))),
-        "warmup_steps": step,
-        "warmup_every": lambda value: value if value == "epoch" else step(value),
-        "schedule.epochs": lambda value: max(epochs, round(epoch(value))),
-        "h": local,
-        "h_base": local,
-        "h_warmup": local,
-        "h_max": local,
-        "lr": rate,
-        "max_lr": rate,
-        "min_lr": rate,
-        "warmup_start": lambda value: max(rate(value), by.least_warmup_start * rate(peak)),
-        "period.alpha": rate,
+    one_step = round(1 / steps_per_epoch, 4)
+    by_unit: dict[Unit, Callable[[Any], Any]] = {
+        EPOCH: lambda value: value and min(max(epoch(value), _LEAST), epochs - _LEAST),
+        WARMUP_EPOCHS: lambda value: value and min(max(epoch(value), one_step), epochs - one_step),
+        STEPS: lambda value: min(step(value), steps - 1),
+        LOCAL_STEPS: local,
+        LEARNING_RATE: rate,
+        WARMUP_LEARNING_RATE: lambda value: max(rate(value), by.least_warmup_start * rate(peak)),
+        EVALUATIONS: lambda value: max(1, round(epoch(value))),
     }
+    return lambda unit, number, _: by_unit[unit](number)
 
 
 @lru_cache(maxsize=64)
@@ -172,19 +182,27 @@ def _peak(schedule: LearningRate, course: CourseValues) -> float:
     return max(map(lr, range(0, course.total_steps, max(1, course.total_steps // 1000))))
 
 
-def _converted(node: Node, by_name: Mapping[str, Callable[[Any], Any]]) -> Node:
-    """The node with every setting converted; the conversion of `period.alpha` is only for an `alpha` below `period`."""
-    if not isinstance(node.value, dict):
-        return node
+def _converted(node: Node, settings: Settings, convert: Convert, end: int) -> Node:
+    """The mapping `node`, which is valid as `settings`, with every number that has a unit converted."""
+    kinds = field_types(type(settings))
     entries = {}
     for key, child in node.entries.items():
-        convert = by_name.get(key) or by_name.get(f"{node.path[-1] if node.path else ''}.{key}")
-        plain = child.plain()
-        if convert is None or plain is None:
-            entries[key] = _converted(child, by_name)
+        value = getattr(settings, key)
+        if isinstance(value, Settings) and isinstance(child.value, dict):
+            entries[key] = _converted(child, value, convert, end)
         else:
-            entries[key] = _node(convert(plain), child)
-    return replace(node, value=entries)
+            entries[key] = _node(_apart(converted(child.plain(), kinds[key], convert), end), child)
+    plain = {key: child.plain() for key, child in entries.items()}
+    fitted = settings.fitted(plain) if isinstance(settings, Part) else {}
+    return replace(node, value=entries | {key: _node(value, entries[key]) for key, value in fitted.items()})
+
+
+def _apart(value: Any, end: int) -> Any:
+    """Another value as it is; a list of [epoch, value] pairs with epochs apart that rounding has made equal."""
+    if isinstance(value, list) and all(isinstance(each, list) and len(each) == 2 for each in value):
+        for before, pair in pairwise(value):
+            pair[0] = pair[0] if pair[0] > before[0] else min(round(before[0] + _LEAST, 4), (before[0] + end) / 2)
+    return value
 
 
 def _node(value: Any, place: Node) -> Node:

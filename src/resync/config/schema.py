@@ -83,6 +83,8 @@ def _plain(part: Schema, package: Path) -> Schema:
     part = {key: value for key, value in part.items() if key not in ("title", "discriminator")}
     if isinstance(part.get("description"), str):
         part["description"] = first_paragraph(part["description"])
+    if unit := part.pop("x-unit", None):
+        part["description"] = f"{part['description']} ({unit})" if "description" in part else unit
     for choice in CHOICES:
         declared = part.get("properties", {}).get(choice, {})
         if "const" in declared:  # a default in Python, required in files

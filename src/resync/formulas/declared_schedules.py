@@ -6,11 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from resync.formulas.periods import in_time_checks, pairs_in_steps
+from resync.formulas.periods import in_time_checks
 from resync.formulas.schedules import Schedule, constant, cosine, cosine_step, inverse_sqrt, linear, staircase, step
 from resync.settings.base import (
     Check,
-    Count,
     Items,
     NonNegativeNumber,
     PositiveInt,
@@ -20,8 +19,9 @@ from resync.settings.base import (
 )
 from resync.settings.errors import show
 from resync.settings.options import Course, Part
+from resync.settings.units import EPOCH, LEARNING_RATE, STEPS, WARMUP_EPOCHS, WARMUP_LEARNING_RATE, InnerLR, Steps
 
-Decay = Annotated[tuple[PositiveNumber, PositiveNumber], Field(strict=False)]
+Decay = Annotated[tuple[Annotated[PositiveNumber, EPOCH], PositiveNumber], Field(strict=False)]
 """(epoch, factor): from this epoch on (0-based), the learning rate is multiplied by this factor."""
 
 
@@ -29,9 +29,11 @@ class LearningRate(Part):
     """A declared schedule, in epochs or steps: a warm-up and the schedule proper."""
 
     name: str
-    warmup_epochs: NonNegativeNumber | None = Field(default=None, description="length of the warm-up in epochs")
-    warmup_steps: Count | None = Field(default=None, description="length of the warm-up in steps, instead of epochs")
-    warmup_start: NonNegativeNumber | None = Field(
+    warmup_epochs: Annotated[NonNegativeNumber, WARMUP_EPOCHS] | None = Field(
+        default=None, description="length of the warm-up in epochs"
+    )
+    warmup_steps: Steps | None = Field(default=None, description="length of the warm-up in steps, instead of epochs")
+    warmup_start: Annotated[NonNegativeNumber, WARMUP_LEARNING_RATE] | None = Field(
         default=None, description="learning rate at the start of the warm-up; null: min_lr, or 0 if there is none"
     )
     warmup_ahead: bool | None = Field(
@@ -39,7 +41,7 @@ class LearningRate(Part):
         description="whether step t = 0, 1, ... of a warm-up of W steps is at (t + 1) / W of the way (SGP's code) and "
         "not at t / W (code of Local SGD and QSR); null: true for constant and step, false for the others",
     )
-    warmup_every: PositiveInt | Literal["epoch"] | None = Field(
+    warmup_every: Annotated[PositiveInt, STEPS] | Literal["epoch"] | None = Field(
         default=None,
         description="steps for which the learning rate of the warm-up is held, counted from the start of each epoch "
         "(100 in SGP's code); epoch: for the whole epoch; null: it rises in every step",
@@ -89,7 +91,7 @@ class LearningRate(Part):
 
 class _Constant(Settings):
     name: str
-    lr: PositiveNumber = Field(description="learning rate after the warm-up")
+    lr: InnerLR = Field(description="learning rate after the warm-up")
 
 
 class ConstantSchedule(LearningRate, _Constant):
@@ -103,7 +105,7 @@ class ConstantSchedule(LearningRate, _Constant):
 
 class _Maximum(Settings):
     name: str
-    max_lr: PositiveNumber = Field(description="learning rate at the end of the warm-up")
+    max_lr: InnerLR = Field(description="learning rate at the end of the warm-up")
 
 
 class _Peak(LearningRate, _Maximum):
@@ -128,12 +130,14 @@ class StepSchedule(_Peak):
 
     def smooth(self, course: Course) -> Schedule:
         """The function `step`, with the epochs of decays converted to whole steps."""
-        decays = pairs_in_steps(self.decays, course.steps_per_epoch)
+        decays = [(round(epoch * course.steps_per_epoch), factor) for epoch, factor in self.decays]
         return step(self.max_lr, decays, course.total_steps, **self._warmup(course))
 
 
 class _FallingSchedule(_Peak):
-    min_lr: NonNegativeNumber = Field(default=0.0, description="learning rate at the end of the schedule")
+    min_lr: Annotated[NonNegativeNumber, LEARNING_RATE] = Field(
+        default=0.0, description="learning rate at the end of the schedule"
+    )
     epochs: PositiveInt | None = Field(
         default=None,
         description="length of the schedule, if the training takes only its beginning; null: that of the training",
@@ -178,7 +182,7 @@ class CosineStepSchedule(_FallingSchedule):
     """Cosine decay, rounded to the nearest power of `base` after the warm-up (Gu et al. 2024)."""
 
     name: Literal["cosine_step"]
-    min_lr: PositiveNumber = Field(description="learning rate of the cosine at the end of the schedule")
+    min_lr: InnerLR = Field(description="learning rate of the cosine at the end of the schedule")
     base: float = Field(default=2.0, gt=1, description="the learning rate is a power of this number")
 
     def smooth(self, course: Course) -> Schedule:

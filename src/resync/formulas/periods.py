@@ -9,7 +9,7 @@ is also its own declaration: the content of `period` in a configuration, and the
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -25,8 +25,6 @@ from pydantic_core import CoreSchema, core_schema
 
 from resync.settings.base import (
     Check,
-    NonNegativeNumber,
-    PositiveInt,
     PositiveNumber,
     Reading,
     Several,
@@ -35,6 +33,7 @@ from resync.settings.base import (
 )
 from resync.settings.errors import KeyPath, show
 from resync.settings.options import Course, Part
+from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
 
 
 class Period(Part):
@@ -59,7 +58,7 @@ class Constant(Period):
     """The same `h` in every round, as in Local SGD; h = 1 averages after every step."""
 
     rule: Literal["constant"] = Field(default="constant", init=False)
-    h: PositiveInt = Field(description="local steps in a round")
+    h: LocalSteps = Field(description="local steps in a round")
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> int:
         return self.h
@@ -69,13 +68,13 @@ class PowerRule(Period):
     """H = max(h_base, floor((alpha / lr)^power)), lr at the round's first step: QSR and variants (Gu et al. 2024)."""
 
     rule: Literal["power"] = Field(default="power", init=False)
-    alpha: PositiveNumber = Field(description="growth coefficient, in the unit of the learning rate")
+    alpha: InnerLR = Field(description="growth coefficient, in the unit of the learning rate")
     power: PositiveNumber = Field(default=2.0, description="2 is QSR, 1 the linear rule, 3 the cubic rule")
-    h_base: PositiveInt = Field(default=1, description="smallest number of local steps in a round")
-    h_warmup: PositiveInt | None = Field(
+    h_base: LocalSteps = Field(default=1, description="smallest number of local steps in a round")
+    h_warmup: LocalSteps | None = Field(
         default=None, description="H of rounds that start during the warm-up; null: h_base"
     )
-    h_max: PositiveInt | None = Field(default=None, description="largest number of local steps; null: no limit")
+    h_max: LocalSteps | None = Field(default=None, description="largest number of local steps; null: no limit")
 
     @property
     def follows_lr(self) -> bool:
@@ -115,10 +114,10 @@ def _h(value: Any) -> Any:
 
 
 _H = Annotated[
-    int | Period | Literal["end"],
+    LocalSteps | Period | Literal["end"],
     PlainValidator(_h),
     PlainSerializer(lambda h: h.model_dump(mode="json") if isinstance(h, Period) else h),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "end"}]}),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "x-unit": LOCAL_STEPS.name}, {"const": "end"}]}),
 ]
 
 
@@ -131,7 +130,7 @@ class Phases(Period):
     """
 
     rule: Literal["phases"] = Field(default="phases", init=False)
-    phases: Several[Annotated[tuple[NonNegativeNumber, _H], Strict(False)]] = Field(
+    phases: Several[Annotated[tuple[Epoch, _H], Strict(False)]] = Field(
         min_length=1,
         description="[first epoch, H] pairs, starting at epoch 0; H is a number, or end: average at the end only",
     )
@@ -151,10 +150,6 @@ class Phases(Period):
     def checks_in(self, course: Course) -> Iterator[Check]:
         """Require phases that start before the end of the training."""
         return in_time_checks(("phases",), self.phases, course)
-
-    def in_steps(self, steps_per_epoch: int) -> Self:
-        """The same rule with first steps in place of first epochs."""
-        return self.model_copy(update={"phases": pairs_in_steps(self.phases, steps_per_epoch)})
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
         """Return the H of the phase, truncated at the end of the phase."""
@@ -213,11 +208,6 @@ def in_time_checks(key: KeyPath, pairs: Iterable[tuple[float, Any]], course: Cou
         if epoch >= course.epochs:
             limit = f"less than epochs = {course.epochs}, or it has no effect"
             yield (*key, index, 0), f"found {epoch:g}, allowed: {limit}"
-
-
-def pairs_in_steps(pairs: Iterable[tuple[float, Any]], steps_per_epoch: int) -> tuple[tuple[int, Any], ...]:
-    """(first epoch, value) pairs as (first step, value), rounded to whole steps."""
-    return tuple((round(epoch * steps_per_epoch), value) for epoch, value in pairs)
 
 
 def round_length(period: Period, lr_value: float, step: int, total_steps: float, warmup_steps: int) -> int:

@@ -23,7 +23,8 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from resync.settings.base import PACKAGE, Check, Settings, checks_failed, reading_of
 from resync.settings.describe import in_one_line
-from resync.settings.errors import ConfigError, no_choice, not_among
+from resync.settings.errors import ConfigError, KeyPath, dotted, no_choice, not_among
+from resync.settings.units import EPOCH, Unit, converted
 
 
 class Course(Protocol):
@@ -65,12 +66,35 @@ class CourseValues(NamedTuple):
 
 
 class Part(Settings):
-    """Settings whose lengths are in epochs (in a configuration) or in steps (in the code that uses them)."""
+    """Settings of a part of a training, in which a time of type `Epoch` is in epochs, or in steps.
 
-    def in_steps(self, steps_per_epoch: int) -> Self:
-        """The same settings with epochs converted to whole steps."""
-        parts = {name: value.in_steps(steps_per_epoch) for name, value in self if isinstance(value, Part)}
-        return self.model_copy(update=parts) if parts else self
+    A configuration has epochs, as fractional numbers, which `in_steps(steps_per_epoch)` converts once. The code that
+    trains has whole numbers of steps. Options that Python code gives to `resync.attach` count steps from the start;
+    `in_steps()` makes sure that they are whole.
+    """
+
+    def in_steps(self, steps_per_epoch: int | None = None) -> Self:
+        """The same settings in whole steps, from epochs; without `steps_per_epoch`, from numbers of steps.
+
+        Raises ValueError for epochs that are steps already, and for a number of steps that is not whole.
+        """
+
+        def steps(unit: Unit, number: float, place: KeyPath) -> float:
+            if unit is not EPOCH:
+                return number
+            if steps_per_epoch is not None and isinstance(number, float):
+                return round(number * steps_per_epoch)
+            if steps_per_epoch is None and number == int(number):
+                return int(number)
+            allowed = "a whole number of steps" if steps_per_epoch is None else "epochs: these are steps already"
+            raise ValueError(f"{type(self).__name__}: {dotted(place)}: found {number:g}, allowed: {allowed}")
+
+        found: Self = converted(self, type(self), steps)
+        return found
+
+    def fitted(self, reduced: dict[str, Any]) -> dict[str, Any]:
+        """Changes of these settings, `reduced` one by one to a smaller scale, so that they fit one another again."""
+        return {}
 
     def checks_in(self, course: Course) -> Iterator[Check]:
         """Yield contradictions between this part, in epochs, and the training that it belongs to."""

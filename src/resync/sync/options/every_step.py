@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
 
 from resync.config.parts import SyncOptions, Traffic
-from resync.formulas.periods import in_time_checks, pairs_in_steps, phase_checks
+from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
-from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveInt, Several, checks_failed
+from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed
 from resync.settings.errors import show
 from resync.settings.options import Course
+from resync.settings.units import Epoch, LocalSteps
 
 
 class AllReduce(SyncOptions):
@@ -48,7 +49,7 @@ class AllReduce(SyncOptions):
         return Traffic(all_reduce=self.all_reduce)
 
 
-_PeerPhases = TypeAdapter(Items[Annotated[tuple[NonNegativeNumber, Count], Strict(False)]])
+_PeerPhases = TypeAdapter(Items[Annotated[tuple[Epoch, Count], Strict(False)]])
 
 
 def _peers(value: object) -> int | tuple[tuple[float, int], ...]:
@@ -62,7 +63,7 @@ def _peers(value: object) -> int | tuple[tuple[float, int], ...]:
 
 
 Peers = Annotated[
-    int | Sequence[tuple[float, int]],
+    int | Sequence[tuple[Epoch, int]],
     PlainValidator(_peers),
     PlainSerializer(lambda peers: peers),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, _PeerPhases.json_schema()]}),
@@ -94,16 +95,11 @@ class GossipOptions(SyncOptions):
         if not isinstance(self.peers, int):
             yield from in_time_checks(("peers",), self.peers, course)
 
-    def in_steps(self, steps_per_epoch: int) -> Self:
-        """The same options with first steps in place of first epochs."""
-        if isinstance(self.peers, int):
-            return self
-        return self.model_copy(update={"peers": pairs_in_steps(self.peers, steps_per_epoch)})
-
     @property
     def phases(self) -> tuple[tuple[int, int], ...]:
         """(first step, peers) in ascending order from step 0, for options in steps; 0 peers is an average over all."""
-        return ((0, self.peers),) if isinstance(self.peers, int) else pairs_in_steps(self.peers, 1)
+        pairs = ((0, self.peers),) if isinstance(self.peers, int) else self.peers
+        return tuple((round(first), number) for first, number in pairs)
 
     @property
     def traffic(self) -> Traffic:
@@ -300,7 +296,7 @@ class GPA(SyncOptions):
     mu_x: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.9967, description="weight of the previous average in the average"
     )
-    h: PositiveInt | None = Field(
+    h: LocalSteps | None = Field(
         default=None,
         description="the H of the DiLoCo that is smoothed, from which mu_x = 0.9^(1/H) follows, as in the authors' "
         "table; null: mu_x itself",

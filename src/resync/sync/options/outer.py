@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self
+from math import ceil
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic_core import CoreSchema, core_schema
@@ -15,6 +16,7 @@ from resync.formulas.topology import cycle
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed
 from resync.settings.errors import not_among
 from resync.settings.options import Course, option_names
+from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
 from resync.sync.options.every_step import AllReduce
 from resync.sync.options.rounds import RoundsOptions
 
@@ -135,7 +137,7 @@ class DiLoCoProgress(OuterOptions):
     label = "DiLoCo, corrected"
     name: Literal["diloco_progress"] = Field(default="diloco_progress", init=False)
     reference: Annotated[
-        PositiveNumber,
+        InnerLR,
         Field(
             description="sum of the learning rates of the steps of a round whose outer step is that of DiLoCo, such as "
             "the smallest H times the largest learning rate"
@@ -208,7 +210,7 @@ class PALSGD(OuterOptions):
         description="who draws whether a step is a pull: own, each worker; common, all together, as in the authors' "
         "code, where all ranks have the same seed",
     )
-    start: NonNegativeNumber = Field(
+    start: Epoch = Field(
         default=0.0, description="epoch of the first local step; before it, gradients are averaged in every step"
     )
 
@@ -223,10 +225,6 @@ class PALSGD(OuterOptions):
         yield from super().checks_in(course)
         if self.start >= course.epochs:
             yield ("start",), f"found {self.start:g}, allowed: less than epochs = {course.epochs}"
-
-    def in_steps(self, steps_per_epoch: int) -> Self:
-        """The same options with the first local step in place of its epoch."""
-        return super().in_steps(steps_per_epoch).model_copy(update={"start": round(self.start * steps_per_epoch)})
 
     @property
     def rule(self) -> Period:
@@ -256,12 +254,12 @@ class StreamingDiLoCo(SyncOptions):
 
     label = "Streaming DiLoCo"
     name: Literal["streaming_diloco"] = Field(default="streaming_diloco", init=False)
-    period: PositiveInt = Field(
+    period: LocalSteps = Field(
         description="local steps between two averages of a fragment, H; a multiple of fragments, one of which is "
         "averaged at the end of every round of period / fragments steps"
     )
     fragments: PositiveInt = Field(description="number of fragments, equal parts of the parameters")
-    delay: Count = Field(
+    delay: Annotated[Count, LOCAL_STEPS] = Field(
         default=0, description="local steps that are computed while a fragment travels; less than period / fragments"
     )
     mixing: Annotated[float, Field(ge=0, le=1)] = Field(
@@ -280,6 +278,11 @@ class StreamingDiLoCo(SyncOptions):
         elif self.delay >= self.period // self.fragments:
             allowed = f"less than period / fragments = {self.period // self.fragments}"
             yield ("delay",), f"found {self.delay}, allowed: {allowed}"
+
+    def fitted(self, reduced: dict[str, Any]) -> dict[str, Any]:
+        """Whole rounds again, and a shorter delay where it must be."""
+        steps = ceil(reduced["period"] / self.fragments)
+        return {"period": steps * self.fragments} | ({"delay": min(reduced["delay"], steps - 1)} if self.delay else {})
 
     @property
     def rule(self) -> Period:

@@ -11,7 +11,8 @@ from pydantic import Field
 
 from resync.config.parts import SyncOptions, Traffic
 from resync.formulas.periods import Constant, Period, PeriodRule, rule_of
-from resync.settings.base import PositiveInt, Several
+from resync.settings.base import Several
+from resync.settings.units import LocalSteps
 
 
 class RoundsOptions(SyncOptions):
@@ -54,11 +55,11 @@ class DESLOC(SyncOptions):
 
     label = "DES-LOC"
     name: Literal["desloc"] = Field(default="desloc", init=False)
-    period: PositiveInt = Field(description="local steps between two averages of the parameters, Kx")
-    first_moment_period: PositiveInt | None = Field(
+    period: LocalSteps = Field(description="local steps between two averages of the parameters, Kx")
+    first_moment_period: LocalSteps | None = Field(
         default=None, description="local steps between two averages of Adam's first moments, Ku; null: 3 periods"
     )
-    second_moment_period: PositiveInt | None = Field(
+    second_moment_period: LocalSteps | None = Field(
         default=None, description="local steps between two averages of Adam's second moments, Kv; null: 6 periods"
     )
 

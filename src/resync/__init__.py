@@ -4,7 +4,7 @@ Pure functions are in `resync.schedules`, `resync.periods`, `resync.topology`, `
 which are modules of `resync.formulas`. The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
 `resync.DiLoCo`, `resync.StreamingDiLoCo`, `resync.SNOO`, `resync.GPA`, `resync.PALSGD`, `resync.DESLOC`,
-`resync.NoLoCo`, `resync.GASLoC`, `resync.Lookahead` and `resync.DiLoCoProgress`. All are imported on first use, and
+`resync.NoLoCo`, `resync.Lookahead` and `resync.DiLoCoProgress`. All are imported on first use, and
 torch only with an algorithm.
 """
 
@@ -30,7 +30,7 @@ FORMULAS = {
 
 __all__ = [
     "ADPSGD", "DESLOC", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",
-    "AllReduce", "DiLoCo", "DiLoCoProgress", "GASLoC", "LocalSGD", "Lookahead", "NoLoCo", "SlowMo", "StreamingDiLoCo",
+    "AllReduce", "DiLoCo", "DiLoCoProgress", "LocalSGD", "Lookahead", "NoLoCo", "SlowMo", "StreamingDiLoCo",
     "Synchronised",
     "gossip", "mixing", "periods", "schedules", "topology",
 ]  # fmt: skip

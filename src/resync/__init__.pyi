@@ -4,7 +4,7 @@ Pure functions are in `resync.schedules`, `resync.periods`, `resync.topology`, `
 which are modules of `resync.formulas`. The algorithms for a training loop of your own are `resync.AllReduce`,
 `resync.LocalSGD`, `resync.QSR`, `resync.SGP`, `resync.OSGP`, `resync.DPSGD`, `resync.ADPSGD`, `resync.SlowMo`,
 `resync.DiLoCo`, `resync.StreamingDiLoCo`, `resync.SNOO`, `resync.GPA`, `resync.PALSGD`, `resync.DESLOC`,
-`resync.NoLoCo`, `resync.GASLoC`, `resync.Lookahead` and `resync.DiLoCoProgress`. All are imported on first use, and
+`resync.NoLoCo`, `resync.Lookahead` and `resync.DiLoCoProgress`. All are imported on first use, and
 torch only with an algorithm.
 """
 
@@ -23,7 +23,7 @@ from resync.formulas import schedules as schedules
 from resync.formulas import topology as topology
 from resync.formulas.periods import Period
 
-__all__ = ['ADPSGD', 'DESLOC', 'DPSGD', 'GPA', 'OSGP', 'PALSGD', 'QSR', 'SGP', 'SNOO', 'AllReduce', 'DiLoCo', 'DiLoCoProgress', 'GASLoC', 'LocalSGD', 'Lookahead', 'NoLoCo', 'SlowMo', 'StreamingDiLoCo', 'Synchronised', 'gossip', 'mixing', 'periods', 'schedules', 'topology']
+__all__ = ['ADPSGD', 'DESLOC', 'DPSGD', 'GPA', 'OSGP', 'PALSGD', 'QSR', 'SGP', 'SNOO', 'AllReduce', 'DiLoCo', 'DiLoCoProgress', 'LocalSGD', 'Lookahead', 'NoLoCo', 'SlowMo', 'StreamingDiLoCo', 'Synchronised', 'gossip', 'mixing', 'periods', 'schedules', 'topology']
 
 def AllReduce(
     model: nn.Module,
@@ -686,50 +686,6 @@ def NoLoCo(
     are entries i and i + n/2 of a permutation that all workers draw from the seed and the number of the round; of an
     odd number of workers, which the original does not have, one takes its step alone. Other `topology`s replace the
     means over pairs by their mixing steps. Random routing between pipeline stages, the paper's other part, is not here.
-    """
-
-def GASLoC(
-    model: nn.Module,
-    optimizer: Optimizer,
-    *,
-    period: Period | int,
-    lr: float = 0.7,
-    momentum: float = 0.9,
-    topology: Literal['random_matching', 'ou_equidyn', 'hypercube', 'base_graph', 'complete'] = 'random_matching',
-    mixing: float = 0.5,
-    momentum_of: Literal['mixed', 'own'] = 'mixed',
-    seed: int = 0,
-    total_steps: int | None = None,
-    warmup_steps: int | None = None,
-) -> Synchronised:
-    """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc).
-
-    Sends the parameters at the end of every round: to one worker, or to all with the topology `complete`.
-
-    Args:
-        period: rule for H, the number of local steps per round
-        lr: outer learning rate (default: 0.7)
-        momentum: outer momentum (default: 0.9)
-        topology: graph whose mixing steps average instead of pairs drawn at random; complete: over all workers (default:
-            'random_matching')
-        mixing: step along the graph's Laplacian, alpha; 0.5: the average of a pair (default: 0.5)
-        momentum_of: what the momentum extrapolates: the vectors after mixing, with which the complete graph is DiLoCo, or
-            the workers' own before it, as the rule is written where it is quoted (default: 'mixed')
-        seed: seed of the algorithm's random numbers (default: 0)
-        total_steps: number of steps of the training, whose end truncates the last round; None: unknown (default: None)
-        warmup_steps: number of warm-up steps of the learning rate; required where the period follows the learning rate
-            (default: None)
-
-    The step (resync.sync.gasloc): Gossip around the outer optimizer (arXiv 2606.11081; from quotations, which leave open whose momentum it is).
-
-        for every round of H local steps of worker k, which starts at x_k, and a new graph of pairs:
-            y_k = x_k + lr (w_k - x_k)                                       (w: after the local steps)
-            z_k = y_k - mixing * sum over the peers j of (y_k - y_j)
-            x_k = z_k + momentum (z_k - z_k of the last round);   w_k = x_k
-
-    With `momentum_of` "own" it is y in place of z that momentum extrapolates. On the complete graph with mixing 1/2,
-    which stands for the average over all workers, the first is DiLoCo; with the second only the mean over the workers
-    is, and they stay apart. Graphs other than of pairs, with the matrix M, have z = y - 2 mixing (y - M y).
     """
 
 def Lookahead(

@@ -192,13 +192,6 @@ class _NoLoCo(_Rounds, _Seeded, outer.NoLoCo):
     """
 
 
-class _GASLoC(_Rounds, _Seeded, outer.GASLoC):
-    """Gossip between the two halves of Nesterov's outer step (see resync.sync.gasloc).
-
-    Sends the parameters at the end of every round: to one worker, or to all with the topology `complete`.
-    """
-
-
 class _Lookahead(_Rounds):
     """SlowMo without momentum: after every round, move the fraction `alpha` of the way (see resync.sync.slowmo).
 
@@ -279,5 +272,4 @@ PALSGD = _method(_PALSGD)
 StreamingDiLoCo = _method(_StreamingDiLoCo)
 DESLOC = _method(_DESLOC)
 NoLoCo = _method(_NoLoCo)
-GASLoC = _method(_GASLoC)
 Lookahead = _method(_Lookahead)

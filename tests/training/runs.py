@@ -200,10 +200,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sync": {"name": "noloco", "period": {"rule": "constant", "h": 3}},
         "evaluation": OWN,
     },
-    "gasloc": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "gasloc", "period": {"rule": "constant", "h": 3}, "momentum_of": "own", "momentum": 0.5},
-    },
     "batch_norm": CNN_WITH_BATCH_NORM,
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "language_model": LANGUAGE_MODEL,

@@ -69,7 +69,6 @@ METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"period": 6, "fragments": 2, "delay": 1, "mixing": 0.5},
         {"period": 6, "fragments": 2, "delay": 1, "mixing": 0.5},
     ),
-    "GASLoC": ("gasloc", {"period": 2}, {"period": Constant(h=2)}),
     "NoLoCo": ("noloco", {"period": 2}, {"period": Constant(h=2)}),
     "Lookahead": ("slowmo", {"period": 3}, {"period": Constant(h=3), "alpha": 0.5, "beta": 0.0}),
 }

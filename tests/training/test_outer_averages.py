@@ -231,52 +231,11 @@ def test_noloco_without_momentum_averages_pairs():
         np.testing.assert_allclose(problem.rows, gossip, **EXACT)
 
 
-def test_gasloc_on_the_complete_graph_is_diloco():
-    options = {"period": Constant(h=3), "topology": "complete"}
-    gossip, own = (Problem("gasloc", CENTRES, START, **options, momentum_of=which) for which in ("mixed", "own"))
-    diloco = Problem("slowmo", CENTRES, START, period=Constant(h=3), **DILOCO)
-    for step in range(1, 13):
-        for problem in (gossip, own, diloco):
-            problem.step()
-        np.testing.assert_allclose(gossip.consensus(), diloco.consensus(), **EXACT)
-        np.testing.assert_allclose(own.consensus(), diloco.consensus(), **EXACT)
-        if step % 3 == 0:
-            np.testing.assert_allclose(gossip.rows, diloco.rows, **EXACT)
-            assert np.ptp(own.rows, axis=0).min() > 1e-3
-
-
-@pytest.mark.parametrize("momentum_of", ["mixed", "own"])
-def test_gasloc_is_its_recursion_on_the_pairs_of_every_round(momentum_of):
-    options = {"lr": 0.8, "momentum": 0.6, "mixing": 0.3, "momentum_of": momentum_of}
-    problem = Problem("gasloc", CENTRES, START, training={"seed": 4}, period=Constant(h=2), **options)
-    x, last = np.tile(START, (4, 1)), np.tile(START, (4, 1))
-    for number in range(5):
-        y = x + 0.8 * (0.9**2 - 1) * (x - CENTRES)
-        pairs = [topology.out_peers("random_matching", k, 4, number, seed=4)[0] for k in range(4)]
-        z = y - 0.3 * (y - y[pairs])
-        new = z if momentum_of == "mixed" else y
-        x, last = z + 0.6 * (new - last), new
-        for _ in range(2):
-            problem.step()
-        np.testing.assert_allclose(problem.rows, x, **EXACT)
-    assert problem.sync.transport.bytes_sent == 5 * 24
-
-
-def test_gasloc_without_momentum_averages_pairs():
-    gossip = Problem("gasloc", CENTRES, START, period=Constant(h=2), lr=1.0, momentum=0.0)
-    pairs = Problem("noloco", CENTRES, START, period=Constant(h=2), lr=1.0, momentum=0.0, pull=1.0)
-    for _ in range(8):
-        gossip.step()
-        pairs.step()
-        np.testing.assert_allclose(gossip.rows, pairs.rows, **EXACT)
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
         ("streaming_diloco", {"period": 4, "fragments": 2, "delay": 1}),
         ("noloco", {"period": Constant(h=2)}),
-        ("gasloc", {"period": Constant(h=2)}),
     ],
 )
 def test_without_gradients_nothing_moves(name, options):

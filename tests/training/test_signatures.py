@@ -78,7 +78,6 @@ def test_an_editor_sees_every_option_and_what_comes_back(checked: dict[int, str]
         ("LocalSGD", "local"), ("SGP", "sgp"), ("OSGP", "osgp"), ("DPSGD", "dpsgd"), ("SlowMo", "slowmo"),
         ("DiLoCo", "diloco"), ("DiLoCoProgress", "diloco_progress"), ("SNOO", "snoo"), ("GPA", "gpa"),
         ("PALSGD", "palsgd"), ("StreamingDiLoCo", "streaming_diloco"), ("DESLOC", "desloc"), ("NoLoCo", "noloco"),
-        ("GASLoC", "gasloc"),
     ],
 )  # fmt: skip
 def test_a_function_has_every_option_of_its_algorithm(function: str, name: str):

@@ -141,7 +141,6 @@ _ALGORITHMS = {
     "palsgd": Style(_SKY, "P", _LONG),
     "desloc": Style(_WINE, "X", _DASH_DOT),
     "noloco": Style(_OLIVE, "s", _SHORT),
-    "gasloc": Style(_INDIGO, "*", _DASH_DOT),
 }
 _POST_LOCAL, _SWAP = Style(_SKY, "v", _DASH_DOT), Style(_GREEN, "^", _SHORT)
 _POWERS: dict[float, Style] = {

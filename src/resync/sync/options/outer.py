@@ -299,14 +299,19 @@ class StreamingDiLoCo(SyncOptions):
         return Fraction(1, self.fragments)
 
 
-class PairOptions(RoundsOptions):
-    """The options of an outer step on averages of pairs of workers."""
+class NoLoCo(RoundsOptions):
+    """An outer step on the averages of random pairs of workers in place of all (Kolehmainen et al. 2025)."""
 
+    label = "NoLoCo"
+    name: Literal["noloco"] = Field(default="noloco", init=False)
     lr: OuterLr = 0.7
-    momentum: OuterMomentum = 0.9
+    momentum: OuterMomentum = 0.5
     topology: Literal["random_matching", "ou_equidyn", "hypercube", "base_graph", "complete"] = Field(
         default="random_matching",
         description="graph whose mixing steps average instead of pairs drawn at random; complete: over all workers",
+    )
+    pull: Annotated[float, Field(ge=0)] = Field(
+        default=0.7, description="weight with which a worker's anchor is pulled to the mean of the anchors of its pair"
     )
 
     def checks_in(self, course: Course) -> Iterator[Check]:
@@ -322,32 +327,6 @@ class PairOptions(RoundsOptions):
         """Messages to the peers after every round."""
         return Traffic(every="round", topology=self.topology)
 
-
-class NoLoCo(PairOptions):
-    """An outer step on the averages of random pairs of workers in place of all (Kolehmainen et al. 2025)."""
-
-    label = "NoLoCo"
-    name: Literal["noloco"] = Field(default="noloco", init=False)
-    momentum: OuterMomentum = 0.5
-    pull: Annotated[float, Field(ge=0)] = Field(
-        default=0.7, description="weight with which a worker's anchor is pulled to the mean of the anchors of its pair"
-    )
-
     def vectors_per_round(self, state_vectors: int) -> int:
         """The anchor and the change of the round."""
         return 2
-
-
-class GASLoC(PairOptions):
-    """Nesterov's outer step with gossip between its two halves (arXiv 2606.11081, as quoted by others)."""
-
-    label = "GASLoC"
-    name: Literal["gasloc"] = Field(default="gasloc", init=False)
-    mixing: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.5, description="step along the graph's Laplacian, alpha; 0.5: the average of a pair"
-    )
-    momentum_of: Literal["mixed", "own"] = Field(
-        default="mixed",
-        description="what the momentum extrapolates: the vectors after mixing, with which the complete graph is "
-        "DiLoCo, or the workers' own before it, as the rule is written where it is quoted",
-    )

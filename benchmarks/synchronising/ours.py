@@ -42,7 +42,7 @@ def _suite(options: SyncOptions, setting: Setting) -> Step:
     transport = Transport(setting.size, Clocks(torch.device("cpu")), setting.rank, setting.size)
     workers = Workers(setting.model, 1)
     optimizer = torch.optim.SGD([workers.rows], lr=LR, momentum=MOMENTUM, fused=True)
-    engine = choose.build(EngineSettings(), options.engine_may_average, transport, workers, optimizer, loss_of)
+    engine = choose.build(EngineSettings(), options.needs.engine_may_average, transport, workers, optimizer, loss_of)
     training = Training(workers, transport, optimizer, averaged_by_engine=engine.averages_gradients)
     algorithm = sync.build(options, training)
 

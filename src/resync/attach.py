@@ -81,7 +81,7 @@ class Synchronised:
         self.synced = False
         self._total_steps, self._warmup_steps = total_steps, warmup_steps
         self._unproven = options.rule if options.rule.follows_lr else None
-        self._averages_gradients = options.averages_gradients
+        self._averages_gradients = options.needs.average_gradients
         self._clip_norm = clip_norm
         self._lr = 0.0
         self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False

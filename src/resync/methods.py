@@ -62,7 +62,7 @@ class _AllReduce(_Clipped, every_step.AllReduce):
 
     def checks(self) -> Iterator[Check]:
         """Refuse to clip an average that is not taken."""
-        if self.clip_norm and not self.averages_gradients:
+        if self.clip_norm and not self.needs.average_gradients:
             yield ("clip_norm",), f"found {self.clip_norm:g} with average parameters, allowed: None; clip before step()"
 
 

@@ -14,6 +14,7 @@ from resync.formulas.periods import Constant, Phases
 from resync.settings import units
 from resync.settings.base import PACKAGE
 from resync.settings.loader import parse
+from resync.settings.options import TrainingShape
 from resync.settings.problems import Collector
 from resync.sync.options.every_step import SGP
 
@@ -189,6 +190,6 @@ def test_every_unit_is_reduced():
     """So that a new unit cannot be forgotten."""
     every = [each for each in vars(units).values() if isinstance(each, units.Unit)]
     limits = SimpleNamespace(epochs=4, steps_per_epoch=5, peak_lr=0.4, least_warmup_start=0.25)
-    published = {"workers": 1, "epochs": 90, "steps_per_epoch": 100, "total_steps": 9000, "warmup_steps": 0}
-    run = SimpleNamespace(**published, schedule=ConstantSchedule(name="constant", lr=0.8))
+    shape = TrainingShape(workers=1, epochs=90, steps_per_epoch=100, total_steps=9000, warmup_steps=0)
+    run = SimpleNamespace(**shape._asdict(), shape=shape, schedule=ConstantSchedule(name="constant", lr=0.8))
     assert all(conversion(run, limits)(unit, 90, ()) < 90 for unit in every)

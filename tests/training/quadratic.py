@@ -47,7 +47,7 @@ class Problem:
         self.centres = [torch.tensor(centre, dtype=torch.float64) for centre in centres[transport.local]]
         self.workers = Workers(Point(theta0), transport.num_local)
         chosen = options_of("sync", name)(**options)
-        parameters = self.workers.split() if chosen.steps_apart else [self.workers.rows]
+        parameters = self.workers.split() if chosen.needs.separate_optimizer_steps else [self.workers.rows]
         self.optimizer = optimizer(parameters, **({"lr": 0.1} | (settings or {})))
         self.engine = Engine(self.workers, self.optimizer, lambda model, target, _: model(target))
         given = Training(self.workers, transport, self.optimizer, **(training or {}))

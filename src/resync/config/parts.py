@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from resync.config.metrics import AXES, METRICS
 from resync.formulas.periods import Constant, Period
@@ -51,6 +51,23 @@ class Traffic:
     overlap: Literal["none", "bounded", "full"] = "none"
 
 
+class EngineNeeds(NamedTuple):
+    """What an algorithm asks of the engine and its processes.
+
+    Attributes:
+        average_gradients: whether gradients are averaged over all workers in every step.
+        engine_may_average: whether the engine may take this average, by the all-reduce of the back end.
+        separate_optimizer_steps: whether some workers of a process may step without the others, so that each needs an
+            optimizer state of its own.
+        one_process_per_worker: whether a process must host all GPUs of its workers.
+    """
+
+    average_gradients: bool = False
+    engine_may_average: bool = False
+    separate_optimizer_steps: bool = False
+    one_process_per_worker: bool = False
+
+
 class SyncOptions(Options):
     """The options of a synchronisation algorithm."""
 
@@ -61,24 +78,9 @@ class SyncOptions(Options):
     """Whether the algorithm can be the base algorithm of slow momentum."""
 
     @property
-    def averages_gradients(self) -> bool:
-        """Whether it averages gradients over all workers in every step."""
-        return False
-
-    @property
-    def engine_may_average(self) -> bool:
-        """Whether an engine may average the gradients on its behalf, by the all-reduce of the back end."""
-        return self.averages_gradients
-
-    @property
-    def steps_apart(self) -> bool:
-        """Whether some workers of a process may step without the others, so that each needs a state of its own."""
-        return False
-
-    @property
-    def whole_workers(self) -> bool:
-        """Whether a process must host all GPUs of its workers."""
-        return False
+    def needs(self) -> EngineNeeds:
+        """What it asks of the engine."""
+        return EngineNeeds()
 
     @property
     def traffic(self) -> Traffic | None:

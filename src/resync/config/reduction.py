@@ -19,7 +19,7 @@ from resync.config.parts import ModelOptions
 from resync.config.run import Layer, SeriesLayer
 from resync.formulas.declared_schedules import LearningRate
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
-from resync.settings.options import CourseValues, Part
+from resync.settings.options import Part, TrainingShape
 from resync.settings.tree import Node, merge, without
 from resync.settings.units import (
     EPOCH,
@@ -147,7 +147,7 @@ def conversion(published: SeriesLayer, by: Reduction) -> Convert:
     """How the numbers that have a unit change."""
     epochs, steps_per_epoch = _epochs(published, by), _steps_per_epoch(published, by)
     steps = epochs * steps_per_epoch
-    peak = _peak(published.schedule, CourseValues.of(published))
+    peak = _peak(published.schedule, published.shape)
     shrunk = min(1.0, by.peak_lr / peak)
 
     def epoch(value: float) -> float:
@@ -176,10 +176,10 @@ def conversion(published: SeriesLayer, by: Reduction) -> Convert:
 
 
 @lru_cache(maxsize=64)
-def _peak(schedule: LearningRate, course: CourseValues) -> float:
+def _peak(schedule: LearningRate, shape: TrainingShape) -> float:
     """The largest learning rate at a thousand steps of a training; mostly that of several series and scales."""
-    lr = schedule.of(course)
-    return max(map(lr, range(0, course.total_steps, max(1, course.total_steps // 1000))))
+    lr = schedule.of(shape)
+    return max(map(lr, range(0, shape.total_steps, max(1, shape.total_steps // 1000))))
 
 
 def _converted(node: Node, settings: Settings, convert: Convert, end: int) -> Node:

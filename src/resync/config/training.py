@@ -15,7 +15,7 @@ from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings, checks_failed, reading_of, wrong
 from resync.settings.errors import show
-from resync.settings.options import Part
+from resync.settings.options import Part, TrainingShape
 
 
 class Loss(Settings):
@@ -201,7 +201,12 @@ class ResultSettings(Settings):
 
     @property
     def lr(self) -> Schedule:
-        return self.schedule.of(self)
+        return self.schedule.of(self.shape)
+
+    @property
+    def shape(self) -> TrainingShape:
+        """What parts of the training refer to."""
+        return TrainingShape(self.workers, self.epochs, self.steps_per_epoch, self.total_steps, self.warmup_steps)
 
     @property
     def warmup_steps(self) -> int:
@@ -248,7 +253,7 @@ class RunSettings(Execution, ResultSettings):
             yield wrong("plateau", "with the period rule power", allowed)
         for name in ("schedule", "optimizer", "sync", "model"):
             part: Part = getattr(self, name)
-            yield from (((name, *key), message) for key, message in part.checks_in(self))
+            yield from (((name, *key), message) for key, message in part.checks_in(self.shape))
         yield from self._component_checks()
         yield from self._task_checks()
 
@@ -259,7 +264,7 @@ class RunSettings(Execution, ResultSettings):
             allowed = f"a divisor of workers = {workers}"
             allowed += f", or {workers} times a divisor of gpus_per_worker = {gpus}" if gpus > 1 else ""
             yield wrong("processes", processes, allowed)
-        elif processes > workers and self.sync.whole_workers:
+        elif processes > workers and self.sync.needs.one_process_per_worker:
             found = f"{processes} with this sync {self.sync.name}, which has one process for all GPUs of a worker"
             yield wrong("processes", found, f"at most workers = {workers}")
         parts = ("workers", "gpus_per_worker") if gpus > 1 else ("workers",)
@@ -308,7 +313,7 @@ class RunSettings(Execution, ResultSettings):
             yield from self._stacked_checks()
         if engine not in ("ddp", "deepspeed"):
             return
-        if engine == "ddp" and not self.sync.engine_may_average and self.processes == self.workers:
+        if engine == "ddp" and not self.sync.needs.engine_may_average and self.processes == self.workers:
             allowed = "auto, serial, or an algorithm that averages gradients by the default all-reduce"
             allowed += ", or several processes for each worker" if self.gpus_per_worker > 1 else ""
             yield wrong(("engine", "name"), f"{engine} with sync {self.sync.name}", allowed)
@@ -332,7 +337,7 @@ class RunSettings(Execution, ResultSettings):
             yield wrong(("engine", "name"), found, f"{allowed}, or one process per worker")
 
     def _deepspeed_checks(self) -> Iterator[Check]:
-        if self.sync.name != "allreduce" or not self.sync.engine_may_average:
+        if self.sync.name != "allreduce" or not self.sync.needs.engine_may_average:
             found = f"deepspeed with sync {self.sync.name}"
             yield wrong(("engine", "name"), found, "with allreduce of gradients by the default all-reduce")
         if self.compile:

@@ -18,7 +18,7 @@ from resync.settings.base import (
     check_ascending,
 )
 from resync.settings.errors import show
-from resync.settings.options import Course, Part
+from resync.settings.options import Part, TrainingShape
 from resync.settings.units import EPOCH, LEARNING_RATE, STEPS, WARMUP_EPOCHS, WARMUP_LEARNING_RATE, InnerLR, Steps
 
 Decay = Annotated[tuple[Annotated[PositiveNumber, EPOCH], PositiveNumber], Field(strict=False)]
@@ -64,29 +64,29 @@ class LearningRate(Part):
             return self.warmup_steps
         return round((self.warmup_epochs or 0) * steps_per_epoch)
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require a warm-up that ends before the training."""
-        if course.warmup_steps and course.warmup_steps >= course.total_steps:
+        if shape.warmup_steps and shape.warmup_steps >= shape.total_steps:
             key = "warmup_epochs" if self.warmup_steps is None else "warmup_steps"
-            limit = f"less than the training's {course.epochs} epochs = {course.total_steps} steps"
+            limit = f"less than the training's {shape.epochs} epochs = {shape.total_steps} steps"
             yield (key,), f"found {getattr(self, key):g}, allowed: {limit}"
 
-    def of(self, course: Course) -> Schedule:
+    def of(self, shape: TrainingShape) -> Schedule:
         """The learning rate as a function of the step."""
-        smooth = self.smooth(course)
+        smooth = self.smooth(shape)
         if self.warmup_every is None:
             return smooth
-        every = course.steps_per_epoch if self.warmup_every == "epoch" else self.warmup_every
-        return staircase(smooth, course.warmup_steps, every, course.steps_per_epoch)
+        every = shape.steps_per_epoch if self.warmup_every == "epoch" else self.warmup_every
+        return staircase(smooth, shape.warmup_steps, every, shape.steps_per_epoch)
 
     @abstractmethod
-    def smooth(self, course: Course) -> Schedule:
+    def smooth(self, shape: TrainingShape) -> Schedule:
         """The learning rate without the stairs of `warmup_every`."""
 
-    def _warmup(self, course: Course) -> dict[str, Any]:
+    def _warmup(self, shape: TrainingShape) -> dict[str, Any]:
         """The arguments of the warm-up for the functions in `schedules`, without those left at their defaults."""
         given = {"warmup_start": self.warmup_start, "warmup_ahead": self.warmup_ahead}
-        return {"warmup_steps": course.warmup_steps} | {key: val for key, val in given.items() if val is not None}
+        return {"warmup_steps": shape.warmup_steps} | {key: val for key, val in given.items() if val is not None}
 
 
 class _Constant(Settings):
@@ -99,8 +99,8 @@ class ConstantSchedule(LearningRate, _Constant):
 
     name: Literal["constant"]
 
-    def smooth(self, course: Course) -> Schedule:
-        return constant(self.lr, max(1, course.total_steps), **self._warmup(course))  # where nothing is trained too
+    def smooth(self, shape: TrainingShape) -> Schedule:
+        return constant(self.lr, max(1, shape.total_steps), **self._warmup(shape))  # where nothing is trained too
 
 
 class _Maximum(Settings):
@@ -123,15 +123,15 @@ class StepSchedule(_Peak):
         yield from super().checks()
         yield from check_ascending(("decays",), (epoch for epoch, _ in self.decays))
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require decays before the end of the training."""
-        yield from super().checks_in(course)
-        yield from in_time_checks(("decays",), self.decays, course)
+        yield from super().checks_in(shape)
+        yield from in_time_checks(("decays",), self.decays, shape)
 
-    def smooth(self, course: Course) -> Schedule:
+    def smooth(self, shape: TrainingShape) -> Schedule:
         """The function `step`, with the epochs of decays converted to whole steps."""
-        decays = [(round(epoch * course.steps_per_epoch), factor) for epoch, factor in self.decays]
-        return step(self.max_lr, decays, course.total_steps, **self._warmup(course))
+        decays = [(round(epoch * shape.steps_per_epoch), factor) for epoch, factor in self.decays]
+        return step(self.max_lr, decays, shape.total_steps, **self._warmup(shape))
 
 
 class _FallingSchedule(_Peak):
@@ -149,15 +149,15 @@ class _FallingSchedule(_Peak):
         if self.min_lr > self.max_lr:
             yield ("min_lr",), f"found {self.min_lr:g}, allowed: at most max_lr = {self.max_lr:g}"
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require a schedule that is at least as long as the training."""
-        yield from super().checks_in(course)
-        if self.epochs is not None and self.epochs < course.epochs:
-            yield ("epochs",), f"found {self.epochs}, allowed: null or at least the training's {course.epochs}"
+        yield from super().checks_in(shape)
+        if self.epochs is not None and self.epochs < shape.epochs:
+            yield ("epochs",), f"found {self.epochs}, allowed: null or at least the training's {shape.epochs}"
 
-    def _span(self, course: Course) -> tuple[float, float, int]:
+    def _span(self, shape: TrainingShape) -> tuple[float, float, int]:
         """The peak, the lowest learning rate, and the step at which it is reached."""
-        return self.max_lr, self.min_lr, (self.epochs or course.epochs) * course.steps_per_epoch
+        return self.max_lr, self.min_lr, (self.epochs or shape.epochs) * shape.steps_per_epoch
 
 
 class LinearSchedule(_FallingSchedule):
@@ -165,8 +165,8 @@ class LinearSchedule(_FallingSchedule):
 
     name: Literal["linear"]
 
-    def smooth(self, course: Course) -> Schedule:
-        return linear(*self._span(course), **self._warmup(course))
+    def smooth(self, shape: TrainingShape) -> Schedule:
+        return linear(*self._span(shape), **self._warmup(shape))
 
 
 class CosineSchedule(_FallingSchedule):
@@ -174,8 +174,8 @@ class CosineSchedule(_FallingSchedule):
 
     name: Literal["cosine"]
 
-    def smooth(self, course: Course) -> Schedule:
-        return cosine(*self._span(course), **self._warmup(course))
+    def smooth(self, shape: TrainingShape) -> Schedule:
+        return cosine(*self._span(shape), **self._warmup(shape))
 
 
 class CosineStepSchedule(_FallingSchedule):
@@ -185,8 +185,8 @@ class CosineStepSchedule(_FallingSchedule):
     min_lr: InnerLR = Field(description="learning rate of the cosine at the end of the schedule")
     base: float = Field(default=2.0, gt=1, description="the learning rate is a power of this number")
 
-    def smooth(self, course: Course) -> Schedule:
-        return cosine_step(*self._span(course), base=self.base, **self._warmup(course))
+    def smooth(self, shape: TrainingShape) -> Schedule:
+        return cosine_step(*self._span(shape), base=self.base, **self._warmup(shape))
 
 
 class InverseSqrtSchedule(_Peak):
@@ -200,8 +200,8 @@ class InverseSqrtSchedule(_Peak):
         if not (self.warmup_steps or self.warmup_epochs):
             yield ("warmup_steps",), "found no warm-up, allowed: warmup_steps or warmup_epochs > 0"
 
-    def smooth(self, course: Course) -> Schedule:
-        return inverse_sqrt(self.max_lr, course.total_steps, **self._warmup(course))
+    def smooth(self, shape: TrainingShape) -> Schedule:
+        return inverse_sqrt(self.max_lr, shape.total_steps, **self._warmup(shape))
 
 
 AnySchedule = Annotated[

@@ -32,7 +32,7 @@ from resync.settings.base import (
     checks_failed,
 )
 from resync.settings.errors import KeyPath, show
-from resync.settings.options import Course, Part
+from resync.settings.options import Part, TrainingShape
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
 
 
@@ -86,9 +86,9 @@ class PowerRule(Period):
         if self.h_max is not None and self.h_max < self.h_base:
             yield ("h_max",), f"found {self.h_max}, allowed: null or at least h_base = {self.h_base}"
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require a warm-up if there is a period for it."""
-        if self.h_warmup is not None and not course.warmup_steps:
+        if self.h_warmup is not None and not shape.warmup_steps:
             yield ("h_warmup",), f"found {self.h_warmup} without a warm-up in schedule, allowed: null"
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
@@ -147,9 +147,9 @@ class Phases(Period):
             if h == "end":
                 yield ("phases", index, 1), "found end, allowed: integer >= 1; only the last phase may have end"
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require phases that start before the end of the training."""
-        return in_time_checks(("phases",), self.phases, course)
+        return in_time_checks(("phases",), self.phases, shape)
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
         """Return the H of the phase, truncated at the end of the phase."""
@@ -202,11 +202,11 @@ def phase_checks(key: KeyPath, firsts: Sequence[float]) -> Iterator[Check]:
     yield from check_ascending(key, firsts)
 
 
-def in_time_checks(key: KeyPath, pairs: Iterable[tuple[float, Any]], course: Course) -> Iterator[Check]:
+def in_time_checks(key: KeyPath, pairs: Iterable[tuple[float, Any]], shape: TrainingShape) -> Iterator[Check]:
     """Yield [epoch, value] pairs whose epoch is beyond the end of the training."""
     for index, (epoch, _) in enumerate(pairs):
-        if epoch >= course.epochs:
-            limit = f"less than epochs = {course.epochs}, or it has no effect"
+        if epoch >= shape.epochs:
+            limit = f"less than epochs = {shape.epochs}, or it has no effect"
             yield (*key, index, 0), f"found {epoch:g}, allowed: {limit}"
 
 

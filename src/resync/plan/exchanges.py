@@ -14,7 +14,7 @@ from resync.formulas.arrivals import sending_intervals
 from resync.formulas.declared_schedules import LearningRate
 from resync.formulas.periods import Period, rounds
 from resync.formulas.topology import messages
-from resync.settings.options import CourseValues
+from resync.settings.options import TrainingShape
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ def round_lengths(run: Run) -> list[int]:
         if sum(before) >= (run.start_step or 0):
             break
         before.append(h)
-    return [*before, *_rounds(run.period, run.schedule, CourseValues.of(run), first=sum(before))]
+    return [*before, *_rounds(run.period, run.schedule, run.shape, first=sum(before))]
 
 
 @lru_cache(maxsize=128)
-def _rounds(period: Period, schedule: LearningRate, course: CourseValues, first: int) -> tuple[int, ...]:
+def _rounds(period: Period, schedule: LearningRate, shape: TrainingShape, first: int) -> tuple[int, ...]:
     """The lengths of the rounds from step `first` on: the same for all seeds, and mostly for several series."""
-    return tuple(rounds(period, schedule.of(course), course.total_steps, course.warmup_steps, first=first))
+    return tuple(rounds(period, schedule.of(shape), shape.total_steps, shape.warmup_steps, first=first))
 
 
 def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Iterator[ExchangeKind]:

@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
@@ -27,42 +27,22 @@ from resync.settings.errors import ConfigError, KeyPath, dotted, no_choice, not_
 from resync.settings.units import EPOCH, Unit, converted
 
 
-class Course(Protocol):
-    """The properties of a training that its parts may refer to."""
+class TrainingShape(NamedTuple):
+    """The properties of a training that its parts refer to: equal for trainings whose other settings differ.
 
-    @property
-    def workers(self) -> int:
-        """Number of replicas, K."""
-
-    @property
-    def epochs(self) -> int:
-        """Length of the training."""
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps in an epoch."""
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of the whole training, T."""
-
-    @property
-    def warmup_steps(self) -> int:
-        """Steps of the learning rate's warm-up."""
-
-
-class CourseValues(NamedTuple):
-    """A course as plain values: equal for trainings whose other settings differ, so that caches can serve them all."""
+    Attributes:
+        workers: number of replicas, K.
+        epochs: length of the training.
+        steps_per_epoch: steps in an epoch.
+        total_steps: steps of the whole training, T.
+        warmup_steps: steps of the learning rate's warm-up.
+    """
 
     workers: int
     epochs: int
     steps_per_epoch: int
     total_steps: int
     warmup_steps: int
-
-    @classmethod
-    def of(cls, course: Course) -> CourseValues:
-        return cls(*(getattr(course, name) for name in cls._fields))
 
 
 class Part(Settings):
@@ -96,11 +76,11 @@ class Part(Settings):
         """Changes of these settings, `reduced` one by one to a smaller scale, so that they fit one another again."""
         return {}
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Yield contradictions between this part, in epochs, and the training that it belongs to."""
         for name, value in self:
             if isinstance(value, Part):
-                yield from (((name, *key), message) for key, message in value.checks_in(course))
+                yield from (((name, *key), message) for key, message in value.checks_in(shape))
 
 
 class Options(Part):

@@ -58,7 +58,7 @@ def build(
     if run.memory_format:
         model = model.to(memory_format=getattr(torch, run.memory_format))
     workers = Workers(model, transport.num_local)
-    optimizer = optim.build(run.optimizer, workers, apart=run.sync.steps_apart)
+    optimizer = optim.build(run.optimizer, workers, apart=run.sync.needs.separate_optimizer_steps)
     objective = _objective(run)
     engine = _engine(run, transport, workers, optimizer, objective)
     training = Training(
@@ -123,7 +123,7 @@ def _engine(
 ) -> Engine:
     engine = choose.build(
         run.engine,
-        run.sync.engine_may_average,
+        run.sync.needs.engine_may_average,
         transport,
         workers,
         optimizer,
@@ -178,7 +178,7 @@ def _objective(run: Run) -> Objective:
     match run.task:
         case "translation":
             language = run.facts["target_language"]
-            return Translation(smoothing, half, run.sync.averages_gradients, run.evaluation.beam_search, language)
+            return Translation(smoothing, half, run.sync.needs.average_gradients, run.evaluation.beam_search, language)
         case "language_model":
             return LanguageModel(smoothing, half)
         case _:

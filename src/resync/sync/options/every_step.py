@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
 
-from resync.config.parts import SyncOptions, Traffic
+from resync.config.parts import EngineNeeds, SyncOptions, Traffic
 from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed
 from resync.settings.errors import show
-from resync.settings.options import Course
+from resync.settings.options import TrainingShape
 from resync.settings.units import Epoch, LocalSteps
 
 
@@ -35,13 +35,9 @@ class AllReduce(SyncOptions):
     )
 
     @property
-    def averages_gradients(self) -> bool:
-        return self.average == "gradients"
-
-    @property
-    def engine_may_average(self) -> bool:
-        """Whether the average is one that an engine takes: of gradients, by the default all-reduce."""
-        return self.averages_gradients and self.all_reduce == "default"
+    def needs(self) -> EngineNeeds:
+        gradients = self.average == "gradients"
+        return EngineNeeds(average_gradients=gradients, engine_may_average=gradients and self.all_reduce == "default")
 
     @property
     def traffic(self) -> Traffic:
@@ -85,15 +81,15 @@ class GossipOptions(SyncOptions):
         if not isinstance(self.peers, int):
             yield from phase_checks(("peers",), [first for first, _ in self.peers])
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require a graph for this number of workers, and phases that start before the end of the training."""
         for number in [self.peers] if isinstance(self.peers, int) else [number for _, number in self.peers if number]:
             try:
-                cycle(self.topology, course.workers, number)
+                cycle(self.topology, shape.workers, number)
             except ValueError as error:
                 yield ("topology",), str(error)
         if not isinstance(self.peers, int):
-            yield from in_time_checks(("peers",), self.peers, course)
+            yield from in_time_checks(("peers",), self.peers, shape)
 
     @property
     def phases(self) -> tuple[tuple[int, int], ...]:
@@ -267,14 +263,9 @@ class ADPSGD(SyncOptions):
                 yield (name,), f"found {value} with asynchronous, allowed: without it, or the default {default}"
 
     @property
-    def steps_apart(self) -> bool:
-        """Whether time is simulated, so that a process hosts workers of different speeds."""
-        return not self.asynchronous
-
-    @property
-    def whole_workers(self) -> bool:
-        """Whether a thread of a process averages: the GPUs of a worker would have to wait for it together."""
-        return self.asynchronous
+    def needs(self) -> EngineNeeds:
+        """Simulated workers have different speeds; the GPUs of a real one would wait together for its thread."""
+        return EngineNeeds(separate_optimizer_steps=not self.asynchronous, one_process_per_worker=self.asynchronous)
 
     @property
     def traffic(self) -> Traffic:
@@ -313,9 +304,8 @@ class GPA(SyncOptions):
         return self.mu_x if self.h is None else 0.9 ** (1 / self.h)
 
     @property
-    def averages_gradients(self) -> bool:
-        """Gradients are averaged in every step."""
-        return True
+    def needs(self) -> EngineNeeds:
+        return EngineNeeds(average_gradients=True, engine_may_average=True)
 
     @property
     def traffic(self) -> Traffic:

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic_core import CoreSchema, core_schema
 
-from resync.config.parts import SyncOptions, Traffic
+from resync.config.parts import EngineNeeds, SyncOptions, Traffic
 from resync.formulas.periods import Constant, Period, Phases, rule_of
 from resync.formulas.topology import cycle
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed
 from resync.settings.errors import not_among
-from resync.settings.options import Course, option_names
+from resync.settings.options import TrainingShape, option_names
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
 from resync.sync.options.every_step import AllReduce
 from resync.sync.options.rounds import RoundsOptions
@@ -104,14 +104,8 @@ class SlowMo(RoundsOptions):
         return self.base if isinstance(self.base, SyncOptions) else None
 
     @property
-    def averages_gradients(self) -> bool:
-        """Whether the base algorithm does."""
-        return self.inner is not None and self.inner.averages_gradients
-
-    @property
-    def engine_may_average(self) -> bool:
-        """Whether the base algorithm lets an engine average its gradients."""
-        return self.inner is not None and self.inner.engine_may_average
+    def needs(self) -> EngineNeeds:
+        return self.inner.needs if self.inner else EngineNeeds()
 
     def vectors_per_round(self, state_vectors: int) -> int:
         """The parameters if they are averaged, and the optimizer's state if it is averaged."""
@@ -179,9 +173,8 @@ class SNOO(OuterOptions):
         return Phases(phases=((0, 1), (1, self.interval))) if self.interval else super().rule
 
     @property
-    def averages_gradients(self) -> bool:
-        """Gradients are averaged in every step."""
-        return True
+    def needs(self) -> EngineNeeds:
+        return self.inner.needs
 
     @property
     def inner(self) -> AllReduce:
@@ -220,11 +213,11 @@ class PALSGD(OuterOptions):
             found = rule_of(self.period).rule
             yield ("start",), f"found {self.start:g} with the period rule {found}, allowed: 0, or a constant period"
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require local steps."""
-        yield from super().checks_in(course)
-        if self.start >= course.epochs:
-            yield ("start",), f"found {self.start:g}, allowed: less than epochs = {course.epochs}"
+        yield from super().checks_in(shape)
+        if self.start >= shape.epochs:
+            yield ("start",), f"found {self.start:g}, allowed: less than epochs = {shape.epochs}"
 
     @property
     def rule(self) -> Period:
@@ -234,19 +227,9 @@ class PALSGD(OuterOptions):
         return super().rule
 
     @property
-    def averages_gradients(self) -> bool:
-        """Whether it does before the first local step."""
-        return self.start > 0
-
-    @property
-    def engine_may_average(self) -> bool:
-        """An engine would average in every step."""
-        return False
-
-    @property
-    def steps_apart(self) -> bool:
-        """A worker that is pulled takes no optimizer step."""
-        return True
+    def needs(self) -> EngineNeeds:
+        """Averages before the first local step, but not by the engine; a pulled worker takes no optimizer step."""
+        return EngineNeeds(average_gradients=self.start > 0, separate_optimizer_steps=True)
 
 
 class StreamingDiLoCo(SyncOptions):
@@ -314,11 +297,11 @@ class NoLoCo(RoundsOptions):
         default=0.7, description="weight with which a worker's anchor is pulled to the mean of the anchors of its pair"
     )
 
-    def checks_in(self, course: Course) -> Iterator[Check]:
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require a graph for this number of workers."""
-        yield from super().checks_in(course)
+        yield from super().checks_in(shape)
         try:
-            cycle(self.topology, course.workers)
+            cycle(self.topology, shape.workers)
         except ValueError as error:
             yield ("topology",), str(error)
 

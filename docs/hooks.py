@@ -1,11 +1,11 @@
 """Hooks of mkdocs: the start page, the reference, and links to files that are no pages."""
 
-import ast
 import html
 import json
 import os
 import re
 from collections.abc import Iterator
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import resync
 from resync.archive.page_blocks import gallery, papers_by_scale, scores
 from resync.archive.reference import place_of
 from resync.cli import parser
 from resync.config import load_suite
 from resync.config.metrics import METRICS
 from resync.config.schema import schemas
+from resync.sync import options as algorithms
 
 ROOT = Path(__file__).parents[1]
 PLACE = place_of(ROOT / "results", ROOT / "figures")
@@ -177,13 +179,11 @@ def _metrics() -> Iterator[str]:
 
 
 def _library() -> Iterator[str]:
-    """The functions of the library with their docstrings, from the file that editors read."""
-    yield "# Functions of the library\n"
-    yield "Each attaches an algorithm to a model and its optimizer: [library.md](../library.md).\n"
-    for node in ast.parse((ROOT / "src/resync/__init__.pyi").read_text()).body:
-        if isinstance(node, ast.FunctionDef):
-            signature = ast.unparse(ast.FunctionDef(**{**node.__dict__, "body": [ast.Expr(ast.Constant(...))]}))
-            yield f"## {node.name}\n\n```python\n{signature}\n```\n\n```text\n{ast.get_docstring(node)}\n```\n"
+    """What `help` says of the library's names."""
+    yield "# The library\n"
+    yield "An algorithm is its options; `attach` attaches it to an optimizer: [library.md](../library.md).\n"
+    for name in ("attach", "Synchronised", *algorithms.__all__):
+        yield f"## {name}\n\n```text\n{getdoc(getattr(resync, name))}\n```\n"
 
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:

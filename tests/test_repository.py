@@ -14,15 +14,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+import resync
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src/resync"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # Top down; a room imports rooms of the lines below its own, nothing beside it and nothing above.
 LAYERS = [
-    {"__init__", "__main__", "static", "integrations"},
-    {"cli", "methods", "workflow"},
-    {"launch", "archive", "attach"},
+    {"__init__", "__main__", "integrations"},
+    {"cli", "workflow"},
+    {"launch", "archive", "library"},
     {"report"},
     {"render", "audit", "importer", "progress", "doctor"},
     {"train"},
@@ -31,9 +33,10 @@ LAYERS = [
     {"data", "models"},
     {"plan", "prepare", "results"},
     {"config"},
+    {"periods", "schedules", "topology", "mixing", "gossip"},
     {"formulas", "processes"},
     {"settings"},
-    {"files", "streams", "text_tables"},
+    {"files", "streams", "text_tables", "torch_private"},
 ]
 TRAINERS = ("transformers", "lightning")
 """The extras of resync.integrations, which have a lock of their own."""
@@ -161,7 +164,7 @@ def test_ffcv_is_exactly_the_one_that_is_locked():
 
 def test_version_is_the_cited_one():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == PYPROJECT["project"]["version"]
+    assert citation["version"] == PYPROJECT["project"]["version"] == resync.__version__
     readme = (ROOT / "README.md").read_text()
     assert f"version = {{{citation['version']}}}" in readme
     assert f"{{{citation['title']}}}" in readme

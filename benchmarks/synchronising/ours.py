@@ -1,6 +1,5 @@
 """Our methods, around a caller's loop (`library_`) and with the suite's engine (`suite_`)."""
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -15,18 +14,14 @@ from resync.engine import choose
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
-from resync.formulas.periods import Constant
 from resync.processes.memory import keep_freed_memory
 from resync.sync.algorithm import Training
-from resync.sync.options.every_step import DPSGD, OSGP, SGP, AllReduce
-from resync.sync.options.outer import SlowMo
-from resync.sync.options.rounds import Local
 
 
-def _library(attach: Callable[..., resync.Synchronised], options: dict[str, object], setting: Setting) -> Step:
+def _library(algorithm: SyncOptions, setting: Setting) -> Step:
     """The four calls of a caller's loop; attached once before it."""
     model, optimizer = setting.model, setting.optimizer()
-    attach(model, optimizer, **options)
+    resync.attach(model, optimizer, algorithm)
 
     def step(batch: Tensor, labels: Tensor) -> None:
         loss_of(model, batch, labels).backward()
@@ -56,16 +51,15 @@ def _suite(options: SyncOptions, setting: Setting) -> Step:
     return step
 
 
-PERIOD = Constant(h=H)
-library_local_sgd = partial(_library, resync.LocalSGD, {"period": PERIOD})
-library_sgp = partial(_library, resync.SGP, {})
-library_dpsgd = partial(_library, resync.DPSGD, {})
-library_osgp = partial(_library, resync.OSGP, {})
-library_all_reduce = partial(_library, resync.AllReduce, {})
-library_slowmo = partial(_library, resync.SlowMo, {"period": PERIOD})
-suite_local_sgd = partial(_suite, Local(period=PERIOD))
-suite_sgp = partial(_suite, SGP())
-suite_dpsgd = partial(_suite, DPSGD())
-suite_osgp = partial(_suite, OSGP())
-suite_all_reduce = partial(_suite, AllReduce())
-suite_slowmo = partial(_suite, SlowMo(period=PERIOD))
+library_local_sgd = partial(_library, resync.LocalSGD(period=H))
+library_sgp = partial(_library, resync.SGP())
+library_dpsgd = partial(_library, resync.DPSGD())
+library_osgp = partial(_library, resync.OSGP())
+library_all_reduce = partial(_library, resync.AllReduce())
+library_slowmo = partial(_library, resync.SlowMo(period=H))
+suite_local_sgd = partial(_suite, resync.LocalSGD(period=H))
+suite_sgp = partial(_suite, resync.SGP())
+suite_dpsgd = partial(_suite, resync.DPSGD())
+suite_osgp = partial(_suite, resync.OSGP())
+suite_all_reduce = partial(_suite, resync.AllReduce())
+suite_slowmo = partial(_suite, resync.SlowMo(period=H))

@@ -14,7 +14,7 @@ from resync.settings.base import PACKAGE
 from resync.settings.options import option_names, options_of
 from resync.sync.options.every_step import SGP
 from resync.sync.options.outer import PALSGD, SlowMo
-from resync.sync.options.rounds import Local
+from resync.sync.options.rounds import LocalSGD
 
 RUN = {
     "paper": "p", "experiment": "e", "series": "s", "scale": "smoke", "seed": 0, "data": {"name": "digits"},
@@ -49,7 +49,7 @@ def test_topologies_are_those_with_a_name():
 
 def test_epochs_become_whole_steps_in_every_part():
     phases = Phases(phases=[(0, 1), (2.5, 4), (3, "end")])
-    assert Local(period=phases).in_steps(10).rule == Phases(phases=[(0, 1), (25, 4), (30, "end")])
+    assert LocalSGD(period=phases).in_steps(10).rule == Phases(phases=[(0, 1), (25, 4), (30, "end")])
     slow = SlowMo(period=phases, base=SGP(peers=[(0, 0), (0.25, 2)])).in_steps(10)
     assert slow.rule == Phases(phases=[(0, 1), (25, 4), (30, "end")])
     assert slow.inner.phases == ((0, 0), (2, 2))
@@ -84,8 +84,8 @@ def test_a_period_may_be_an_integer_or_a_rule_of_ones_own():
         def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
             return min(3, PowerRule(alpha=1).local_steps(lr, step, warming_up))
 
-    assert Local(period=4).rule == Constant(h=4)
-    assert Local(period=Cap()).rule.local_steps(0.1, 0, False) == 3
+    assert LocalSGD(period=4).rule == Constant(h=4)
+    assert LocalSGD(period=Cap()).rule.local_steps(0.1, 0, False) == 3
 
 
 def test_the_name_of_a_base_stands_for_its_defaults():
@@ -104,13 +104,13 @@ def test_the_name_of_a_base_stands_for_its_defaults():
         ),
         (lambda: SlowMo(period=2, base="sgd"), "base: found 'sgd', allowed: none, allreduce, osgp, sgp; did you mean"),
         (
-            lambda: SlowMo(period=2, base=Local(period=3)),
+            lambda: SlowMo(period=2, base=LocalSGD(period=3)),
             "base.name: found 'local', allowed: none, allreduce, osgp, sg",
         ),
         (lambda: SlowMo(period=2, base={"name": "sgp", "peer": 2}), "base.peer: unknown key"),
-        (lambda: Local(period=0), "^Local: period: found 0, allowed: integer >= 1 or a rule$"),
+        (lambda: LocalSGD(period=0), "^LocalSGD: period: found 0, allowed: integer >= 1 or a rule$"),
         (lambda: SlowMo(period=2, average=False), "average: found false without a base algorithm, allowed: true"),
-        (lambda: Local(period="often"), "Local: period: found 'often', allowed: a mapping with the key 'rule'"),
+        (lambda: LocalSGD(period="often"), "LocalSGD: period: found 'often', allowed: a mapping with the key 'rule'"),
     ],
 )
 def test_a_wrong_value_in_python_is_one_line(make, message):

@@ -4,7 +4,6 @@ import threading
 import time
 from copy import deepcopy
 from datetime import timedelta
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,58 +19,36 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
 
 import resync
-from resync import attach
-from resync.formulas.periods import Constant, Phases, PowerRule, rounds
+from resync import library
+from resync.config.parts import SyncOptions
+from resync.formulas.periods import Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
 from resync.sync.fields import moments
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
 STEPS = 7
-METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "AllReduce": ("allreduce", {}, {}),
-    "AllReduce by messages": ("allreduce", {"all_reduce": "ring"}, {}),
-    "AllReduce of parameters": (
-        "allreduce",
-        {"average": "parameters", "all_reduce": "recursive_doubling"},
-        {"average": "parameters"},
-    ),
-    "LocalSGD": ("local", {"period": 3}, {"period": Constant(h=3)}),
-    "QSR": (
-        "local",
-        {"alpha": 0.2, "h_base": 2, "total_steps": STEPS, "warmup_steps": 0},
-        {"period": PowerRule(alpha=0.2, power=2, h_base=2), "training": {"total_steps": STEPS}},
-    ),
-    "SGP": ("sgp", {"topology": "random", "peers": 2}, {"topology": "random", "peers": 2}),
-    "SGP with momentum": (
-        "sgp",
-        {"topology": "random", "average_state": ["momentum_buffer"]},
-        {"topology": "random", "average_state": ["momentum_buffer"]},
-    ),
-    "OSGP": ("osgp", {"staleness": 1}, {"staleness": 1}),
-    "DPSGD": ("dpsgd", {}, {}),
-    "SlowMo": ("slowmo", {"period": 3, "base": "sgp"}, {"period": Constant(h=3), "base": "sgp"}),
-    "DiLoCo": ("diloco", {"period": 3}, {"period": Constant(h=3)}),
-    "DiLoCoProgress": (
-        "diloco_progress",
-        {"period": 3, "reference": 0.2},
-        {"period": Constant(h=3), "reference": 0.2},
-    ),
-    "SNOO": ("snoo", {"period": 3, "at": "start"}, {"period": Constant(h=3), "at": "start"}),
-    "GPA": ("gpa", {"h": 3}, {"h": 3}),
-    "PALSGD": (
-        "palsgd",
-        {"period": 3, "probability": 0.5, "start": 1},
-        {"period": Constant(h=3), "probability": 0.5, "start": 1},
-    ),
-    "StreamingDiLoCo": (
-        "streaming_diloco",
-        {"period": 6, "fragments": 2, "delay": 1, "mixing": 0.5},
-        {"period": 6, "fragments": 2, "delay": 1, "mixing": 0.5},
-    ),
-    "NoLoCo": ("noloco", {"period": 2}, {"period": Constant(h=2)}),
-    "Lookahead": ("slowmo", {"period": 3}, {"period": Constant(h=3), "alpha": 0.5, "beta": 0.0}),
+METHODS: dict[str, SyncOptions] = {
+    "AllReduce": resync.AllReduce(),
+    "AllReduce by messages": resync.AllReduce(all_reduce="ring"),
+    "AllReduce of parameters": resync.AllReduce(average="parameters", all_reduce="recursive_doubling"),
+    "LocalSGD": resync.LocalSGD(period=3),
+    "QSR": resync.QSR(alpha=0.2, h_base=2),
+    "SGP": resync.SGP(topology="random", peers=2),
+    "SGP with momentum": resync.SGP(topology="random", average_state=["momentum_buffer"]),
+    "OSGP": resync.OSGP(staleness=1),
+    "DPSGD": resync.DPSGD(),
+    "SlowMo": resync.SlowMo(period=3, base="sgp"),
+    "DiLoCo": resync.DiLoCo(period=3),
+    "DiLoCoProgress": resync.DiLoCoProgress(period=3, reference=0.2),
+    "SNOO": resync.SNOO(period=3, at="start"),
+    "GPA": resync.GPA(h=3),
+    "PALSGD": resync.PALSGD(period=3, probability=0.5, start=1),
+    "StreamingDiLoCo": resync.StreamingDiLoCo(period=6, fragments=2, delay=1, mixing=0.5),
+    "NoLoCo": resync.NoLoCo(period=2),
+    "Lookahead": resync.Lookahead(period=3),
 }
+TRAINING: dict[str, dict[str, int]] = {"QSR": {"total_steps": STEPS, "warmup_steps": 0}}
 
 
 @pytest.fixture(scope="module")
@@ -81,19 +58,19 @@ def attached() -> list[dict[str, Any]]:
 
 
 def _all_methods(rank: int, world_size: int) -> dict[str, Any]:
-    found = {name: _loop(rank, name, options) for name, (_, options, _) in METHODS.items()}
-    return found | {f"{name} resumed": _loop(rank, name, METHODS[name][1], stop=4) for name in METHODS}
+    found = {name: _loop(rank, name) for name in METHODS}
+    return found | {f"{name} resumed": _loop(rank, name, stop=4) for name in METHODS}
 
 
-def _loop(rank: int, name: str, options: dict[str, Any], stop: int | None = None) -> dict[str, Any]:
+def _loop(rank: int, name: str, stop: int | None = None) -> dict[str, Any]:
     """STEPS steps of a plain loop; with `stop`, all is saved after so many and continued with new objects."""
     centre = torch.tensor(CENTRES[rank])
     # Only rank 0 has the right start: it is everybody's.
-    model, optimizer, sync = _attach(name, options, START if rank == 0 else [9.0, 9.0])
+    model, optimizer, sync = _attach(name, START if rank == 0 else [9.0, 9.0])
     for step in range(STEPS):
         if step == stop:
             saved = [each.state_dict() for each in (model, optimizer, sync)]
-            model, optimizer, sync = _attach(name, options, [0.0, 0.0])
+            model, optimizer, sync = _attach(name, [0.0, 0.0])
             for each, state in zip((model, optimizer, sync), saved, strict=True):
                 each.load_state_dict(state)
         model(centre).backward()
@@ -106,16 +83,17 @@ def _loop(rank: int, name: str, options: dict[str, Any], stop: int | None = None
     return {"consensus": consensus, "end": model.theta.detach().numpy().copy(), **counts}
 
 
-def _attach(name: str, options: dict[str, Any], start: list[float]):
+def _attach(name: str, start: list[float]):
     model = Point(start)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return model, optimizer, getattr(resync, name.split()[0])(model, optimizer, **options)
+    return model, optimizer, resync.attach(model, optimizer, METHODS[name], **TRAINING.get(name, {}))
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_plain_loop_ends_like_simulated_workers(attached, name):
-    method, _, options = METHODS[name]
-    simulated = Problem(method, CENTRES, START, settings={"momentum": 0.9}, **options)
+    options = dict(METHODS[name])
+    method, training = options.pop("name"), TRAINING.get(name)
+    simulated = Problem(method, CENTRES, START, settings={"momentum": 0.9}, training=training, **options)
     for _ in range(STEPS):
         simulated.step()
     for rank in attached:
@@ -135,15 +113,13 @@ def test_a_state_dict_continues_exactly(attached, name):
 
 def _clipped(rank: int, world_size: int) -> list[list[float]]:
     found = []
-    inside = {"clip_norm": 0.5}
-    snoo, gpa = partial(resync.SNOO, period=9), partial(resync.GPA, mu_x=0.0)
-    for method, options in (resync.AllReduce, inside), (snoo, inside), (gpa, inside), (resync.AllReduce, {}):
-        before = not options
+    all_reduce, snoo, gpa = resync.AllReduce(), resync.SNOO(period=9), resync.GPA(mu_x=0.0)
+    for options, clip_norm in (all_reduce, 0.5), (snoo, 0.5), (gpa, 0.5), (all_reduce, None):
         model = Point([0.0, 0.0])
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        method(model, optimizer, **options)
+        resync.attach(model, optimizer, options, clip_norm=clip_norm)
         model(torch.tensor([6.0, 8.0]) if rank == 0 else torch.tensor([0.0, 0.0])).backward()
-        if before:
+        if clip_norm is None:
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
         found.append(model.theta.tolist())
@@ -160,7 +136,7 @@ def test_averaged_gradients_are_clipped_as_an_average_and_the_loop_what_a_worker
 def _scaled(rank: int, world_size: int, fused: bool) -> tuple[int, float, float]:
     model = Point([0.0, 0.0], torch.float32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
-    sync = resync.LocalSGD(model, optimizer, period=2)
+    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
     scaler = ShardedGradScaler("cpu", init_scale=4.0, process_group=dist.group.WORLD)
     for step in range(6):
         scaler.scale(model(torch.tensor(CENTRES[rank], dtype=torch.float32))).backward()
@@ -185,7 +161,7 @@ def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep(fused):
 def test_gradients_that_a_scaler_leaves_to_a_fused_optimizer_are_refused():
     model = Point(START)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    resync.AllReduce(model, optimizer)
+    resync.attach(model, optimizer, resync.AllReduce())
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(model(torch.zeros(2))).backward()
     with pytest.raises(RuntimeError, match=r"^rank 0, step 1: the gradients still have the loss scale, .*unscale_"):
@@ -218,7 +194,7 @@ def _awkward(rank: int, world_size: int) -> dict[str, Any]:
     reference.load_state_dict(model.state_dict())
     frozen = model.frozen.weight.clone()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
-    sync = resync.AllReduce(model, optimizer)
+    sync = resync.attach(model, optimizer, resync.AllReduce())
     parallel = nn.parallel.DistributedDataParallel(reference, find_unused_parameters=True)
     theirs = torch.optim.SGD(parallel.parameters(), lr=0.1, weight_decay=0.1)
     generator = torch.Generator().manual_seed(rank)
@@ -247,7 +223,7 @@ def test_a_parameter_without_a_gradient_stays_with_gpa_and_weight_decay():
     model = nn.ModuleDict({"used": nn.Linear(2, 2), "unused": nn.Linear(2, 2)})
     before = deepcopy(model.unused.state_dict())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
-    sync = resync.GPA(model, optimizer)
+    sync = resync.attach(model, optimizer, resync.GPA())
     for _ in range(3):
         model.used(torch.ones(2)).sum().backward()
         optimizer.step()
@@ -265,7 +241,7 @@ def test_slowmo_with_zeroed_buffers_begins_every_round_with_the_optimizers_first
     """Also where a field starts at another value than 0; without outer momentum, rounds of one gradient are equal."""
     model = Point(START)
     stepper = optimizer(model.parameters(), lr=0.01, **settings)
-    sync = resync.SlowMo(model, stepper, period=3, buffers="zero", beta=0.0)
+    sync = resync.attach(model, stepper, resync.SlowMo(period=3, buffers="zero", beta=0.0))
     changes = []
     for _ in range(9):
         before = model.theta.detach().clone()
@@ -286,26 +262,26 @@ def test_the_step_counter_of_a_parameter_that_is_a_number_is_no_moment():
 
 def test_what_cannot_work_is_refused():
     model = Point(START)
-    with pytest.raises(ValueError, match=r"clip_norm: found 1 with average parameters, allowed: None"):
-        resync.AllReduce(model, torch.optim.SGD(model.parameters()), average="parameters", clip_norm=1.0)
+    with pytest.raises(ValueError, match=r"clip_norm: found 1 with AllReduce.average='parameters'."):
+        resync.attach(model, torch.optim.SGD(model.parameters()), resync.AllReduce(average="parameters"), clip_norm=1.0)
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD([model.weight], lr=0.1)
     with pytest.raises(ValueError, match="does not have these parameters of the model: bias"):
-        resync.LocalSGD(model, optimizer, period=2)
+        resync.attach(model, optimizer, resync.LocalSGD(period=2))
     mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
     with pytest.raises(ValueError, match=r"share one dtype, found: torch\.float32, torch\.float64"):
-        resync.LocalSGD(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), period=2)
+        resync.attach(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), resync.LocalSGD(period=2))
 
 
 VIT_B = PowerRule(alpha=0.0175, power=2, h_base=4)
 
 
-def _qsr_rounds(total_steps: int, warmup_steps: int, told: int | None, method: Any, **options: Any) -> list[int]:
+def _rounds(options: SyncOptions, total_steps: int, warmup_steps: int, told: int | None) -> list[int]:
     """The rounds of the ViT-B recipe of Gu et al. 2024, in a loop whose model does not matter."""
     lr = cosine(0.008, 1e-6, total_steps, warmup_steps)
     model = Point([0.0])
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    sync = method(model, optimizer, total_steps=total_steps, warmup_steps=told, **options)
+    sync = resync.attach(model, optimizer, options, total_steps=total_steps, warmup_steps=told)
     ends = [0]
     for step in range(total_steps):
         optimizer.param_groups[0]["lr"] = lr(step)
@@ -318,7 +294,7 @@ def _qsr_rounds(total_steps: int, warmup_steps: int, told: int | None, method: A
 def test_qsr_in_a_loop_has_the_rounds_of_the_paper():
     """A tenth of the 93,600 steps with a warm-up of 10,000."""
     total, warmup = 9_360, 1_000
-    found = _qsr_rounds(total, warmup, warmup, resync.QSR, alpha=VIT_B.alpha, h_base=VIT_B.h_base)
+    found = _rounds(resync.QSR(alpha=VIT_B.alpha, h_base=VIT_B.h_base), total, warmup, warmup)
     assert found == rounds(VIT_B, cosine(0.008, 1e-6, total, warmup), total, warmup)
     assert len(found) > 900
 
@@ -330,20 +306,20 @@ def test_a_period_that_was_not_told_the_whole_warm_up_is_refused(method, period)
     for told in (0, 32):
         error = rf"^the period of the first round .* H = {93_600 - told} at step {told} .*"
         with pytest.raises(ValueError, match=error):
-            _qsr_rounds(93_600, 10_000, told, method, period=period)
+            _rounds(method(period=period), 93_600, 10_000, told)
     with pytest.raises(ValueError, match=r"warmup_steps: missing, allowed: integer >= 0, because the period follows"):
-        _qsr_rounds(93_600, 10_000, None, method, period=period)
+        _rounds(method(period=period), 93_600, 10_000, None)
 
 
 def test_a_short_training_in_rounds_of_h_base_is_no_mistake():
-    assert _qsr_rounds(4, 0, 0, resync.LocalSGD, period=Phases(phases=[(0, VIT_B)])) == [4]
+    assert _rounds(resync.LocalSGD(period=Phases(phases=[(0, VIT_B)])), 4, 0, 0) == [4]
 
 
 def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, resync.Synchronised]:
     """A worker of asynchronous AD-PSGD with parameters of its own, by default (rank, 1 - rank)."""
     model = Point([0.0, 0.0], torch.float32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = resync.ADPSGD(model, optimizer)
+    sync = resync.attach(model, optimizer, resync.ADPSGD(asynchronous=True))
     own = torch.tensor([float(rank), 1.0 - rank]) if start is None else torch.tensor(start)
     sync.algorithm.published.copy_(own)
     model.theta.data.copy_(own)
@@ -553,5 +529,5 @@ def _idle(rank: int, world_size: int) -> list[float]:
 
 def test_a_worker_that_nobody_asks_waits_for_longer_than_the_time_limit(monkeypatch):
     # The limit is short for messages only: the processes may take longer to meet.
-    monkeypatch.setattr(attach, "_time_limit", lambda model: timedelta(seconds=TIMEOUT))
+    monkeypatch.setattr(library, "_time_limit", lambda model: timedelta(seconds=TIMEOUT))
     assert run_processes(2, _idle) == [[0.5, 0.5]] * 2

@@ -18,18 +18,19 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import resync
-from resync.sync.options.rounds import Local
+from resync.config.parts import SyncOptions
+from resync.torch_private import time_limit
 
 Loop = tuple[nn.Module, torch.optim.Optimizer, resync.Synchronised]
-METHODS: dict[str, dict[str, Any]] = {
-    "LocalSGD": {"period": 2},
-    "AllReduce": {},
-    "SGP": {"topology": "random", "peers": 1},
-    "OSGP": {},
-    "SlowMo": {"period": 2, "base": "allreduce"},
-    "DPSGD": {},
-    "Lookahead": {"period": 2},
-    "ADPSGD": {},
+METHODS: dict[str, SyncOptions] = {
+    "LocalSGD": resync.LocalSGD(period=2),
+    "AllReduce": resync.AllReduce(),
+    "SGP": resync.SGP(topology="random", peers=1),
+    "OSGP": resync.OSGP(),
+    "SlowMo": resync.SlowMo(period=2, base="allreduce"),
+    "DPSGD": resync.DPSGD(),
+    "Lookahead": resync.Lookahead(period=2),
+    "ADPSGD": resync.ADPSGD(asynchronous=True),
 }
 
 
@@ -44,7 +45,7 @@ def _model(rank: int) -> nn.Module:
 def _loop(rank: int, method: str = "LocalSGD", optimizer: type[torch.optim.Optimizer] = torch.optim.SGD) -> Loop:
     model = _model(rank)
     found = optimizer(model.parameters(), lr=0.1)
-    return model, found, getattr(resync, method)(model, found, **METHODS[method])
+    return model, found, resync.attach(model, found, METHODS[method])
 
 
 def _backward(model: nn.Module) -> torch.Tensor:
@@ -122,7 +123,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 
 
 def _second(module: nn.Module) -> None:
-    resync.LocalSGD(module, torch.optim.SGD(module.parameters(), lr=0.1), period=2)
+    resync.attach(module, torch.optim.SGD(module.parameters(), lr=0.1), resync.LocalSGD(period=2))
 
 
 def _change(rank: int, change: Change, method: str) -> list[str]:
@@ -140,7 +141,7 @@ def _change(rank: int, change: Change, method: str) -> list[str]:
 def _memory_format(rank: int) -> list[str]:
     model = nn.Conv2d(2, 2, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = resync.LocalSGD(model, optimizer, period=2)
+    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
     model.to(memory_format=torch.channels_last)
     found: list[str] = []
     for call in (optimizer.step, sync.state_dict, sync.finish, lambda: sync.consensus().__enter__()):
@@ -195,10 +196,12 @@ def _refused(rank: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {name: [] for name in models}
     for name, (model, period) in models.items():
         with _error(found[name]):
-            resync.LocalSGD(model, torch.optim.SGD(model.parameters(), lr=0.1), period=period)
+            resync.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), resync.LocalSGD(period=period))
     found["strangers"] = []
     with _error(found["strangers"]):
-        resync.AllReduce(head, torch.optim.SGD([*head.parameters(), nn.Parameter(torch.ones(7))], lr=0.1))
+        resync.attach(
+            head, torch.optim.SGD([*head.parameters(), nn.Parameter(torch.ones(7))], lr=0.1), resync.AllReduce()
+        )
     return found
 
 
@@ -236,7 +239,7 @@ def _absent(rank: int) -> list[str]:
     """Rank 1 does not come until rank 0 has given up."""
     found: list[str] = []
     model, optimizer, sync = _loop(rank)
-    same = sync._meetings.limit == dist.group.WORLD._get_backend(torch.device("cpu")).options._timeout
+    same = sync._meetings.limit == time_limit(torch.device("cpu"))
     sync._meetings.limit = timedelta(seconds=0.01)
     _steps(model, optimizer, 2)
     if rank == 0:
@@ -298,7 +301,7 @@ def _start(rank: int) -> dict[str, np.ndarray]:
     model.register_buffer("mask", torch.tensor([rank == 0, True]))
     model.register_buffer("none", None)
     model.register_buffer("image", torch.rand(1, 2, 2, 2).to(memory_format=torch.channels_last), persistent=False)
-    resync.LocalSGD(model, torch.optim.SGD(model.parameters(), lr=0.1), period=2)
+    resync.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), resync.LocalSGD(period=2))
     return {name: each.detach().numpy().copy() for name, each in [*model.named_parameters(), *model.named_buffers()]}
 
 
@@ -312,7 +315,7 @@ def _resumed(rank: int) -> list[str]:
         again = _model(rank)
         if when == "before":
             again.load_state_dict(saved[0])
-        attached = resync.LocalSGD(again, torch.optim.SGD(again.parameters(), lr=0.1), **METHODS["LocalSGD"])
+        attached = resync.attach(again, torch.optim.SGD(again.parameters(), lr=0.1), METHODS["LocalSGD"])
         if when == "after":
             again.load_state_dict(saved[0])
         with _error(found):
@@ -475,7 +478,7 @@ def test_a_step_that_calls_that_of_its_base_class_is_one_step():
     model = nn.Linear(2, 2)
     torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = Wrapped(model.parameters(), lr=0.1)
-    sync = resync.LocalSGD(model, optimizer, period=2)
+    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
     for lr in (0.1, 0.0, 0.1):
         optimizer.param_groups[0]["lr"] = lr
         model(torch.ones(2)).sum().backward()
@@ -489,7 +492,7 @@ def test_an_optimizer_that_ignores_its_closure_is_an_error():
     model = nn.Linear(2, 2)
     torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer = Deaf(model.parameters(), lr=0.1)
-    resync.AllReduce(model, optimizer)
+    resync.attach(model, optimizer, resync.AllReduce())
     with pytest.raises(RuntimeError, match="rank 0, step 1: the optimizer has not called its closure"):
         optimizer.step(lambda: None)
 
@@ -498,7 +501,7 @@ def test_a_model_is_free_after_finish():
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
-        sync = resync.LocalSGD(model, optimizer, period=2)
+        sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
         optimizer.step()
         sync.finish()
         assert sync.steps == 1
@@ -507,36 +510,28 @@ def test_a_model_is_free_after_finish():
 def test_a_model_is_free_after_detach_and_keeps_its_parameters():
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = resync.LocalSGD(model, optimizer, period=2)
+    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
     with sync.consensus(), pytest.raises(RuntimeError, match="called inside `with consensus"):
         optimizer.step()
     before = model.weight.detach().clone()
     sync.detach()
     assert torch.equal(model.weight, before)
-    resync.LocalSGD(model, optimizer, period=2)
+    resync.attach(model, optimizer, resync.LocalSGD(period=2))
     optimizer.step()
     assert sync.steps == 0
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("given", "message"),
     [
-        ({"period": 2.5}, r"^LocalSGD: period: .*2\.5"),
-        ({"period": "4"}, r"^LocalSGD: period: .*4"),
-        ({"period": 0}, r"^LocalSGD: period: found 0, allowed: integer >= 1 or a rule"),
-        ({"period": 2, "total_steps": 0}, r"^LocalSGD: total_steps: found 0"),
-        ({"period": 2, "total_steps": 2.5}, r"^LocalSGD: total_steps: found 2\.5"),
-        ({"period": 2, "warmup_steps": -1}, r"^LocalSGD: warmup_steps: found -1"),
+        ({"total_steps": 0}, r"total_steps: found 0, allowed: integer >= 1"),
+        ({"total_steps": 2.5}, r"total_steps: found 2\.5"),
+        ({"warmup_steps": -1}, r"warmup_steps: found -1"),
+        ({"clip_norm": 0.0}, r"clip_norm: found 0"),
+        ({"clip_norm": 1.0}, r"^clip_norm: found 1 with LocalSGD\(.*\), which averages no gradients, allowed: None"),
     ],
 )
-def test_options_are_checked_when_attaching(options, message):
+def test_arguments_are_checked_when_attaching(given, message):
     model = nn.Linear(2, 2)
     with pytest.raises(ValueError, match=message):
-        resync.LocalSGD(model, torch.optim.SGD(model.parameters(), lr=0.1), **options)
-
-
-def test_a_training_without_steps_is_refused():
-    model = nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(ValueError, match="total_steps: found 0, allowed: at least 1"):
-        resync.Synchronised(model, optimizer, Local(period=2), total_steps=0)
+        resync.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), METHODS["LocalSGD"], **given)

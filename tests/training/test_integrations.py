@@ -104,7 +104,7 @@ def cosine(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRSched
 
 
 def attach(model: nn.Module, optimizer: torch.optim.Optimizer) -> resync.Synchronised:
-    return resync.LocalSGD(model, optimizer, period=PERIOD)
+    return resync.attach(model, optimizer, resync.LocalSGD(period=PERIOD))
 
 
 def by_hand(seen: list[tuple[Tensor, Tensor]]) -> Tensor:

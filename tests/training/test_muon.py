@@ -218,7 +218,7 @@ def test_muon_in_a_loop_of_ones_own_is_that_over_rows():
     workers, model = Workers(awkward(), 1), awkward()
     ours, theirs = optim.build(Muon(weight_decay=0.1), workers), of_model(model, lr=0.1, weight_decay=0.1)
     ours.param_groups[0]["lr"] = 0.1
-    sync = resync.DiLoCo(model, theirs, period=100)
+    sync = resync.attach(model, theirs, resync.DiLoCo(period=100))
     for _ in range(4):
         workers.grads.zero_()
         workers.models[0](inputs).square().mean().backward()

@@ -207,7 +207,7 @@ def test_gpa_decays_z_before_y_is_averaged_with_it(attached):
     if attached:
         model = Point(START)
         optimizer = torch.optim.Adam(model.parameters(), decoupled_weight_decay=True, **settings)
-        sync = resync.GPA(model, optimizer, mu_x=mu_x)
+        sync = resync.attach(model, optimizer, resync.GPA(mu_x=mu_x))
     else:
         problem = Problem("gpa", CENTRES[:1], START, optimizer=torch.optim.AdamW, settings=settings, mu_x=mu_x)
     y = z = np.array(START)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from resync.config.metrics import AXES, METRICS
 from resync.formulas.periods import Constant, Period
@@ -76,6 +76,19 @@ class SyncOptions(Options):
     """The algorithm's name in figures that show no series; empty: its name in configurations."""
     can_be_base: ClassVar[bool] = False
     """Whether the algorithm can be the base algorithm of slow momentum."""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, *found, **options):
+            if found:
+                name = type(self).__name__
+                raise TypeError(
+                    f"{name} takes its options by their names; to attach it: "
+                    f"resync.attach(model, optimizer, {name}(...), ...)"
+                )
+            super().__init__(**options)
+
+        __init__.__pydantic_base_init__ = True
 
     @property
     def needs(self) -> EngineNeeds:

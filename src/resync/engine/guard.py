@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from resync.engine.workers import Workers
+from resync.torch_private import is_shard
 
 ATTACHED: "WeakSet[nn.Module]" = WeakSet()
 """The models that an algorithm is attached to."""
@@ -36,7 +37,7 @@ def check_attachable(model: nn.Module, optimizer: Optimizer) -> None:
 def _check_parameter(name: str, parameter: nn.Parameter) -> None:
     if isinstance(parameter, nn.parameter.UninitializedParameter):
         raise ValueError("the model has parameters without a shape yet: run one forward pass first")
-    if getattr(parameter, "_fsdp_flattened", False):
+    if is_shard(parameter):
         raise ValueError(f"{name} is a shard of FullyShardedDataParallel, allowed: whole parameters on every rank")
     if type(parameter.data) is not Tensor:
         raise ValueError(

@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from resync.formulas import mixing
 
+__all__ = ["Averaging", "average"]
+
 
 @dataclass(frozen=True, eq=False)
 class Averaging:

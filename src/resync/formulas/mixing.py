@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from resync.formulas.topology import out_peers, resolve
 from resync.formulas.weighted_topology import WeightedTopology
 
+__all__ = ["is_doubly_stochastic", "matrix"]
+
 
 def matrix(
     topology: str | int,

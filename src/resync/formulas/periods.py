@@ -35,6 +35,8 @@ from resync.settings.errors import KeyPath, show
 from resync.settings.options import Part, TrainingShape
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
 
+__all__ = ["Constant", "Period", "Phases", "PowerRule", "round_length", "rounds"]
+
 
 class Period(Part):
     """A rule for H. Further rules (such as a cap on another rule) only need to implement `local_steps`."""

@@ -19,6 +19,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+__all__ = ["Schedule", "constant", "cosine", "cosine_step", "inverse_sqrt", "linear", "staircase", "step"]
+
 Schedule = Callable[[int], float]
 
 

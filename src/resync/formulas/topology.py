@@ -56,6 +56,11 @@ from typing import Literal
 
 from resync.formulas.weighted_topology import WEIGHTED, WeightedTopology
 
+__all__ = [
+    "TOPOLOGIES", "Topology", "TopologyName", "check_pairs", "cycle", "in_peers",
+    "messages", "out_peers", "partner", "peer_list", "resolve",
+]  # fmt: skip
+
 TopologyName = Literal[
     "symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential",
     "directed_exponential", "complete", "cycle", "random", "random_exponential",

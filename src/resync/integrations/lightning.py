@@ -1,6 +1,6 @@
 """PyTorch Lightning: a strategy whose workers an algorithm synchronises, in place of DistributedDataParallel.
 
-strategy = Strategy(lambda model, optimizer: resync.LocalSGD(model, optimizer, period=8))
+strategy = Strategy(lambda model, optimizer: resync.attach(model, optimizer, resync.LocalSGD(period=8)))
 lightning.Trainer(strategy=strategy, devices=4).fit(model)
 """
 
@@ -16,7 +16,8 @@ from torch import nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.optim import Optimizer
 
-from resync.attach import Synchronised
+from resync.library import Synchronised
+from resync.torch_private import takes_loss_scale
 
 
 class Strategy(DDPStrategy):
@@ -61,7 +62,7 @@ class Strategy(DDPStrategy):
         if scaler is not None and not isinstance(scaler, ShardedGradScaler):
             raise ValueError("precision 16-mixed: every worker would skip steps of its own, allowed: bf16-mixed, or "
                              "plugins=[MixedPrecision('16-mixed', 'cuda', scaler=ShardedGradScaler())]")  # fmt: skip
-        if scaler is not None and getattr(self.optimizers[0], "_step_supports_amp_scaling", False):
+        if scaler is not None and takes_loss_scale(self.optimizers[0]):
             raise ValueError("precision 16-mixed with a fused optimizer: its gradients would keep the loss scale, "
                              "allowed: fused=False, or bf16-mixed")  # fmt: skip
         self.sync = self.attach(self.lightning_module, self.optimizers[0])

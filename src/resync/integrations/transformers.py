@@ -1,7 +1,8 @@
 """Hugging Face: a Trainer whose workers an algorithm synchronises, in place of DistributedDataParallel.
 
 trainer = Trainer(
-    model, args, train_dataset=data, attach=lambda model, optimizer: resync.LocalSGD(model, optimizer, period=8)
+    model, args, train_dataset=data,
+    attach=lambda model, optimizer: resync.attach(model, optimizer, resync.LocalSGD(period=8)),
 )
 trainer.train()
 """
@@ -18,7 +19,7 @@ from torch import nn
 from torch.optim import Optimizer
 from transformers.trainer_utils import get_last_checkpoint
 
-from resync.attach import Synchronised
+from resync.library import Synchronised
 
 
 class Trainer(transformers.Trainer):

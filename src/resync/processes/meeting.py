@@ -3,7 +3,7 @@
 import time
 from datetime import timedelta
 
-import torch.distributed as dist
+from resync.torch_private import default_store
 
 _LONGEST_WAIT = 0.05
 """Seconds between two looks at the store."""
@@ -29,7 +29,7 @@ class Meetings:
         if self.world_size == 1:
             return [said]
         # Looks are short and repeated: a wait inside the store would keep the back end from using it.
-        store = dist.distributed_c10d._get_default_store()
+        store = default_store()
         keys = [self._key(self.held, rank) for rank in range(self.world_size)]
         store.set(keys[self.rank], said)
         deadline, pause = time.monotonic() + self.limit.total_seconds(), 0.0005

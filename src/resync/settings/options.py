@@ -15,10 +15,12 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import cleandoc
 from pathlib import Path
+from textwrap import fill
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from resync.settings.base import PACKAGE, Check, Settings, checks_failed, reading_of
@@ -52,6 +54,11 @@ class Part(Settings):
     trains has whole numbers of steps. Options that Python code gives to `resync.attach` count steps from the start;
     `in_steps()` makes sure that they are whole.
     """
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The values that differ from their defaults, as they are typed in Python."""
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        return ((name, value) for name, value in super().__repr_args__() if value != defaults.get(name or ""))
 
     def in_steps(self, steps_per_epoch: int | None = None) -> Self:
         """The same settings in whole steps, from epochs; without `steps_per_epoch`, from numbers of steps.
@@ -93,6 +100,14 @@ class Options(Part):
 
     room: ClassVar[str]
     name: str
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Let `help` list the options."""
+        fields = {name: field for name, field in cls.model_fields.items() if field.description}
+        lines = [f"    {name}: {field.description}{_default(field)}" for name, field in fields.items()]
+        wrapped = [fill(line, 120, subsequent_indent="        ", break_long_words=False) for line in lines]
+        cls.__doc__ = "\n".join([cleandoc(cls.__doc__ or ""), *(["", "Options:"] if lines else []), *wrapped])
 
     @classmethod
     def description(cls) -> str:
@@ -141,6 +156,10 @@ class Options(Part):
         if name not in known:
             raise checks_failed(cls.room, [(("name",), no_choice(name, known))])
         return cls.named(name, reading.package).model_validate(value, context=info.context)
+
+
+def _default(field: FieldInfo) -> str:
+    return "" if field.is_required() else f" (default: {field.default!r})"
 
 
 def first_paragraph(text: str) -> str:

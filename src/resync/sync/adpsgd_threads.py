@@ -13,10 +13,12 @@ from torch import Tensor
 from resync.formulas.topology import check_pairs, partner, peer_list
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.options.every_step import ADPSGD
+from resync.torch_private import time_limit
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
 """Message tags of one average: the request, the row of the active worker, the row of the passive worker."""
 _AVERAGE, _END = 0, 1
+"""What the rank in a request wants."""
 _EVER = timedelta(days=365)
 """How long a passive worker waits for a request: none is owed while the active ones do not step."""
 
@@ -70,7 +72,7 @@ class AsynchronousPairs(Algorithm):
         )
         if size > 1:
             self.transport.communication_is_known = False
-            self.limit: timedelta = dist.group.WORLD._get_backend(self.rows.device).options._timeout
+            self.limit: timedelta = time_limit(self.rows.device)
             self._group = dist.new_group(backend="gloo", timeout=self.limit)
             self._thread.start()
 
@@ -156,11 +158,11 @@ class AsynchronousPairs(Algorithm):
             other = partner(self.topology, self.rank, self.transport.num_workers, int(self.averages))
             assert other is not None
             mine = self._snapshot()
-            self._send(torch.tensor([_AVERAGE]), other, _ASK)
+            self._send(torch.tensor([_AVERAGE, self.rank]), other, _ASK)
             self._send(mine, other, _ROW)
             self._move(mine, self._receive(mine, other, _ANSWER))
         for other in self.peers:
-            self._send(torch.tensor([_END]), other, _ASK)
+            self._send(torch.tensor([_END, self.rank]), other, _ASK)
 
     def _wait_for_a_step(self) -> bool:
         """True when there is a step to average after, False when there will be no more."""
@@ -172,11 +174,10 @@ class AsynchronousPairs(Algorithm):
     def _answer(self) -> None:
         """The thread of a passive worker: answers every request until all of its peers have ended."""
         while self.waiting:
-            ask = torch.empty(1, dtype=torch.int64)
-            request = dist.irecv(ask, group=self._group, tag=_ASK)
-            self._wait(request, self.waiting, _EVER)
-            other = request._source_rank()
-            if int(ask) == _END:
+            ask = torch.empty(2, dtype=torch.int64)
+            self._wait(dist.irecv(ask, group=self._group, tag=_ASK), self.waiting, _EVER)
+            wanted, other = ask.tolist()
+            if wanted == _END:
                 self.waiting.remove(other)
                 continue
             with self._changed:

@@ -21,7 +21,7 @@ class Local(Rounds):
     Raises ValueError at the first average if the optimizer does not have a named field.
     """
 
-    def __init__(self, training: Training, options: rounds.Local) -> None:
+    def __init__(self, training: Training, options: rounds.LocalSGD) -> None:
         super().__init__(training, options.rule)
         self.average_state = options.average_state
 

@@ -1,1 +1,22 @@
-"""The options of every synchronisation algorithm, without torch. See `resync.settings.options`."""
+"""The options of every synchronisation algorithm, a module for each family, without torch. See resync.settings.options.
+
+They are also the algorithms of the library: `resync.SGP` is `SGP` here.
+"""
+
+from resync.sync.options.every_step import ADPSGD, DPSGD, GPA, OSGP, SGP, AllReduce
+from resync.sync.options.outer import (
+    PALSGD,
+    SNOO,
+    DiLoCo,
+    DiLoCoProgress,
+    Lookahead,
+    NoLoCo,
+    SlowMo,
+    StreamingDiLoCo,
+)
+from resync.sync.options.rounds import DESLOC, QSR, LocalSGD
+
+__all__ = [
+    "ADPSGD", "DESLOC", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",
+    "AllReduce", "DiLoCo", "DiLoCoProgress", "LocalSGD", "Lookahead", "NoLoCo", "SlowMo", "StreamingDiLoCo",
+]  # fmt: skip

@@ -18,7 +18,14 @@ from resync.settings.units import Epoch, LocalSteps
 
 
 class AllReduce(SyncOptions):
-    """Synchronous data-parallel training, gradients or parameters averaged over all workers in every step."""
+    """Synchronous data-parallel training, gradients or parameters averaged over all workers in every step.
+
+    Sends an all-reduce of the gradients in every step, or of the parameters, as Assran et al. (2019) did.
+
+        sync = resync.attach(model, optimizer, resync.AllReduce(), clip_norm=1.0)
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     can_be_base = True
     label = "AR-SGD"
@@ -142,7 +149,14 @@ class PushSumOptions(GossipOptions):
 
 
 class DPSGD(GossipOptions):
-    """Decentralised parallel SGD, symmetric gossip after every step (Lian et al. 2017)."""
+    """Decentralised parallel SGD, symmetric gossip after every step (Lian et al. 2017).
+
+    Sends the parameters to each of `peers` workers after every step.
+
+        sync = resync.attach(model, optimizer, resync.DPSGD(topology="base_graph"))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     label = "D-PSGD"
     name: Literal["dpsgd"] = Field(default="dpsgd", init=False)
@@ -172,7 +186,14 @@ class DPSGD(GossipOptions):
 
 
 class SGP(PushSumOptions):
-    """Stochastic Gradient Push, synchronous push-sum gossip after every step (Assran et al. 2019, Algorithm 1)."""
+    """Stochastic Gradient Push, synchronous push-sum gossip after every step (Assran et al. 2019, Algorithm 1).
+
+    Sends the parameters, and each field in `average_state`, to each of `peers` workers after every step.
+
+        sync = resync.attach(model, optimizer, resync.SGP(peers=2), seed=0)
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     label = "SGP"
     name: Literal["sgp"] = Field(default="sgp", init=False)
@@ -194,6 +215,13 @@ class OSGP(PushSumOptions):
     """Overlap SGP, push-sum gossip that overlaps with the computation of gradients (Assran et al. 2019).
 
     The paper's tau counts the gradient steps that are taken while a message travels: its tau = 1 is staleness 0 here.
+
+    Sends the parameters to each of `peers` workers, in every step with `staleness` 0, else when the last message has
+    arrived.
+
+        sync = resync.attach(model, optimizer, resync.OSGP())
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "OSGP"
@@ -236,7 +264,15 @@ PairTopology = Annotated[
 
 
 class ADPSGD(SyncOptions):
-    """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018)."""
+    """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018).
+
+    Sends the parameters to one worker per step, for which no worker waits. In a loop of your own it must be
+    `asynchronous`: no two trainings have the same bits, and `state_dict` is a collective call.
+
+        sync = resync.attach(model, optimizer, resync.ADPSGD(asynchronous=True))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     label = "AD-PSGD"
     name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
@@ -277,6 +313,12 @@ class GPA(SyncOptions):
     """Generalised primal averaging, gradients between the optimizer's iterate and its average (Defazio et al. 2025).
 
     It smooths the outer steps of DiLoCo with one worker over all steps, so that there are no rounds.
+
+    Sends an all-reduce of the gradients in every step. `consensus()` gives the average of the iterates.
+
+        sync = resync.attach(model, optimizer, resync.GPA(h=32))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "GPA"

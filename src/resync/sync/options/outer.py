@@ -71,6 +71,13 @@ class SlowMo(RoundsOptions):
     """Slow momentum on the workers' average around Local SGD, all-reduce, SGP or OSGP (Wang et al. 2020).
 
     DiLoCo and Lookahead are special cases.
+
+    Sends an all-reduce of the parameters with `average`, and of every moment with buffers="average", at the end of
+    every round, beside what `base` sends.
+
+        sync = resync.attach(model, optimizer, resync.SlowMo(period=12, base="sgp"))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     name: Literal["slowmo"] = Field(default="slowmo", init=False)
@@ -112,10 +119,36 @@ class SlowMo(RoundsOptions):
         return int(self.average) + (state_vectors if self.buffers == "average" else 0)
 
 
+def Lookahead(*, period: Period | int, alpha: float = 0.5) -> SlowMo:
+    """Lookahead (Zhang et al. 2019) between workers: SlowMo without momentum.
+
+    After every round, the workers move the fraction `alpha` of the way from the last average to the new one.
+
+    Sends an all-reduce of the parameters at the end of every round: 1/H of the volume of AllReduce.
+
+    In a configuration: {name: slowmo, beta: 0.0, alpha: 0.5, period: {rule: constant, h: 5}}. In a loop of your own:
+
+        sync = resync.attach(model, optimizer, resync.Lookahead(period=5))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+
+    Args:
+        period: local steps in a round, or a rule of resync.periods.
+        alpha: fraction of the way, the outer learning rate.
+    """
+    return SlowMo(period=period, alpha=alpha, beta=0.0)
+
+
 class DiLoCo(OuterOptions):
     """Local steps, then an outer step of Nesterov momentum on the workers' average (Douillard et al. 2023).
 
     With lr 1 and momentum 0 it is Local SGD; with one worker, SNOO.
+
+    Sends an all-reduce of the parameters at the end of every round: 1/H of the volume of AllReduce.
+
+        sync = resync.attach(model, optimizer, resync.DiLoCo(period=50), total_steps=T)
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "DiLoCo"
@@ -126,6 +159,12 @@ class DiLoCoProgress(OuterOptions):
     """DiLoCo whose outer step follows the progress of a round, for rounds of unequal length as those of QSR.
 
     An ablation of resync's own, not a published method.
+
+    Sends what DiLoCo sends.
+
+        sync = resync.attach(model, optimizer, resync.DiLoCoProgress(period=50, reference=0.2))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "DiLoCo, corrected"
@@ -143,6 +182,12 @@ class SNOO(OuterOptions):
     """An outer step of Nesterov momentum around synchronous data-parallel training (Kallusky et al. 2025).
 
     With momentum 0 it is Lookahead.
+
+    Sends an all-reduce of the gradients in every step, and nothing at the end of a round.
+
+        sync = resync.attach(model, optimizer, resync.SNOO(period=28))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "SNOO"
@@ -187,7 +232,14 @@ class SNOO(OuterOptions):
 
 
 class PALSGD(OuterOptions):
-    """Pseudo-asynchronous Local SGD, DiLoCo whose workers are pulled to the last average (Naganuma et al. 2025)."""
+    """Pseudo-asynchronous Local SGD, DiLoCo whose workers are pulled to the last average (Naganuma et al. 2025).
+
+    Sends an all-reduce of the gradients in every step before `start`, then what DiLoCo sends.
+
+        sync = resync.attach(model, optimizer, resync.PALSGD(period=32, start=32))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     label = "PALSGD"
     name: Literal["palsgd"] = Field(default="palsgd", init=False)
@@ -233,7 +285,14 @@ class PALSGD(OuterOptions):
 
 
 class StreamingDiLoCo(SyncOptions):
-    """DiLoCo in fragments of the parameters, which take turns and travel during local steps (Douillard et al. 2025)."""
+    """DiLoCo in fragments of the parameters, which take turns and travel during local steps (Douillard et al. 2025).
+
+    Sends an all-reduce of one of `fragments` parts of the parameters every period / fragments steps.
+
+        sync = resync.attach(model, optimizer, resync.StreamingDiLoCo(period=20, fragments=2, delay=2))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     label = "Streaming DiLoCo"
     name: Literal["streaming_diloco"] = Field(default="streaming_diloco", init=False)
@@ -283,7 +342,15 @@ class StreamingDiLoCo(SyncOptions):
 
 
 class NoLoCo(RoundsOptions):
-    """An outer step on the averages of random pairs of workers in place of all (Kolehmainen et al. 2025)."""
+    """An outer step on the averages of random pairs of workers in place of all (Kolehmainen et al. 2025).
+
+    Sends two vectors of the length of the parameters at the end of every round: to one worker, or to all with the
+    topology `complete`.
+
+        sync = resync.attach(model, optimizer, resync.NoLoCo(period=10))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     label = "NoLoCo"
     name: Literal["noloco"] = Field(default="noloco", init=False)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from resync.config.parts import SyncOptions, Traffic
-from resync.formulas.periods import Constant, Period, PeriodRule, rule_of
+from resync.formulas.periods import Constant, Period, PeriodRule, PowerRule, rule_of
 from resync.settings.base import Several
 from resync.settings.units import LocalSteps
 
@@ -39,8 +39,16 @@ StateNames = Annotated[
 ]
 
 
-class Local(RoundsOptions):
-    """Local SGD / Local AdamW, parameters averaged after every round of H local steps (Gu et al. 2024, Algorithm 2)."""
+class LocalSGD(RoundsOptions):
+    """Local SGD / Local AdamW, parameters averaged after every round of H local steps (Gu et al. 2024, Algorithm 2).
+
+    Sends an all-reduce of the parameters, and of each field in `average_state`, at the end of every round: 1/H of the
+    volume of AllReduce.
+
+        sync = resync.attach(model, optimizer, resync.LocalSGD(period=4))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     name: Literal["local"] = Field(default="local", init=False)
     average_state: StateNames = ()
@@ -50,8 +58,49 @@ class Local(RoundsOptions):
         return 1 + len(self.average_state)
 
 
+def QSR(
+    *,
+    alpha: float,
+    h_base: int = 1,
+    power: float = 2.0,
+    h_warmup: int | None = None,
+    h_max: int | None = None,
+    average_state: Sequence[str] = (),
+) -> LocalSGD:
+    """Local SGD / AdamW with the Quadratic Synchronisation Rule (Gu et al. 2024): H grows as the learning rate falls.
+
+    H = max(h_base, floor((alpha / lr)^power)), lr at the first step of the round. Small learning rates at the start of
+    a training are not those of its end: rounds that start within `warmup_steps` of `attach` have H = h_warmup.
+
+    Sends an all-reduce of the parameters at the end of every round: 1/H of the volume of AllReduce.
+
+    In a configuration: {name: local, period: {rule: power, alpha: 0.0175, h_base: 4}}. In a loop of your own:
+
+        sync = resync.attach(model, optimizer, resync.QSR(alpha=0.0175, h_base=4), total_steps=T, warmup_steps=W)
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); scheduler.step(); optimizer.zero_grad()
+
+    Args:
+        alpha: growth coefficient, in the unit of the learning rate.
+        h_base: smallest number of local steps in a round.
+        power: 2 is QSR, 1 the linear rule, 3 the cubic rule.
+        h_warmup: H of rounds that start during the warm-up; None: h_base.
+        h_max: largest number of local steps in a round; None: no limit.
+        average_state: fields of the optimizer's state to average too, e.g. exp_avg; all others stay with their worker.
+    """
+    period = PowerRule(alpha=alpha, power=power, h_base=h_base, h_warmup=h_warmup, h_max=h_max)
+    return LocalSGD(period=period, average_state=average_state)
+
+
 class DESLOC(SyncOptions):
-    """Local Adam whose parameters and moments are averaged with periods of their own (Iacob et al. 2025)."""
+    """Local Adam whose parameters and moments are averaged with periods of their own (Iacob et al. 2025).
+
+    Sends an all-reduce of the parameters in every period, and of each moment in every multiple that it has.
+
+        sync = resync.attach(model, optimizer, resync.DESLOC(period=10))
+        for x, y in loader:
+            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
+    """
 
     label = "DES-LOC"
     name: Literal["desloc"] = Field(default="desloc", init=False)

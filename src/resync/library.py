@@ -1,6 +1,6 @@
 """Synchronisation in any training loop: an algorithm attached to the steps of a torch optimizer.
 
-    sync = resync.QSR(model, optimizer, alpha=0.0175, h_base=4, total_steps=T, warmup_steps=W)
+    sync = resync.attach(model, optimizer, resync.QSR(alpha=0.0175, h_base=4), total_steps=T, warmup_steps=W)
     for x, y in loader:
         loss(model(x), y).backward()
         optimizer.step(); scheduler.step(); optimizer.zero_grad()
@@ -10,14 +10,12 @@
 Each process is one worker. `torch.distributed` is used as set up by the caller; without it there is a single worker.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import count, zip_longest
-from math import inf
-from types import FrameType
+from math import floor, inf
 from typing import Any
 
 import torch
@@ -32,54 +30,93 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.periods import Period
 from resync.processes.meeting import Meetings
+from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
+from resync.torch_private import is_within_a_step, time_limit
 
 
-class Synchronised:
-    """A model and its optimizer, synchronised with the other processes by `optimizer.step()`.
+def attach(
+    model: nn.Module,
+    optimizer: Optimizer,
+    algorithm: SyncOptions,
+    *,
+    total_steps: int | None = None,
+    warmup_steps: int | None = None,
+    seed: int = 0,
+    clip_norm: float | None = None,
+) -> "Synchronised":
+    """Let `optimizer.step()` synchronise the model with those of the other processes; a collective call.
 
-    `options`, such as `SGP(peers=2)` of `resync.sync.options`, choose the algorithm; they count in steps, not epochs.
     All workers start from the parameters, frozen ones too, and the buffers of rank 0. Buffers (BatchNorm statistics)
     and optimizer state then stay local unless the algorithm says otherwise. The learning rate of a step is the largest
     one of the optimizer's groups. A closure given to `optimizer.step` is called before the algorithm sees the gradient.
 
-    Raises ValueError if torchrun started this process but `init_process_group` was not called, for a model, an
-    optimizer or options that the algorithm cannot handle, and if they differ between the ranks. `optimizer.step`,
-    `consensus`, `finish` and `state_dict` raise RuntimeError where an average would not be that of what is trained
-    (see docs/robustness.md), and TimeoutError, with their ranks, if others do not come to attach, to `consensus` or to
-    `finish` within the time limit of the process group.
+    Args:
+        model: the model, whole in every process, and not wrapped in DistributedDataParallel.
+        optimizer: a torch optimizer of all parameters of the model that require gradients, and of no others.
+        algorithm: its options, such as `resync.SGP(peers=2)`; what they count in epochs is in steps here.
+        total_steps: number of steps of the training, whose end truncates the last round; None: unknown. Required, as
+            is `warmup_steps`, where the period follows the learning rate.
+        warmup_steps: number of warm-up steps of the learning rate, 0 without a warm-up.
+        seed: seed of the algorithm's random numbers.
+        clip_norm: largest L2 norm of the averaged gradient, for algorithms that average gradients; clipping before
+            `step()` would clip local gradients.
+
+    Raises ValueError if torchrun started this process but `init_process_group` was not called, for arguments that are
+    not allowed or do not fit each other, and if they differ between the ranks; TimeoutError if a rank does not come.
+    """
+    if not isinstance(algorithm, SyncOptions):
+        raise TypeError(
+            f"algorithm: found {algorithm!r}, allowed: options of an algorithm, such as resync.SGP(peers=2)"
+        )
+    given = _Attached(total_steps=total_steps, warmup_steps=warmup_steps, seed=seed, clip_norm=clip_norm)
+    if algorithm.rule.follows_lr:
+        for name, least in (("total_steps", 1), ("warmup_steps", 0)):
+            if getattr(given, name) is None:
+                allowed = f"integer >= {least}, because the period follows the learning rate"
+                raise ValueError(f"{name}: missing, allowed: {allowed}")
+    if clip_norm and not algorithm.needs.average_gradients:
+        raise ValueError(f"clip_norm: found {clip_norm:g} with {algorithm!r}, which averages no gradients, "
+                         "allowed: None; clip before step()")  # fmt: skip
+    check_attachable(model, optimizer)
+    algorithm = algorithm.in_steps()
+    rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    meetings = Meetings(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
+    _check_equal(meetings, [f"{algorithm!r} {given!r}", *description(model)])
+    workers = Workers.attach(model)
+    transport = Transport(size, Clocks(workers.rows.device), rank, size)
+    frozen = (each for each in model.parameters() if not each.requires_grad)
+    transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
+    training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
+    return Synchronised(model, algorithm, training, meetings, clip_norm)
+
+
+class _Attached(Settings):
+    """What an algorithm must know of a training."""
+
+    total_steps: PositiveInt | None
+    warmup_steps: Count | None
+    seed: Count
+    clip_norm: PositiveNumber | None
+
+
+class Synchronised:
+    """A model and its optimizer, synchronised with the other processes by `optimizer.step()`; what `attach` returns.
+
+    `optimizer.step`, `consensus`, `finish` and `state_dict` raise RuntimeError where an average would not be that of
+    what is trained (see docs/robustness.md), and TimeoutError, with their ranks, if others do not come to `consensus`
+    or to `finish` within the time limit of the process group.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        optimizer: Optimizer,
-        options: SyncOptions,
-        *,
-        total_steps: float = inf,
-        warmup_steps: int = 0,
-        seed: int = 0,
-        clip_norm: float | None = None,
+        self, model: nn.Module, options: SyncOptions, training: Training, meetings: Meetings, clip_norm: float | None
     ) -> None:
-        if not total_steps >= 1:
-            raise ValueError(f"total_steps: found {total_steps}, allowed: at least 1")
-        check_attachable(model, optimizer)
-        options = options.in_steps()
-        rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        self._meetings = Meetings(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
-        arguments = f"{options!r} {total_steps=} {warmup_steps=} {seed=} {clip_norm=}"
-        _check_equal(self._meetings, [arguments, *description(model)])
-        workers = Workers.attach(model)
-        self.transport = Transport(size, Clocks(workers.rows.device), rank, size)
-        frozen = (each for each in model.parameters() if not each.requires_grad)
-        self.transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
-        self.model, self.optimizer, self.workers = model, optimizer, workers
-        self._guard = Guard(workers, optimizer)
-        training = Training(workers, self.transport, optimizer, total_steps, warmup_steps, seed)
+        self.model, self.options, self.optimizer = model, options, training.optimizer
+        self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
+        self._guard = Guard(self.workers, self.optimizer)
         self.algorithm = build(options, training)
         self.synced = False
-        self._total_steps, self._warmup_steps = total_steps, warmup_steps
         self._unproven = options.rule if options.rule.follows_lr else None
         self._averages_gradients = options.needs.average_gradients
         self._clip_norm = clip_norm
@@ -87,11 +124,31 @@ class Synchronised:
         self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
         self._inner_steps = 0
         self._hooks = [
-            optimizer.register_step_pre_hook(self._before_step),
-            optimizer.register_step_post_hook(self._after_step),
+            self.optimizer.register_step_pre_hook(self._before_step),
+            self.optimizer.register_step_post_hook(self._after_step),
         ]
         ATTACHED.add(model)
         self.algorithm.send_ahead()
+
+    def __repr__(self) -> str:
+        transport, algorithm = self.transport, self.algorithm
+        of = f" of {algorithm.total_steps}" if algorithm.total_steps < inf else ""
+        text = f"{self.options!r}, worker {transport.rank} of {transport.num_workers}: step {self.steps}{of}"
+        if not algorithm.asynchronous:
+            begun = getattr(algorithm, "local_steps", 0)
+            h = self.h if begun else self._next_h()
+            text += f", round {self.rounds + 1} of H = {h}, next average in step {self.steps - begun + h}"
+        return f"{text}, {self.bytes_sent:,} bytes sent"
+
+    def _next_h(self) -> float:
+        """H of the round that begins now, if the learning rate stays; infinite if its end is unknown."""
+        algorithm, step = self.algorithm, self.steps
+        h = self.options.rule.local_steps(self._largest_lr(), step, step < algorithm.warmup_steps)
+        h = min(h, algorithm.total_steps - step)
+        return max(1, floor(h)) if h < inf else inf
+
+    def _largest_lr(self) -> float:
+        return max(float(group["lr"]) for group in self.optimizer.param_groups)
 
     @property
     def steps(self) -> int:
@@ -201,7 +258,7 @@ class Synchronised:
             raise
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
-        if self._stepping and _is_within_a_step(optimizer):
+        if self._stepping and is_within_a_step(optimizer):
             self._inner_steps += 1
             return None
         self._stepping, self._inner_steps = True, 0
@@ -211,7 +268,7 @@ class Synchronised:
             self._overflowed = _has_overflowed(optimizer)
         if self._overflowed:
             return None
-        self._lr = max(float(group["lr"]) for group in optimizer.param_groups)
+        self._lr = self._largest_lr()
         self._has_gradient = False
         if len(args) > 1 and callable(args[1]):
             return (args[0], self._closure(args[1]), *args[2:]), kwargs
@@ -261,7 +318,7 @@ class Synchronised:
         first, begins_round = self.algorithm.steps, self.synced or self.algorithm.steps == 0
         with self._explained(first + 1):
             self.synced = self.algorithm.after_step(self._lr)
-        if self._unproven and begins_round and first >= self._warmup_steps:
+        if self._unproven and begins_round and first >= self.algorithm.warmup_steps:
             self._prove(self._unproven, first)
         with self._explained(first + 1):
             self.algorithm.send_ahead()
@@ -269,27 +326,15 @@ class Synchronised:
     def _prove(self, period: Period, first: int) -> None:
         """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""
         self._unproven = None
-        h, shortest = self.algorithm.h, period.local_steps(lr=inf, step=first, warming_up=False)
-        if first + h >= self._total_steps and h > max(1, shortest):
+        algorithm = self.algorithm
+        h, shortest = algorithm.h, period.local_steps(lr=inf, step=first, warming_up=False)
+        if first + h >= algorithm.total_steps and h > max(1, shortest):
             raise ValueError(
                 f"the period of the first round after the warm-up, H = {h} at step {first} with learning rate "
-                f"{self._lr:g}, is all that is left of total_steps = {self._total_steps}: workers would be averaged "
-                f"only once, at the end; is warmup_steps = {self._warmup_steps} the whole warm-up of the learning rate?"
+                f"{self._lr:g}, is all that is left of total_steps = {algorithm.total_steps}: workers would be "
+                f"averaged only once, at the end; is warmup_steps = {algorithm.warmup_steps} the whole warm-up of the "
+                "learning rate?"
             )
-
-
-def _is_within_a_step(optimizer: Optimizer) -> bool:
-    """Whether the step whose hook is running was called by another step of this optimizer.
-
-    torch calls the hooks for each class with a `step` of its own, so that `super().step()` calls them again. Counting
-    alone would not do: a step that raises never reaches its second hook.
-    """
-    step: FrameType | None = sys._getframe(2)
-    assert step is not None
-    code, caller = step.f_code, step.f_back
-    while caller and not (caller.f_code is code and caller.f_locals["args"][0] is optimizer):
-        caller = caller.f_back
-    return caller is not None
 
 
 def _has_overflowed(optimizer: Optimizer) -> bool:
@@ -313,8 +358,7 @@ def _time_limit(model: nn.Module) -> timedelta:
     if not dist.is_initialized():
         return timedelta()
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    limit: timedelta = dist.group.WORLD._get_backend(device).options._timeout
-    return limit
+    return time_limit(device)
 
 
 def _check_equal(meetings: Meetings, lines: list[str]) -> None:

@@ -1,1 +1,0 @@
-from resync.formulas.averaging import *  # noqa: F403

@@ -1,1 +1,0 @@
-from resync.formulas.mixing import *  # noqa: F403

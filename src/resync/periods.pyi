@@ -1,1 +1,0 @@
-from resync.formulas.periods import *  # noqa: F403

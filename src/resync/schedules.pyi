@@ -1,1 +1,0 @@
-from resync.formulas.schedules import *  # noqa: F403

@@ -1,1 +1,0 @@
-from resync.formulas.topology import *  # noqa: F403

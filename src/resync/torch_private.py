@@ -1,0 +1,45 @@
+"""What torch has no public interface for, as in torch 2.15: tests/training/test_torch_private.py uses each of these."""
+
+import sys
+from datetime import timedelta
+from types import FrameType
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+
+
+def default_store() -> dist.Store:
+    """The store of the default process group."""
+    return dist.distributed_c10d._get_default_store()
+
+
+def time_limit(device: torch.device) -> timedelta:
+    """How long the default process group waits for others, as given to `init_process_group`."""
+    limit: timedelta = dist.group.WORLD._get_backend(device).options._timeout
+    return limit
+
+
+def is_shard(parameter: nn.Parameter) -> bool:
+    """Whether a parameter is one of FullyShardedDataParallel, or a part of it."""
+    return getattr(parameter, "_fsdp_flattened", False)
+
+
+def takes_loss_scale(optimizer: Optimizer) -> bool:
+    """Whether a GradScaler leaves the loss scale in the gradients to this optimizer, as to a fused one."""
+    return getattr(optimizer, "_step_supports_amp_scaling", False)
+
+
+def is_within_a_step(optimizer: Optimizer) -> bool:
+    """Whether the step whose hook is running was called by another step of this optimizer; called by the hook itself.
+
+    torch calls the hooks for each class with a `step` of its own, so that `super().step()` calls them again. Counting
+    alone would not do: a step that raises never reaches its second hook.
+    """
+    step: FrameType | None = sys._getframe(2)
+    assert step is not None
+    code, caller = step.f_code, step.f_back
+    while caller and not (caller.f_code is code and caller.f_locals["args"][0] is optimizer):
+        caller = caller.f_back
+    return caller is not None

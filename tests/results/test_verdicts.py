@@ -29,12 +29,13 @@ DEFAULT = Target(80.0, better=1, default=0.3)
         ([79.7, 79.75, 79.8], SPREAD, "not reproduced"),
         ([80.2, 80.25, 80.3], SPREAD, "better"),
         ([79.0, 80.0, 81.0], SPREAD, "inconclusive"),  # noise is no agreement
-        ([80.0], SPREAD, "reproduced"),  # borrows the published deviation
-        ([80.0], Target(80.0, std=0.05, n=3, declared=0.3), "reproduced"),
-        ([80.0], EXACT, "reproduced"),  # assumes a deviation of a quarter of the tolerance
-        ([80.09], EXACT, "reproduced"),
-        ([80.1], EXACT, "inconclusive"),  # 0.1 + 2.78 * 0.075 > 0.3
+        ([80.0], SPREAD, "inconclusive"),  # one seed borrows the published deviation
+        ([80.0], Target(80.0, std=0.05, n=3, declared=0.3), "inconclusive"),
+        ([80.0], EXACT, "inconclusive"),  # one seed: its deviation is assumed, as a quarter of the tolerance
+        ([80.09], EXACT, "inconclusive"),
+        ([80.0], Target(80.0, declared=0.3, least_seeds=1), "reproduced"),  # nothing was trained
         ([80.6], EXACT, "better"),
+        ([79.4], EXACT, "not reproduced"),
         ([80.0, 80.0, 80.0], EXACT, "reproduced"),
         ([80.0, 80.0], Target(80.0, std=0.0, n=3, default=0.3), "reproduced"),
         ([80.0, math.nan, 80.0], EXACT, "diverged"),
@@ -46,7 +47,8 @@ DEFAULT = Target(80.0, better=1, default=0.3)
         ([9.0, 9.0], Target(5.0, default=0.1, bound="lower"), "reproduced"),
         ([4.7, 4.8], Target(5.0, default=0.1, bound="lower"), "not reproduced"),
         ([5.0, 5.01], Target(5.0, default=0.1, bound="lower"), "inconclusive"),
-        ([1.0], Target(1.2, default=0.1, bound="upper"), "reproduced"),
+        ([1.0], Target(1.2, default=0.1, bound="upper"), "inconclusive"),
+        ([1.0, 1.0], Target(1.2, default=0.1, bound="upper"), "reproduced"),
         ([1.5], Target(1.2, default=0.1, bound="upper"), "not reproduced"),
     ],
 )

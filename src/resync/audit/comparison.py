@@ -22,7 +22,7 @@ class Comparison:
     of_ratio: bool
 
     @classmethod
-    def of(cls, value: PublishedValue, reference: float | None) -> "Comparison | None":
+    def of(cls, value: PublishedValue, reference: float | None, least_seeds: int) -> "Comparison | None":
         """The comparison of a value, a time relative to `reference`; None if the value is not known."""
         if value.value is None:
             return None
@@ -37,6 +37,7 @@ class Comparison:
             default=metric.tolerance,
             reason=value.tolerance_reason or metric.tolerance_reason,
             bound=value.bound,
+            least_seeds=least_seeds,
         )
         if of_ratio:
             target = replace(

@@ -37,6 +37,7 @@ from resync.audit.values import (
 )
 from resync.audit.verdicts import Target, Verdict
 from resync.config import Suite
+from resync.config.claim import LEAST_SEEDS
 from resync.config.metrics import EXACT, METRICS
 from resync.config.published import PublishedValue, quantities, reference_time
 from resync.plan import volume
@@ -102,7 +103,9 @@ def _measured_row(
     beside = groups.get((value.experiment, value.series_beside), []) if value.series_beside else None
     sides = [states] if beside is None else [states, beside]
     found = [_evidence(side, value.metric) for side in sides]
-    comparison = Comparison.of(value, reference_time(value, suite.papers[paper].published))
+    trained = any(state.run.total_steps for side in sides for state in side)
+    reference = reference_time(value, suite.papers[paper].published)
+    comparison = Comparison.of(value, reference, LEAST_SEEDS if trained else 1)
     obstacle = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     evidence = [one for one, _ in found]
     states = [state for side in sides for state in side]

@@ -13,7 +13,9 @@ A difference is always ours minus published. Its 95 % confidence interval decide
 
 One or two seeds say little or nothing about the spread over seeds. So the variance is moderated (Smyth 2004): it is the
 mean, weighted by degrees of freedom, of that of our seeds and of one that is assumed beforehand, for a deviation of a
-quarter of the tolerance with 4 degrees of freedom. A single seed has the interval of the assumed deviation alone.
+quarter of the tolerance with 4 degrees of freedom. A single seed has the interval of the assumed deviation alone, which
+may contradict a published value but never agrees with one, unless nothing was trained (an evaluation of others'
+weights): no deviation over seeds was measured.
 """
 
 import math
@@ -23,6 +25,7 @@ from typing import Literal
 
 from scipy.special import stdtrit
 
+from resync.config.claim import LEAST_SEEDS
 from resync.results.evidence import Evidence, decimals_for, decimals_of, number, signed
 
 VERDICTS = {
@@ -84,7 +87,8 @@ class Target:
     """A published value to compare with. `better` is 1 if larger is better, -1 if smaller is better, otherwise 0.
 
     `declared` is the tolerance declared for this value and `default` that of its metric, None if there is none, and
-    `reason` the reason for it. `bound` says that the value is a `lower` or `upper` bound of what was measured.
+    `reason` the reason for it. `bound` says that the value is a `lower` or `upper` bound of what was measured. Fewer than
+    `least_seeds` reproduce nothing; one is enough only where no training was random.
     """
 
     value: float
@@ -95,6 +99,7 @@ class Target:
     default: float | None = None
     reason: str = ""
     bound: Literal["lower", "upper"] | None = None
+    least_seeds: int = LEAST_SEEDS
 
     @property
     def has_spread(self) -> bool:
@@ -131,7 +136,8 @@ def compare(ours: Evidence, target: Target, than: Evidence | None = None) -> Ver
         return Verdict("not comparable", "neither the value nor its metric has a tolerance: declare one")
     half = half_width([(sample.std, sample.n) for sample in samples], target)
     difference = difference_of(ours, than) - target.value
-    word = _word(difference, half, target)
+    n = min(sample.n for sample in samples)
+    word = _word(difference, half, target, n)
     decimals = decimals_for(half)
     interval = f"difference {signed(difference, decimals)} ± {number(half, decimals)} (95 %{_assumed(samples, target)})"
     if word == "inconclusive":
@@ -189,7 +195,12 @@ def planned_tolerance(target: Target) -> Tolerance:
     return Tolerance(0.5 * 10.0 ** -decimals_of(target.value), "half a unit of the last printed decimal")
 
 
-def _word(difference: float, half: float, target: Target) -> str:
+def _word(difference: float, half: float, target: Target, n: int) -> str:
+    word = _by_interval(difference, half, target)
+    return "inconclusive" if word == "reproduced" and n < target.least_seeds else word
+
+
+def _by_interval(difference: float, half: float, target: Target) -> str:
     low, high = difference - half, difference + half
     if target.bound:
         inside, outside = (low >= 0, high < 0) if target.bound == "lower" else (high <= 0, low > 0)
@@ -208,7 +219,7 @@ def _seeds_to_decide(samples: Sequence[Evidence], difference: float, target: Tar
     borrowed = target.std if target.has_spread and target.std is not None else target.assumed_std
     deviations = [borrowed if math.isnan(sample.std) else sample.std for sample in samples]
     for n in range(min(sample.n for sample in samples) + 1, MOST_SEEDS + 1):
-        if _word(difference, half_width([(std, n) for std in deviations], target), target) != "inconclusive":
+        if _word(difference, half_width([(std, n) for std in deviations], target), target, n) != "inconclusive":
             return f"about {n} seeds would decide"
     return f"not even {MOST_SEEDS} seeds would decide"
 

@@ -87,8 +87,8 @@ class Target:
     """A published value to compare with. `better` is 1 if larger is better, -1 if smaller is better, otherwise 0.
 
     `declared` is the tolerance declared for this value and `default` that of its metric, None if there is none, and
-    `reason` the reason for it. `bound` says that the value is a `lower` or `upper` bound of what was measured. Fewer than
-    `least_seeds` reproduce nothing; one is enough only where no training was random.
+    `reason` the reason for it. `bound` says that the value is a `lower` or `upper` bound of what was measured. Fewer
+    than `least_seeds` reproduce nothing; one is enough only where no training was random.
     """
 
     value: float

@@ -96,13 +96,13 @@ class Targets:
         return [run.label for run in self._runs(paper)]
 
     def audited(self, paper: str) -> list[str]:
-        """The published values, claims, missing items, weights and logs of a paper, as configured.
+        """The published values, claims, missing items and logs of a paper, as configured.
 
         With the runs of which values were published: what follows from a configuration is computed at their scale.
         """
         declared = self.suite.papers[paper]
         compared = *declared.published_beside(self.scale), *declared.claims_at(self.scale)
-        parts = (*compared, *declared.missing, declared.score, declared.logs)
+        parts = (*compared, *declared.missing, declared.logs)
         of = dict.fromkeys((value.scale, value.experiment, value.series) for value in declared.published)
         hashes = [run.hash for scale, *series in of for run in self.suite.runs(paper, scale, *series)]
         return [*(each.model_dump_json() for each in parts), *hashes]

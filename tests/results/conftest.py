@@ -49,7 +49,7 @@ def site(suite: Suite, finished: Path, tmp_path_factory: pytest.TempPathFactory)
     for item in ("fig5", "fig7", "table1"):
         render(suite, "toy", item, "smoke", results, figures)
     (figures / "smoke/toy/fig7.csv").write_text(sites.POINTS)
-    return sites.written(suite, results, figures, **sites.score())
+    return sites.written(suite, results, figures)
 
 
 @pytest.fixture

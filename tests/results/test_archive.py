@@ -173,7 +173,7 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     assert text.endswith("<!--/results-->\nBehind.\n")
     assert {"fig5", "fig6", "table1"} <= drawn
     assert f"| All papers | {len(drawn)} of 5 | none | none | 0 of 5 |" in text
-    assert "**Scale `smoke`**, 6 runs." in text
+    assert "**Scale `smoke`**, 6 runs:" in text
     assert "mini and gpu: vit exists only at smoke and paper scale" in text
     title = markdown_text(f"toy: {suite.papers['toy'].figures['fig5'].title}")
     assert f"![{title}](figures/reference/smoke/toy/fig5.png)<br>" in text

@@ -238,4 +238,4 @@ def test_check_fails_when_a_claim_fails(suite: Suite, results: Path, capsys: pyt
         synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
     configs = str(Path(__file__).parent / "configs")
     assert main(["audit", "--configs", configs, "--results", str(results), "--paper", "toy", "--check"]) == 1
-    assert "Of 5 claims, 3 fail, 1 follows from the configuration and 1 has no result here." in capsys.readouterr().out
+    assert "5 claims of papers: 1 not comparable, 1 computed, 3 fails." in capsys.readouterr().out

@@ -62,30 +62,14 @@ def outdated(pages: Iterable[Path], suite: Suite, place: Place) -> Iterator[str]
 
 
 def scores(suite: Suite, place: Place) -> Iterator[str]:
-    """A table per scale: the score of each paper by weight, its claims, those of our own and its measured numbers."""
-    headings = ["paper", "reproduced", "holds", "fails", "undecided"]
+    """A table per scale: the claims of each paper, those of our own and its measured numbers, by their verdicts."""
     for scale in scales_of(place.archive):
         found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
-        lines = [
-            (paper.name, *_shares(found["score"]["parts"].get(paper.id)), *_verdicts(found, {paper.id}))
-            for paper in suite.papers.values()
-        ]
-        lines.append(("All papers", *_shares(found["score"]), *_verdicts(found, set(suite.papers))))
-        yield from (
-            f"**Scale `{scale}`**, {runs['runs']} runs. Shares of the weight of all claims and published numbers of a "
-            "paper, then counts:",
-            "",
-        )
-        yield from markdown(
-            [*headings, "claims: hold, fail, open", "claims of our own", "numbers: reproduced"],
-            lines,
-            "lrrrrrrr",
-        )
-
-
-def _shares(part: Mapping[str, Any] | None) -> list[str]:
-    names = ("reproduced", "holds", "fails", "undecided")
-    return [f"{100 * part[name]:.1f} %" if part else "" for name in names]
+        lines = [(paper.name, *_verdicts(found, {paper.id})) for paper in suite.papers.values()]
+        lines.append(("All papers", *_verdicts(found, set(suite.papers))))
+        yield from (f"**Scale `{scale}`**, {runs['runs']} runs:", "")
+        headings = ["paper", "claims: hold, fail, open", "claims of our own", "numbers: reproduced"]
+        yield from markdown(headings, lines, "lrrr")
 
 
 def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str, str]:

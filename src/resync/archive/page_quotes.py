@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_QUOTE = re.compile(r"<!--=\s*(\S+?)\s*(?:\*\s*(\S+?)\s*)?-->")
+_QUOTE = re.compile(r"<!--=\s*([^*>]+?)\s*(?:\*\s*(\S+?)\s*)?-->")
 _SHOWN = re.compile(
     r"(?P<sign><|>|&lt;|&gt;)?\s*(?P<number>(?:(?<!\w)[-+\N{MINUS SIGN}])?\d[\d,]*(?P<rest>\.\d+)?(?:e[-+]?\d+)?)$"
 )

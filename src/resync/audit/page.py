@@ -21,16 +21,14 @@ def write(audit: Audit, directory: Path) -> Path:
 
 def to_json(audit: Audit) -> str:
     """Every row and claim with all its fields; a number that is NaN or infinite becomes null."""
-    scored = score.score(audit)
     content = {
         "scale": audit.scale,
-        "score": asdict(scored) if scored else None,
+        "score": score.score(audit),
         "sentence": sentence(audit),
         "headline": headline(audit),
-        "totals": asdict(totals(audit)),
+        "totals": totals(audit),
         "failed": audit.failed,
         "outcomes": score.OUTCOMES,
-        "why_undecided": score.WHY,
         "verdicts": {word: meaning for word, (_, meaning) in VERDICTS.items()},
         "signs": {word: sign for word, (sign, _) in VERDICTS.items()},
         "failures": FAILURES,

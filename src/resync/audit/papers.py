@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from resync.audit.rows import (
     reference_of,
     verdict_fields,
 )
-from resync.audit.score import placed
+from resync.audit.score import outcome
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
@@ -62,12 +63,15 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         groups = {key: list(group) for key, group in groupby(states, _series_of)}
         beside = {value.id: value for value in declared.published_beside(scale)}
         sources = [[beside[value.id] for value in same] for same in quantities(declared.published)]
-        published = [_published_row(suite, paper, same, groups, scale) for same in sources]
-        claimed = [claim_row(declared, claim, groups, scale) for claim in declared.claims_at(scale)]
-        published, claimed = placed(suite, paper, scale, published, claimed)
+        published = [(_published_row(suite, paper, same, groups, scale), same[0]) for same in sources]
+        claimed = [(claim_row(declared, claim, groups, scale), claim) for claim in declared.claims_at(scale)]
+        on_gpus = {
+            (run.scale, run.experiment, run.series): run.resources.gpus_per_node > 0 for run in suite.expanded[paper]
+        }
+        rows += [replace(row, outcome=outcome(row, value, scale, on_gpus)) for row, value in published]
+        claims += [replace(row, outcome=outcome(row, claim, scale, on_gpus)) for row, claim in claimed]
         # A run that may stop early has no planned number of rounds.
-        rows += [*published, *(_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping)]
-        claims += claimed
+        rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
         if scale == logs.SCALE:
             rows += logs.log_rows(declared, results)
             claims += logs.comparison_rows(declared, results)

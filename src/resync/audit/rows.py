@@ -73,20 +73,6 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a claim or published number in the tree by which its paper is scored; see `audit.score`.
-
-    `weight` is its share of the paper, `outcome` what counts for the score, and `why` the reason for being undecided.
-    """
-
-    section: str
-    item: str
-    weight: float
-    outcome: str
-    why: str
-
-
-@dataclass(frozen=True)
 class ClaimRow:
     """A claim: its series from best to worst, and the effects between neighbours; see `config.claim.Claim`."""
 
@@ -112,7 +98,7 @@ class ClaimRow:
     at_epoch: float | None = None
     hardware: str | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
-    place: Place | None = None
+    outcome: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +106,7 @@ class ValueRow:
     """One line of the audit: a published number or the rounds of a series; with `than`, a number of two series.
 
     `reference` is the most certain source of a published quantity, `also` what other sources say of it. Only published
-    numbers have a `place` in the score.
+    numbers have an `outcome`, which counts in the score (`audit.score`).
     """
 
     paper: str
@@ -142,7 +128,7 @@ class ValueRow:
     than: str | None = None
     also: tuple[Reference, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
-    place: Place | None = None
+    outcome: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,26 @@
-"""The score of a paper: which share of its claims and published numbers is shown at a scale, and why the rest is not.
+"""The score: how many claims and published numbers are decided at a scale, and why the others are not.
 
-They form a tree: the sections of a paper, their figures and tables, and the claims and numbers of these. Each has a
-weight among its siblings, 1 unless `paper.yaml` gives another, and only what has claims or numbers below it counts.
-Several papers have equal weights. What follows from the configuration alone is undecided: no run has shown it.
-Claims of our own are no part of a paper.
+What follows from the configuration alone is undecided: no run has shown it. Claims of our own are no part of a paper.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from resync.audit.rows import Audit, ClaimRow, Place, ValueRow
+from resync.audit.rows import Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import FAILURES
-from resync.config import Suite
 from resync.config.claim import Claim
 from resync.config.metrics import EXACT
-from resync.config.paper import Paper
-from resync.config.published import PublishedValue, quantities
+from resync.config.published import PublishedValue
 from resync.config.run import SCALES
-from resync.results.evidence import number
 
-OUTCOMES = {
+DECIDED = {
     "reproduced": "published numbers that were measured and agree",
+    "not reproduced": "published numbers that are contradicted, also by diverged runs",
     "holds": "claims for which a test rejects a smaller effect",
-    "fails": "numbers and claims that are contradicted, and diverged runs",
-    "undecided": "everything else",
+    "fails": "claims that are contradicted",
 }
-"""Each claim and number has one outcome."""
-WHY = {
+UNDECIDED = {
     "computed only": "follows from the configuration, whatever is run",
     "value unknown": "the published value is still to be looked up",
     "source unverified": "the published value itself is uncertain, or that the paper claims it",
@@ -42,150 +35,63 @@ WHY = {
     "better": "outside the tolerance on the good side",
 }
 """Why something is undecided; the first that applies."""
-TEXT, OTHER = "(text)", "(other)"
-"""What belongs to no figure or table, and the section of what no section names."""
+OUTCOMES = DECIDED | UNDECIDED
+"""Each claim and published number of a paper has one outcome."""
 
-Entry = Claim | list[PublishedValue]
-"""A claim, or the published values of a quantity."""
-
-
-Leaf = tuple[tuple[str, str, str], Place]
-"""Paper, section and figure or table of a claim or number, and its place."""
+Series = Mapping[tuple[str, str, str], bool]
+"""Whether the runs of a (scale, experiment, series) need GPUs."""
 
 
-@dataclass(frozen=True)
-class Score:
-    """The shares of the outcomes, which sum to 1; those in `why`, of the reasons, sum to `undecided`.
-
-    `weight` is the share of the whole of which it is a part. `parts` are the papers, the sections of a paper by their
-    titles, or the figures and tables of a section.
-    """
-
-    weight: float
-    reproduced: float
-    holds: float
-    fails: float
-    undecided: float
-    why: dict[str, float]
-    parts: "dict[str, Score]" = field(default_factory=dict)
+def score(audit: Audit) -> dict[str, Any]:
+    """How many `numbers` and `claims` have each outcome, of all papers, and of each in `papers`."""
+    papers = {paper: _counts(line for line in audit.lines if line.paper == paper) for paper in audit.papers}
+    return {**_counts(audit.lines), "papers": papers}
 
 
-def placed(
-    suite: Suite, paper: str, scale: str, rows: Iterable[ValueRow], claims: Iterable[ClaimRow]
-) -> tuple[list[ValueRow], list[ClaimRow]]:
-    """The rows of a paper's published numbers and its claims, with their places in its tree."""
-    weights = _weights(suite.papers[paper])
-    on_gpus: dict[tuple[str, str, str], bool] = {}
-    for run in suite.expanded[paper]:
-        on_gpus[run.scale, run.experiment, run.series] = run.resources.gpus_per_node > 0
-    entries = {_id(entry): entry for entry in _entries(suite.papers[paper])}
-
-    def place(line: ValueRow | ClaimRow) -> Place | None:
-        if line.id not in entries:
-            return None
-        entry = entries[line.id]
-        outcome = _outcome(line.verdict, entry)
-        why = _why(line, entry, scale, on_gpus) if outcome == "undecided" else ""
-        return Place(*weights[line.id], outcome, why)
-
-    return [replace(row, place=place(row)) for row in rows], [replace(claim, place=place(claim)) for claim in claims]
-
-
-def score(audit: Audit) -> Score | None:
-    """The score of an audit, with those of its papers as its parts; None if nothing was published or claimed."""
-    leaves = [((line.paper, line.place.section, line.place.item), line.place) for line in audit.lines if line.place]
-    return _score(leaves, 0, _weight(leaves)) if leaves else None
-
-
-def in_words(found: Score, scale: str) -> str:
+def in_words(found: Mapping[str, Mapping[str, int]], scale: str) -> str:
     """The score as a sentence."""
-    shares = ", ".join(f"{outcome} {percent(getattr(found, outcome))}" for outcome in OUTCOMES)
-    why = f" ({reasons(found)})" if found.why else ""
-    return f"Score at {scale} scale, by weight: {shares}{why}."
+    parts = []
+    for name, of in (("published numbers", found["numbers"]), ("claims", found["claims"])):
+        listed = ", ".join(f"{count} {outcome}" for outcome, count in of.items())
+        parts += [f"of {sum(of.values())} {name}, {listed}"] if any(of.values()) else []
+    return f"Score at {scale} scale: {'; '.join(parts)}." if parts else ""
 
 
-def reasons(found: Score) -> str:
-    """The shares of the reasons for being undecided; empty if nothing is."""
-    return ", ".join(f"{why} {percent(share)}" for why, share in found.why.items())
+def outcome(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, on_gpus: Series) -> str:
+    """The outcome of a claim or number, by its verdict; empty for a claim of our own."""
+    is_claim = isinstance(entry, Claim)
+    if is_claim and entry.is_ours:
+        return ""
+    counts = entry.status != "measured" and (entry.status != "unverified" or line.verdict not in ("holds", "fails"))
+    if counts and line.verdict in FAILURES:
+        return "fails" if is_claim else "not reproduced"
+    if counts and line.verdict in ("reproduced", "holds"):
+        return line.verdict
+    return _why(line, entry, scale, on_gpus)
 
 
-def percent(share: float) -> str:
-    """A share in percent."""
-    return f"{number(100 * share, 1)} %"
+def _counts(lines: Iterable[ValueRow | ClaimRow]) -> dict[str, dict[str, int]]:
+    lines = list(lines)
+    numbers = Counter(line.outcome for line in lines if isinstance(line, ValueRow))
+    claims = Counter(line.outcome for line in lines if isinstance(line, ClaimRow))
+    return {
+        name: {word: found[word] for word in OUTCOMES if found[word] or word in decided}
+        for name, found, decided in (
+            ("numbers", numbers, ("reproduced", "not reproduced")),
+            ("claims", claims, ("holds", "fails")),
+        )
+    }
 
 
-def _score(leaves: Sequence[Leaf], depth: int, whole: float) -> Score:
-    """The score of leaves with `depth` names in common, which are a part of something of weight `whole`."""
-    own = _weight(leaves)
-    shares = {word: _weight(leaf for leaf in leaves if leaf[1].outcome == word) / own for word in OUTCOMES}
-    why = {word: _weight(leaf for leaf in leaves if leaf[1].why == word) / own for word in WHY}
-    groups: dict[str, list[Leaf]] = {}
-    for leaf in leaves:
-        groups.setdefault("".join(leaf[0][depth : depth + 1]), []).append(leaf)
-    parts = {name: _score(group, depth + 1, own) for name, group in groups.items() if name}
-    return Score(own / whole, **shares, why={word: share for word, share in why.items() if share}, parts=parts)
-
-
-def _weight(leaves: Iterable[Leaf]) -> float:
-    return math.fsum(place.weight for _, place in leaves)
-
-
-def _entries(paper: Paper) -> list[Entry]:
-    """What has a weight: the published quantities, and the claims but for our own."""
-    return [*quantities(paper.published), *(claim for claim in paper.claims if not claim.is_ours)]
-
-
-def _id(entry: Entry) -> str:
-    return entry.id if isinstance(entry, Claim) else entry[0].id
-
-
-def _weights(paper: Paper) -> dict[str, tuple[str, str, float]]:
-    """Section, figure or table and share of the paper of each claim and published number."""
-    declared = paper.score
-    section_of = {item: section.title for section in declared.sections for item in section.items}
-    of_section = {section.title: section.weight for section in declared.sections}
-    shown = {item: paper.shown(item) for item in paper.items}
-    tree: dict[str, dict[str, dict[str, float]]] = {title: {} for title in of_section}
-    for entry in _entries(paper):
-        one = entry if isinstance(entry, Claim) else entry[0]
-        item = one.item or next((name for name, pairs in shown.items() if pairs.issuperset(one.compared)), None)
-        names = [one.id] if isinstance(entry, Claim) else [value.id for value in entry]
-        given = next((declared.entries[name] for name in names if name in declared.entries), 1.0)
-        section = tree.setdefault(section_of.get(item or "", OTHER), {})
-        section.setdefault(item or TEXT, {})[one.id] = given
-    found: dict[str, tuple[str, str, float]] = {}
-    sections = {title: of_section.get(title, 1.0) for title, items in tree.items() if items}
-    for title, section_weight in sections.items():
-        items = {item: declared.items.get(item, 1.0) for item in tree[title]}
-        for item, item_weight in items.items():
-            entries = tree[title][item]
-            share = section_weight / sum(sections.values()) * item_weight / sum(items.values()) / sum(entries.values())
-            found |= {name: (title, item, share * weight) for name, weight in entries.items()}
-    return found
-
-
-def _outcome(verdict: str, entry: Entry) -> str:
-    status = entry.status if isinstance(entry, Claim) else entry[0].status
-    if status == "measured" or (status == "unverified" and verdict in ("holds", "fails")):
-        return "undecided"
-    if verdict in FAILURES:
-        return "fails"
-    return verdict if verdict in ("reproduced", "holds") else "undecided"
-
-
-def _why(line: ValueRow | ClaimRow, entry: Entry, scale: str, on_gpus: Mapping[tuple[str, str, str], bool]) -> str:
-    """Why a claim or number is undecided: what no run can change comes first.
-
-    `on_gpus` says whether the runs of a (scale, experiment, series) need GPUs.
-    """
-    one = entry if isinstance(entry, Claim) else entry[0]
-    hopeless = _of_claim(one) if isinstance(one, Claim) else _of_value(one)
+def _why(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, on_gpus: Series) -> str:
+    """Why a claim or number is undecided: what no run can change comes first."""
+    hopeless = _of_claim(entry) if isinstance(entry, Claim) else _of_value(entry)
     if hopeless:
         return hopeless
-    scales = one.scales if isinstance(one, Claim) else (one.scale,)
+    scales = entry.scales if isinstance(entry, Claim) else (entry.scale,)
     there = scale if scale in scales else min(scales, key=SCALES.index)
     if there != scale or line.verdict in ("not run", "stale"):
-        if any(on_gpus.get((there, *pair)) for pair in one.compared):
+        if any(on_gpus.get((there, *pair)) for pair in entry.compared):
             return "GPU hours needed"
         return "not run" if there == scale else "at another scale"
     if line.verdict == "partial" or (isinstance(line, ClaimRow) and _lacks_seeds(line)):

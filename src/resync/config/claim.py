@@ -60,7 +60,7 @@ class Claim(Settings):
     status: Literal["verified", "secondary", "derived", "unverified", "ours"] = Field(
         description="how certain it is that the paper says so, with the same words as for published values; derived: "
         "it follows from what the paper says, or is the same at small scale; ours: the paper does not say it, it is a "
-        "hypothesis of this project or was declared after seeing results, and has no weight in the score"
+        "hypothesis of this project or was declared after seeing results, and does not count in the score"
     )
     source: Text = Field(description="where the paper says so, or why we ask")
     hardware: Text | None = Field(

@@ -73,7 +73,6 @@ def read_paper(
         claims,
         file.missing,
         logs,
-        file.score,
         file.short,
         metrics_at,
     )
@@ -81,7 +80,6 @@ def read_paper(
         collector.note(_unreachable_items(node, paper))
         collector.note(_unmeasured(node, paper, known))
         collector.note(_unused_metrics(node, paper))
-        collector.note(_unknown_in_score(node, paper))
     return paper, tuple(runs)
 
 
@@ -124,21 +122,6 @@ def _dangling_reference(reference: Node, experiments: _Experiments) -> Iterator[
     if experiment and slash and series not in experiment.series:
         known = [f"{name}/{other}" for other in experiment.series]
         yield reference.problem(not_among(reference.value, known))
-
-
-def _unknown_in_score(node: Node, paper: Paper) -> Iterator[Problem]:
-    """Names among the weights of the score that no item or entry of the paper has."""
-    score = node.child("score")
-    entries = [value.id for value in paper.published]
-    entries += [claim.id for claim in paper.claims if not claim.is_ours]
-    for key, known in (("items", list(paper.items)), ("entries", entries)):
-        weights = score.child(key) if score else None
-        found = weights.entries if weights else {}
-        yield from (place.problem(not_among(name, known)) for name, place in found.items() if name not in known)
-    sections = score.child("sections") if score else None
-    for place in (item for section in (sections.value if sections else []) for item in section.entries["items"].value):
-        if place.value not in paper.items:
-            yield place.problem(not_among(place.value, paper.items))
 
 
 def _unreachable_items(paper_node: Node, paper: Paper) -> Iterator[Problem]:

@@ -16,7 +16,6 @@ from resync.settings.base import (
     Check,
     Id,
     Items,
-    PositiveNumber,
     Settings,
     Text,
     checks_failed,
@@ -89,42 +88,6 @@ class MissingItem(Settings):
     reason: Text = Field(description="what is not known or not possible here")
 
 
-class Section(Settings):
-    """A part of a paper: figures and tables that the score weighs together."""
-
-    title: Text = Field(description="the section of the paper, or what its figures and tables are about")
-    items: Items[Id] = Field(min_length=1, description="its figures and tables")
-    weight: PositiveNumber = Field(default=1.0, description="weight among the sections of the paper")
-
-
-class ScoreWeights(Settings):
-    """How much of a paper each of its parts is: a tree of sections, their figures and tables, and the entries of these.
-
-    Siblings have equal weights where none are given. An entry is a claim or a published number. One that names no
-    figure or table belongs to the first that shows all of its series. What no section names is a section of its own.
-    """
-
-    sections: Items[Section] = Field(default=(), description="the sections, in the order of the paper")
-    items: dict[Id, PositiveNumber] = Field(default={}, description="weights of figures and tables in their section")
-    entries: dict[Id, PositiveNumber] = Field(
-        default={}, description="weights of claims and published numbers in their figure or table"
-    )
-
-    def checks(self) -> Iterator[Check]:
-        """Require that sections have titles of their own and that no item is in two of them."""
-        titles: set[str] = set()
-        seen: dict[str, str] = {}
-        for number, section in enumerate(self.sections):
-            if section.title in titles:
-                yield ("sections", number, "title"), f"found {section.title!r} again, allowed: a title of its own"
-            titles.add(section.title)
-            for index, item in enumerate(section.items):
-                if item in seen:
-                    found = f"found {item}, which is in {seen[item]!r}, allowed: an item in one section only"
-                    yield ("sections", number, "items", index), found
-                seen[item] = section.title
-
-
 class PaperFile(Settings):
     """`paper.yaml`: where the paper appeared and what it shows."""
 
@@ -146,7 +109,6 @@ class PaperFile(Settings):
         "the ones that the paper published, where it did not evaluate what small runs do; published values name their "
         "metric themselves",
     )
-    score: ScoreWeights = Field(default=ScoreWeights(), description="weights with which the audit scores the paper")
 
     def checks(self) -> Iterator[Check]:
         """Require unique names of items, which share a folder, and metrics that can stand for one another."""
@@ -222,7 +184,6 @@ class Paper:
     claims: tuple[Claim, ...]
     missing: tuple[MissingItem, ...] = ()
     logs: LogsFile = field(default_factory=LogsFile)
-    score: ScoreWeights = field(default_factory=ScoreWeights)
     short: str | None = None
     metrics_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 

@@ -27,7 +27,7 @@ _RANKS = (
 )
 _TITLES = {
     CLAIM: ("Claims", "What a paper says, tested over seeds."),
-    OWN_CLAIM: ("Claims of our own", "What no paper says, tested alike; without weight in the score."),
+    OWN_CLAIM: ("Claims of our own", "What no paper says, tested alike; they do not count in the score."),
     MEASURED: ("Measured numbers", "What a paper printed, beside the mean of our seeds."),
     OWN_REFERENCE: (
         "References of our own",

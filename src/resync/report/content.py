@@ -31,14 +31,13 @@ WITHOUT_RESULT = ("not run", "unknown", "not comparable")
 class AuditFile:
     """The audit of a scale as `audit.json` has it; `lines` are its rows and claims.
 
-    `score` has the shares of the weight by outcome, and in `parts` those of papers, sections, figures and tables; None
-    if nothing has a weight. `outcomes` and `reasons` say what its words mean.
+    `score` counts the published numbers and claims with each outcome, in all and in `papers`; `outcomes` says what
+    these words mean.
     """
 
     headline: tuple[str, ...]
-    score: Mapping[str, Any] | None
+    score: Mapping[str, Any]
     outcomes: Mapping[str, str]
-    reasons: Mapping[str, str]
     signs: Mapping[str, str]
     meanings: Mapping[str, str]
     failures: tuple[str, ...]
@@ -57,9 +56,8 @@ class AuditFile:
             damaged = tuple(line for lines in found["damaged"].values() for line in lines)
             return cls(
                 headline=tuple(found["headline"]),
-                score=found.get("score"),
-                outcomes=found.get("outcomes", {}),
-                reasons=found.get("why_undecided", {}),
+                score=found["score"],
+                outcomes=found["outcomes"],
                 signs=found["signs"],
                 meanings=found["verdicts"],
                 failures=tuple(found["failures"]),

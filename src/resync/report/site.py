@@ -27,8 +27,6 @@ from resync.results.runs import RunState
 from resync.results.status import PROBLEMS
 from resync.results.summary import commits
 
-ScoreRow = tuple[str, str, int, Mapping[str, Any]]
-"""Name, link, depth and shares of a part of the score."""
 _COPIED = ("run.yaml", "summary.json", "metrics.csv")
 """The files of a run that lie beside its page; steps.csv may be as large as all others together."""
 
@@ -66,7 +64,6 @@ class _Site:
             meanings=audit.meanings if audit else {},
             failures=audit.failures if audit else (),
             outcomes=audit.outcomes if audit else {},
-            reasons=audit.reasons if audit else {},
             items_of_line=content.items_of_line,
             CLAIMS=CLAIMS,
             WITHOUT_RESULT=WITHOUT_RESULT,
@@ -121,27 +118,16 @@ class _Site:
             note=_note(content.states.values()),
         )
 
-    def _scores(self) -> list[ScoreRow]:
-        """The score as a whole and of each paper."""
-        score = self.content.audit.score if self.content.audit else None
-        if not score:
+    def _scores(self) -> list[tuple[str, str, Mapping[str, Any]]]:
+        """Name, link and score of all papers together and of each; none without an audit."""
+        if not self.content.audit:
             return []
-        titles = {paper.id: paper.title for paper in self.content.suite.papers.values()}
-        pages = {paper.id: f"{paper.id}/index.html" for paper in self.content.papers}
-        parts = [(titles[name], pages.get(name, ""), 1, found) for name, found in score["parts"].items()]
-        return [("All papers", "", 0, score), *parts]
-
-    def _scores_in(self, paper: Paper) -> list[ScoreRow]:
-        """The score of a paper, its sections and their figures and tables."""
-        score = self.content.audit.score if self.content.audit else None
-        own = score["parts"].get(paper.id) if score else None
-        if not own:
-            return []
-        rows: list[ScoreRow] = [(paper.title, "", 0, own)]
-        for title, section in own["parts"].items():
-            items = [(item, f"#{item}" if item in paper.items else "", 2, at) for item, at in section["parts"].items()]
-            rows += [(title, "", 1, section), *items]
-        return rows
+        score, pages = self.content.audit.score, {paper.id for paper in self.content.papers}
+        papers = [
+            (paper.name, f"{name}/index.html" if name in pages else "", score["papers"][name])
+            for name, paper in self.content.suite.papers.items()
+        ]
+        return [("All papers", "", score), *papers]
 
     def _paper_totals(self, paper: Paper) -> dict[str, Any]:
         content = self.content
@@ -170,7 +156,6 @@ class _Site:
             experiments=[experiment for name, experiment in paper.experiments.items() if name in shown],
             series={name: states for name, states in content.series.items() if name[0] == paper.id},
             totals=self._paper_totals(paper),
-            score=self._scores_in(paper),
         )
 
     def _run(self, state: RunState) -> None:

@@ -108,9 +108,7 @@ def test_without_runs_nothing_is_reproduced_and_no_claim_holds(without_runs: dic
         words = {row.verdict for row in result.lines}
         assert words <= {"not run", "not comparable", "unknown", "unverified source", "computed"}
         assert not result.failed
-        assert re.match(
-            rf"Score at {scale} scale: of \d+ published numbers, 0 reproduced, ", sentence(result)
-        )
+        assert re.match(rf"Score at {scale} scale: of \d+ published numbers, 0 reproduced, ", sentence(result))
         assert "as planned" not in totals(result)["rounds"]
 
 

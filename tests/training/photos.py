@@ -36,6 +36,13 @@ def declared(folder: Path, **changes: Any) -> DataSet:
     return declare(folder, [FOLDER], **{"streaming": {}, "input_shape": [3, 16, 16], **COUNTS, **changes})
 
 
+def linked(folder: Path, original: Path, **changes: Any) -> tuple[DataSet, Path]:
+    """The data set and its root, which has the images of the root `original`."""
+    (folder / "root").mkdir()
+    (folder / "root/photos").symlink_to(original / "photos")
+    return declared(folder, **changes), folder / "root"
+
+
 def sampler(seed: int = 7, replacement: bool = False) -> Sampler:
     return Sampler(24, num_workers=4, local_batch=2, steps=3, seed=seed, replacement=replacement)
 

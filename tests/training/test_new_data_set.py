@@ -125,7 +125,5 @@ def test_a_data_set_without_reader_and_module_is_one_line(tmp_path: Path, monkey
     file.parent.mkdir()
     file.write_text(yaml.safe_dump({"description": "tiny", "facts": {"train_samples": 3, "val_samples": 3}}))
     monkeypatch.setattr(data, "data_set", lambda name: data_set(name, tmp_path))
-    with pytest.raises(
-        ValueError, match=r"tiny.yaml: reader: missing, allowed: one of memory, stream, text, characters, or a module"
-    ):
+    with pytest.raises(ValueError, match=r"tiny.yaml: reader: missing, allowed: one of memory, stream, text, "):
         data.build("tiny", {})

@@ -327,13 +327,11 @@ def test_of_two_conversions_at_once_one_waits_for_the_other(
     assert left_in(root) == ["tiny.json", "tiny.npz"]
 
 
-@pytest.mark.parametrize("packed", [None, {}])
 def test_a_folder_that_cannot_be_written_is_named_before_anything_is_read(
-    packed: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    of, root = declare(tmp_path, [FILES], **({"packed": packed} if packed is not None else {})), tmp_path / "root"
+    of, root = declare(tmp_path, [FILES]), tmp_path / "root"
     root.mkdir()
-    monkeypatch.setattr("resync.prepare.convert.require_packer", lambda _: None)
     (root / "prepared").touch()
     message = r"prepared data cannot be written here \(Not a directory\), allowed: another folder, named by RESYNC"
     with pytest.raises(ValueError, match=rf"^data tiny: {root}/prepared: {message}"):

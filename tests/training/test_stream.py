@@ -64,9 +64,8 @@ def test_a_list_of_files_is_prepared_checked_and_read(photos: tuple[DataSet, Pat
 
 
 def test_validation_images_may_lie_flat_beside_a_table(photos: tuple[DataSet, Path], tmp_path: Path):
-    of, root = declare(
-        tmp_path, [FOLDER | {"val_labels": "val.tsv"}], streaming={}, input_shape=[3, 16, 16], **COUNTS
-    ), tmp_path / "root"  # fmt: skip
+    source, root = FOLDER | {"val_labels": "val.tsv"}, tmp_path / "root"
+    of = declare(tmp_path, [source], streaming={}, input_shape=[3, 16, 16], **COUNTS)
     shutil.copytree(photos[1] / "photos", root / "photos")
     lines = []
     for file in sorted((root / "photos/val").glob("*/*")):
@@ -155,9 +154,7 @@ def test_a_list_of_files_that_is_not_that_of_its_record_is_refused(photos: tuple
         changed = dict(arrays)
     changed["train_labels"] = changed["train_labels"][::-1]
     np.savez(file, **changed)
-    with pytest.raises(
-        ValueError, match=r"^data tiny: \S+tiny.npz: damaged \(SHA-256: found \w+, allowed: \w+, that of"
-    ):
+    with pytest.raises(ValueError, match=r"^data tiny: \S+tiny.npz: damaged \(SHA-256: found \w+, allowed: \w+"):
         prepare.load_stream(of, root, "files")
     [wrong] = [str(each) for each in prepare.check(of, root, "files") if not each.holds]
     assert wrong.startswith("sha256: found ")
@@ -254,9 +251,7 @@ def test_settings_of_rand_augment_reach_the_images(photos: tuple[DataSet, Path],
     assert last_transform(augmentation="strong") == RandAugment(depth=2, severity=10)
     assert last_transform(augmentation="strong", rand_augment={"depth": 1, "severity": 3.0}) == RandAugment(1, 3)
     assert not isinstance(last_transform(), RandAugment)
-    with pytest.raises(
-        ValueError, match="rand_augment: found with augmentation standard, allowed: null, or with augme"
-    ):
+    with pytest.raises(ValueError, match="rand_augment: found with augmentation standard"):
         of.config(name="tiny", rand_augment={})
 
 

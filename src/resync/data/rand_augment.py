@@ -61,18 +61,6 @@ def _nothing(severity: float, side: int) -> float:
     return math.nan
 
 
-def _bits(severity: float, side: int) -> float:
-    return 4 - int(0.4 * _strength(severity))
-
-
-def _degrees(severity: float, side: int) -> float:
-    return _sign() * int(3 * _strength(severity))
-
-
-def _threshold(severity: float, side: int) -> float:
-    return 256 - int(25.6 * _strength(severity))
-
-
 def _slope(severity: float, side: int) -> float:
     return _sign() * 0.03 * _strength(severity)
 
@@ -89,14 +77,6 @@ def _factor(severity: float, side: int) -> float:
 def _brightness(severity: float, side: int) -> float:
     factor = _factor(severity, side)
     return 0.75 * factor if factor > 1 else factor
-
-
-def _solarize(image: Tensor, threshold: float) -> Tensor:
-    return torch.where(image.short() >= threshold, 255 - image, image)
-
-
-def _rotate(image: Tensor, degrees: float) -> Tensor:
-    return F.rotate(image, degrees, interpolation=BILINEAR)
 
 
 def _shear_x(image: Tensor, slope: float) -> Tensor:
@@ -123,9 +103,17 @@ def _translate_y(image: Tensor, pixels: float) -> Tensor:
 OPERATIONS = {
     "autocontrast": Operation(_nothing, lambda image, _: F.autocontrast(image)),
     "equalize": Operation(_nothing, lambda image, _: F.equalize(image)),
-    "posterize": Operation(_bits, lambda image, bits: F.posterize(image, int(bits))),
-    "rotate": Operation(_degrees, _rotate),
-    "solarize": Operation(_threshold, _solarize),
+    "posterize": Operation(
+        lambda severity, _: 4 - int(0.4 * _strength(severity)), lambda image, bits: F.posterize(image, int(bits))
+    ),
+    "rotate": Operation(
+        lambda severity, _: _sign() * int(3 * _strength(severity)),
+        lambda image, degrees: F.rotate(image, degrees, interpolation=BILINEAR),
+    ),
+    "solarize": Operation(
+        lambda severity, _: 256 - int(25.6 * _strength(severity)),
+        lambda image, threshold: torch.where(image.short() >= threshold, 255 - image, image),
+    ),
     "shear_x": Operation(_slope, _shear_x),
     "shear_y": Operation(_slope, _shear_y),
     "translate_x": Operation(_pixels, _translate_x),

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from pydantic import Field, RootModel
 
-from resync.settings.base import PACKAGE, Settings, Text
-from resync.settings.errors import Problem, not_among
-from resync.settings.problems import Collector
+from resync.settings.base import Settings, Text
+from resync.settings.errors import Problem, not_among, raise_if_any
+from resync.settings.loader import load
 from resync.settings.tree import Node
+from resync.settings.validation import validated
 
 CONVERSIONS: dict[str, dict[str, tuple[float, float]]] = {
     "%": {"fraction": (100, 0), "error %": (-1, 100), "error fraction": (-100, 100)},
@@ -43,14 +44,10 @@ class ColumnMap(RootModel[dict[Text, LogColumn]]):
 
 def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, LogColumn]:
     """Read a column map; `units` gives the unit of each column that may be mapped. Raises ConfigError."""
-    collector = Collector(PACKAGE)
-    node = collector.load(file)
-    columns = collector.validate(ColumnMap, node) if node else None
-    if node and columns:
-        collector.note(_wrong_names(columns.root, node, units))
-    collector.raise_if_any()
-    assert columns is not None
-    return columns.root
+    node = load(file)
+    columns = validated(ColumnMap, node).root
+    raise_if_any(_wrong_names(columns, node, units))
+    return columns
 
 
 def _wrong_names(columns: Mapping[str, LogColumn], node: Node, units: Mapping[str, str]) -> Iterator[Problem]:

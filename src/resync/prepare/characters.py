@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
-from resync.prepare.prepared_file import read
-from resync.prepare.properties import Property, require_all, with_origin
+from resync.prepare.properties import Property, require_all
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,8 @@ def divide(of: DataSet, text: str) -> CharacterText:
     Raises ValueError if the text has not the declared numbers of characters.
     """
     alphabet = "".join(sorted(set(text)))
-    require_all(_properties(of, len(text), len(alphabet)), lambda found: ValueError(f"data {of.name}: {found}"))
+    found = character_properties(of, len(text), len(alphabet))
+    require_all(found, lambda wrong: ValueError(f"data {of.name}: {wrong}"))
     ids = np.searchsorted(np.array(list(alphabet)), np.array(list(text))).astype(np.uint16)
     train, val = np.split(ids, [of.facts["train_samples"]])
     return CharacterText(train, val, alphabet)
@@ -70,14 +70,8 @@ def original(of: DataSet, root: Path) -> tuple[Path, str]:
     return file, text
 
 
-def check_characters(of: DataSet, root: Path) -> list[Property]:
-    """The properties of a prepared text of characters. Raises ValueError if it is missing or cannot be read."""
-    text, record = read(of, root, CharacterText.from_arrays, verified=False)
-    found = _properties(of, len(text.train) + len(text.val), len(text.alphabet))
-    return with_origin(of, root, record, found)
-
-
-def _properties(of: DataSet, length: int, alphabet: int) -> list[Property]:
+def character_properties(of: DataSet, length: int, alphabet: int) -> list[Property]:
+    """The declared numbers of characters, in all and different ones."""
     characters = of.facts["train_samples"] + of.facts["val_samples"]
     return [
         Property("characters", str(length), (str(characters),)),

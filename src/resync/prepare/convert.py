@@ -8,15 +8,15 @@ import numpy as np
 from resync.config.data_sets import DataSet, data_set, prepared_names
 from resync.config.preparation import Preparation, TextPreparation
 from resync.prepare import beton
-from resync.prepare.characters import check_characters, divide, original
-from resync.prepare.folders import converting, require_writable
+from resync.prepare.characters import CharacterText, character_properties, divide, original
+from resync.prepare.folders import converting, prepared_file, require_writable
 from resync.prepare.packed import check_packed, require_packer, save_packed
-from resync.prepare.prepared_file import Images, Pixels, file_sha256, load_record, origin_of, save, write
-from resync.prepare.properties import Property, check_images, check_text, pairs, properties, require_all
+from resync.prepare.prepared_file import Images, Pixels, file_sha256, load, load_record, origin_of, read, save, write
+from resync.prepare.properties import Property, pairs, properties, require_all, text_properties, variant
 from resync.prepare.raw_text import RawText
 from resync.prepare.sources import find
 from resync.prepare.stream import check_stream, prepare_stream
-from resync.prepare.text import encode
+from resync.prepare.text import ParallelCorpus, encode
 from resync.settings.errors import ConfigError, not_among
 
 
@@ -53,9 +53,19 @@ def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
     """The properties of the prepared data set. Raises ValueError if it is missing or cannot be read."""
     if _streams(of, format):
         return check_stream(of, root, format or of.config.model_fields["format"].default)
+    if of.preparation and of.preparation.packed:
+        return check_packed(of, root)
     if of.preparation:
-        return check_packed(of, root) if of.preparation.packed else check_images(of, root)
-    return check_text(of, root) if of.text else check_characters(of, root)
+        prepared = load(of, root, verified=False)
+        record, found = prepared.record, properties(of, prepared.images)
+    elif of.text:
+        corpus, record = read(of, root, ParallelCorpus.from_arrays, verified=False)
+        found = text_properties(of, corpus, record)
+    else:
+        text, record = read(of, root, CharacterText.from_arrays, verified=False)
+        found = character_properties(of, len(text.train) + len(text.val), len(text.alphabet))
+    sha256 = Property("sha256", file_sha256(prepared_file(of, root)), (record["sha256"],))
+    return [variant(of, record), *found, sha256]
 
 
 def _streams(of: DataSet, format: str | None) -> bool:

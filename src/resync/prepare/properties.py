@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
 from resync.config.preparation import ClassCounts
-from resync.prepare.folders import prepared_file
-from resync.prepare.prepared_file import Images, Split, file_sha256, load, read
+from resync.prepare.prepared_file import Images, Split
 from resync.prepare.text import ParallelCorpus
 
 
@@ -39,18 +37,6 @@ def require_all(found: Iterable[Property], error: Callable[[str], Exception]) ->
             raise error(str(each))
 
 
-def check_images(of: DataSet, root: Path) -> list[Property]:
-    """The properties of a prepared data set in memory. Raises ValueError if it is missing or cannot be read."""
-    prepared = load(of, root, verified=False)
-    return with_origin(of, root, prepared.record, properties(of, prepared.images))
-
-
-def check_text(of: DataSet, root: Path) -> list[Property]:
-    """The properties of a prepared text. Raises ValueError if it is missing or cannot be read."""
-    text, record = read(of, root, ParallelCorpus.from_arrays, verified=False)
-    return with_origin(of, root, record, text_properties(of, text, record))
-
-
 def variant(of: DataSet, record: Mapping[str, Any]) -> Property:
     """The variant of the samples, which must be that of one of the declared sources."""
     if whole := of.text or of.characters:
@@ -58,15 +44,6 @@ def variant(of: DataSet, record: Mapping[str, Any]) -> Property:
     assert of.preparation
     allowed = tuple(of.variant_of(source.variant) for source in of.preparation.sources)
     return Property("variant", record["variant"], allowed)
-
-
-def with_origin(of: DataSet, root: Path, record: Mapping[str, Any], found: list[Property]) -> list[Property]:
-    """The properties found, between the variant of the samples and the checksum of their file."""
-    return [
-        variant(of, record),
-        *found,
-        Property("sha256", file_sha256(prepared_file(of, root)), (record["sha256"],)),
-    ]
 
 
 def pairs(of: DataSet, counts: Mapping[str, int]) -> list[Property]:

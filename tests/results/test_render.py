@@ -30,7 +30,7 @@ from resync.render.item import load, render
 from resync.render.lines import mean_over_seeds
 from resync.render.metric_panels import MetricPanels
 from resync.render.points import Level
-from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of
+from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
 from resync.render.table import Cell, Heading, Table
 from resync.render.table_tex import tex
 from resync.results.errors import ResultsError
@@ -384,6 +384,13 @@ def test_an_algorithm_has_one_style_everywhere(suite: Suite):
     assert smoke == paper
     assert len({style.color for style in smoke.values()}) == 4
     assert len({(style.marker, style.dash) for style in smoke.values()}) == 4  # readable without colour
+
+
+def test_the_style_of_an_algorithm_is_what_its_options_declare():
+    styles = {name: style_of_algorithm(name) for name in option_names("sync")}
+    declared = {name for name in styles if options_of("sync", name).look}
+    assert len({styles[name] for name in declared}) == len(declared)
+    assert all(styles[name].marker == options_of("sync", name).look.marker for name in declared)
 
 
 def test_equal_algorithms_in_one_item_still_differ(suite: Suite):

@@ -15,6 +15,15 @@ from resync.settings.options import Options
 Width = Literal["column", "text"]
 """How wide a figure or table is: a column of a page of two, or the whole block of text."""
 
+
+class Look(NamedTuple):
+    """How lines are drawn: a colour of `resync.render.style`, a marker of matplotlib, and a dash."""
+
+    color: Literal["black", "vermillion", "blue", "green", "orange", "purple", "sky", "wine", "teal", "olive", "indigo"]
+    marker: str
+    dash: Literal["solid", "long", "short", "dash-dot"]
+
+
 Form = Literal["channels", "samples"]
 """How the samples of several workers pass through a model at once, see `resync.engine.stacked_layers`."""
 
@@ -74,6 +83,8 @@ class SyncOptions(Options):
     room: ClassVar[str] = "sync"
     label: ClassVar[str] = ""
     """The algorithm's name in figures that show no series; empty: its name in configurations."""
+    look: ClassVar[Look | None] = None
+    """How its lines are drawn; None: that follows from its name, or from its period rule."""
     can_be_base: ClassVar[bool] = False
     """Whether the algorithm can be the base algorithm of slow momentum."""
 

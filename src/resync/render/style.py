@@ -1,15 +1,14 @@
 """The common style of all figures: sizes, fonts, and the same colour, marker and dash for an algorithm everywhere."""
 
 import io
-import itertools
 import math
-import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
+from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -23,7 +22,7 @@ from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
 from resync.config.metrics import METRICS
-from resync.config.parts import Width
+from resync.config.parts import Look, SyncOptions, Width
 from resync.formulas.periods import Constant, Phases, PowerRule
 from resync.render.text import FONTS, wrapped
 
@@ -77,29 +76,35 @@ RC = {
     "svg.fonttype": "none",
     "svg.hashsalt": "resync",
 }
-_SVG_GEOMETRY = re.compile(rb' (?:d|points|transform|x|y|width|height)="[^"]*"')
 _SVG_FONTS = b"STIXGeneral, 'STIX Two Text', 'Times New Roman', Times, serif"
 """STIX, or for viewers without it a font with the same widths of letters."""
-_SVG_SHORTER = {
-    rb"\s*font-family: 'STIXGeneral'(?:, [^;\"]*)?;?": b"",
-    rb' transform="rotate\(-0 [^"]*\)"': b"",
-    rb'<g id="[^"]*"': b"<g",
-    rb"\s*\n\s*": b"\n",
+_COLORS = {
+    # Okabe and Ito (2008): distinct for all common forms of colour blindness.
+    "black": "#000000",
+    "vermillion": "#D55E00",
+    "blue": "#0072B2",
+    "green": "#009E73",
+    "orange": "#E69F00",
+    "purple": "#CC79A7",
+    "sky": "#56B4E9",
+    # Tol (2021), "muted": for further algorithms.
+    "wine": "#882255",
+    "teal": "#44AA99",
+    "olive": "#999933",
+    "indigo": "#332288",
 }
-"""What says nothing, and what stands for it."""
-
-# Okabe and Ito (2008): distinct for all common forms of colour blindness.
-_BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-_BLUE, _VERMILLION, _PURPLE = "#0072B2", "#D55E00", "#CC79A7"
-_COLORS = (_BLACK, _VERMILLION, _BLUE, _GREEN, _ORANGE, _PURPLE, _SKY)
-# Tol (2021), "muted": for further algorithms.
-_WINE, _TEAL, _OLIVE, _INDIGO = "#882255", "#44AA99", "#999933", "#332288"
-PALETTE = (_BLACK, _BLUE, _GREEN, _VERMILLION)
+_DISTINCT = tuple(_COLORS.values())[:7]
+PALETTE = tuple(_COLORS[name] for name in ("black", "blue", "green", "vermillion"))
 """Colours of lines that are not algorithms."""
 _MARKERS = "os^DvPX*<>"
 _THIN = "*PX"
-_SOLID, _LONG, _SHORT, _DASH_DOT = (0, ()), (0, (5, 1.5)), (0, (2, 1.2)), (0, (5, 1.2, 1, 1.2))
-DASHES = (_SOLID, _LONG, _SHORT, _DASH_DOT)
+_DASHES: dict[str, "Dash"] = {
+    "solid": (0, ()),
+    "long": (0, (5, 1.5)),
+    "short": (0, (2, 1.2)),
+    "dash-dot": (0, (5, 1.2, 1, 1.2)),
+}
+DASHES = tuple(_DASHES.values())
 """Dashes that differ also without colour."""
 
 Dash = tuple[int, tuple[float, ...]]
@@ -127,82 +132,68 @@ class Style:
         }
 
 
-_ALGORITHMS = {
-    "allreduce": Style(_BLACK, "o", _SOLID),
-    "sgp": Style(_GREEN, "^", _DASH_DOT),
-    "osgp": Style(_SKY, "v", _SHORT),
-    "dpsgd": Style(_PURPLE, "P", _LONG),
-    "adpsgd": Style(_ORANGE, "X", _SHORT),
-    "slowmo": Style(_VERMILLION, "*", _LONG),
-    "diloco": Style(_GREEN, "D", _LONG),
-    "streaming_diloco": Style(_TEAL, "v", _SHORT),
-    "snoo": Style(_ORANGE, ">", _SHORT),
-    "gpa": Style(_PURPLE, "<", _DASH_DOT),
-    "palsgd": Style(_SKY, "P", _LONG),
-    "desloc": Style(_WINE, "X", _DASH_DOT),
-    "noloco": Style(_OLIVE, "s", _SHORT),
+_POST_LOCAL, _SWAP = Look("sky", "v", "dash-dot"), Look("green", "^", "short")
+_POWERS: dict[float, Look] = {
+    2: Look("vermillion", "D", "solid"),
+    1: Look("orange", "P", "short"),
+    3: Look("purple", "X", "long"),
 }
-_POST_LOCAL, _SWAP = Style(_SKY, "v", _DASH_DOT), Style(_GREEN, "^", _SHORT)
-_POWERS: dict[float, Style] = {
-    2: Style(_VERMILLION, "D", _SOLID),
-    1: Style(_ORANGE, "P", _SHORT),
-    3: Style(_PURPLE, "X", _LONG),
-}
-_CONSTANT = Style(_BLUE, "s", _LONG)
+_CONSTANT = Look("blue", "s", "long")
 _MOST_SHADES = 4
 
 
 def style_of(run: Run) -> Style:
     """The style of a run's algorithm; for Local SGD, of its period rule."""
     rule, traffic = run.sync.rule, run.sync.traffic
-    if traffic is None or traffic.every == "step" or run.sync.name in _ALGORITHMS:
+    if run.sync.look or traffic is None or traffic.every == "step":
         return style_of_algorithm(run.sync.name)
     if isinstance(rule, Constant):
-        return _CONSTANT
+        return _style(_CONSTANT)
     if isinstance(rule, PowerRule) and rule.power in _POWERS:
-        return _POWERS[rule.power]
+        return _style(_POWERS[rule.power])
     if isinstance(rule, Phases):
-        return _SWAP if rule.phases[-1][1] == "end" else _POST_LOCAL
+        return _style(_SWAP if rule.phases[-1][1] == "end" else _POST_LOCAL)
     return _style_of_name(f"{rule}")
 
 
 def style_of_algorithm(name: str) -> Style:
-    """The style of an algorithm without options."""
-    return _ALGORITHMS.get(name) or _style_of_name(name)
+    """The style of an algorithm: that which its options declare, or one that follows from its name."""
+    look = SyncOptions.named(name).look
+    return _style(look) if look else _style_of_name(name)
+
+
+def _style(look: Look) -> Style:
+    return Style(_COLORS[look.color], look.marker, _DASHES[look.dash])
 
 
 def _style_of_name(name: str) -> Style:
-    """A style for a name without a style of its own above: always the same one for the same name."""
     choice = zlib.crc32(name.encode())
-    return Style((_SKY, _PURPLE, _ORANGE)[choice % 3], _MARKERS[choice % len(_MARKERS)], DASHES[choice % 4])
+    color = _COLORS[("sky", "purple", "orange")[choice % 3]]
+    return Style(color, _MARKERS[choice % len(_MARKERS)], DASHES[choice % len(DASHES)])
 
 
 def distinct(styles: Iterable[Style]) -> list[Style]:
-    """The styles of an item's series: no two lines have the same marker, or the same colour and dash, if possible.
+    """The styles of an item's series, no two of them with the same colour and dash.
 
     Colour shows the algorithm. A few series of one algorithm among others are shades of its colour, from light to dark
     in their order. Where there are more, or where all series are of one algorithm, all but the first get other colours.
     """
     wanted = list(styles)
     counts = Counter(style.color for style in wanted)
-    shades = {
-        color: iter(_shades(color, count))
-        for color, count in counts.items()
-        if len(counts) > 1 and 1 < count <= _MOST_SHADES
-    }
-    unused = [color for color in _COLORS if not any(_near(color, style.color) for style in wanted)]
-    free = itertools.cycle(unused or _COLORS)
-    seen: list[Style] = []
-    met: set[str] = set()
+    several = {color for color, count in counts.items() if len(counts) > 1 and 1 < count <= _MOST_SHADES}
+    free = cycle([color for color in _DISTINCT if color not in counts] or _DISTINCT)
+    met: Counter[str] = Counter()
+    found = []
     for style in wanted:
-        color = style.color
-        if color in shades:
-            color = next(shades[color])
-        elif color in met:
-            color = next(free)
-        met.add(style.color)
-        seen.append(_unlike(replace(style, color=color), seen))
-    return seen
+        turn = met[style.color]
+        met[style.color] += 1
+        if style.color in several:
+            color = _shades(style.color, counts[style.color])[turn]
+        else:
+            color = next(free) if turn else style.color
+        marker = _MARKERS[(_MARKERS.index(style.marker) + turn) % len(_MARKERS)]
+        found.append(Style(color, marker, DASHES[(DASHES.index(style.dash) + turn) % len(DASHES)]))
+    return found
 
 
 def _shades(color: str, count: int) -> list[str]:
@@ -212,29 +203,6 @@ def _shades(color: str, count: int) -> list[str]:
     most = min(0.55, max(0.0, (0.66 - luminance) / (1 - luminance)))
     shares = np.linspace(most, max(-0.55, most - (0.45 if count == 2 else 0.85)), count)
     return [to_hex(rgb + share * (1 - rgb) if share > 0 else rgb * (1 + share)).upper() for share in shares.tolist()]
-
-
-def _near(one: str, other: str) -> bool:
-    """Whether two colours are hard to tell apart in a thin line."""
-    return math.dist(to_rgb(one), to_rgb(other)) < 0.3
-
-
-def _unlike(style: Style, others: Sequence[Style]) -> Style:
-    """The style itself, or with another marker and dash the one that is most unlike the others."""
-
-    def likeness(candidate: Style) -> tuple[int, int]:
-        alike = ((candidate.color, candidate.dash) == (other.color, other.dash) for other in others)
-        return sum(alike), sum(candidate.marker == other.marker for other in others)
-
-    if likeness(style) == (0, 0):
-        return style
-    marker, dash = _MARKERS.index(style.marker), DASHES.index(style.dash)
-    turned = (
-        replace(style, marker=_MARKERS[(marker + turn) % len(_MARKERS)], dash=DASHES[(dash + other) % len(DASHES)])
-        for other, turn in itertools.product(range(len(DASHES)), range(len(_MARKERS)))
-    )
-    dashes = Counter(other.dash for other in others)
-    return min(turned, key=lambda candidate: (*likeness(candidate), dashes[candidate.dash]))
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -306,15 +274,9 @@ def encode(figure: Figure, title: str = "") -> dict[str, bytes]:
 
 
 def svg(figure: Figure, title: str = "") -> bytes:
-    """The figure as a small SVG: text as text, its font named once, and coordinates in hundredths of a point.
-
-    Groups have no ids, so that several figures can stand in one page.
-    """
+    """The figure as SVG: text as text, also for viewers without the font."""
     saved = _saved(figure, "svg", Title=title, Date=None, Creator=None)
-    rounded = _SVG_GEOMETRY.sub(lambda found: re.sub(rb"(\.\d\d)\d+", rb"\1", found[0]), saved)
-    for pattern, short in _SVG_SHORTER.items():
-        rounded = re.sub(pattern, short, rounded)
-    return rounded.replace(b"<svg ", b'<svg font-family="' + _SVG_FONTS + b'" ', 1)
+    return saved.replace(", ".join(f"'{name}'" for name in FONTS).encode(), _SVG_FONTS)
 
 
 def _saved(figure: Figure, kind: str, **metadata: str | None) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
 
-from resync.config.parts import EngineNeeds, SyncOptions, Traffic
+from resync.config.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed
@@ -29,6 +29,7 @@ class AllReduce(SyncOptions):
 
     can_be_base = True
     label = "AR-SGD"
+    look = Look("black", "o", "solid")
     name: Literal["allreduce"] = Field(default="allreduce", init=False)
     average: Literal["gradients", "parameters"] = Field(
         default="gradients",
@@ -159,6 +160,7 @@ class DPSGD(GossipOptions):
     """
 
     label = "D-PSGD"
+    look = Look("purple", "P", "long")
     name: Literal["dpsgd"] = Field(default="dpsgd", init=False)
     topology: Literal[
         "bipartite_exponential", "bipartite_linear", "ring", "complete", "hypercube", "base_graph", "simple_base_graph",
@@ -196,6 +198,7 @@ class SGP(PushSumOptions):
     """
 
     label = "SGP"
+    look = Look("green", "^", "dash-dot")
     name: Literal["sgp"] = Field(default="sgp", init=False)
     average_state: Annotated[
         Several[str],
@@ -225,6 +228,7 @@ class OSGP(PushSumOptions):
     """
 
     label = "OSGP"
+    look = Look("sky", "v", "short")
     name: Literal["osgp"] = Field(default="osgp", init=False)
     staleness: Count = Field(
         default=0,
@@ -275,6 +279,7 @@ class ADPSGD(SyncOptions):
     """
 
     label = "AD-PSGD"
+    look = Look("orange", "X", "short")
     name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
     topology: PairTopology = "bipartite_exponential"
     asynchronous: bool = Field(
@@ -322,6 +327,7 @@ class GPA(SyncOptions):
     """
 
     label = "GPA"
+    look = Look("purple", "<", "dash-dot")
     name: Literal["gpa"] = Field(default="gpa", init=False)
     mu_y: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.7, description="weight of the average in the point at which gradients are taken"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic_core import CoreSchema, core_schema
 
-from resync.config.parts import EngineNeeds, SyncOptions, Traffic
+from resync.config.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.formulas.periods import Constant, Period, Phases, rule_of
 from resync.formulas.topology import cycle
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed
@@ -80,6 +80,7 @@ class SlowMo(RoundsOptions):
             loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
+    look = Look("vermillion", "*", "long")
     name: Literal["slowmo"] = Field(default="slowmo", init=False)
     alpha: OuterLr = 1.0
     beta: OuterMomentum = 0.5
@@ -152,6 +153,7 @@ class DiLoCo(OuterOptions):
     """
 
     label = "DiLoCo"
+    look = Look("green", "D", "long")
     name: Literal["diloco"] = Field(default="diloco", init=False)
 
 
@@ -191,6 +193,7 @@ class SNOO(OuterOptions):
     """
 
     label = "SNOO"
+    look = Look("orange", ">", "short")
     name: Literal["snoo"] = Field(default="snoo", init=False)
     lr: OuterLr = 0.68
     momentum: OuterMomentum = 0.37
@@ -242,6 +245,7 @@ class PALSGD(OuterOptions):
     """
 
     label = "PALSGD"
+    look = Look("sky", "P", "long")
     name: Literal["palsgd"] = Field(default="palsgd", init=False)
     lr: OuterLr = 0.1
     probability: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -295,6 +299,7 @@ class StreamingDiLoCo(SyncOptions):
     """
 
     label = "Streaming DiLoCo"
+    look = Look("teal", "v", "short")
     name: Literal["streaming_diloco"] = Field(default="streaming_diloco", init=False)
     period: LocalSteps = Field(
         description="local steps between two averages of a fragment, H; a multiple of fragments, one of which is "
@@ -353,6 +358,7 @@ class NoLoCo(RoundsOptions):
     """
 
     label = "NoLoCo"
+    look = Look("olive", "s", "short")
     name: Literal["noloco"] = Field(default="noloco", init=False)
     lr: OuterLr = 0.7
     momentum: OuterMomentum = 0.5

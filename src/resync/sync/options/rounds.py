@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from resync.config.parts import SyncOptions, Traffic
+from resync.config.parts import Look, SyncOptions, Traffic
 from resync.formulas.periods import Constant, Period, PeriodRule, PowerRule, rule_of
 from resync.settings.base import Several
 from resync.settings.units import LocalSteps
@@ -103,6 +103,7 @@ class DESLOC(SyncOptions):
     """
 
     label = "DES-LOC"
+    look = Look("wine", "X", "dash-dot")
     name: Literal["desloc"] = Field(default="desloc", init=False)
     period: LocalSteps = Field(description="local steps between two averages of the parameters, Kx")
     first_moment_period: LocalSteps | None = Field(

@@ -11,7 +11,7 @@ from resync.config.logs import LogsFile
 from resync.config.metrics import METRICS, ComparedMetric
 from resync.config.parts import KindOptions, Width
 from resync.config.published import PublishedValue
-from resync.config.run import Layer, Scale, SeriesLayer
+from resync.config.run import RunLayer, Scale, SeriesLayer
 from resync.settings.base import (
     Check,
     Id,
@@ -126,13 +126,13 @@ class PaperFile(Settings):
                 seen.add(item.id)
 
 
-class ScaleLayer(Layer):
+class ScaleLayer(RunLayer):
     """Changes of an experiment at one scale."""
 
     series_only: Items[Id] | None = Field(
         default=None, min_length=1, description="the series that exist at this scale; null: all of them"
     )
-    series: dict[Id, Layer] = Field(default={}, description="changes of individual series at this scale")
+    series: dict[Id, RunLayer] = Field(default={}, description="changes of individual series at this scale")
 
 
 class ExperimentFile(Settings):
@@ -146,7 +146,7 @@ class ExperimentFile(Settings):
     layered: ClassVar[bool] = False
 
     expect: Text = Field(description="the expected result, on which hardware, and how long it takes")
-    base: Layer = Field(description="settings that the series share")
+    base: RunLayer = Field(description="settings that the series share")
     series: dict[Id, SeriesLayer] = Field(min_length=1, description="the series, in the order of figures and tables")
     scales: dict[Scale, ScaleLayer] = Field(
         min_length=1, description="the scales at which the experiment exists, with what changes there"

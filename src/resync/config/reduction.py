@@ -16,7 +16,7 @@ from pydantic import Field
 from resync.config.data_sets import DataOptions
 from resync.config.execution import Execution
 from resync.config.parts import ModelOptions
-from resync.config.run import Layer, SeriesLayer
+from resync.config.run import RunLayer, SeriesLayer
 from resync.formulas.declared_schedules import LearningRate
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
 from resync.settings.options import Part, TrainingShape
@@ -72,7 +72,7 @@ class Reduction(Settings):
     )
 
 
-class ScaleFile(Layer):
+class ScaleFile(RunLayer):
     """A file of `scales/`: the settings that all experiments share at a scale, and how others are reduced to it."""
 
     reduced: Reduction | None = Field(

@@ -160,7 +160,7 @@ class Run(RunSettings, _Names):
         return self.model_dump(mode="json", exclude_none=True, exclude=unused)
 
 
-class Layer(RunSettings):
+class RunLayer(RunSettings):
     """Run settings with seeds and resources, of which a layer of an experiment may hold any part."""
 
     seeds: Items[Count] = Field(min_length=1, description="seeds, with one run for each")
@@ -188,7 +188,7 @@ class Layer(RunSettings):
             yield wrong("pilot_seeds", f"{both[0]}, which is one of the seeds {list(self.seeds)}", "others")
 
 
-class SeriesLayer(Layer):
+class SeriesLayer(RunLayer):
     """The layer of one series: settings and its name in figures."""
 
     label: str = Field(min_length=1, description="name of the series in figures and tables")

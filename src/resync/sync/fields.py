@@ -1,4 +1,4 @@
-"""Fields of the optimizer's state (momentum, moments), which algorithms average or reset."""
+"""Fields of the optimizer's state (momentum, moments) as rows, which algorithms average or mix."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,21 +28,19 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
     Raises ValueError for a field that does not exist.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    tensors = [_tensor(optimizer, parameter, name) for parameter in parameters]
-    if all(tensor is None for tensor in tensors):
+    values = [optimizer.state.get(parameter, {}).get(name) for parameter in parameters]
+    if not any(map(_fits, parameters, values)):
         have = sorted({key for state in optimizer.state.values() for key in state})
         raise ValueError(f"the optimizer has no state {name!r}, allowed: {', '.join(have) or 'none'}")
     if is_over_rows(optimizer, workers):
-        assert tensors[0] is not None
-        yield tensors[0]
+        yield values[0]
         return
-    pairs = list(zip(parameters, tensors, strict=True))
-    flat = [torch.zeros_like(each).flatten() if value is None else value.flatten() for each, value in pairs]
-    whole = torch.cat(flat).detach().unsqueeze(0)
+    pairs = zip(parameters, values, strict=True)
+    parts = [value if _fits(each, value) else torch.zeros_like(each) for each, value in pairs]
+    whole = torch.cat([part.detach().flatten() for part in parts]).unsqueeze(0)
     yield whole
-    for (_, value), part in zip(pairs, whole[0].split([each.numel() for each in parameters]), strict=True):
-        if value is not None:
-            value.copy_(part.view_as(value))
+    for part, new in zip(parts, whole[0].split([part.numel() for part in parts]), strict=True):
+        part.detach().copy_(new.view_as(part))
 
 
 def moments(optimizer: Optimizer) -> list[str]:
@@ -54,29 +52,12 @@ def moments(optimizer: Optimizer) -> list[str]:
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
             if value is not None:
-                fits[name] = fits.get(name, True) and isinstance(value, Tensor) and value.shape == parameter.shape
+                fits[name] = fits.get(name, True) and _fits(parameter, value)
     return [name for name, always in fits.items() if always]
 
 
-def reset_state(workers: Workers, optimizer: Optimizer) -> None:
-    """Make the next step like the optimizer's first.
-
-    The fields of an optimizer over rows, including step counters, start at zero. One over modules, whose fields may
-    start elsewhere, makes them again in its next step.
-    """
-    if not is_over_rows(optimizer, workers):
-        optimizer.state.clear()
-        return
-    with torch.no_grad():
-        for value in optimizer.state.get(workers.rows, {}).values():
-            if isinstance(value, Tensor):
-                value.zero_()
-
-
-def _tensor(optimizer: Optimizer, parameter: Tensor, name: str) -> Tensor | None:
-    """The field of one parameter, if it has a value for every element."""
-    value = optimizer.state.get(parameter, {}).get(name)
-    return value if isinstance(value, Tensor) and value.shape == parameter.shape else None
+def _fits(parameter: Tensor, value: object) -> bool:
+    return isinstance(value, Tensor) and value.shape == parameter.shape
 
 
 def decayed(rows: Tensor, workers: Workers, optimizer: Optimizer) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from resync.sync import build as build_base
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.fields import average_fields, moments, reset_state
+from resync.sync.fields import average_fields, moments
 from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
@@ -72,7 +72,7 @@ class SlowMo(Rounds):
             self.base.receive()
         self._outer_step()
         if self.options.buffers == "zero":
-            reset_state(self.workers, self.optimizer)
+            self.optimizer.state.clear()  # the next step makes it anew
         elif self.options.buffers == "average":
             average_fields(self.workers, self.optimizer, self.transport, moments(self.optimizer))
 

@@ -29,6 +29,7 @@ class ADPSGD(Algorithm):
 
     shared = ("averages",)
     per_worker = ("x",)
+    parts = ("clock",)
 
     def __init__(self, training: Training, options: every_step.ADPSGD) -> None:
         super().__init__(training)
@@ -105,13 +106,6 @@ class ADPSGD(Algorithm):
         """Give every worker the mean of x, as x and z."""
         super().synchronise()
         self.x.copy_(self.rows)
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"clock": self.clock.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.clock.load_state_dict(state["clock"])
 
 
 class Clock:

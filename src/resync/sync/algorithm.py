@@ -47,12 +47,13 @@ class Algorithm:
     Attributes: `steps` (completed steps), `rounds` (completed rounds), `h` (local steps of the current round).
 
     In addition to the rows, a class declares the attributes that it needs to continue exactly: `shared` attributes are
-    the same on every process, `per_worker` ones are tensors [k, ...] with one row per local worker. Those of its base
-    classes are added.
+    the same on every process, `per_worker` ones are tensors [k, ...] with one row per local worker, and `parts` have a
+    `state_dict` like its own. Those of its base classes are added.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("steps", "rounds", "h")
     per_worker: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[tuple[str, ...]] = ()
     asynchronous: ClassVar[bool] = False
     """Whether workers take their steps at their own speed, and all meet in evaluations and checkpoints only."""
 
@@ -159,15 +160,21 @@ class Algorithm:
         self.transport.mean_(rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the declared attributes: those of `shared`, and under "workers" those of `per_worker`."""
-        shared = {name: _copy(getattr(self, name)) for name in self._declared("shared")}
-        return shared | {"workers": {name: getattr(self, name).clone() for name in self._declared("per_worker")}}
+        """Copies of the declared attributes: `shared` and `parts`, and under "workers" those that have a row each."""
+        state = {name: _copy(getattr(self, name)) for name in self._declared("shared")}
+        workers = {name: getattr(self, name).clone() for name in self._declared("per_worker")}
+        for name in self._declared("parts"):
+            state[name] = getattr(self, name).state_dict()
+            workers |= state[name].pop("workers", {})
+        return state | {"workers": workers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name in self._declared("shared"):
             self._restore(name, state[name])
         for name in self._declared("per_worker"):
             self._restore(name, state["workers"][name])
+        for name in self._declared("parts"):
+            getattr(self, name).load_state_dict(state[name] | {"workers": state["workers"]})
 
     def _restore(self, name: str, value: Any) -> None:
         if isinstance(value, Tensor):

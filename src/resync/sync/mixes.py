@@ -1,6 +1,6 @@
 """The mixing steps of gossip, as a pure function of the training step: in-peers and mixing weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -60,27 +60,6 @@ class Mix:
             state.addcmul_(message, weight)
 
 
-class InFlight:
-    """The messages of a mixing step, which are due at a training step.
-
-    They come from the states `sent` [k, n], whose rows of the workers that send must not change until `take`.
-    """
-
-    def __init__(self, mix: Mix, sent: Sequence[Tensor], transport: Transport, due: int) -> None:
-        self.mix, self.sent, self.transport, self.due = mix, sent, transport, due
-        self.exchanges = [transport.post(state, mix.in_peers) for state in sent]
-
-    def take(self, states: Sequence[Tensor]) -> None:
-        """Wait for the messages and add them to `states`."""
-        for state, exchange in zip(states, self.exchanges, strict=True):
-            self.mix.add(state, exchange.wait(), self.transport)
-            exchange.release()
-
-    def left(self, number: int) -> Tensor:
-        """The part of state `number` that the local workers have sent and that has not arrived yet, [k, n]."""
-        return self.sent[number] * (1 - self.mix.self_weight(self.sent[number], self.transport))
-
-
 class Average:
     """The mixing step of a phase with 0 peers: an average over all workers."""
 
@@ -112,27 +91,6 @@ class MixingSteps:
     def phase(self, step: int) -> tuple[int, int]:
         """The first step of the phase that `step` belongs to, and its number of peers."""
         return next(phase for phase in reversed(self.traffic.peers) if phase[0] <= step)
-
-    def sent_by(self, step: int, numbers: Mapping[int, int]) -> Mix:
-        """The mixing step in which only some workers send, each its own mixing step `number` of the phase of `step`.
-
-        Every worker shares out its row as it would if all sent; the rows of the others stay whole.
-        """
-        self_weights = np.ones(self.num_workers)
-        heard: list[list[tuple[int, float]]] = [[] for _ in range(self.num_workers)]
-        for sender, number in sorted(numbers.items()):
-            mix = self.at(step, number)
-            assert isinstance(mix, Mix)
-            if numbers == dict.fromkeys(range(self.num_workers), number):
-                return mix
-            self_weights[sender] = mix.self_weights[sender]
-            for receiver, senders in enumerate(mix.in_peers):
-                if sender in senders:
-                    heard[receiver].append((sender, mix.in_weights[senders.index(sender), receiver]))
-        weights = np.zeros((max(map(len, heard)), self.num_workers))
-        for receiver, found in enumerate(heard):
-            weights[: len(found), receiver] = [weight for _, weight in found]
-        return Mix(tuple(tuple(sender for sender, _ in found) for found in heard), self_weights, weights)
 
     def at(self, step: int, number: int | None = None) -> Mix | Average:
         """The mixing step at a training step.

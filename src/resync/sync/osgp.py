@@ -1,14 +1,10 @@
 """Overlap Stochastic Gradient Push."""
 
-from math import inf
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from resync.formulas.arrivals import lateness
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.mixes import InFlight, Mix
+from resync.sync.in_flight import InFlight
 from resync.sync.options import every_step
 from resync.sync.sgp import SGP
 
@@ -35,20 +31,14 @@ class OSGP(SGP):
     travels: a worker gives its share away, and receives, as it sends. That this is the paper's variant is unverified.
     """
 
-    shared = ("sent_at", "due", "numbers")
-    per_worker = ("sent_rows", "sent_weights")
+    parts = ("in_flight",)
 
     def __init__(self, training: Training, options: every_step.OSGP) -> None:
         super().__init__(training, options)
-        # The weight of messages in flight is missing at their senders, so the weights are never all 1.
-        self.weights_change = not options.biased
         self.biased = options.biased
-        self.staleness = options.staleness
-        self.sent_rows, self.sent_weights = torch.zeros_like(self.rows), torch.zeros_like(self.weights)
-        # By worker: the steps at which its last message was sent and is due, and the number of its next mixing step.
-        size = self.transport.num_workers
-        self.sent_at, self.due, self.numbers = [0] * size, [0] * size, [0] * size
-        self.in_flight: list[InFlight] = []
+        # The weight of messages in flight is missing at their senders, so the weights are never all 1.
+        self.weights_change = not self.biased
+        self.in_flight = InFlight(self.mixes, self.transport, self.states, options.staleness)
 
     @torch.no_grad()
     def send_ahead(self) -> None:
@@ -56,7 +46,9 @@ class OSGP(SGP):
         if self.biased:
             self._receive_due()
         if self.mixes.phase(self.steps)[1]:
-            self._send()
+            kept = self.rows if self.biased else self.weights  # sending scales x and w alike, and not z = x / w
+            for mix in self.in_flight.send(self.steps, self.rows, self.weights):
+                kept.mul_(mix.self_weight(kept, self.transport))
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
@@ -70,82 +62,34 @@ class OSGP(SGP):
             self.debias()
         return ended
 
-    def receive(self) -> None:
-        """Receive all messages in flight; with `biased`, drop them."""
-        if self.biased:
-            self._drop()
-        elif self.in_flight:
-            self.after_backward()
-            self._take()
-            self.debias()
-
     def _receive_due(self) -> None:
         """Add the messages that are due in the next step; a phase begins its graph anew, with none in flight."""
         if self.steps == self.mixes.phase(self.steps)[0]:
-            self._take()
-            self.numbers = [0] * len(self.numbers)
+            self.in_flight.take(self.states)
+            self.in_flight.numbers = [0] * self.transport.num_workers
         else:
-            self._take(until=self.steps)
+            self.in_flight.take(self.states, until=self.steps)
 
-    def _take(self, until: float = inf) -> None:
-        """Add the messages that are due by a step to x and w, in the order in which they were sent."""
-        for messages in self.in_flight:
-            if messages.due <= until:
-                messages.take(self.states)
-        self.in_flight = [messages for messages in self.in_flight if messages.due > until]
-        self.due = [due if due > until else 0 for due in self.due]
-
-    def _send(self) -> None:
-        local, late = self.transport.local, lateness(self.seed, self.steps, len(self.due), self.staleness)
-        free = [worker for worker, due in enumerate(self.due) if due <= self.steps]
-        for worker in free:
-            self.sent_at[worker], self.due[worker] = self.steps, self.steps + 1 + late[worker]
-            self.numbers[worker] += 1
-            if local.start <= worker < local.stop:
-                index = worker - local.start
-                torch.mul(self.rows[index], self.weights[index].to(self.rows), out=self.sent_rows[index])
-                self.sent_weights[index] = self.weights[index]
-        for due in sorted({self.due[worker] for worker in free}):
-            mix = self._post(self.steps, due)
-            kept = self.rows if self.biased else self.weights  # sending scales x and w alike, and not z
-            kept.mul_(mix.self_weight(kept, self.transport))
-
-    def _post(self, sent_at: int, due: int) -> Mix:
-        """Start the messages that were sent and are due at these steps; returns their mixing step."""
-        found = enumerate(zip(self.sent_at, self.due, strict=True))
-        senders = [worker for worker, steps in found if steps == (sent_at, due)]
-        mix = self.mixes.sent_by(sent_at, {worker: self.numbers[worker] - 1 for worker in senders})
-        sent = [self.sent_rows, self.sent_weights][: len(self.states)]
-        self.in_flight.append(InFlight(mix, sent, self.transport, due))
-        return mix
+    def receive(self) -> None:
+        """Receive all messages in flight; if biased, drop them."""
+        if self.biased:
+            self.in_flight.drop()
+        else:
+            self.after_backward()
+            self.in_flight.take(self.states)
+            self.debias()
 
     def to_consensus(self, rows: Tensor) -> None:
         """The mean of x, including the messages in flight; if biased, without them."""
         if not self.biased:
             rows.mul_(self.weights.to(rows))
-            for messages in self.in_flight:
-                rows.add_(messages.left(0))
+            self.in_flight.add_left(rows)
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
         """Receive the messages in flight, then give every worker the consensus with weight 1."""
         self.receive()
         super().synchronise()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned; messages in flight are sent again, without being counted again."""
-        self._drop()
-        super().load_state_dict(state)
-        travelling = {each for each in zip(self.sent_at, self.due, strict=True) if each[1]}
-        with self.transport.uncounted():
-            for sent_at, due in sorted(travelling):
-                self._post(sent_at, due)
-
-    def _drop(self) -> None:
-        """Receive the messages in flight and add them to nothing, so that they do not arrive later."""
-        for messages in self.in_flight:
-            messages.take([torch.zeros_like(state) for state in self.states])
-        self.in_flight, self.due = [], [0] * len(self.due)
 
 
 build = OSGP

@@ -1,7 +1,5 @@
 """Slow momentum on the workers' average, and Lookahead as its single-worker case."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -34,6 +32,7 @@ class SlowMo(Rounds):
     """
 
     shared = ("gamma",)
+    parts = ("base",)
 
     def __init__(self, training: Training, options: outer.SlowMo) -> None:
         super().__init__(training, options.rule)
@@ -92,25 +91,12 @@ class SlowMo(Rounds):
     def synchronise(self) -> None:
         self.base.synchronise()
 
-    def own_rows(self) -> Tensor:
-        return self.base.own_rows()
-
     def to_consensus(self, rows: Tensor) -> None:
         self.base.to_consensus(rows)
 
     def _declared(self, kind: str) -> list[str]:
         outer = ["anchor", "momentum"] if kind == ("shared" if self.options.average else "per_worker") else []
         return super()._declared(kind) + outer
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base algorithm, anchor and momentum ([1, P] or [k, P]), and the state of the round."""
-        base, own = self.base.state_dict(), super().state_dict()
-        own["workers"] |= base.pop("workers")
-        return own | {"base": base}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.base.load_state_dict(state["base"] | {"workers": state["workers"]})
 
 
 build = SlowMo

@@ -369,9 +369,6 @@ TOGETHER = [
              "9: base.schedule.warmup_every: found 'epoch' without a warm-up, "
              "allowed: together with warmup_epochs "
              "or warmup_steps"),
-    schedule("shorter than the training", "{name: linear, max_lr: 0.8, epochs: 1}",
-             "9: base.schedule.epochs: found 1, allowed: null or at least the training's 2 (at scale smoke)",
-             "9: base.schedule.epochs: found 1, allowed: null or at least the training's 5 (at scale paper)"),
     schedule("rising schedule", "{name: linear, max_lr: 0.8, min_lr: 1}",
              "9: base.schedule.min_lr: found 1, allowed: at most max_lr = 0.8"),
 ]  # fmt: skip

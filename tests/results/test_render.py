@@ -27,7 +27,6 @@ from resync.render import (
     training_curves,
 )
 from resync.render.item import load, render
-from resync.render.lines import mean_over_seeds
 from resync.render.metric_panels import MetricPanels
 from resync.render.points import Level
 from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
@@ -107,13 +106,6 @@ def test_lines_are_means_of_finished_seeds_with_a_band(suite: Suite, finished: P
     )
 
 
-def test_a_band_can_be_the_standard_deviation(suite: Suite, finished: Path):
-    series = load(suite, "toy", "fig5", "smoke", finished).series[2]
-    line = mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve("val_top1"), "std")
-    values = np.stack([result.metrics["val_top1"] for result in series.results("finished")])
-    np.testing.assert_allclose(line.high - line.y, values.std(axis=0, ddof=1))
-
-
 def panels_with(suite: Suite, results: Path, **options: Any) -> MetricPanels:
     """Both panels of figure 6 with other options."""
     data = load(suite, "toy", "fig6", "smoke", results)
@@ -153,7 +145,7 @@ def test_an_accuracy_is_drawn_as_an_error_and_a_loss_in_bits(suite: Suite, finis
         ({"unit": "bits"}, "found 'bits', allowed for val_top1: error %, null"),
         ({"metric": "val_loss", "unit": "error %"}, "found 'error %', allowed for val_loss: bits, null"),
         ({"metric": "volume_percent", "unit": "error %"}, "found 'error %', allowed for volume_percent: null"),
-        ({"band": "workers"}, "found workers, allowed for val_top1: range, std"),
+        ({"band": "workers"}, "found workers, allowed for val_top1: seeds"),
     ],
 )
 def test_a_metric_has_its_own_units_and_bands(options: dict[str, str], message: str):

@@ -210,12 +210,8 @@ def test_checkpoints_are_written_by_rounds_steps_epochs_or_minutes(settings, exp
     assert _names(tmp_path) == [f"step{step:010d}" for step in expected]
 
 
-def test_a_checkpoint_is_kept_at_every_decay_with_its_averaged_model(tmp_path: Path):
-    changes = {
-        "schedule": {"name": "step", "max_lr": 0.1, "decays": [[1, 0.1], [1.5, 0.1]]},
-        "checkpoint": {"keep": 1, "keep_at_decays": True},
-    }
-    session = make_session(tmp_path, **VARIANTS["local"] | changes)
+def test_a_checkpoint_is_kept_with_its_averaged_model(tmp_path: Path):
+    session = make_session(tmp_path, **VARIANTS["local"] | {"checkpoint": {"keep": 1, "keep_epochs": [1, 1.5]}})
     train_to_end(session)
     assert _names(tmp_path) == ["step0000000007", "step0000000010", "step0000000014"]
     model = torch.load(tmp_path / "checkpoint/step0000000010/model.pt", weights_only=True)

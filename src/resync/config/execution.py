@@ -26,7 +26,6 @@ class Checkpoint(Settings):
         description="epochs after which a checkpoint is written and kept for good, with the averaged model, such as "
         "[0, 150]; other runs can start from it (start_from: ...@step<n>)",
     )
-    keep_at_decays: bool = Field(default=False, description="keep one at every decay of the schedule step too")
 
 
 class Log(Settings):

@@ -219,13 +219,7 @@ class RunSettings(Execution, ResultSettings):
     @property
     def kept_steps(self) -> tuple[int, ...]:
         """Steps after which a checkpoint is kept for good, in order."""
-        decays = self._decay_epochs if self.checkpoint.keep_at_decays else ()
-        epochs = (*self.checkpoint.keep_epochs, *decays)
-        return tuple(sorted({round(epoch * self.steps_per_epoch) for epoch in epochs}))
-
-    @property
-    def _decay_epochs(self) -> tuple[float, ...]:
-        return tuple(epoch for epoch, _ in getattr(self.schedule, "decays", ()))
+        return tuple(sorted({round(epoch * self.steps_per_epoch) for epoch in self.checkpoint.keep_epochs}))
 
     def checks(self) -> Iterator[Check]:
         """Require settings that fit together, each of them with an effect."""
@@ -280,9 +274,6 @@ class RunSettings(Execution, ResultSettings):
         for index, epoch in enumerate(self.checkpoint.keep_epochs):
             if epoch > self.epochs:
                 yield wrong(("checkpoint", "keep_epochs", index), f"{epoch:g}", f"at most epochs = {self.epochs}")
-        if self.checkpoint.keep_at_decays and not self._decay_epochs:
-            found = f"true with schedule {self.schedule.name}, which has no decays"
-            yield wrong(("checkpoint", "keep_at_decays"), found, "false")
         if self.start_state and "@" not in (self.start_from or ""):
             found = f"{self.start_state} with start_from {show(self.start_from)}"
             yield wrong("start_state", found, "null, or start_from a checkpoint, ...@step<n>")

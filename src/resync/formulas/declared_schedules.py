@@ -138,10 +138,6 @@ class _FallingSchedule(_Peak):
     min_lr: Annotated[NonNegativeNumber, LEARNING_RATE] = Field(
         default=0.0, description="learning rate at the end of the schedule"
     )
-    epochs: PositiveInt | None = Field(
-        default=None,
-        description="length of the schedule, if the training takes only its beginning; null: that of the training",
-    )
 
     def checks(self) -> Iterator[Check]:
         """Require a decreasing schedule."""
@@ -149,15 +145,9 @@ class _FallingSchedule(_Peak):
         if self.min_lr > self.max_lr:
             yield ("min_lr",), f"found {self.min_lr:g}, allowed: at most max_lr = {self.max_lr:g}"
 
-    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require a schedule that is at least as long as the training."""
-        yield from super().checks_in(shape)
-        if self.epochs is not None and self.epochs < shape.epochs:
-            yield ("epochs",), f"found {self.epochs}, allowed: null or at least the training's {shape.epochs}"
-
     def _span(self, shape: TrainingShape) -> tuple[float, float, int]:
         """The peak, the lowest learning rate, and the step at which it is reached."""
-        return self.max_lr, self.min_lr, (self.epochs or shape.epochs) * shape.steps_per_epoch
+        return self.max_lr, self.min_lr, shape.total_steps
 
 
 class LinearSchedule(_FallingSchedule):

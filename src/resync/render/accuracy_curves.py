@@ -17,7 +17,7 @@ from resync.results.runs import RunResult
 def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
     """The metric at every evaluation; times are those of the training clock, where a process may simulate workers."""
     require_results(data)
-    metric, band, unit = data.options.metric, data.options.band, data.options.unit
+    metric, unit = data.options.metric, data.options.unit
     states = [state for series in data.drawn for state in series.states]
     ends = [float(_training_seconds(state.result)[-1]) for state in states if state.result]
     longest = max((end for end in ends if np.isfinite(end)), default=0.0)
@@ -30,11 +30,11 @@ def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
     def drawn(name: str) -> Coordinate:
         return lambda run: _in_unit(run.curve(name), METRICS[name].unit, unit)
 
-    names = extremes_of_workers(metric) if band == "workers" else None
+    names = extremes_of_workers(metric) if data.options.band == "workers" else None
     extremes = (drawn(names[0]), drawn(names[1])) if names else None
 
     def lines(x: Coordinate) -> list[Line]:
-        averaged = [mean_over_seeds(series, x, drawn(metric), band, extremes) for series in data.drawn]
+        averaged = [mean_over_seeds(series, x, drawn(metric), extremes) for series in data.drawn]
         unit_of = METRICS[metric].unit
         return [
             with_published(data, line, series, metric, lambda value: _in_unit(value, unit_of, unit))
@@ -48,8 +48,8 @@ def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
             f"{clock} ({time})": lines(lambda run: _training_seconds(run) / seconds),
         },
         metric_label=axis_label(metric, unit),
-        limits=limits(by_progress, data.options.cut),
-        setting=f"{setting(data, band, by_progress)} · time without evaluation",
+        limits=limits(by_progress),
+        setting=f"{setting(data, by_progress)} · time without evaluation",
     )
 
 

@@ -24,7 +24,7 @@ def prepare(data: ItemData[CostCurves]) -> MetricPanels:
     unit, name = time_unit(max((clock.total for clock, _ in filter(None, clocks)), default=1.0))
 
     def line(series: Series, x: Coordinate) -> Line:
-        drawn = mean_over_seeds(series, x, lambda run: run.curve(options.metric), options.band)
+        drawn = mean_over_seeds(series, x, lambda run: run.curve(options.metric))
         return with_published(data, drawn, series, options.metric)
 
     def lines(x: Coordinate) -> list[Line]:
@@ -40,8 +40,8 @@ def prepare(data: ItemData[CostCurves]) -> MetricPanels:
             f"Modelled time ({name})": timed,
         },
         metric_label=axis_label(options.metric),
-        limits=limits(by_step, options.cut),
-        setting=f"{setting(data, options.band, by_step)} · modelled time: {modelled}",
+        limits=limits(by_step),
+        setting=f"{setting(data, by_step)} · modelled time: {modelled}",
     )
 
 

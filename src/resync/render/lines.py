@@ -27,11 +27,6 @@ MARKERS_PER_LINE = 7
 LETTERS = "abcdefgh"
 """The letters of panels."""
 POINTS_PER_INCH = 72
-BANDS = {
-    "range": "minimum to maximum",
-    "std": "± 1 standard deviation",
-    "workers": "minimum to maximum over the workers",
-}
 
 
 @dataclass(frozen=True)
@@ -88,9 +83,9 @@ def points_of(panel: str, x_axis: str, y_axis: str, lines: Iterable[Line]) -> It
 
 
 def mean_over_seeds(
-    series: Series, x: Coordinate, y: Coordinate, band: str, extremes: tuple[Coordinate, Coordinate] | None = None
+    series: Series, x: Coordinate, y: Coordinate, extremes: tuple[Coordinate, Coordinate] | None = None
 ) -> Line:
-    """The curve of a series: the pointwise mean over its finished seeds, with a band if there are at least two.
+    """The curve of a series: the pointwise mean over its finished seeds, with a band from minimum to maximum.
 
     With `extremes`, the band is between their means over the seeds. A NaN in one seed leaves a gap; if seeds stopped
     early, the curve ends with the first of them. Raises ResultsError if seeds were evaluated at different steps.
@@ -100,18 +95,19 @@ def mean_over_seeds(
     if len({tuple(result.metrics["step"][:common]) for result in finished}) > 1:
         raise ResultsError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
     xs, ys = (_stack(coordinate(result) for result in finished) for coordinate in (x, y))
-    low, high = (
-        (_stack(edge(result) for result in finished).mean(axis=0) for edge in extremes) if extremes else _band(ys, band)
-    )
+    band = "minimum to maximum" if len(finished) > 1 else ""
+    low, high = ys.min(axis=0), ys.max(axis=0)
+    if extremes:
+        low, high = (_stack(edge(result) for result in finished).mean(axis=0) for edge in extremes)
+        band = "minimum to maximum over the workers"
     diverged = tuple(
         Curve(state.run.seed, *(np.asarray(coordinate(state.result), dtype=float) for coordinate in (x, y)))
         for state in series.states
         if state.status == "diverged" and state.result
     )
-    shown = BANDS[band] if extremes or len(finished) > 1 else ""
     seeds = tuple(state.run.seed for state in series.states if state.status == "finished")
     return Line(
-        series.legend, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged, seeds=seeds, band=shown
+        series.legend, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged, seeds=seeds, band=band
     )
 
 
@@ -154,7 +150,7 @@ def period_line(series: Series) -> Line:
     return Line(series.label, series.style, epoch, h, h, h, seeds=seeds)
 
 
-def limits(lines: Sequence[Line], cut: float, log: bool = False) -> tuple[float, float]:
+def limits(lines: Sequence[Line], cut: float = 0.15, log: bool = False) -> tuple[float, float]:
     """Limits of the y axis, with a margin, that show every value after the first fraction `cut` of the x axis.
 
     A logarithmic axis shows every positive one.
@@ -174,11 +170,11 @@ def limits(lines: Sequence[Line], cut: float, log: bool = False) -> tuple[float,
     return low - air, high + air
 
 
-def setting(data: ItemData, band: str, *panels: Sequence[Line]) -> str:
+def setting(data: ItemData, *panels: Sequence[Line]) -> str:
     """The scale and setting of averaged lines, what bands, levels and crosses are, and which series are absent."""
     lines = [line for panel in panels for line in panel]
     seeds = data.seeds if data.seeds == "1 seed" else f"mean over {data.seeds}"
-    shown = f"band: {BANDS[band]}" if any(line.band for line in lines) else ""
+    shown = next((f"band: {line.band}" for line in lines if line.band), "")
     levels = levels_note((line.published for line in lines), "dotted")
     ends = "cross: diverged" if any(line.diverged for line in lines) else ""
     return " · ".join(filter(None, (data.setting, ", ".join(filter(None, (seeds, shown))), levels, ends, data.absent)))
@@ -246,12 +242,3 @@ def _stack(curves: Iterable[ArrayLike]) -> Floats:
     rows = [np.asarray(curve, dtype=float) for curve in curves]
     common = min(map(len, rows), default=0)
     return np.stack([row[:common] for row in rows]) if rows else np.empty((1, 0))
-
-
-def _band(ys: Floats, band: str) -> tuple[Floats, Floats]:
-    if len(ys) < 2:
-        return ys[0], ys[0]
-    if band == "range":
-        return ys.min(axis=0), ys.max(axis=0)
-    mean, std = ys.mean(axis=0), ys.std(axis=0, ddof=1)
-    return mean - std, mean + std

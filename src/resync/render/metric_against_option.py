@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import BANDS, LETTERS, footnote, legend, letter
+from resync.render.lines import LETTERS, footnote, legend, letter
 from resync.render.options import MetricAgainstOption
 from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, Style, axis_label, label_y, new_panels
@@ -19,6 +19,9 @@ from resync.render.text import drawn, has_symbols
 _HEIGHT = 2.1
 _LOGARITHMIC_FROM = 4
 """Ratio of the largest to the smallest value of the option from which the axis is logarithmic."""
+
+
+_STD = "± 1 standard deviation"
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Ending:
             low, high = (None, None) if self.std is None else (self.mean - self.std, self.mean + self.std)
             yield Point(
                 panel, self.label, "mean" if one is None else "seed", x_axis, x, y_axis, self.mean, low, high,
-                "" if self.std is None else BANDS["std"], len(self.seeds), one,
+                "" if self.std is None else _STD, len(self.seeds), one,
             )  # fmt: skip
         if self.published is not None:
             yield Point(panel, self.label, self.published.shows, x_axis, x, y_axis, self.published.value)
@@ -82,7 +85,7 @@ def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
     metrics = [data.options.metric, *(["seconds_per_step"] if data.options.time else [])]
     panels = [_panel(data, metric, values) for metric in metrics]
     shown = [ending for panel in panels for ending in (*panel.fixed, *(ending for _, ending in panel.swept))]
-    parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{BANDS['std']} of {data.seeds}"]
+    parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{_STD} of {data.seeds}"]
     parts.append(levels_note((ending.published for ending in shown), "open or dotted"))
     return Panels(panels, data.options.axis or option, " · ".join(filter(None, [*parts, data.absent])))
 

@@ -43,11 +43,11 @@ class Panels:
 def prepare(data: ItemData[PeriodAndAccuracy]) -> Panels:
     """H at every sampled step and evaluation; the metric at every evaluation."""
     require_results(data)
-    metric, band = data.options.metric, data.options.band
+    metric = data.options.metric
     lines = [
         with_published(
             data,
-            mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve(metric), band),
+            mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve(metric)),
             series,
             metric,
         )
@@ -57,8 +57,8 @@ def prepare(data: ItemData[PeriodAndAccuracy]) -> Panels:
         periods=[period_line(series) for series in data.drawn],
         metric=lines,
         metric_label=axis_label(metric),
-        limits=limits(lines, data.options.cut),
-        setting=setting(data, band, lines),
+        limits=limits(lines),
+        setting=setting(data, lines),
     )
 
 

@@ -28,6 +28,10 @@ from resync.render.points import Point
 from resync.render.style import GREY, Style, new_panels, style_of_algorithm
 
 _CERTAIN = ("verified", "secondary")
+_ALGORITHMS = ("allreduce", "dpsgd", "sgp", "osgp", "adpsgd")
+_MOST_WORKERS = 1024
+_DELAY = 0.1
+"""The mean exponential delay of a step in the panel of stragglers, as a fraction of the computation."""
 _SECONDS, _WAITING = "Time per iteration (s)", "Waiting (mean delays)"
 
 
@@ -97,7 +101,7 @@ def prepare(data: ItemData[declared.TimePerIteration]) -> Panels:
     measured = [(run, data.options.parameters) for run in references[0] or data.references]
     fitted = fit(measured, data.published, lambda run: networks[0])
     machines = [fitted.machine(networks[0]), *(Machine(network, fitted.compute) for network in networks[1:])]
-    late = replace(machines[0], delay=data.options.delay * fitted.compute)
+    late = replace(machines[0], delay=_DELAY * fitted.compute)
     panels = [
         Panel(
             f"{LINKS[panel.network].title}\nAR: {_all_reduce(runs, panel)}",
@@ -161,10 +165,10 @@ def _curves(
     value: Callable[[WallClock], float],
 ) -> list[Curve]:
     """The model of every algorithm, at powers of two from the item's smallest number of workers."""
-    fewest, most = min(run.workers for run in data.references), data.options.most_workers
+    fewest, most = min(run.workers for run in data.references), _MOST_WORKERS
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
     curves = []
-    for algorithm in data.options.algorithms:
+    for algorithm in _ALGORITHMS:
         run = data.references[0].model_copy(update={"sync": _options(runs, algorithm)})
         clocks = [wall_clock(run, machine, data.options.parameters, count) for count in workers]
         curves.append(Curve(algorithm, workers, [value(clock) for clock in clocks]))
@@ -206,7 +210,7 @@ def _note(
     return (
         f"paper scale · {task} · computation {fitted.compute:.3g} s and, on the first network, "
         f"all-reduce x {fitted.slowdown:.2g}: fitted to {' and '.join(labels)} · predictions against published times: "
-        f"{ranges} · stragglers: exponential delay of every step, mean {data.options.delay:.0%} of the computation"
+        f"{ranges} · stragglers: exponential delay of every step, mean {_DELAY:.0%} of the computation"
     )
 
 

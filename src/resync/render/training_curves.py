@@ -32,7 +32,6 @@ class Panels:
 
     lines: dict[str, list[Line]]
     log: set[str]
-    cut: float
     setting: str
 
     def points(self) -> Iterator[Point]:
@@ -44,18 +43,17 @@ class Panels:
 def prepare(data: ItemData[TrainingCurves]) -> Panels:
     """The metrics at every evaluation, mean over seeds."""
     require_results(data)
-    band = data.options.band
 
     def lines(metric: str) -> list[Line]:
         averaged = [
-            mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric), band)
+            mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric))
             for series in data.drawn
         ]
         return [with_published(data, line, series, metric) for line, series in zip(averaged, data.drawn, strict=True)]
 
     by_label = {axis_label(metric): lines(metric) for metric in data.options.metrics}
     log = {axis_label(metric) for metric in data.options.log}
-    return Panels(by_label, log, data.options.cut, setting(data, band, *by_label.values()))
+    return Panels(by_label, log, setting(data, *by_label.values()))
 
 
 def draw(panels: Panels, width: float) -> Figure:
@@ -66,7 +64,7 @@ def draw(panels: Panels, width: float) -> Figure:
         label_y(axes, label, _HEIGHT)
         log = label in panels.log
         axes.set_yscale("log" if log else "linear")
-        axes.set_ylim(limits(lines, panels.cut, log))
+        axes.set_ylim(limits(lines, 0.1, log))
     for axes in grid[-1]:
         axes.set(xlabel="Epoch", xlim=(0, None))
     letter(grid.flat)

@@ -8,23 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from resync.config.metrics import METRICS, DrawnMetric, TabledMetric, extremes_of_workers
-from resync.config.parts import KindOptions, SyncOptions
+from resync.config.parts import KindOptions
 from resync.settings.base import Check, Id, PositiveInt, PositiveNumber, Settings, Several, Text
 from resync.settings.errors import not_among
-from resync.settings.options import option_names
-
-Band = Annotated[
-    Literal["range", "std"],
-    Field(description="band over the seeds: minimum to maximum, or ± one standard deviation"),
-]
-Cut = Annotated[
-    float,
-    Field(
-        ge=0,
-        lt=1,
-        description="initial fraction of the training whose values may lie outside the metric axis",
-    ),
-]
 
 
 class AccuracyCurves(KindOptions):
@@ -37,12 +23,10 @@ class AccuracyCurves(KindOptions):
         default=None,
         description="unit in which the metric is drawn: bits for a loss, error % for 100 - accuracy; null: its own",
     )
-    band: Literal["range", "std", "workers"] = Field(
-        default="range",
-        description="band over the seeds: minimum to maximum, or ± one standard deviation; workers: minimum to maximum "
-        "over the workers, for the mean over their own models",
+    band: Literal["seeds", "workers"] = Field(
+        default="seeds",
+        description="minimum to maximum over the seeds, or over the workers, for the mean over their own models",
     )
-    cut: Cut = 0.15
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -59,7 +43,7 @@ class AccuracyCurves(KindOptions):
                 f"found {self.unit!r}, allowed for {self.metric}: {', '.join(filter(None, (allowed, 'null')))}",
             )
         if self.band == "workers" and not extremes_of_workers(self.metric):
-            yield ("band",), f"found workers, allowed for {self.metric}: range, std"
+            yield ("band",), f"found workers, allowed for {self.metric}: seeds"
 
 
 class TrainingCurves(KindOptions):
@@ -70,8 +54,6 @@ class TrainingCurves(KindOptions):
         min_length=2, max_length=4, description="columns of metrics.csv, one panel per column"
     )
     log: Several[DrawnMetric] = Field(default=(), description="those of the metrics whose axis is logarithmic")
-    band: Band = "range"
-    cut: Cut = 0.1
 
     def checks(self) -> Iterator[Check]:
         """Require that what has a logarithmic axis is drawn."""
@@ -96,8 +78,6 @@ class CostCurves(KindOptions):
         default="ethernet_25g", description="link between workers, in the model of time"
     )
     compute: PositiveNumber = Field(description="seconds of computing per step of a worker, in the model of time")
-    band: Band = "range"
-    cut: Cut = 0.15
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -110,8 +90,6 @@ class PeriodAndAccuracy(KindOptions):
     width = "column"
     name: Literal["period_and_accuracy"] = Field(default="period_and_accuracy", init=False)
     metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv in the lower panel")
-    band: Band = "range"
-    cut: Cut = 0.15
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -157,35 +135,9 @@ class TimePerIteration(KindOptions):
 
     name: Literal["time_per_iteration"] = Field(default="time_per_iteration", init=False)
     parameters: PositiveInt = Field(description="number of model parameters, of four bytes each")
-    algorithms: Several[Id] = Field(
-        default=("allreduce", "dpsgd", "sgp", "osgp", "adpsgd"),
-        min_length=1,
-        description="algorithms to draw as lines",
-    )
     panels: Several[Panel] = Field(
         min_length=1, description="networks; the model is calibrated on two published times of the first one"
     )
-    delay: PositiveNumber = Field(
-        default=0.1,
-        description="mean exponential delay of every step in the straggler panel, as a fraction of the computation",
-    )
-    most_workers: Annotated[int, Field(ge=2)] = Field(
-        default=1024, description="number of workers at which the lines end"
-    )
-
-    def checks(self) -> Iterator[Check]:
-        """Only algorithms that have no required options and communicate after every step can be drawn."""
-        allowed = [name for name in option_names("sync") if _is_drawn(SyncOptions.named(name))]
-        for index, name in enumerate(self.algorithms):
-            if name not in allowed:
-                yield ("algorithms", index), not_among(name, allowed)
-
-
-def _is_drawn(algorithm: type[SyncOptions]) -> bool:
-    if any(field.is_required() for field in algorithm.model_fields.values()):
-        return False
-    traffic = algorithm.model_validate({}).traffic
-    return traffic is not None and traffic.every == "step"
 
 
 class PeriodSchedule(KindOptions):

@@ -1,0 +1,76 @@
+"""An option enters with the run, the paper or the page of documentation that needs it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from resync.config import load_suite
+from resync.settings.options import option_names, options_of
+
+ROOT = Path(__file__).parents[2]
+WITHOUT_A_RUN = {
+    "Lian et al. 2018": "ADPSGD.slowdown ADPSGD.topology",
+    "Assran et al. 2019": "PushSumOptions.mixing_weights",
+    "Wang et al. 2020, section 2: DiLoCo as a special case": "SlowMo.nesterov SlowMo.scale_by_lr OuterOptions.nesterov",
+    "Gu et al. 2024, and its code": "PowerRule.h_warmup PowerRule.h_max CosineStepSchedule.base",
+    "Naganuma et al. 2025": "PALSGD.coins PALSGD.probability PALSGD.start PALSGD.strength",
+    "Kallusky et al. 2025: the record of modded-nanogpt": "SNOO.at",
+    "Kolehmainen et al. 2025: pairs, or all workers as one group":
+        "NoLoCo.lr NoLoCo.momentum NoLoCo.pull NoLoCo.topology",
+    "Douillard et al. 2025": "StreamingDiLoCo.lr StreamingDiLoCo.mixing StreamingDiLoCo.momentum "
+        "StreamingDiLoCo.nesterov",
+    "Iacob et al. 2025": "DESLOC.first_moment_period DESLOC.second_moment_period",
+    "Defazio et al. 2025": "GPA.mu_x GPA.mu_y",
+    "Jordan et al. 2024, MuLoCo and torch.optim": "Muon.beta1 Muon.beta2 Muon.eps Muon.momentum Muon.others_lr "
+        "Muon.precision Muon.variant AdamW.beta1 AdamW.eps",
+    "Lin et al. 2020: GroupNorm": "CNN.groups CifarResNet.groups",
+    "Radford et al. 2019": "GPT.bias",
+    "the guide to training tricks: its plateau and its end": "Plateau.factor Plateau.threshold EarlyStopping.min_delta",
+    "docs/cluster.md": "Checkpoint.every_epochs Checkpoint.every_steps Resources.max_restarts "
+        "Resources.timeout_seconds Resources.launcher Log.tensorboard",
+    "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty Evaluation.average_last",
+    "README.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
+        "Run.overrides",
+    "GPUs: fp16, and the engine deepspeed": "ResultSettings.loss_scale EngineSettings.zero_stage",
+    "figures of a paper of one's own": "AccuracyCurves.band CostCurves.metric PeriodAndAccuracy.metric",
+}  # fmt: skip
+
+
+def declared(model: type[BaseModel]) -> dict[str, str]:
+    """The fields of a model, and each with the class that declares it: `OuterOptions.lr`."""
+    classes = [each for each in reversed(model.__mro__) if issubclass(each, BaseModel)]
+    first = {name: next(each for each in classes if name in each.model_fields) for name in model.model_fields}
+    return {name: f"{owner.__name__}.{name}" for name, owner in first.items() if name not in ("name", "rule")}
+
+
+def models(value: object) -> Iterator[BaseModel]:
+    """Every group of settings in a value."""
+    if isinstance(value, BaseModel):
+        yield value
+        value = [each for _, each in value]
+    for each in value if isinstance(value, (list, tuple)) else ():
+        yield from models(each)
+
+
+def test_every_option_is_used_by_a_declared_run_or_item_or_listed():
+    suite = load_suite(ROOT / "paper_configs")
+    runs = [run for found in suite.expanded.values() for run in found]
+    items = [item.options for paper in suite.papers.values() for item in paper.items.values()]
+    components = [
+        options_of(room, name) for room in ("sync", "models", "optim", "render") for name in option_names(room)
+    ]
+    known = {key for each in components for key in declared(each).values()}
+    used = set()
+    for each in models([*runs, *(run.resources for run in runs), *items]):
+        keys = declared(type(each))
+        known |= set(keys.values())
+        fields = type(each).model_fields
+        used |= {
+            key for name, key in keys.items()
+            if fields[name].is_required()
+            or getattr(each, name) != fields[name].get_default(call_default_factory=True)
+        }  # fmt: skip
+    listed = [key for keys in WITHOUT_A_RUN.values() for key in keys.split()]
+    assert sorted(listed) == sorted(key for key in known - used if not key.startswith("data."))
+    assert all((ROOT / page).is_file() for page in WITHOUT_A_RUN if page.endswith(".md"))

@@ -3,12 +3,32 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import synthetic
-from synthetic import put_log
+from synthetic import collected, put_log
 
-from resync.config import Run
+from resync.archive.pack import pack
+from resync.audit import audit
+from resync.config import Run, Suite
+from resync.render.item import load
 from resync.results import wandb_log
-from resync.results.runs import state_of
+from resync.results.runs import read_run, state_of
+from resync.results.status import progress
 from resync.results.wandb_log import WandbLogError, read_history
+
+_KNOWN: dict[bytes, tuple[list[dict], bool]] = {}
+
+
+@pytest.fixture(autouse=True)
+def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let wandb, whose command takes seconds, read each content once."""
+    read = wandb_log.read_log
+
+    def read_once(log: Path) -> tuple[list[dict], bool]:
+        content = log.read_bytes()
+        if content not in _KNOWN:
+            _KNOWN[content] = read(log)
+        return _KNOWN[content]
+
+    monkeypatch.setattr(wandb_log, "read_log", read_once)
 
 
 @pytest.fixture
@@ -53,7 +73,6 @@ def test_a_tampered_value_is_named_with_run_step_metric_and_both_values(director
 
 def test_nan_equals_nan_but_no_number(directory: Path, logged):
     put_log(directory, logged[0])
-    compare(directory)
     edit(directory, ",nan,", ",2.5,")
     assert "step 0, train_loss: metrics.csv 2.5, wandb nan" in difference(directory)
 
@@ -100,3 +119,45 @@ def test_a_run_is_damaged_without_the_log_that_it_wrote_or_with_one_that_says_ot
 def test_a_file_that_is_no_log_is_a_difference(content: bytes, directory: Path):
     put_log(directory, content)
     difference(directory)
+
+
+def test_the_log_is_the_source_of_a_run_whose_metrics_csv_is_lost(
+    suite: Suite, runs: list[Run], directory: Path, results: Path, logged: tuple[bytes, bytes]
+):
+    """To the last bit, for every reader; what is damaged, or has no record, stays so."""
+    log = put_log(directory, logged[0])
+    synthetic.reseal(directory)
+    written, table = read_run(directory), collected(runs, results)
+    text = (directory / "metrics.csv").read_text()
+    (directory / "metrics.csv").write_text(text[:-9])
+    assert state_of(runs[0], results).status == "damaged"
+    (directory / "metrics.csv").unlink()
+    found = read_run(directory)
+    assert found.from_wandb
+    pd.testing.assert_frame_equal(found.metrics, written.metrics, check_like=True, check_exact=True)
+    shown = progress(runs[0], results)
+    assert (shown.status, shown.reason) == ("finished", "from wandb, since metrics.csv is missing")
+    keys = ["seed", "record", "step", "metric", "value"]
+    again = collected(runs, results)
+    pd.testing.assert_frame_equal(*(each[keys].sort_values(keys, ignore_index=True) for each in (table, again)))
+    [series] = [each for each in load(suite, "toy", "table1", "smoke", results).series if "QSR" in each.label]
+    assert series.note == "1 of 3 from wandb"
+    row = next(row for row in audit(suite, "smoke", results).rows if row.id == "qsr_top1")
+    assert [run.get("from_wandb") for run in row.provenance["runs"]] == [True, None, None]
+    packed = pack(suite, "smoke", [results], results.parent / "archive")
+    assert packed.left_out == [f"{runs[0].id} (smoke): finished: from wandb, since metrics.csv is missing"]
+    log.write_bytes(logged[1])
+    assert state_of(runs[0], results).reason.startswith(f"{directory / 'metrics.csv'}: missing, and wandb/offline-run")
+
+
+def test_a_lost_metrics_csv_needs_every_evaluation_in_the_log(
+    runs: list[Run], directory: Path, results: Path, logged: tuple[bytes, bytes]
+):
+    """The writer of the first log was killed; the second job has repeated the steps since the checkpoint."""
+    put_log(directory, logged[0][: len(logged[0]) // 3])
+    put_log(directory, logged[1], 1)
+    synthetic.reseal(directory)
+    (directory / "metrics.csv").unlink()
+    state = state_of(runs[0], results)
+    assert (state.status, state.result) == ("damaged", None)
+    assert "a log is incomplete, without the evaluation at step 220" in state.reason

@@ -68,8 +68,9 @@ def _ended(runs: Iterable[Run], sources: Sequence[Path], packed: Packed) -> Iter
     """The runs that have results of the declared configuration, each with the folder that has them."""
     for run in runs:
         states = [(state_of(run, source), source) for source in sources]
-        if ended := next((found for found in states if found[0].has_ended), None):
-            yield ended
+        ended = (found for found in states if found[0].has_ended)
+        if whole := next((found for found in ended if found[0].result and not found[0].result.from_wandb), None):
+            yield whole
         else:
             begun = [state for state, _ in states if state.status != "not run"]
             packed.left_out += [f"{run.id} ({run.scale}): {state.status}: {state.reason}" for state in begun]

@@ -203,7 +203,8 @@ def provenance(states: Iterable[RunState]) -> dict[str, Any]:
     return {
         "runs": [
             {"directory": str(state.run.directory), "seed": state.run.seed, "status": state.status}
-            for state, _ in results
+            | ({"from_wandb": True} if result.from_wandb else {})
+            for state, result in results
         ],
         "config_hashes": _distinct(summary["config_hash"] for summary in summaries),
         "commits": _distinct(git.get("commit") for git in gits),

@@ -82,9 +82,9 @@ class Series:
 
     def _noted(self, statuses: Iterable[str]) -> str:
         counts = {status: self._count(status) for status in statuses}
-        counts["imported"] = sum(
-            state.result is not None and state.result.imported is not None for state in self.states
-        )
+        results = [state.result for state in self.states if state.result]
+        counts["imported"] = sum(result.imported is not None for result in results)
+        counts["from wandb"] = sum(result.from_wandb for result in results)
         parts = [f"{count} of {len(self.states)} {status}" for status, count in counts.items() if count]
         whole = [status for status, count in counts.items() if count == len(self.states)]
         return whole[0] if whole else ", ".join(parts)

@@ -5,7 +5,7 @@ from another program makes the run *damaged*, for a reason of one line that name
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from resync.config import ConfigError, Run
-from resync.config.evaluated import EPOCH_ROUNDING
-from resync.config.metrics import SECONDS_PER_HOUR
+from resync.config.evaluated import EPOCH_ROUNDING, evaluation_steps
+from resync.config.metrics import SECONDS_PER_HOUR, columns
 from resync.processes.lock import holder
 from resync.results import state, wandb_log
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.recomputed import require_agreement
 from resync.results.state import Status
 from resync.results.summary import DIGESTS, NAME, TOTALS, digest_of, left_out, read_summary
-from resync.results.tables import read_table, whole_columns
-from resync.text_tables import one_line
+from resync.results.tables import parse_table, read_table, whole_columns
+from resync.text_tables import csv_text, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a finished or diverged run: its summary and its two tables."""
+    """Results of a finished or diverged run: its summary and its two tables.
+
+    `from_wandb` says that metrics.csv is missing, and that the evaluations are those in the run's wandb logs.
+    """
 
     directory: Path
     evaluations: pa.Table
     sampled: pa.Table
     summary: dict[str, Any]
+    from_wandb: bool = False
 
     @cached_property
     def metrics(self) -> "pd.DataFrame":
@@ -141,7 +145,10 @@ def _state_of(run: Run, directory: Path) -> RunState:
         return RunState(run, "stale", stale, result, int(summary["steps"]))
     diverged = summary.get("diverged") or {}
     place = " ".join(f"{key} {diverged[key]}" for key in ("step", "worker") if diverged.get(key) is not None)
-    return RunState(run, summary["status"], f"at {place}" if place else "", result, int(summary["steps"]))
+    reasons = [f"at {place}"] if place else []
+    if result.from_wandb:
+        reasons.append("from wandb, since metrics.csv is missing")
+    return RunState(run, summary["status"], "; ".join(reasons), result, int(summary["steps"]))
 
 
 def read_run(directory: Path) -> RunResult:
@@ -168,13 +175,36 @@ def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
 
 def _read_files(directory: Path, summary: dict[str, Any]) -> RunResult:
     """The tables, after comparing them with the summary and with what Weights & Biases has recorded."""
-    whole = whole_columns(imported=bool(summary.get("imported")))
-    metrics, steps = (read_table(directory / f"{name}.csv", whole, summary) for name in ("metrics", "steps"))
+    file, whole = directory / "metrics.csv", whole_columns(imported=bool(summary.get("imported")))
+    from_wandb = not file.exists() and bool(_recorded_logs(summary))
+    metrics = _read_wandb(file, whole, summary) if from_wandb else read_table(file, whole, summary)
+    steps = read_table(directory / "steps.csv", whole, summary)
     if not metrics.num_rows:
-        raise ResultsError(f"{directory / 'metrics.csv'}: contains no evaluation")
+        raise ResultsError(f"{file}: contains no evaluation")
     require_agreement(directory / NAME, summary, metrics)
-    _compare_with_wandb(directory, summary, metrics)
-    return RunResult(directory, metrics, steps, summary)
+    if not from_wandb:
+        _compare_with_wandb(directory, summary, metrics)
+    return RunResult(directory, metrics, steps, summary, from_wandb)
+
+
+def _recorded_logs(summary: dict[str, Any]) -> dict[str, str]:
+    """The wandb logs with which metrics.csv was compared when it was written, with their digests."""
+    return {name: written for name, written in summary[DIGESTS].items() if name.startswith(wandb_log.FOLDER)}
+
+
+def _read_wandb(lost: Path, whole: Iterable[str], summary: dict[str, Any]) -> pa.Table:
+    """The evaluations of a run whose metrics.csv is lost, from its wandb logs. Raises ResultsError."""
+    directory = lost.parent
+    for name, written in _recorded_logs(summary).items():
+        if not (directory / name).exists() or digest_of(directory / name) != written:
+            raise ResultsError(f"{lost}: missing, and {name}, which has its values, is missing too or was changed")
+    try:
+        rows = wandb_log.read_evaluations(directory, evaluation_steps(Run.from_file(directory / "run.yaml")))
+    except (ConfigError, wandb_log.WandbLogError) as error:
+        raise ResultsError(f"{lost}: missing, and cannot be read from wandb: {error}") from None
+    names = [name for name in columns("metrics") if any(name in row for row in rows)]
+    text = csv_text(({name: row.get(name, math.nan) for name in names} for row in rows), names)
+    return parse_table(lost, text.encode(), whole)
 
 
 def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: pa.Table) -> None:
@@ -182,7 +212,7 @@ def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: pa.Ta
 
     Raises ResultsError.
     """
-    recorded = {name: written for name, written in summary[DIGESTS].items() if name.startswith(wandb_log.FOLDER)}
+    recorded = _recorded_logs(summary)
     if lost := [name for name in recorded if not (directory / name).exists()]:
         raise ResultsError(f"{directory / lost[0]}: missing, although summary.json has its SHA-256")
     if any(digest_of(directory / name) != written for name, written in recorded.items()):

@@ -21,12 +21,13 @@ def read_table(path: Path, whole: Iterable[str], summary: Mapping[str, Any]) -> 
     if not path.exists():
         raise ResultsError(f"{path}: missing, although summary.json says that the run ended")
     content = path.read_bytes()
-    table = _parsed(path, content, whole)
+    table = parse_table(path, content, whole)
     require_unchanged(path, digest(content), summary)  # last, because the others know what is wrong
     return table
 
 
-def _parsed(path: Path, content: bytes, whole: Iterable[str]) -> pa.Table:
+def parse_table(path: Path, content: bytes, whole: Iterable[str]) -> pa.Table:
+    """The table in the content of a CSV file, as `read_table` reads it. Raises ResultsError."""
     file: File = "steps" if path.stem == "steps" else "metrics"
     if not content and file == "steps":  # the run ended before its first sampled step
         return pa.table({name: pa.array([], pa.float64()) for name in required_columns(file)})

@@ -1,17 +1,16 @@
-"""Reading a run's wandb logs back, offline, as an independent record of the values in metrics.csv.
+"""Reading a run's wandb logs, offline: a second record of the values in metrics.csv, and the only one if it is lost.
 
-The transaction log `run-*.wandb` has wandb's own binary format. wandb reads it with `wandb leet inspect
---json`, which only starts the program `wandb-core` of the package. Here that program is called directly: it returns
-the same records within a few hundredths of a second, whereas importing wandb first takes seconds per log.
+wandb has no API for the binary logs `run-*.wandb`, only the command `wandb leet inspect --json`, of wandb 0.31 and
+later, which prints one record per line. Only this module knows the form of the records.
 """
 
 import json
 import math
+import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +66,45 @@ def read_history(directory: Path) -> History:
     rows: dict[int, dict[str, float]] = {}
     complete = True
     for log in logs(directory):
-        records, whole = _records(log)
-        rows.update(_history(records))
+        records, whole = read_log(log)
+        rows |= {int(row["step"]): row for row in _numbers(records) if "step" in row}
         complete &= whole
     return History(rows, complete)
+
+
+def read_evaluations(directory: Path, expected: Iterable[int]) -> list[dict[str, float]]:
+    """The rows of a metrics.csv that is lost, by step.
+
+    Raises WandbLogError if they cannot be read, or if the writer of a log was killed and an evaluation that was
+    expected before the last one is in no log.
+    """
+    history = read_history(directory)
+    last = max(history.rows, default=-1)
+    absent = sorted(step for step in set(expected) - history.rows.keys() if step <= last)
+    if absent and not history.complete:
+        raise WandbLogError(f"{directory / FOLDER}: a log is incomplete, without the evaluation at step {absent[0]}")
+    return [row for _, row in sorted(history.rows.items())]
+
+
+def read_log(log: Path) -> tuple[list[dict[str, Any]], bool]:
+    """What one log has recorded in each call of `wandb.log`, and whether it was closed properly.
+
+    Values are those of JSON; NaN and infinities are texts. Raises WandbLogError.
+    """
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(log.resolve())]
+    try:
+        # Offline, the command reports nothing to wandb's server.
+        result = subprocess.run(
+            command, env=os.environ | {"WANDB_MODE": "offline"}, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise WandbLogError(f"{log}: wandb did not read it within {TIMEOUT_SECONDS} s") from None
+    if result.returncode:
+        reason = (result.stderr.strip() or "no message").splitlines()[-1]
+        raise WandbLogError(f"{log}: wandb cannot read it: {reason}")
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    items = [record["history"].get("item", {}) for record in records if record["type"] == "history"]
+    return items, bool(records) and records[-1]["type"] == "exit"
 
 
 def _compare_row(name: str, recorded: Mapping[str, float], logged: Mapping[str, float]) -> None:
@@ -81,36 +115,7 @@ def _compare_row(name: str, recorded: Mapping[str, float], logged: Mapping[str, 
             raise WandbLogError(f"{name}, {metric}: metrics.csv {ours!r}, wandb {theirs!r}")
 
 
-def _history(records: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, float]]]:
-    """The logged numbers of every row with a `step`, without wandb's own underscored columns."""
-    for record in records:
-        item = record.get("history", {}).get("item", {})
-        if "step" in item:
-            row = {key: _NOT_JSON.get(value, value) for key, value in item.items() if not key.startswith("_")}
-            yield int(row["step"]), row
-
-
-def _records(log: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The records of one log, and whether it was closed properly."""
-    program = [str(_wandb_core()), "leet", "inspect", "--no-observability", "--json"]
-    try:
-        result = subprocess.run(
-            [*program, "--run-file", str(log.resolve()), str(log.resolve().parents[1])],
-            capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise WandbLogError(f"{log}: wandb did not read it within {TIMEOUT_SECONDS} s") from None
-    if result.returncode:
-        raise WandbLogError(f"{log}: wandb cannot read it: {result.stderr.strip()}")
-    records = [json.loads(line) for line in result.stdout.splitlines()]
-    return records, bool(records) and records[-1]["type"] == "exit"
-
-
-@cache
-def _wandb_core() -> Path:
-    """The program in the installed wandb package, located without importing the package."""
-    spec = find_spec("wandb")
-    program = Path(spec.origin).parent / "bin/wandb-core" if spec and spec.origin else None
-    if program is None or not program.exists():
-        raise WandbLogError("wandb-core, which reads the wandb logs, is missing: reinstall wandb")
-    return program
+def _numbers(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, float]]:
+    """The same without wandb's own underscored columns, and with NaN and infinities as numbers."""
+    for item in items:
+        yield {key: _NOT_JSON.get(value, value) for key, value in item.items() if not key.startswith("_")}

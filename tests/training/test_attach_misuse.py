@@ -1,8 +1,9 @@
 """What an algorithm in somebody else's loop refuses or notices: an average must not silently not happen."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from resync.config.parts import SyncOptions
 from resync.torch_private import time_limit
 
 Loop = tuple[nn.Module, torch.optim.Optimizer, resync.Synchronised]
+Change = Callable[[nn.Module, torch.optim.Optimizer], object]
 METHODS: dict[str, SyncOptions] = {
     "LocalSGD": resync.LocalSGD(period=2),
     "AllReduce": resync.AllReduce(),
@@ -32,6 +34,20 @@ METHODS: dict[str, SyncOptions] = {
     "Lookahead": resync.Lookahead(period=2),
     "ADPSGD": resync.ADPSGD(asynchronous=True),
 }
+CASES: dict[str, tuple[Callable[[int], list[str]], tuple[str, ...]]] = {}
+"""What a rank finds by name, and a pattern of the start of each line of it, in which {rank} is the rank."""
+
+
+def case(*expected: str) -> Callable[[Any], Any]:
+    def added(function: Callable[[int], list[str]]) -> Callable[[int], list[str]]:
+        CASES[function.__name__.strip("_")] = function, expected
+        return function
+
+    return added
+
+
+def _sgd(model: nn.Module, kind: type[torch.optim.Optimizer] = torch.optim.SGD) -> torch.optim.Optimizer:
+    return kind(model.parameters(), lr=0.1)
 
 
 def _model(rank: int) -> nn.Module:
@@ -42,24 +58,20 @@ def _model(rank: int) -> nn.Module:
     return model
 
 
-def _loop(rank: int, method: str = "LocalSGD", optimizer: type[torch.optim.Optimizer] = torch.optim.SGD) -> Loop:
+def _loop(rank: int, method: str = "LocalSGD", kind: type[torch.optim.Optimizer] = torch.optim.SGD) -> Loop:
     model = _model(rank)
-    found = optimizer(model.parameters(), lr=0.1)
-    return model, found, resync.attach(model, found, METHODS[method])
+    optimizer = _sgd(model, kind)
+    return model, optimizer, resync.attach(model, optimizer, METHODS[method])
 
 
-def _backward(model: nn.Module) -> torch.Tensor:
-    loss: torch.Tensor = model(torch.randn(4, 3).to(next(model.parameters()).dtype)).square().sum()
-    loss.backward()
-    return loss
-
-
-def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int = 2, closure: bool = False) -> None:
+def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int, closure: bool = False) -> None:
     """Steps on data of this rank's own, in the usual order or with a closure."""
 
     def loss() -> torch.Tensor:
         optimizer.zero_grad()
-        return _backward(model)
+        found: torch.Tensor = model(torch.randn(4, 3).to(next(model.parameters()).dtype)).square().sum()
+        found.backward()
+        return found
 
     for _ in range(number):
         if closure:
@@ -69,15 +81,17 @@ def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int = 2, 
             optimizer.step()
 
 
-@contextmanager
-def _error(found: list[str]) -> Iterator[None]:
+def _end(call: Callable[..., object], *arguments: Any) -> str:
+    """How a call ends."""
     try:
-        yield
+        call(*arguments)
     except (RuntimeError, ValueError, TimeoutError) as error:
-        found.append(f"{type(error).__name__}: {error}")
+        return f"{type(error).__name__}: {error}"
+    return "no error"
 
 
-Change = Callable[[nn.Module, torch.optim.Optimizer], object]
+def _enter(sync: resync.Synchronised) -> None:
+    sync.consensus().__enter__()
 
 
 def _rebind(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -102,195 +116,183 @@ def _wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     model.wrapper = [DistributedDataParallel(model)]  # in a list, so that it is no part of the model
 
 
+def _attach_to_a_part(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    resync.attach(model[2], _sgd(model[2]), METHODS["LocalSGD"])
+
+
 CHANGES: dict[str, tuple[Change, str]] = {
     "half": (lambda model, _: model.half(), r"4 parameters, the first of which is 1\.weight, are stored elsewhere"),
     "double": (lambda model, _: model.double(), r"4 parameters, the first of which is 1\.weight, are stored"),
     "data": (_rebind, r"1 parameters, the first of which is 2\.weight, are stored elsewhere than when"),
     "vector_to_parameters": (_assign, r"4 parameters, the first of which is .*, are stored elsewhere"),
-    "attached twice": (
-        lambda model, _: _second(model[2]),
-        r"2 parameters, the first of which is 2\.weight, are stored",
-    ),
+    "attached twice": (_attach_to_a_part, r"2 parameters, the first of which is 2\.weight, are stored"),
     "unfrozen": (lambda model, _: model[0].requires_grad_(), r"0\.weight is trained and not averaged: it was added"),
     "replaced": (_replace, r"2\.bias is trained and not averaged: it was added, replaced or unfrozen after"),
     "added": (_add, r"3\.weight is trained and not averaged: it was added, replaced or unfrozen after"),
-    "fewer": (
-        lambda _, optimizer: optimizer.param_groups[0]["params"].pop(),
-        r"the optimizer has 5 parameters, 6 when",
-    ),
+    "fewer": (lambda _, optimizer: optimizer.param_groups[0]["params"].pop(), "the optimizer has 5 parameters, 6 when"),
     "DistributedDataParallel": (_wrap, r"the model is wrapped in DistributedDataParallel, which averages"),
-}
+}  # fmt: skip
 
 
-def _second(module: nn.Module) -> None:
-    resync.attach(module, torch.optim.SGD(module.parameters(), lr=0.1), resync.LocalSGD(period=2))
-
-
-def _change(rank: int, change: Change, method: str) -> list[str]:
-    """The error of the step after a change, if any."""
-    model, optimizer, _ = _loop(rank, method)
-    found: list[str] = []
-    if change is not _wrap:
-        _steps(model, optimizer, 1)
-    change(model, optimizer)
-    with _error(found):
-        _steps(model, optimizer, 1)
+def _change(rank: int, change: Change) -> list[str]:
+    """How the step after a change ends, with two methods."""
+    found = []
+    for method in ("LocalSGD", "AllReduce"):
+        model, optimizer, _ = _loop(rank, method)
+        if change is not _wrap:
+            _steps(model, optimizer, 1)
+        change(model, optimizer)
+        found.append(_end(_steps, model, optimizer, 1))
     return found
 
 
+for name, (change, said) in CHANGES.items():
+    CASES[f"changed: {name}"] = (
+        lambda rank, change=change: _change(rank, change),
+        (rf"RuntimeError: rank {{rank}}, step {1 if change is _wrap else 2}: {said}",) * 2,
+    )
+
+
+@case(
+    *(
+        rf"RuntimeError: rank {{rank}}, {call}: 1 parameters, the first of which is weight"
+        for call in ("step 1", r"state_dict\(\)", r"finish\(\)", r"consensus\(\)")
+    )
+)
 def _memory_format(rank: int) -> list[str]:
     model = nn.Conv2d(2, 2, 3)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
+    optimizer = _sgd(model)
+    sync = resync.attach(model, optimizer, METHODS["LocalSGD"])
     model.to(memory_format=torch.channels_last)
-    found: list[str] = []
-    for call in (optimizer.step, sync.state_dict, sync.finish, lambda: sync.consensus().__enter__()):
-        with _error(found):
-            call()
-    return found
+    return [*map(_end, (optimizer.step, sync.state_dict, sync.finish)), _end(_enter, sync)]
 
 
+@case(
+    *(
+        rf"RuntimeError: rank {{rank}}, {call}: called inside `with consensus\(\)`, whose end"
+        for call in ("step 1", r"state_dict\(\)", r"finish\(\)")
+    ),
+    "2 steps",
+)
 def _inside_consensus(rank: int) -> list[str]:
     model, optimizer, sync = _loop(rank)
-    found: list[str] = []
     with sync.consensus():
-        for call in (lambda: _steps(model, optimizer, 1), sync.state_dict, sync.finish):
-            with _error(found):
-                call()
+        found = [_end(_steps, model, optimizer, 1), _end(sync.state_dict), _end(sync.finish)]
     _steps(model, optimizer, 2)
     sync.finish()
     return [*found, f"{sync.steps} steps"]
 
 
+@case(r"RuntimeError: rank {rank}, finish\(\): 2\.weight is trained and not averaged")
 def _untrained(rank: int) -> list[str]:
     """A new head that no optimizer has is in no average."""
     model, optimizer, sync = _loop(rank)
     model[2] = nn.Linear(3, 2)
-    found: list[str] = []
     _steps(model, optimizer, 1)
-    with _error(found):
-        sync.finish()
-    return found
-
-
-def _refused(rank: int) -> dict[str, list[str]]:
-    """What attaching says of models and options."""
-    mesh = init_device_mesh("cpu", (2,))
-    sharded = fully_shard(nn.Linear(4, 4), mesh=mesh)
-    head, twice = nn.Linear(2, 2), _loop(rank)[0]
-    wrapped = DistributedDataParallel(nn.Linear(2, 2))
-    cpu = torch.device("cpu")
-    models: dict[str, tuple[nn.Module, int]] = {
-        "fsdp": (FullyShardedDataParallel(nn.Linear(4, 4), device_id=cpu), 2),
-        "fsdp original": (FullyShardedDataParallel(nn.Linear(4, 4), device_id=cpu, use_orig_params=True), 2),
-        "fully_shard": (sharded, 2),
-        "compiled ddp": (torch.compile(wrapped), 2),
-        "meta": (nn.Linear(2, 2, device="meta"), 2),
-        "shapes": (nn.Linear(*((6, 1) if rank else (3, 1)), bias=bool(rank == 0)), 2),
-        "order": (nn.Sequential(*[nn.Linear(2, 3), nn.Linear(3, 2)][:: -1 if rank else 1]), 2),
-        "dtypes": (nn.Linear(2, 2, dtype=[torch.float32, torch.float64][rank]), 2),
-        "frozen": (nn.Linear(2, 2).requires_grad_(rank == 0) if rank else nn.Linear(2, 2), 2),
-        "periods": (nn.Linear(2, 2), 2 + rank),
-        "again": (twice, 2),
-    }
-    found: dict[str, list[str]] = {name: [] for name in models}
-    for name, (model, period) in models.items():
-        with _error(found[name]):
-            resync.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), resync.LocalSGD(period=period))
-    found["strangers"] = []
-    with _error(found["strangers"]):
-        resync.attach(
-            head, torch.optim.SGD([*head.parameters(), nn.Parameter(torch.ones(7))], lr=0.1), resync.AllReduce()
-        )
-    return found
+    return [_end(sync.finish)]
 
 
 REFUSED = {
-    "fsdp": r"^ValueError: .*_flat_param is a shard of FullyShardedDataParallel, allowed: whole parameters",
-    "fsdp original": r"^ValueError: .*weight is a shard of FullyShardedDataParallel, allowed: whole parameters",
-    "fully_shard": r"^ValueError: weight is a DTensor, as fully_shard makes them, allowed: plain tensors",
-    "compiled ddp": r"^ValueError: _orig_mod of the model is wrapped in DistributedDataParallel, allowed: the model",
-    "meta": r"^ValueError: weight is on the meta device and has no values",
-    "shapes": r"rank 0 has parameter weight: float32 \[1, 3\], rank 1 has parameter weight: float32 \[1, 6\]$",
-    "order": r"rank 0 has parameter 0\.weight: float32 \[3, 2\], rank 1 has parameter 0\.weight: float32 \[2, 3\]$",
-    "dtypes": r"rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: float64 \[2, 2\]$",
-    "frozen": r"rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: float32 \[2, 2\], frozen$",
-    "periods": r"^ValueError: the ranks attach different things: rank 0 has .*h=2.*, rank 1 has .*h=3",
-    "again": r"^ValueError: an algorithm is attached to this model already: end it with finish\(\), or after",
-    "strangers": r"^ValueError: the optimizer has parameters that the model does not have, of shape \(7,\): they would",
+    "fsdp": r"ValueError: .*_flat_param is a shard of FullyShardedDataParallel, allowed: whole parameters",
+    "fsdp original": r"ValueError: .*weight is a shard of FullyShardedDataParallel, allowed: whole parameters",
+    "fully_shard": r"ValueError: weight is a DTensor, as fully_shard makes them, allowed: plain tensors",
+    "compiled ddp": r"ValueError: _orig_mod of the model is wrapped in DistributedDataParallel, allowed: the model",
+    "meta": r"ValueError: weight is on the meta device and has no values",
+    "shapes": r".*rank 0 has parameter weight: float32 \[1, 3\], rank 1 has parameter weight: float32 \[1, 6\]$",
+    "order": r".*rank 0 has parameter 0\.weight: float32 \[3, 2\], rank 1 has parameter 0\.weight: float32 \[2, 3\]$",
+    "dtypes": r".*rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: float64 \[2, 2\]$",
+    "frozen": r".*rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: .* \[2, 2\], frozen$",
+    "periods": r"ValueError: the ranks attach different things: rank 0 has .*h=2.*, rank 1 has .*h=3",
+    "again": r"ValueError: an algorithm is attached to this model already: end it with finish\(\), or after",
+    "strangers": r"ValueError: the optimizer has parameters that the model does not have, of shape \(7,\): they would",
+    "missing": r"ValueError: the optimizer does not have these parameters of the model: bias",
+    "mixed": r"ValueError: .*share one dtype, found: torch\.float32, torch\.float64",
 }
 
 
-def _out_of_step(rank: int) -> list[str]:
-    """Rank 1 makes a step more within the round, rank 0 averages once more, and rank 1 does something else."""
-    found: list[str] = []
-    for call in ("consensus", "finish"):
-        model, optimizer, sync = _loop(rank)
-        _steps(model, optimizer, 2 + rank)
-        with _error(found):
-            sync.finish() if call == "finish" else sync.consensus().__enter__()
-    model, optimizer, sync = _loop(rank)
-    with _error(found):
-        sync.finish() if rank else sync.consensus().__enter__()
+@case(*REFUSED.values())
+def _refused(rank: int) -> list[str]:
+    """What attaching says of models and options."""
+    mesh, cpu = init_device_mesh("cpu", (2,)), torch.device("cpu")
+    wrapped = DistributedDataParallel(nn.Linear(2, 2))
+    models: dict[str, nn.Module] = {
+        "fsdp": FullyShardedDataParallel(nn.Linear(4, 4), device_id=cpu),
+        "fsdp original": FullyShardedDataParallel(nn.Linear(4, 4), device_id=cpu, use_orig_params=True),
+        "fully_shard": fully_shard(nn.Linear(4, 4), mesh=mesh),
+        "compiled ddp": torch.compile(wrapped),
+        "meta": nn.Linear(2, 2, device="meta"),
+        "shapes": nn.Linear(*((6, 1) if rank else (3, 1)), bias=bool(rank == 0)),
+        "order": nn.Sequential(*[nn.Linear(2, 3), nn.Linear(3, 2)][:: -1 if rank else 1]),
+        "dtypes": nn.Linear(2, 2, dtype=[torch.float32, torch.float64][rank]),
+        "frozen": nn.Linear(2, 2).requires_grad_(rank == 0),
+        "periods": nn.Linear(2, 2),
+        "again": _loop(rank)[0],
+        "strangers": nn.Linear(2, 2),
+        "missing": nn.Linear(2, 2),
+        "mixed": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()),
+    }
+    found = []
+    for name, model in models.items():
+        optimizer = _sgd(model)
+        if name == "strangers":
+            optimizer.add_param_group({"params": [nn.Parameter(torch.ones(7))]})
+        if name == "missing":
+            optimizer.param_groups[0]["params"].pop()
+        period = 2 + rank if name == "periods" else 2
+        found.append(_end(resync.attach, model, optimizer, resync.LocalSGD(period=period)))
     return found
 
 
-def _absent(rank: int) -> list[str]:
-    """Rank 1 does not come until rank 0 has given up."""
-    found: list[str] = []
-    model, optimizer, sync = _loop(rank)
-    same = sync._meetings.limit == time_limit(torch.device("cpu"))
-    sync._meetings.limit = timedelta(seconds=0.01)
-    _steps(model, optimizer, 2)
-    if rank == 0:
-        with _error(found):
-            sync.finish()
-    dist.barrier()
-    return [*found, f"{same}"]
+_COUNTS = r"rank 0: {0} after 2 steps in 1 rounds; rank 1: {0} after 3 steps in 1 rounds"
+
+
+@case(
+    *(
+        rf"RuntimeError: rank {{rank}}, {call}: the ranks are not in step: {_COUNTS.format(call)}"
+        for call in (r"consensus\(\)", r"finish\(\)")
+    ),
+    r".*rank 0: consensus\(\) after 0 steps in 0 rounds; rank 1: finish\(\) after 0 steps in 0 rounds",
+)
+def _out_of_step(rank: int) -> list[str]:
+    """Rank 1 makes a step more within the round, rank 0 averages once more, and rank 1 does something else."""
+    found = []
+    for call in (_enter, resync.Synchronised.finish):
+        model, optimizer, sync = _loop(rank)
+        _steps(model, optimizer, 2 + rank)
+        found.append(_end(call, sync))
+    *_, sync = _loop(rank)
+    return [*found, _end(sync.finish) if rank else _end(_enter, sync)]
 
 
 CLOSURES = [
-    *(
-        (method, optimizer)
-        for method in METHODS
-        if method != "ADPSGD"
-        for optimizer in (torch.optim.SGD, torch.optim.Adam)
-    ),
+    *((method, kind) for method in METHODS if method != "ADPSGD" for kind in (torch.optim.SGD, torch.optim.Adam)),
     *((method, torch.optim.LBFGS) for method in ("LocalSGD", "DPSGD", "Lookahead")),
 ]
 
 
-def _closures(rank: int) -> dict[str, Any]:
+def _closures(rank: int) -> list[list[np.ndarray]]:
     """The parameters after steps with a closure and, where the optimizer can, in the usual order."""
-    found = {}
-    for method, optimizer in CLOSURES:
+    found = []
+    for method, kind in CLOSURES:
         ends = []
-        for closure in (True, False) if optimizer is not torch.optim.LBFGS else (True,):
-            model, stepper, sync = _loop(rank, method, optimizer)
+        for closure in (True, False) if kind is not torch.optim.LBFGS else (True,):
+            model, optimizer, sync = _loop(rank, method, kind)
             torch.manual_seed(10 + rank)
-            _steps(model, stepper, 4, closure)
+            _steps(model, optimizer, 4, closure)
             sync.finish()
             ends.append(nn.utils.parameters_to_vector(model.parameters()).detach().numpy())
-        found[f"{method} {optimizer.__name__}"] = ends
+        found.append(ends)
     return found
 
 
+@case(*["RuntimeError: rank {rank}, step 1: the optimizer calls its closure more than once"] * 4)
 def _many_gradients(rank: int) -> list[str]:
-    found: list[str] = []
+    found = []
     for method in ("AllReduce", "OSGP", "SlowMo", "ADPSGD"):
         model, optimizer, sync = _loop(rank, method, torch.optim.LBFGS)
-        with _error(found):
-            _steps(model, optimizer, 1, closure=True)
+        found.append(_end(_steps, model, optimizer, 1, True))
         sync.finish()
     return found
-
-
-class Deaf(torch.optim.SGD):
-    """An optimizer that ignores its closure."""
-
-    def step(self, closure: Any = None) -> None:
-        """A step on the gradients that are there."""
-        super().step()
 
 
 def _start(rank: int) -> dict[str, np.ndarray]:
@@ -301,27 +303,33 @@ def _start(rank: int) -> dict[str, np.ndarray]:
     model.register_buffer("mask", torch.tensor([rank == 0, True]))
     model.register_buffer("none", None)
     model.register_buffer("image", torch.rand(1, 2, 2, 2).to(memory_format=torch.channels_last), persistent=False)
-    resync.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), resync.LocalSGD(period=2))
+    resync.attach(model, _sgd(model), METHODS["LocalSGD"])
     return {name: each.detach().numpy().copy() for name, each in [*model.named_parameters(), *model.named_buffers()]}
 
 
+_STRANGE = "ValueError: the model does not have the parameters with which this state was saved"
+
+
+@case(_STRANGE, "no error in rank {rank} after 1 steps")
 def _resumed(rank: int) -> list[str]:
-    """A state in the middle of a round, and the model's state loaded before attaching, never, and after it."""
-    found: list[str] = []
+    """A state in the middle of a round, and the model's state loaded never, and after attaching."""
     model, optimizer, sync = _loop(rank)
     _steps(model, optimizer, 1)
     saved = [deepcopy(each.state_dict()) for each in (model, sync)]
-    for when in ("before", "never", "after"):
-        again = _model(rank)
-        if when == "before":
-            again.load_state_dict(saved[0])
-        attached = resync.attach(again, torch.optim.SGD(again.parameters(), lr=0.1), METHODS["LocalSGD"])
-        if when == "after":
-            again.load_state_dict(saved[0])
-        with _error(found):
-            attached.load_state_dict(saved[1])
-            found.append(f"{attached.steps} steps")
-    return found
+    *_, attached = _loop(rank)
+    found = [_end(attached.load_state_dict, saved[1])]
+    again, _, attached = _loop(rank)
+    again.load_state_dict(saved[0])
+    return [*found, f"{_end(attached.load_state_dict, saved[1])} in rank {rank} after {attached.steps} steps"]
+
+
+def _resumed_before(rank: int) -> str:
+    """The model's state loaded before attaching, which puts the parameters of rank 0 into all."""
+    model, optimizer, sync = _loop(rank)
+    _steps(model, optimizer, 1)
+    again = _model(rank)
+    again.load_state_dict(model.state_dict())
+    return _end(resync.attach(again, _sgd(again), METHODS["LocalSGD"]).load_state_dict, deepcopy(sync.state_dict()))
 
 
 def _freezing(rank: int) -> list[float]:
@@ -337,130 +345,69 @@ def _freezing(rank: int) -> list[float]:
     return ends
 
 
-def _cases(rank: int, world_size: int) -> dict[str, Any]:
+def _absent(rank: int) -> str:
+    """How `finish` ends where rank 1 does not come until rank 0 has given up."""
+    model, optimizer, sync = _loop(rank)
+    assert sync._meetings.limit == time_limit(torch.device("cpu"))
+    sync._meetings.limit = timedelta(seconds=0.01)
+    _steps(model, optimizer, 2)
+    found = "" if rank else _end(sync.finish)
+    dist.barrier()
+    return found
+
+
+OTHERS = (_closures, _start, _resumed_before, _freezing, _absent)
+
+
+def _all(rank: int, world_size: int) -> dict[str, Any]:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    return {
-        "changes": {
-            f"{name} {method}": _change(rank, change, method)
-            for name, (change, _) in CHANGES.items()
-            for method in ("LocalSGD", "AllReduce")
-        },
-        "memory format": _memory_format(rank),
-        "inside consensus": _inside_consensus(rank),
-        "untrained": _untrained(rank),
-        "refused": _refused(rank),
-        "out of step": _out_of_step(rank),
-        "absent": _absent(rank),
-        "closures": _closures(rank),
-        "many gradients": _many_gradients(rank),
-        "start": _start(rank),
-        "resumed": _resumed(rank),
-        "freezing": _freezing(rank),
-    }
+    found: dict[str, Any] = {name: function(rank) for name, (function, _) in CASES.items()}
+    return found | {function.__name__: function(rank) for function in OTHERS}
 
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
     """What two processes found in every case."""
-    return run_processes(2, _cases)
+    return run_processes(2, _all)
 
 
-def _matches(text: str, pattern: str) -> None:
-    with pytest.raises(AssertionError, match=pattern):
-        raise AssertionError(text)
-
-
-@pytest.mark.parametrize("method", ["LocalSGD", "AllReduce"])
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_that_parts_the_workers_is_an_error_in_the_next_step(ranks, name, method):
+@pytest.mark.parametrize("name", CASES)
+def test_what_cannot_be_averaged_is_an_error_that_names_rank_call_and_reason(ranks, name):
     for rank, found in enumerate(ranks):
-        step = 1 if name == "DistributedDataParallel" else 2
-        [error] = found["changes"][f"{name} {method}"]
-        _matches(error, rf"^RuntimeError: rank {rank}, step {step}: {CHANGES[name][1]}")
-
-
-def test_a_moved_parameter_is_an_error_in_every_call(ranks):
-    for rank, found in enumerate(ranks):
-        calls = ("step 1", "state_dict()", "finish()", "consensus()")
-        for error, call in zip(found["memory format"], calls, strict=True):
-            assert error.startswith(f"RuntimeError: rank {rank}, {call}: 1 parameters, the first of which is weight")
-
-
-def test_what_the_end_of_a_consensus_would_undo_is_an_error(ranks):
-    for rank, found in enumerate(ranks):
-        *errors, steps = found["inside consensus"]
-        for error, call in zip(errors, ("step 1", "state_dict()", "finish()"), strict=True):
-            assert error.startswith(f"RuntimeError: rank {rank}, {call}: called inside `with consensus()`, whose end")
-        assert steps == "2 steps"
-
-
-def test_a_layer_that_was_replaced_and_is_not_trained_is_an_error_at_the_end(ranks):
-    for rank, found in enumerate(ranks):
-        [error] = found["untrained"]
-        assert error.startswith(f"RuntimeError: rank {rank}, finish(): 2.weight is trained and not averaged")
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_model_that_cannot_be_averaged_is_refused(ranks, name):
-    for found in ranks:
-        [error] = found["refused"][name]
-        _matches(error, REFUSED[name])
-
-
-def test_ranks_that_are_not_in_step_are_named_on_every_rank(ranks):
-    counts = "rank 0: {0} after 2 steps in 1 rounds; rank 1: {0} after 3 steps in 1 rounds"
-    for rank, found in enumerate(ranks):
-        consensus, finish, calls = found["out of step"]
-        start = f"RuntimeError: rank {rank}, {{}}: the ranks are not in step: "
-        assert consensus.startswith(start.format("consensus()") + counts.format("consensus()"))
-        assert finish.startswith(start.format("finish()") + counts.format("finish()"))
-        assert "rank 0: consensus() after 0 steps in 0 rounds; rank 1: finish() after 0 steps in 0 rounds" in calls
+        for text, expected in zip(found[name], CASES[name][1], strict=True):
+            assert re.match(expected.replace("{rank}", str(rank)), text), text
 
 
 def test_a_rank_that_does_not_come_is_named_within_the_time_limit(ranks):
-    error, same = ranks[0]["absent"]
-    assert error.startswith("TimeoutError: rank 0, finish() after 2 steps: rank 1 did not come within 0:00:00.01")
-    assert same == "True", "the limit is that of the process group"
+    start = "TimeoutError: rank 0, finish() after 2 steps: rank 1 did not come within 0:00:00.01"
+    assert ranks[0]["_absent"].startswith(start)
 
 
-@pytest.mark.parametrize(("method", "optimizer"), CLOSURES)
-def test_steps_with_a_closure_are_those_without(ranks, method, optimizer):
-    ends = [found["closures"][f"{method} {optimizer.__name__}"] for found in ranks]
+@pytest.mark.parametrize("number", range(len(CLOSURES)), ids=[f"{name}-{kind.__name__}" for name, kind in CLOSURES])
+def test_steps_with_a_closure_are_those_without(ranks, number):
+    ends = [found["_closures"][number] for found in ranks]
     for one, other in zip(*ends, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
     for end in ends:
         assert all(np.array_equal(each, end[0]) for each in end)
 
 
-def test_an_optimizer_with_many_gradients_in_a_step_needs_a_local_method(ranks):
-    for rank, found in enumerate(ranks):
-        assert len(found["many gradients"]) == 4
-        for error in found["many gradients"]:
-            assert error.startswith(
-                f"RuntimeError: rank {rank}, step 1: the optimizer calls its closure more than once"
-            )
-
-
 def test_everything_in_a_model_starts_as_on_rank_0(ranks):
-    one, other = (found["start"] for found in ranks)
+    one, other = (found["_start"] for found in ranks)
     assert len(one) == 6 + 5
     for name, value in one.items():
         assert np.array_equal(other[name], value), name
     assert one["mask"].tolist() == [True, True]
 
 
-def test_a_state_without_its_parameters_is_refused(ranks):
-    refused = "ValueError: the model does not have the parameters with which this state was saved"
-    for rank, found in enumerate(ranks):
-        before, never, after = found["resumed"]
-        # Attaching puts the parameters of rank 0 into all: those of this state are there on rank 0 alone.
-        assert before.startswith(refused) if rank else before == "1 steps"
-        assert never.startswith(refused)
-        assert after == "1 steps"
+def test_a_state_whose_parameters_attaching_has_overwritten_is_refused(ranks):
+    """Those of rank 0 are there on rank 0 alone."""
+    assert ranks[0]["_resumed_before"] == "no error"
+    assert ranks[1]["_resumed_before"].startswith(_STRANGE)
 
 
 def test_a_layer_may_be_frozen_later(ranks):
-    assert ranks[0]["freezing"] == ranks[1]["freezing"]
+    assert ranks[0]["_freezing"] == ranks[1]["_freezing"]
 
 
 class Wrapped(torch.optim.SGD):
@@ -473,12 +420,24 @@ class Wrapped(torch.optim.SGD):
         return super().step(closure)
 
 
-def test_a_step_that_calls_that_of_its_base_class_is_one_step():
-    """torch calls the hooks of both, once an optimizer of the base class has been made."""
+class Deaf(torch.optim.SGD):
+    """An optimizer that ignores its closure."""
+
+    def step(self, closure: Any = None) -> None:
+        """A step on the gradients that are there."""
+        super().step()
+
+
+def _alone(kind: type[torch.optim.Optimizer] = torch.optim.SGD, method: str = "LocalSGD") -> Loop:
+    """A loop of one worker; torch calls the hooks of a base class once an optimizer of it has been made."""
     model = nn.Linear(2, 2)
-    torch.optim.SGD(model.parameters(), lr=0.1)
-    optimizer = Wrapped(model.parameters(), lr=0.1)
-    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
+    _sgd(model)
+    optimizer = _sgd(model, kind)
+    return model, optimizer, resync.attach(model, optimizer, METHODS[method])
+
+
+def test_a_step_that_calls_that_of_its_base_class_is_one_step():
+    model, optimizer, sync = _alone(Wrapped)
     for lr in (0.1, 0.0, 0.1):
         optimizer.param_groups[0]["lr"] = lr
         model(torch.ones(2)).sum().backward()
@@ -489,49 +448,49 @@ def test_a_step_that_calls_that_of_its_base_class_is_one_step():
 
 
 def test_an_optimizer_that_ignores_its_closure_is_an_error():
-    model = nn.Linear(2, 2)
-    torch.optim.SGD(model.parameters(), lr=0.1)
-    optimizer = Deaf(model.parameters(), lr=0.1)
-    resync.attach(model, optimizer, resync.AllReduce())
+    _, optimizer, _ = _alone(Deaf, "AllReduce")
     with pytest.raises(RuntimeError, match="rank 0, step 1: the optimizer has not called its closure"):
         optimizer.step(lambda: None)
 
 
 def test_a_model_is_free_after_finish():
-    model = nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, sync = _alone()
     for _ in range(2):
-        sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
         optimizer.step()
         sync.finish()
         assert sync.steps == 1
+        sync = resync.attach(model, optimizer, METHODS["LocalSGD"])
 
 
 def test_a_model_is_free_after_detach_and_keeps_its_parameters():
-    model = nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
+    model, optimizer, sync = _alone()
     with sync.consensus(), pytest.raises(RuntimeError, match="called inside `with consensus"):
         optimizer.step()
     before = model.weight.detach().clone()
     sync.detach()
     assert torch.equal(model.weight, before)
-    resync.attach(model, optimizer, resync.LocalSGD(period=2))
+    resync.attach(model, optimizer, METHODS["LocalSGD"])
     optimizer.step()
     assert sync.steps == 0
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("method", "given", "message"),
     [
-        ({"total_steps": 0}, r"total_steps: found 0, allowed: integer >= 1"),
-        ({"total_steps": 2.5}, r"total_steps: found 2\.5"),
-        ({"warmup_steps": -1}, r"warmup_steps: found -1"),
-        ({"clip_norm": 0.0}, r"clip_norm: found 0"),
-        ({"clip_norm": 1.0}, r"^clip_norm: found 1 with LocalSGD\(.*\), which averages no gradients, allowed: None"),
+        ("LocalSGD", {"total_steps": 0}, r"total_steps: found 0, allowed: integer >= 1"),
+        ("LocalSGD", {"total_steps": 2.5}, r"total_steps: found 2\.5"),
+        ("LocalSGD", {"warmup_steps": -1}, r"warmup_steps: found -1"),
+        ("LocalSGD", {"clip_norm": 0.0}, r"clip_norm: found 0"),
+        ("LocalSGD", {"clip_norm": 1.0}, r"^clip_norm: found 1 with LocalSGD\(.*\), which averages no gradients"),
+        ("parameters", {"clip_norm": 1.0}, r"^clip_norm: found 1 with AllReduce\(.*\), which averages no gradients"),
+        ("half a step", {}, r"^SGP: peers.*: found 2\.6, allowed: a whole number of steps"),
     ],
 )
-def test_arguments_are_checked_when_attaching(given, message):
+def test_arguments_are_checked_when_attaching(method, given, message):
     model = nn.Linear(2, 2)
+    more = {
+        "parameters": resync.AllReduce(average="parameters"),
+        "half a step": resync.SGP(peers=[(0, 0), (2.6, 1)]),
+    }
     with pytest.raises(ValueError, match=message):
-        resync.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), METHODS["LocalSGD"], **given)
+        resync.attach(model, _sgd(model), (METHODS | more)[method], **given)

@@ -38,6 +38,7 @@ METHODS: dict[str, SyncOptions] = {
     "SGP with momentum": resync.SGP(topology="random", average_state=["momentum_buffer"]),
     "OSGP": resync.OSGP(staleness=1),
     "DPSGD": resync.DPSGD(),
+    "ADPSGD": resync.ADPSGD(compute_times="straggler", slowdown=2.0),
     "SlowMo": resync.SlowMo(period=3, base="sgp"),
     "DiLoCo": resync.DiLoCo(period=3),
     "DiLoCoProgress": resync.DiLoCoProgress(period=3, reference=0.2),
@@ -258,19 +259,6 @@ def test_the_step_counter_of_a_parameter_that_is_a_number_is_no_moment():
     sum(parameter.sum() for parameter in parameters).backward()
     optimizer.step()
     assert moments(optimizer) == ["exp_avg", "exp_avg_sq"]
-
-
-def test_what_cannot_work_is_refused():
-    model = Point(START)
-    with pytest.raises(ValueError, match=r"clip_norm: found 1 with AllReduce.average='parameters'."):
-        resync.attach(model, torch.optim.SGD(model.parameters()), resync.AllReduce(average="parameters"), clip_norm=1.0)
-    model = nn.Linear(2, 2)
-    optimizer = torch.optim.SGD([model.weight], lr=0.1)
-    with pytest.raises(ValueError, match="does not have these parameters of the model: bias"):
-        resync.attach(model, optimizer, resync.LocalSGD(period=2))
-    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
-    with pytest.raises(ValueError, match=r"share one dtype, found: torch\.float32, torch\.float64"):
-        resync.attach(mixed, torch.optim.SGD(mixed.parameters(), lr=0.1), resync.LocalSGD(period=2))
 
 
 VIT_B = PowerRule(alpha=0.0175, power=2, h_base=4)

@@ -37,12 +37,13 @@ LAYERS = [
     {"formulas", "processes"},
     {"settings"},
     {"files", "streams", "text_tables", "torch_private"},
+    {"errors"},
 ]
 TRAINERS = ("transformers", "lightning")
 """The extras of resync.integrations, which have a lock of their own."""
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
-    "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "render", "audit",
+    "errors", "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "render", "audit",
     "report", "importer", "progress", "archive", "cli", "workflow",
 }  # fmt: skip
 
@@ -65,10 +66,10 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: imports are absolute"
-            if node.module == "resync":
-                yield from (f"resync.{alias.name}" for alias in node.names)
-            else:
+            if node.module != "resync":
                 yield str(node.module)
+            if str(node.module).split(".")[0] == "resync":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def test_every_room_has_a_level():

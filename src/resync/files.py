@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from resync.errors import UserError
+
 _SUFFIX = ".tmp"
 _DELETED = ".deleted"
 
@@ -79,11 +81,11 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: not text: damaged") from None
+        raise UserError(f"{path}: not text: damaged") from None
     except RecursionError:
-        raise ValueError(f"{path}: not a file of this program: nested too deeply") from None
+        raise UserError(f"{path}: not a file of this program: nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"{path}: not JSON, half-written? ({error})") from None
+        raise UserError(f"{path}: not JSON, half-written? ({error})") from None
 
 
 def _refuse_constant(name: str) -> None:

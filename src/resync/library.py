@@ -28,6 +28,7 @@ from resync.engine.clocks import Clocks
 from resync.engine.guard import ATTACHED, Guard, check_attachable, description
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
+from resync.errors import UserError
 from resync.formulas.periods import Period
 from resync.processes.meeting import Meetings
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
@@ -75,10 +76,10 @@ def attach(
         for name, least in (("total_steps", 1), ("warmup_steps", 0)):
             if getattr(given, name) is None:
                 allowed = f"integer >= {least}, because the period follows the learning rate"
-                raise ValueError(f"{name}: missing, allowed: {allowed}")
+                raise UserError(f"{name}: missing, allowed: {allowed}")
     if clip_norm and not algorithm.needs.average_gradients:
-        raise ValueError(f"clip_norm: found {clip_norm:g} with {algorithm!r}, which averages no gradients, "
-                         "allowed: None; clip before step()")  # fmt: skip
+        raise UserError(f"clip_norm: found {clip_norm:g} with {algorithm!r}, which averages no gradients, "
+                        "allowed: None; clip before step()")  # fmt: skip
     check_attachable(model, optimizer)
     algorithm = algorithm.in_steps()
     rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -215,7 +216,7 @@ class Synchronised:
         """
         self._guard.check_model()
         if state["checksum"] != self.workers.checksum():
-            raise ValueError(
+            raise UserError(
                 "the model does not have the parameters with which this state was saved: load the model's state first, "
                 "after attaching, which overwrites the parameters with those of rank 0"
             )
@@ -329,7 +330,7 @@ class Synchronised:
         algorithm = self.algorithm
         h, shortest = algorithm.h, period.local_steps(lr=inf, step=first, warming_up=False)
         if first + h >= algorithm.total_steps and h > max(1, shortest):
-            raise ValueError(
+            raise UserError(
                 f"the period of the first round after the warm-up, H = {h} at step {first} with learning rate "
                 f"{self._lr:g}, is all that is left of total_steps = {algorithm.total_steps}: workers would be "
                 f"averaged only once, at the end; is warmup_steps = {algorithm.warmup_steps} the whole warm-up of the "
@@ -369,7 +370,7 @@ def _check_equal(meetings: Meetings, lines: list[str]) -> None:
     found = [text.split("\n") for text in meetings.meet("attaching", "\n".join(lines))]
     other = next(rank for rank, digest in enumerate(digests) if digest != digests[0])
     ours, theirs = next(pair for pair in zip_longest(found[0], found[other], fillvalue="nothing") if len(set(pair)) > 1)
-    raise ValueError(f"the ranks attach different things: rank 0 has {ours}, rank {other} has {theirs}")
+    raise UserError(f"the ranks attach different things: rank 0 has {ours}, rank {other} has {theirs}")
 
 
 def _by_rank(said: list[str]) -> str:

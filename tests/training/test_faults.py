@@ -388,7 +388,7 @@ def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
         log = tmp_path / "log"
         command = ["launch", "--config", str(disk / "config.yaml"), "--out", str(disk)]
         with forked(main, command, log=log) as process:
-            assert code_of(process) == 2
+            assert code_of(process) == 1
         assert "resync: error: [Errno 28] No space left on device" in log.read_text().splitlines()[-1]
         assert checkpoints(disk)
         grow()

@@ -1,7 +1,9 @@
 """How a launcher calls the training in its own process, and what it makes of its end."""
 
+import errno
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from runs import make_run
 from resync import train
 from resync.cli import main
 from resync.config import Run
+from resync.errors import UserError
 from resync.launch import Request, ranks
 from resync.results import state
 from resync.results.summary import commits
@@ -54,9 +57,37 @@ def test_a_run_that_was_asked_to_stop_is_not_started_again(launched):
 
 
 def test_a_mistake_is_one_line_and_not_tried_again(launched, capsys: pytest.CaptureFixture[str]):
-    code, calls = launched(ValueError("the model does not fit"))
+    code, calls = launched(UserError("the model does not fit"))
     assert (code, len(calls)) == (2, 1)
     assert capsys.readouterr().err == "resync: error: the model does not fit\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (ValueError("invalid literal"), r"Traceback(?s:.*)\nValueError: invalid literal\n"),
+        (OSError(errno.ESTALE, "Stale file handle"), r"resync: error: .*Stale file handle \(.*:\d+\)\n"),
+        (FileNotFoundError(errno.ENOENT, "no such file"), r"resync: error: .*no such file \(.*:\d+\)\n"),
+    ],
+    ids=["defect", "a fault that may pass", "a file that has gone"],
+)
+def test_what_is_not_raised_on_purpose_says_where_and_is_tried_again(fault, said, launched, tmp_path: Path, capsys):
+    assert [(code, len(calls)) for code, calls in [launched(fault, True)]] == [(0, 2)]
+    assert re.fullmatch(said, capsys.readouterr().err)
+    assert launched(fault, restarts=0)[0] == 1
+    assert not state.recorded(tmp_path / "out").mistake
+
+
+def test_a_programming_error_in_a_training_is_recorded_with_file_and_line(tmp_path: Path, monkeypatch, capfd):
+    make_run(tmp_path)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("resync.train.loop.train_step", lambda *_, **__: int("x"))
+    assert main(["launch", "--config", f"{tmp_path}/config.yaml", "--out", str(tmp_path)]) == 1
+    assert "Traceback" in capfd.readouterr().err
+    failed = state.recorded(tmp_path)
+    assert not failed.mistake
+    assert re.fullmatch(r"ValueError: invalid literal for int.* \(train/loop\.py:\d+\)", failed.reason)
 
 
 def test_processes_that_cannot_meet_are_started_again(launched, capsys: pytest.CaptureFixture[str]):

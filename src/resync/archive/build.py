@@ -11,6 +11,7 @@ from resync.archive.environment import environment
 from resync.archive.pack import Packed, pack
 from resync.archive.redraw import FIGURES, RESULTS, Drawn, redraw
 from resync.config import Suite
+from resync.errors import UserError
 from resync.files import delete_folder, write_bytes, write_text
 from resync.results.summary import NAME, read_summary
 
@@ -62,7 +63,7 @@ def build(suite: Suite, scale: str, sources: Sequence[Path], place: Place) -> tu
     """
     packed = pack(suite, scale, sources, place.archive)
     if not packed.count:
-        raise ValueError(f"{sources[0] / scale}: found no run that has ended, allowed: at least one")
+        raise UserError(f"{sources[0] / scale}: found no run that has ended, allowed: at least one")
     with TemporaryDirectory() as folder:
         into = Path(folder)
         drawn = redraw(suite, scale, place.archive, into)

@@ -20,6 +20,7 @@ from resync.archive.pack import Packed
 from resync.archive.redraw import Drawn
 from resync.config import Suite
 from resync.config.run import SCALES
+from resync.errors import UserError
 from resync.files import read_json
 from resync.results.summary import digest_of
 
@@ -44,7 +45,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.+-]*", self.licence):
-            raise ValueError(f"--licence {self.licence}: allowed: an identifier of https://spdx.org/licenses")
+            raise UserError(f"--licence {self.licence}: allowed: an identifier of https://spdx.org/licenses")
 
 
 def archive(
@@ -56,9 +57,9 @@ def archive(
     if no run of a scale has ended.
     """
     if out.exists() and any(out.iterdir()):
-        raise ValueError(f"--out {out}: has files, allowed: a new folder")
+        raise UserError(f"--out {out}: has files, allowed: a new folder")
     if lacking := [name for name in (_WORKFLOW, _RULES, *_COPIED) if not (repository / name).exists()]:
-        raise ValueError(f"{repository / lacking[0]}: missing, allowed: to be called in a checkout of resync")
+        raise UserError(f"{repository / lacking[0]}: missing, allowed: to be called in a checkout of resync")
     with TemporaryDirectory() as folder:
         built = Path(folder, "built")
         made = {scale: build(suite, scale, [results], Place(built / "results", built / "figures")) for scale in scales}

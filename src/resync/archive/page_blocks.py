@@ -21,6 +21,7 @@ from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
 from resync.config import Suite
 from resync.config.in_words import scale_of
 from resync.config.parts import KindOptions
+from resync.errors import UserError
 from resync.files import read_json
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Cell, Row, by_paper, coverage, of_all
 from resync.settings.errors import not_among
@@ -41,10 +42,10 @@ def fill(page: Path, suite: Suite, place: Place) -> str:
 
     def block(found: re.Match[str]) -> str:
         if found["name"] not in BLOCKS:
-            raise ValueError(f"<!--results: {not_among(found['name'], BLOCKS)}")
+            raise UserError(f"<!--results: {not_among(found['name'], BLOCKS)}")
         make, arguments = BLOCKS[found["name"]], found["arguments"].split()
         if bool(arguments) != (make is claims):
-            raise ValueError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
+            raise UserError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
         where = (page.parent,) if make in (gallery, items_by_scale) else ()
         return "\n".join([found[1], *make(suite, place, *where, *arguments), "", found[4]])
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from resync.archive.build import Place
 from resync.config import Suite
+from resync.errors import UserError
 from resync.files import read_json
 from resync.results.evidence import decimals_for, difference_with_unit, effect_texts, notation
 from resync.settings.errors import not_among
@@ -21,13 +22,13 @@ def claims(suite: Suite, place: Place, of: str, *ids: str) -> Iterator[str]:
     scale, _, paper = of.partition("/")
     file = place.archive / scale / "audit.json"
     if not file.exists():
-        raise ValueError(f"claims {of}: {file}: missing, allowed: a scale with results")
+        raise UserError(f"claims {of}: {file}: missing, allowed: a scale with results")
     if paper not in suite.papers:
-        raise ValueError(f"claims {of}: {not_among(paper, suite.papers)}")
+        raise UserError(f"claims {of}: {not_among(paper, suite.papers)}")
     known = {claim["id"]: claim for claim in read_json(file)["claims"] if claim["paper"] == paper}
     for name in ids:
         if name not in known:
-            raise ValueError(f"claims {of}: {not_among(name, known)}")
+            raise UserError(f"claims {of}: {not_among(name, known)}")
     yield from pipe_table(_HEADINGS, [_row(known[name]) for name in ids], "lllrl")
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from resync.errors import UserError
+
 _QUOTE = re.compile(r"<!--=\s*([^*>]+?)\s*(?:\*\s*(\S+?)\s*)?-->")
 _SHOWN = re.compile(
     r"(?P<sign><|>|&lt;|&gt;)?\s*(?P<number>(?:(?<!\w)[-+\N{MINUS SIGN}])?\d[\d,]*(?P<rest>\.\d+)?(?:e[-+]?\d+)?)$"
@@ -63,21 +65,21 @@ def _value(path: str, audits: Audits) -> Any:
     """What a quote refers to. Raises ValueError."""
     scale, *keys = path.split("/")
     if scale not in audits:
-        raise ValueError(f"no audit of scale {scale!r}, allowed: {', '.join(audits) or 'none is there'}")
+        raise UserError(f"no audit of scale {scale!r}, allowed: {', '.join(audits) or 'none is there'}")
     found: Any = audits[scale]
     if keys and keys[0] not in found:
         if len(keys) < 2:
-            raise ValueError(f"no {keys[0]!r} there, allowed: {_allowed(found)}; or a paper and an id")
+            raise UserError(f"no {keys[0]!r} there, allowed: {_allowed(found)}; or a paper and an id")
         paper, name, *keys = keys
         rows = [row for row in (*found["rows"], *found["claims"]) if (row["paper"], row["id"]) == (paper, name)]
         if len(rows) != 1:
-            raise ValueError(f"{len(rows)} rows or claims {paper}/{name} in the audit of scale {scale}, allowed: one")
+            raise UserError(f"{len(rows)} rows or claims {paper}/{name} in the audit of scale {scale}, allowed: one")
         found = rows[0]
     for key in keys:
         try:
             found = found[int(key)] if isinstance(found, list) else found[key]
         except (KeyError, IndexError, ValueError, TypeError):
-            raise ValueError(f"no {key!r} there, allowed: {_allowed(found)}") from None
+            raise UserError(f"no {key!r} there, allowed: {_allowed(found)}") from None
     return found
 
 

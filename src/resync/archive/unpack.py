@@ -14,6 +14,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from resync.errors import UserError
 from resync.files import read_json
 from resync.results.errors import ResultsError
 from resync.results.published_logs import file_of
@@ -50,7 +51,7 @@ def archive_in(path: Path) -> Path:
     """The archive at `path`, or that in its folder `results`, as in a crate. Raises ValueError if there is none."""
     found = next((each for each in (path, path / "results") if scales_of(each)), None)
     if found is None:
-        raise ValueError(f"{path}: found no archive, allowed: a folder with <scale>/<paper>/{RUNS}")
+        raise UserError(f"{path}: found no archive, allowed: a folder with <scale>/<paper>/{RUNS}")
     return found
 
 
@@ -61,7 +62,7 @@ def opened(path: Path) -> Iterator[Path]:
     Raises ValueError if there is no such folder.
     """
     if not path.is_dir():
-        raise ValueError(f"{path}: no such folder")
+        raise UserError(f"{path}: no such folder")
     if not any(map(scales_of, (path, path / "results"))):
         yield path
         return

@@ -6,6 +6,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from resync.audit.rows import Audit, ClaimRow, ValueRow, missing_items
 from resync.config import Suite
+from resync.errors import UserError
 from resync.files import read_json
 
 _ROWS = TypeAdapter(tuple[ValueRow, ...])
@@ -26,10 +27,10 @@ def gather(suite: Suite, scale: str, results: Path) -> Audit:
             claims += _CLAIMS.validate_python(content["claims"])
             damaged[paper] = _DAMAGED.validate_python(content["damaged"][paper])
         except FileNotFoundError:
-            raise ValueError(
+            raise UserError(
                 f"{file}: missing, allowed: a file written by `resync audit --paper {paper} --scale {scale}`"
             ) from None
         except (KeyError, TypeError, ValidationError) as error:
-            raise ValueError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
+            raise UserError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
     titles = {name: paper.title for name, paper in suite.papers.items()}
     return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, suite.papers), damaged)

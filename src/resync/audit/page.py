@@ -8,6 +8,7 @@ from resync.audit import score
 from resync.audit.headline import headline, sentence, totals
 from resync.audit.rows import LOG_CLAIM, LOGS, ROUNDS, Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import FAILURES, VERDICTS
+from resync.errors import UserError
 from resync.files import write_text
 from resync.settings.errors import suggestion
 from resync.text_tables import json_text
@@ -51,12 +52,12 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
     for wanted in ids:
         names = [name for name in known if wanted in (name, _bare(name))]
         if len(names) > 1:
-            raise ValueError(f"{wanted}: found in several papers, allowed: {' or '.join(names)}")
+            raise UserError(f"{wanted}: found in several papers, allowed: {' or '.join(names)}")
         if not names:
             paper, slash, _ = wanted.rpartition("/")
             of = [name for name in known if name.startswith(f"{paper}/")] if slash else [*known, *map(_bare, known)]
             allowed = f"an id in audit.json{suggestion(wanted, of)}"
-            raise ValueError(f"claim or published number: found {wanted!r}, allowed: {allowed}")
+            raise UserError(f"claim or published number: found {wanted!r}, allowed: {allowed}")
         found[names[0]] = known[names[0]]
     return found
 

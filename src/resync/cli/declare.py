@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from resync.config import Run, Suite, load_suite
 from resync.config.run import SCALES, Resources
+from resync.errors import UserError
 from resync.processes.garbage import all_kept
 from resync.settings.base import PACKAGE
 
@@ -101,7 +102,7 @@ def suite_of(options: argparse.Namespace) -> Suite:
     Raises ValueError where the papers, which an installed package does not have, are not in this folder.
     """
     if options.configs == Path(_PAPERS) and not options.configs.is_dir():
-        raise ValueError(f"{_PAPERS}: not here, allowed: a clone of the repository, or another folder with --configs")
+        raise UserError(f"{_PAPERS}: not here, allowed: a clone of the repository, or another folder with --configs")
     paper = getattr(options, "paper", None)
     whole = _AHEAD.get(_state(options.configs)) if _AHEAD else None
     if whole and (paper is None or paper in whole.papers):

@@ -22,6 +22,7 @@ from resync.cli.declare import (
     verb,
 )
 from resync.config.run import SCALES
+from resync.errors import UserError
 from resync.results.state import Status
 from resync.settings.errors import not_among
 from resync.text_tables import json_text
@@ -36,7 +37,7 @@ def _folder(options: argparse.Namespace) -> Path:
     """The folder of the results. Raises ValueError if it is not there, as after a typing error."""
     folder: Path = options.results
     if not folder.is_dir():
-        raise ValueError(f"--results {folder}: no such folder")
+        raise UserError(f"--results {folder}: no such folder")
     return folder
 
 
@@ -78,7 +79,7 @@ def _status(options: argparse.Namespace) -> int:
     if options.experiment:
         known = {run.experiment for run in runs}
         for name in (name for name in options.experiment if name not in known):
-            raise ValueError(f"--experiment: {not_among(name, sorted(known))}")
+            raise UserError(f"--experiment: {not_among(name, sorted(known))}")
         runs = [run for run in runs if run.experiment in options.experiment]
     # Text leaves out what has not begun, which its last line counts: it would bury the rest.
     usual = [state for state in get_args(Status) if options.json or state != "not run"]
@@ -151,12 +152,12 @@ def _audit(options: argparse.Namespace) -> int:
 
     suite, folder = suite_of(options), _folder(options) / options.scale
     if options.gather and (options.paper or options.ids):
-        raise ValueError(f"--gather: has no effect beside {'ids' if options.ids else '--paper'}, allowed: alone")
+        raise UserError(f"--gather: has no effect beside {'ids' if options.ids else '--paper'}, allowed: alone")
     if options.ids:
         named = list(dict.fromkeys(paper for paper, slash, _ in (each.partition("/") for each in options.ids) if slash))
         for paper in named:
             if paper not in suite.papers:
-                raise ValueError(f"paper: {not_among(paper, suite.papers)}")
+                raise UserError(f"paper: {not_among(paper, suite.papers)}")
         papers = named if all("/" in each for each in options.ids) else list(suite.papers)
         found = find(audit(suite, options.scale, options.results, papers), options.ids)
         print(answer(found, options.json))
@@ -219,9 +220,9 @@ def _import(options: argparse.Namespace) -> None:
     if options.format == "runs":
         without_effect = {"--columns": options.columns, "--wandb-run": options.wandb_run}
         for name in (name for name, value in without_effect.items() if value is not None):
-            raise ValueError(f"{name}: has no effect on format runs, whose tables are declared")
+            raise UserError(f"{name}: has no effect on format runs, whose tables are declared")
         if len(options.source) > 1:
-            raise ValueError(f"{options.source[1]}: a second source, allowed: one with format runs")
+            raise UserError(f"{options.source[1]}: a second source, allowed: one with format runs")
         source = Path(options.source[0])
         print(import_runs(suite_of(options), options.run, source, options.results, options.replace))
         return

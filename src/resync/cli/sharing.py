@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from resync.cli.declare import CONFIGS, FIGURES, JSON, RESULTS, flag, suite_of, verb
 from resync.config.run import SCALES
+from resync.errors import UserError
 from resync.text_tables import json_text
 
 if TYPE_CHECKING:
@@ -92,9 +93,9 @@ def _renew(options: argparse.Namespace) -> int:
 
     place = place_of(options.results, options.figures)
     if options.into:
-        raise ValueError("--into: has no effect on renew")
+        raise UserError("--into: has no effect on renew")
     if not options.scale:
-        raise ValueError(f"--scale: missing, allowed: {', '.join(SCALES)}")
+        raise UserError(f"--scale: missing, allowed: {', '.join(SCALES)}")
     suite = suite_of(options)
     packed, drawn = renew(suite, options.scale, options.results, place)
     for page in _pages():
@@ -203,15 +204,15 @@ def _chosen(options: argparse.Namespace, present: Sequence[str], *folders: Path)
     """The scales to work on. Raises ValueError without any."""
     where = " and ".join(map(str, folders))
     if not present:
-        raise ValueError(f"{where}: found no results, allowed: a folder of results or an archive")
+        raise UserError(f"{where}: found no results, allowed: a folder of results or an archive")
     if options.scale and options.scale not in present:
-        raise ValueError(f"--scale {options.scale}: found no results in {where}, allowed: {', '.join(present)}")
+        raise UserError(f"--scale {options.scale}: found no results in {where}, allowed: {', '.join(present)}")
     return [options.scale] if options.scale else present
 
 
 def _new_folder(folder: Path) -> Path:
     """An absolute path. Raises ValueError if there are files."""
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"--into {folder}: has files, allowed: a new folder")
+        raise UserError(f"--into {folder}: has files, allowed: a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resync.cli.declare import CONFIGS, JSON, RESULTS, flag, verb
+from resync.errors import UserError
 from resync.settings.errors import closest
 from resync.text_tables import json_text
 
@@ -92,7 +93,7 @@ def _new(options: argparse.Namespace) -> None:
     _refuse(options.kind, paper, name)
     texts = _renamed(example, paper, name)
     if there := [file for file in texts if file.exists()]:
-        raise ValueError(f"{there[0]}: exists, allowed: another name")
+        raise UserError(f"{there[0]}: exists, allowed: another name")
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -108,17 +109,17 @@ def _new(options: argparse.Namespace) -> None:
 def _refuse(kind: str, paper: str, name: str) -> None:
     """Raise ValueError for a name that cannot be one, and for a folder that is no clone."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise ValueError(f"name: found {name!r}, allowed: lower-case letters, digits and _, no word of Python")
+        raise UserError(f"name: found {name!r}, allowed: lower-case letters, digits and _, no word of Python")
     if bool(paper) != (kind == "experiment"):
         form = "paper/name" if kind == "experiment" else "a name without /"
         given = f"{paper}/{name}" if paper else name
-        raise ValueError(f"name: found {given!r}, allowed for {kind}: {form}")
+        raise UserError(f"name: found {given!r}, allowed for {kind}: {form}")
     if paper and not Path("paper_configs", paper, "paper.yaml").is_file():
         known = [folder.parent.name for folder in Path("paper_configs").glob("*/paper.yaml")]
         similar = closest(paper, known)
-        raise ValueError(f"paper_configs/{paper}: no such paper{f'; did you mean {similar!r}?' if similar else ''}")
+        raise UserError(f"paper_configs/{paper}: no such paper{f'; did you mean {similar!r}?' if similar else ''}")
     if not Path("src/resync").is_dir():
-        raise ValueError("src/resync: not here: start in a clone of the repository, whose files this adds to")
+        raise UserError("src/resync: not here: start in a clone of the repository, whose files this adds to")
 
 
 def _renamed(example: _Example, paper: str, name: str) -> dict[Path, str]:
@@ -143,6 +144,6 @@ def _variant(name: str) -> Path:
     file = Path("tests/training/runs.py")
     text = file.read_text(encoding="utf-8")
     if text.count(_VARIANTS) != 1:
-        raise ValueError(f"{file}: found no line {_VARIANTS.strip()}, allowed: one, after which the variant is written")
+        raise UserError(f"{file}: found no line {_VARIANTS.strip()}, allowed: one, after which the variant is written")
     file.write_text(text.replace(_VARIANTS, f'{_VARIANTS}    "{name}": {{"sync": {{"name": "{name}"}}}},\n'))
     return file

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from resync.cli.declare import TRAINING, flag, verb
 from resync.config import Run
+from resync.errors import UserError
 from resync.results.summary import refuse_other_results
 from resync.text_tables import json_text
 
@@ -108,7 +109,7 @@ def _launch(options: argparse.Namespace) -> int:
 )
 def _warm(options: argparse.Namespace) -> int:
     if not options.command:
-        raise ValueError("warm: found no command, allowed: a command and its arguments, such as snakemake")
+        raise UserError("warm: found no command, allowed: a command and its arguments, such as snakemake")
     from resync.processes import warm
 
     return warm.run(options.command)

@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr
 from resync.config.execution import Execution
 from resync.config.readers import EXECUTION
 from resync.config.training import RunSettings
+from resync.errors import UserError
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings, wrong
 from resync.settings.loader import dump, load
 from resync.settings.overrides import override_settings
@@ -74,7 +75,7 @@ class Run(RunSettings, _Names):
         """Raise ValueError if a trial would be written to the folder of a declared run."""
         if self.overrides and out.resolve().parts[-len(self.directory.parts) :] == self.directory.parts:
             changed = ", ".join(self.overrides)
-            raise ValueError(
+            raise UserError(
                 f"--out {out}: found the folder of the declared run {self.id} for one with --set {changed}, allowed: "
                 "another folder, since a trial is no result of a paper"
             )

@@ -11,6 +11,7 @@ from typing import Any
 
 from resync.config.data_sets import data_set
 from resync.data.dataset import Dataset
+from resync.errors import UserError
 
 _READERS = {"memory": "prepared", "stream": "streamed", "text": "text", "characters": "characters"}
 """The modules of this room whose `read` makes a data set, by the kind of reader."""
@@ -22,6 +23,6 @@ def build(name: str, options: Mapping[str, Any]) -> Dataset:
     if of.reader is None or not of.is_prepared:
         if find_spec(f"resync.data.{name}") is None:
             kinds = ", ".join(_READERS)
-            raise ValueError(f"{of.file}: reader: missing, allowed: one of {kinds}, or a module {name}.py here")
+            raise UserError(f"{of.file}: reader: missing, allowed: one of {kinds}, or a module {name}.py here")
         return import_module(f"resync.data.{name}").build(**options)
     return import_module(f"resync.data.{_READERS[of.reader.kind]}").read(of, **options)

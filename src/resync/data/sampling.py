@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from resync.errors import UserError
 from resync.streams import stream
 
 
@@ -56,7 +57,7 @@ class Sampler:
         batch = self.num_workers * self.local_batch
         needed = self.steps * batch
         if not self.replacement and needed >= self.num_samples + batch:
-            raise ValueError(
+            raise UserError(
                 f"{self.steps} steps of {self.num_workers} x {self.local_batch} samples need {needed} samples per "
                 f"epoch without replacement, the data set has {self.num_samples}"
             )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from resync.config.data_sets import DataSet
 from resync.data.sampling import Sampler
+from resync.errors import UserError
 from resync.prepare import ParallelCorpus, data_root
 from resync.prepare import read as read_prepared
 from resync.prepare.text import Sentences
@@ -58,7 +59,7 @@ class ParallelText:
 
     def __post_init__(self) -> None:
         if (longest := int(self._lengths("train").max())) > self.max_tokens:
-            raise ValueError(
+            raise UserError(
                 f"data {self.variant}: max_tokens is {self.max_tokens}, but the longest training sentence has {longest}"
             )
 

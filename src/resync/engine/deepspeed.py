@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from resync.engine.engine import Engine
 from resync.engine.gradients import Gradients
 from resync.engine.transport import Transport
+from resync.errors import UserError
 
 
 class DeepSpeed(Engine):
@@ -31,10 +32,10 @@ class DeepSpeed(Engine):
         super().__init__(*arguments, **settings)
         if self.workers.num_local != 1:
             found = f"{self.workers.num_local} workers in a process"
-            raise ValueError(f"engine deepspeed needs one worker per process, found {found}")
+            raise UserError(f"engine deepspeed needs one worker per process, found {found}")
         if transport.members.processes != 1:
             found = f"{transport.members.processes} processes for a worker"
-            raise ValueError(f"engine deepspeed needs one process per worker, found {found}")
+            raise UserError(f"engine deepspeed needs one process per worker, found {found}")
         self.transport = transport
         self.state_format = f"DeepSpeed with ZeRO stage {zero_stage}"
         model = self.workers.models[0]
@@ -137,7 +138,7 @@ def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer, zero_stage: 
     try:
         import deepspeed
     except ImportError as error:
-        raise ValueError("engine deepspeed needs DeepSpeed, which is not installed: pip install deepspeed") from error
+        raise UserError("engine deepspeed needs DeepSpeed, which is not installed: pip install deepspeed") from error
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     # On CPUs DeepSpeed would compile its own collectives, which takes minutes; gloo's are good enough.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

@@ -17,6 +17,7 @@ from resync.engine.gradients import Gradients
 from resync.engine.loss_scale import LossScales
 from resync.engine.members import Members
 from resync.engine.workers import Workers
+from resync.errors import UserError
 
 LossFunction = Callable[[nn.Module, Any, Any], Tensor | tuple[Tensor, Tensor]]
 """(model, inputs, targets) -> mean loss of one forward pass, or that and m further means [m], which are only logged."""
@@ -130,7 +131,7 @@ class Engine:
     def _check_format(self, state: dict[str, Any]) -> None:
         if state["format"] != self.state_format:
             found = f"found a state of {state['format']}, allowed: {self.state_format}"
-            raise ValueError(f"engine {self.name}: {found}; continue with the engine that started the run")
+            raise UserError(f"engine {self.name}: {found}; continue with the engine that started the run")
 
     def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
         gradient = self.workers.grads[index]

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from resync.data.sampling import Share
+from resync.errors import UserError
 
 
 class Members:
@@ -40,7 +41,7 @@ class Members:
         self.processes = max(1, world_size // num_workers)
         if num_workers * self.processes % world_size or number % self.processes:
             workers = f"{num_workers} workers" + (f" of {number} GPUs" if number > 1 else "")
-            raise ValueError(f"{workers} cannot be spread evenly over {world_size} processes")
+            raise UserError(f"{workers} cannot be spread evenly over {world_size} processes")
         self.workers_before, self.index = divmod(rank, self.processes)
         self._first_rank = rank - self.index
         self.inside: dist.ProcessGroup | None = None

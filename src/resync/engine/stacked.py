@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from resync.config.parts import Form
 from resync.engine.engine import Engine
 from resync.engine.stacked_layers import Stack
+from resync.errors import UserError
 
 LARGEST_STACK = 8
 """Workers of a stack of the form `channels`: the activations of more would not fit into a cache."""
@@ -62,12 +63,12 @@ class Stacked(Engine):
     def __init__(self, *arguments: Any, stacking: Stacking | None, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         if stacking is None:
-            raise ValueError("engine stacked: found a model without a form for it (ModelOptions.form), allowed: serial")
+            raise UserError("engine stacked: found a model without a form for it (ModelOptions.form), allowed: serial")
         if self.loss_scales is not None:
-            raise ValueError("engine stacked: found precision fp16, allowed: fp32, tf32, bf16, or engine serial")
+            raise UserError("engine stacked: found precision fp16, allowed: fp32, tf32, bf16, or engine serial")
         if self.members.processes > 1:
             found = f"{self.members.processes} processes for a worker"
-            raise ValueError(f"engine stacked: found {found}, allowed: 1, or engine serial")
+            raise UserError(f"engine stacked: found {found}, allowed: 1, or engine serial")
         self.losses = stacking.losses
         workers = self.workers
         self.slices = _stacks(workers.num_local, LARGEST_STACK if stacking.form == "channels" else workers.num_local)

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from resync.config.parts import Form
+from resync.errors import UserError
 from resync.models.embeddings import LearnedPositions, TiedEmbedding
 
 WITHOUT_PARAMETERS = (
@@ -299,4 +300,4 @@ def _is_container(module: nn.Module) -> bool:
 
 def _require(condition: bool, what: str) -> None:
     if not condition:
-        raise ValueError(f"engine stacked: cannot compute {what}, allowed: engine serial")
+        raise UserError(f"engine stacked: cannot compute {what}, allowed: engine serial")

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from resync.errors import UserError
+
 
 class Workers:
     """The `num_local` workers of this process, all starting from the weights of `model`.
@@ -32,11 +34,11 @@ class Workers:
         dtypes = {parameter.dtype for parameter in trainable}
         if len(dtypes) != 1:
             found = ", ".join(sorted(str(dtype) for dtype in dtypes)) or "none"
-            raise ValueError(f"trainable parameters must exist and share one dtype, found: {found}")
+            raise UserError(f"trainable parameters must exist and share one dtype, found: {found}")
         devices = {parameter.device for parameter in trainable}
         if len(devices) != 1:
             found = ", ".join(sorted(map(str, devices)))
-            raise ValueError(f"trainable parameters must share one device, found: {found}")
+            raise UserError(f"trainable parameters must share one device, found: {found}")
         first = trainable[0]
         num_parameters = sum(parameter.numel() for parameter in trainable)
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
@@ -122,7 +124,7 @@ class Workers:
             for index, parameter in enumerate(self._split):
                 parameter.grad = self.grads[index] if index in chosen else None
         elif self.rows.grad is not None:
-            raise ValueError("workers that step separately need an optimizer with one parameter per worker")
+            raise UserError("workers that step separately need an optimizer with one parameter per worker")
         elif not chosen:
             self.grads.zero_()
             for parameter in self.parameters[0]:

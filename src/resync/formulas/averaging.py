@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from resync.errors import UserError
 from resync.formulas import mixing
 
 __all__ = ["Averaging", "average"]
@@ -52,13 +53,13 @@ def average(
     """
     start = np.asarray(values, dtype=np.float64)
     if start.ndim != 2 or len(start) == 0:
-        raise ValueError(f"values have shape {list(start.shape)}, expected [num_workers, d]")
+        raise UserError(f"values have shape {list(start.shape)}, expected [num_workers, d]")
     num_workers = len(start)
     start_weights = np.ones(num_workers) if weights is None else np.asarray(weights, dtype=np.float64)
     if start_weights.shape != (num_workers,) or not np.all(start_weights > 0):
-        raise ValueError(f"weights must be {num_workers} numbers > 0, one for each worker")
+        raise UserError(f"weights must be {num_workers} numbers > 0, one for each worker")
     if iterations < 0:
-        raise ValueError(f"iterations is {iterations}, expected >= 0")
+        raise UserError(f"iterations is {iterations}, expected >= 0")
 
     # The push-sum weight is one more element of the vector, so that both are mixed by the same numbers.
     states = np.empty((iterations + 1, num_workers, start.shape[1] + 1))

@@ -11,6 +11,8 @@ from fractions import Fraction
 from itertools import combinations
 from math import prod
 
+from resync.errors import UserError
+
 Edges = Mapping[tuple[int, int], Fraction]
 """One mixing step: (i, j) with i < j -> weight."""
 
@@ -47,8 +49,8 @@ def base_graph(num_workers: int, peers: int) -> list[Edges]:
 def _hypercube(workers: Sequence[int], peers: int) -> list[Edges]:
     factors = _factors(len(workers), peers)
     if prod(factors) != len(workers):
-        raise ValueError(f"topology hypercube with {len(workers)} workers and {peers} peers: expected a number of "
-                         f"workers without prime factors above {peers + 1}")  # fmt: skip
+        raise UserError(f"topology hypercube with {len(workers)} workers and {peers} peers: expected a number of "
+                        f"workers without prime factors above {peers + 1}")  # fmt: skip
     steps: list[Edges] = []
     stride = 1
     for factor in factors:

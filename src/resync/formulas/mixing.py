@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from resync.errors import UserError
 from resync.formulas.topology import out_peers, resolve
 from resync.formulas.weighted_topology import WeightedTopology
 
@@ -42,7 +43,7 @@ def matrix(
     """
     chosen = resolve(topology)
     if chosen.weighted and mixing_weights is not None:
-        raise ValueError(f"topology {topology} has weights of its own: found mixing_weights, omit them")
+        raise UserError(f"topology {topology} has weights of its own: found mixing_weights, omit them")
     receivers = [out_peers(topology, worker, num_workers, k, peers, seed) for worker in range(max(num_workers, 1))]
     if isinstance(chosen, WeightedTopology):
         return _weighted_matrix(chosen.weights(num_workers, k, peers, seed))
@@ -75,10 +76,10 @@ def _check_weights(mixing_weights: ArrayLike, num_workers: int, num_weights: int
     """Return the mixing weights as [num_workers, num_weights]."""
     table = np.asarray(mixing_weights, dtype=np.float64)
     if table.shape not in ((num_weights,), (num_workers, num_weights)):
-        raise ValueError(
+        raise UserError(
             f"mixing_weights have shape {list(table.shape)}, expected [{num_weights}] or "
             f"[{num_workers}, {num_weights}]: the self weight, then one weight for each out-peer"
         )
     if not (np.all(table >= 0) and np.allclose(table.sum(axis=-1), 1, rtol=0, atol=1e-12)):
-        raise ValueError("mixing_weights must be >= 0 and sum to 1 for every worker, to conserve the workers' sum")
+        raise UserError("mixing_weights must be >= 0 and sum to 1 for every worker, to conserve the workers' sum")
     return np.broadcast_to(table, (num_workers, num_weights))

@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from resync.errors import UserError
 from resync.settings.base import (
     Check,
     PositiveNumber,
@@ -101,7 +102,7 @@ class PowerRule(Period):
         if warming_up:
             return self.h_base if self.h_warmup is None else self.h_warmup
         if not lr >= 0:
-            raise ValueError(f"the learning rate of step {step} is {lr}, expected >= 0")
+            raise UserError(f"the learning rate of step {step} is {lr}, expected >= 0")
         try:
             unrounded = max(self.h_base, (self.alpha / lr) ** self.power)
         except (ZeroDivisionError, OverflowError):
@@ -229,7 +230,7 @@ def round_length(period: Period, lr_value: float, step: int, total_steps: float,
     unrounded = period.local_steps(lr=lr_value, step=step, warming_up=step < warmup_steps)
     length = min(unrounded, total_steps - step)
     if length == math.inf:
-        raise ValueError(f"the round that starts at step {step} has no end: give total_steps or h_max")
+        raise UserError(f"the round that starts at step {step} has no end: give total_steps or h_max")
     return max(1, math.floor(length))
 
 

@@ -19,6 +19,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from resync.errors import UserError
+
 __all__ = ["Schedule", "constant", "cosine", "cosine_step", "inverse_sqrt", "linear", "staircase", "step"]
 
 Schedule = Callable[[int], float]
@@ -57,7 +59,7 @@ def step(
     _check_range(max_lr, total_steps, warmup_steps, warmup_start)
     for at, factor in decays:
         if at < 0 or not 0 < factor < math.inf:
-            raise ValueError(f"decay ({at}, {factor}): expected a step >= 0 and a factor > 0")
+            raise UserError(f"decay ({at}, {factor}): expected a step >= 0 and a factor > 0")
     after = partial(_step_lr, max_lr=float(max_lr), decays=tuple((at, float(factor)) for at, factor in decays))
     rising = warmup_steps if warmup_start < max_lr else 0
     return _warm_up(after, max_lr, rising, warmup_start, warmup_ahead)
@@ -117,7 +119,7 @@ def cosine_step(
         ValueError: if a value is out of range; `min_lr` must be above 0, which has no nearest power.
     """
     if not min_lr > 0 or not base > 1:
-        raise ValueError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
+        raise UserError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
     smooth = cosine(max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
     return partial(_rounded_lr, smooth=smooth, warmup_steps=warmup_steps, base=float(base))
 
@@ -139,7 +141,7 @@ def inverse_sqrt(
     """
     _check_range(max_lr, total_steps, warmup_steps, warmup_start)
     if not warmup_steps:
-        raise ValueError("warmup_steps is 0, expected at least 1: the decay is measured in units of it")
+        raise UserError("warmup_steps is 0, expected at least 1: the decay is measured in units of it")
     after = partial(_inverse_sqrt_lr, max_lr=float(max_lr), warmup_steps=warmup_steps)
     return _warm_up(after, max_lr, warmup_steps, warmup_start, warmup_ahead)
 
@@ -154,7 +156,7 @@ def staircase(schedule: Schedule, warmup_steps: int, every: int, steps_per_epoch
         ValueError: if `every` or `steps_per_epoch` is less than 1.
     """
     if every < 1 or steps_per_epoch < 1:
-        raise ValueError(f"every is {every} and steps_per_epoch is {steps_per_epoch}, expected >= 1")
+        raise UserError(f"every is {every} and steps_per_epoch is {steps_per_epoch}, expected >= 1")
     return partial(
         _staircase_lr, smooth=schedule, warmup_steps=warmup_steps, every=every, steps_per_epoch=steps_per_epoch
     )
@@ -209,7 +211,7 @@ def _decay(
     start = min_lr if warmup_start is None else warmup_start
     _check_range(max_lr, total_steps, warmup_steps, start)
     if not 0 <= min_lr <= max_lr:
-        raise ValueError(f"min_lr is {min_lr}, expected between 0 and max_lr = {max_lr}")
+        raise UserError(f"min_lr is {min_lr}, expected between 0 and max_lr = {max_lr}")
     after = partial(
         _decay_lr,
         shape=shape,
@@ -238,10 +240,10 @@ def _half_cosine(progress: float) -> float:
 
 def _check_range(max_lr: float, total_steps: int, warmup_steps: int, warmup_start: float) -> None:
     if not 0 < max_lr < math.inf:
-        raise ValueError(f"the learning rate is {max_lr}, expected a finite number > 0")
+        raise UserError(f"the learning rate is {max_lr}, expected a finite number > 0")
     if total_steps < 1:
-        raise ValueError(f"total_steps is {total_steps}, expected >= 1")
+        raise UserError(f"total_steps is {total_steps}, expected >= 1")
     if not 0 <= warmup_steps < total_steps:
-        raise ValueError(f"warmup_steps is {warmup_steps}, expected 0..{total_steps - 1}, below total_steps")
+        raise UserError(f"warmup_steps is {warmup_steps}, expected 0..{total_steps - 1}, below total_steps")
     if not 0 <= warmup_start < math.inf:
-        raise ValueError(f"warmup_start is {warmup_start}, expected a finite number >= 0")
+        raise UserError(f"warmup_start is {warmup_start}, expected a finite number >= 0")

@@ -54,6 +54,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from resync.errors import UserError
 from resync.formulas.weighted_topology import WEIGHTED, WeightedTopology
 
 __all__ = [
@@ -150,7 +151,7 @@ def peer_list(topology: str | int, worker: int, num_workers: int, peers: int = 1
     chosen = resolve(topology)
     _check_workers(worker, num_workers, k=0)
     if isinstance(chosen, WeightedTopology):
-        raise ValueError(f"topology {chosen.name} has no peer lists, but mixing steps: see out_peers")
+        raise UserError(f"topology {chosen.name} has no peer lists, but mixing steps: see out_peers")
     return [_reach(chosen, worker, offset, num_workers) for offset in _peer_offsets(chosen, num_workers, peers)]
 
 
@@ -176,8 +177,8 @@ def messages(
 def check_pairs(topology: str | int, num_workers: int) -> None:
     """Raise ValueError for a topology that does not pair odd with even workers."""
     if not resolve(topology).bipartite:
-        raise ValueError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential (1) or "
-                         "bipartite_linear (3)")  # fmt: skip
+        raise UserError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential (1) or "
+                        "bipartite_linear (3)")  # fmt: skip
     peer_list(topology, 0, num_workers)
 
 
@@ -198,7 +199,7 @@ def resolve(topology: str | int) -> Topology | WeightedTopology:
     if isinstance(topology, str) and topology in TOPOLOGIES:
         return TOPOLOGIES[topology]
     expected = f"a number 0-{len(_NUMBERED) - 1} or {', '.join(TOPOLOGIES)}"
-    raise ValueError(f"no topology {topology!r}: expected {expected}")
+    raise UserError(f"no topology {topology!r}: expected {expected}")
 
 
 def _reach(topology: Topology, worker: int, offset: int, num_workers: int) -> int:
@@ -217,18 +218,18 @@ def _draws(num_workers: int, size: int, peers: int, k: int, seed: int) -> tuple[
 @lru_cache(maxsize=256)
 def _peer_offsets(topology: Topology, num_workers: int, peers: int) -> tuple[int, ...]:
     if peers < 1:
-        raise ValueError(f"peers is {peers}, expected >= 1")
+        raise UserError(f"peers is {peers}, expected >= 1")
     if num_workers == 1:
         return ()
     where = f"topology {topology.name} with {num_workers} workers"
     if topology.bipartite and num_workers % 2:
-        raise ValueError(f"{where}: expected an even number of workers, because it pairs even with odd workers")
+        raise UserError(f"{where}: expected an even number of workers, because it pairs even with odd workers")
     offsets = (offset % num_workers for offset in topology.offsets(num_workers, peers))
     unique = tuple(dict.fromkeys(offset for offset in offsets if offset != 0))
     if topology.pick == "all" and peers not in (1, len(unique)):
-        raise ValueError(f"{where} always uses all {len(unique)} peers: found peers = {peers}, omit it")
+        raise UserError(f"{where} always uses all {len(unique)} peers: found peers = {peers}, omit it")
     if peers > len(unique):
-        raise ValueError(f"{where} has {len(unique)} peers per worker, found peers = {peers}")
+        raise UserError(f"{where} has {len(unique)} peers per worker, found peers = {peers}")
     return unique
 
 
@@ -249,11 +250,11 @@ def _messages(
 
 def _check_workers(worker: int, num_workers: int, k: int) -> None:
     if num_workers < 1:
-        raise ValueError(f"num_workers is {num_workers}, expected >= 1")
+        raise UserError(f"num_workers is {num_workers}, expected >= 1")
     if not 0 <= worker < num_workers:
-        raise ValueError(f"worker is {worker}, expected 0..{num_workers - 1}")
+        raise UserError(f"worker is {worker}, expected 0..{num_workers - 1}")
     if k < 0:
-        raise ValueError(f"the number of the mixing step is {k}, expected >= 0")
+        raise UserError(f"the number of the mixing step is {k}, expected >= 0")
 
 
 def _powers(base: int, num_workers: int) -> Iterator[int]:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from resync.errors import UserError
 from resync.formulas import equitopo, finite_time
 from resync.formulas.equitopo import Messages
 
@@ -39,11 +40,11 @@ class WeightedTopology:
     def cycle(self, num_workers: int, peers: int) -> int:
         """The number of mixing steps after which they repeat, 0 if they are drawn anew; ValueError as in `weights`."""
         if peers < 1:
-            raise ValueError(f"peers is {peers}, expected >= 1")
+            raise UserError(f"peers is {peers}, expected >= 1")
         if num_workers == 1:
             return 1
         if self.one_peer and peers > 1:
-            raise ValueError(f"topology {self.name} has 1 peer per worker, found peers = {peers}")
+            raise UserError(f"topology {self.name} has 1 peer per worker, found peers = {peers}")
         return self.steps(num_workers, peers)
 
     def weights(self, num_workers: int, k: int, peers: int, seed: int) -> tuple[Mapping[int, Fraction], ...]:

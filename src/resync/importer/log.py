@@ -5,11 +5,13 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from resync.errors import UserError
+
 Values = dict[str, float]
 """The values of one step by our column name; a column that the log does not have is absent, never filled in."""
 
 
-class LogError(ValueError):
+class LogError(UserError):
     """A log that cannot be imported; the message is one line with file, line, column, found and allowed values."""
 
 

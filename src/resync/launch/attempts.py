@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 
 from resync.config import Run
+from resync.errors import UserError
 from resync.files import clear_leftovers, delete_folder
 from resync.launch import hosts, machine, slurm, stopping
 from resync.launch.request import Place, Request
@@ -73,7 +74,7 @@ def _attempt(run: Run, request: Request) -> Callable[[], int]:
         return lambda: hosts.run(run, request, chosen)
     if (request.nodes or 1) > 1:
         found = f"found {request.nodes} nodes outside a Slurm job"
-        raise ValueError(f"{found}, allowed there: 1, or a hostfile (--hostfile, RESYNC_HOSTFILE)")
+        raise UserError(f"{found}, allowed there: 1, or a hostfile (--hostfile, RESYNC_HOSTFILE)")
     return lambda: machine.run(run, request, HERE)
 
 

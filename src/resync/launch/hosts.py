@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from resync.config import Run
+from resync.errors import UserError
 from resync.launch import machine
 from resync.launch.request import Place, Request
 from resync.launch.stopping import passing_on, stop_code
@@ -43,17 +44,21 @@ _REASONS = {255: "no connection by ssh", 127: "a command was not found there", 1
 def read(hostfile: Path) -> dict[str, int]:
     """The slots of each host, in the order of the file: lines `host slots=n` as in DeepSpeed, # starts a comment.
 
-    Raises ValueError for any other line, and OSError if there is no such file.
+    Raises UserError for any other line, and if the file cannot be read.
     """
     slots: dict[str, int] = {}
-    for number, line in enumerate(hostfile.read_text(encoding="utf-8").splitlines(), start=1):
-        if not (text := line.partition("#")[0].strip()):
+    try:
+        text = hostfile.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{hostfile}: {error}") from None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not (entry_text := line.partition("#")[0].strip()):
             continue
-        entry = re.fullmatch(r"([^\s=-][^\s=]*)\s+slots=([1-9][0-9]*)", text)
+        entry = re.fullmatch(r"([^\s=-][^\s=]*)\s+slots=([1-9][0-9]*)", entry_text)
         if entry is None:
-            raise ValueError(f"{hostfile}:{number}: found {text!r}, allowed: HOST slots=NUMBER")
+            raise UserError(f"{hostfile}:{number}: found {entry_text!r}, allowed: HOST slots=NUMBER")
         if entry[1] in slots:
-            raise ValueError(f"{hostfile}:{number}: found {entry[1]} again, allowed: one line for each host")
+            raise UserError(f"{hostfile}:{number}: found {entry[1]} again, allowed: one line for each host")
         slots[entry[1]] = int(entry[2])
     return slots
 
@@ -68,17 +73,17 @@ def choose(run: Run, request: Request) -> tuple[str, ...]:
     slots = read(request.hostfile)
     nodes = request.nodes or len(slots)
     if not 0 < nodes <= len(slots):
-        raise ValueError(f"{request.hostfile}: found {len(slots)} hosts, allowed: at least nodes = {max(1, nodes)}")
+        raise UserError(f"{request.hostfile}: found {len(slots)} hosts, allowed: at least nodes = {max(1, nodes)}")
     if run.processes % nodes:
-        raise ValueError(f"found {nodes} nodes, allowed: a divisor of the {run.processes} processes of {run.id}")
+        raise UserError(f"found {nodes} nodes, allowed: a divisor of the {run.processes} processes of {run.id}")
     share, hosts = run.processes // nodes, tuple(slots)[:nodes]
     for host in hosts:
         if slots[host] < share:
             found = f"found slots={slots[host]} of host {host}"
-            raise ValueError(f"{request.hostfile}: {found}, allowed: at least {share}, its share of the processes")
-    program = shlex.split(request.remote_shell)[0]
+            raise UserError(f"{request.hostfile}: {found}, allowed: at least {share}, its share of the processes")
+    program = next(iter(shlex.split(request.remote_shell)), "")
     if shutil.which(program) is None:
-        raise ValueError(f"remote shell {program} is not installed; allowed: ssh or a program like it")
+        raise UserError(f"remote shell {program!r} is not installed; allowed: ssh or a program like it")
     return hosts
 
 

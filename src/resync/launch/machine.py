@@ -8,7 +8,8 @@ import sys
 from importlib.util import find_spec
 
 from resync.config import Run
-from resync.launch.request import Place, Request
+from resync.errors import UserError
+from resync.launch.request import Place, Request, train
 from resync.launch.stopping import ended
 from resync.processes.exit_code import exit_code
 
@@ -20,7 +21,7 @@ def run(run: Run, request: Request, place: Place) -> int:
     """
     if request.launcher == "deepspeed":
         if find_spec("deepspeed") is None:
-            raise ValueError("launcher deepspeed is not installed: pip install deepspeed")
+            raise UserError("launcher deepspeed is not installed: pip install deepspeed")
         return ended(_deepspeed(run, request, place), dict(os.environ), signal.SIGTERM)
     if run.processes == 1:
         return exit_code(lambda: train(run, request))
@@ -28,13 +29,6 @@ def run(run: Run, request: Request, place: Place) -> int:
     from resync.launch import ranks
 
     return ranks.run(run, request, place)
-
-
-def train(run: Run, request: Request) -> int:
-    """Train in this process; return the exit code: 0, or 75 if asked to stop."""
-    from resync.train import train
-
-    return os.EX_OK if train(run, request.out, request.timeout) else os.EX_TEMPFAIL
 
 
 def _deepspeed(run: Run, request: Request, place: Place) -> list[str]:

@@ -19,8 +19,7 @@ from multiprocessing.process import BaseProcess
 from torch.distributed import Store
 
 from resync.config import Run
-from resync.launch import machine
-from resync.launch.request import Place, Request
+from resync.launch.request import Place, Request, train
 from resync.launch.stopping import passing_on, stop_asked, stop_code, terminate_children
 from resync.processes.exit_code import exit_code
 from resync.processes.signals import STOP, end_with_parent
@@ -88,7 +87,7 @@ def _rank(request: Request, variables: Mapping[str, object]) -> None:
     os.environ.update({name: str(value) for name, value in variables.items()})
     os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     # Read here because a run cannot be sent to a spawned process: its parts have classes made from declarations.
-    sys.exit(exit_code(lambda: machine.train(request.run, request)))
+    sys.exit(exit_code(lambda: train(request.run, request)))
 
 
 def _outcome(run: Run, ranks: Mapping[int, BaseProcess]) -> int:

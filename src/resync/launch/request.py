@@ -1,5 +1,6 @@
 """A request to train a run, and the place of one machine among those of the run."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,3 +61,11 @@ class Place:
     index: int
     address: str
     port: int
+
+
+def train(run: Run, request: Request) -> int:
+    """Train in this process; return the exit code: 0, or 75 if asked to stop."""
+    # Not at the top: this imports torch, which launchers need not.
+    from resync.train import train
+
+    return os.EX_OK if train(run, request.out, request.timeout) else os.EX_TEMPFAIL

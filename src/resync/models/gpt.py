@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from resync.errors import UserError
 from resync.models import options as declared
 from resync.models.embeddings import LearnedPositions, TiedEmbedding
 
@@ -92,5 +93,5 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: declared.GPT)
     Raises ValueError if `heads` does not divide `dim`.
     """
     if options.dim % options.heads:
-        raise ValueError(f"model gpt: heads {options.heads} does not divide dim {options.dim}")
+        raise UserError(f"model gpt: heads {options.heads} does not divide dim {options.dim}")
     return GPT(input_shape[0], num_classes, options)

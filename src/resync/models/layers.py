@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from resync.errors import UserError
+
 ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU}
 
 
@@ -13,5 +15,5 @@ def norm(kind: str, channels: int, groups: int) -> nn.Module:
     if kind == "batch":
         return nn.BatchNorm2d(channels)
     if channels % groups:
-        raise ValueError(f"model: groups {groups} does not divide the width {channels}")
+        raise UserError(f"model: groups {groups} does not divide the width {channels}")
     return nn.GroupNorm(groups, channels)

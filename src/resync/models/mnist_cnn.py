@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from resync.errors import UserError
 from resync.models.options import MnistCNN
 
 
@@ -12,7 +13,7 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: MnistCNN) -> 
     """
     channels, height, width = input_shape
     if min(height, width) < 16:
-        raise ValueError(f"model mnist_cnn: needs images of at least 16x16 pixels, found {height}x{width}")
+        raise UserError(f"model mnist_cnn: needs images of at least 16x16 pixels, found {height}x{width}")
     return nn.Sequential(
         *_convolution(channels, 64),
         *_convolution(64, 128),

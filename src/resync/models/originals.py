@@ -9,6 +9,8 @@ from zipfile import is_zipfile
 import torch
 from torch import Tensor, nn
 
+from resync.errors import UserError
+
 
 def load_original(model: nn.Module, file: Path) -> None:
     """Copy the parameters and buffers of a checkpoint of the original repository into the model that it is of.
@@ -32,22 +34,22 @@ def load_original(model: nn.Module, file: Path) -> None:
     ]
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ValueError(f"{file}: does not fit the model: {problems[0]}{more}")
+        raise UserError(f"{file}: does not fit the model: {problems[0]}{more}")
     model.load_state_dict(state)
 
 
 def _read(file: Path) -> dict[str, Tensor]:
     if not file.is_file():
-        raise ValueError(f"{file}: no such file, allowed: a checkpoint (docs/data.md)")
+        raise UserError(f"{file}: no such file, allowed: a checkpoint (docs/data.md)")
     with file.open("rb") as opened:
         if not is_zipfile(opened):
-            raise ValueError(f"{file}: not a file that torch.save wrote, or only a part of it")
+            raise UserError(f"{file}: not a file that torch.save wrote, or only a part of it")
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except (UnpicklingError, RuntimeError) as error:
-        raise ValueError(f"{file}: not only tensors, which alone are safe to load") from error
+        raise UserError(f"{file}: not only tensors, which alone are safe to load") from error
     if not (isinstance(content, dict) and all(isinstance(value, Tensor) for value in content.values())):
-        raise ValueError(f"{file}: found no state dict, allowed: names of tensors with their values")
+        raise UserError(f"{file}: found no state dict, allowed: names of tensors with their values")
     return content
 
 

@@ -4,6 +4,7 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
+from resync.errors import UserError
 from resync.models.options import ResNet
 
 
@@ -13,7 +14,7 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: ResNet) -> nn
     Raises ValueError for images without three channels.
     """
     if input_shape[0] != 3:
-        raise ValueError(f"model resnet: needs images of 3 channels, found {input_shape[0]}")
+        raise UserError(f"model resnet: needs images of 3 channels, found {input_shape[0]}")
     model = getattr(torchvision.models, f"resnet{options.depth}")(num_classes=num_classes)
     if options.stem == "cifar":
         model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from resync.errors import UserError
 from resync.models import options as declared
 from resync.prepare.vocabulary import END, PAD
 
@@ -209,5 +210,5 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: declared.Tran
     Raises ValueError if `heads` does not divide `dim`.
     """
     if options.dim % options.heads:
-        raise ValueError(f"model transformer: heads {options.heads} does not divide dim {options.dim}")
+        raise UserError(f"model transformer: heads {options.heads} does not divide dim {options.dim}")
     return Transformer(input_shape[0], num_classes, options)

@@ -8,6 +8,7 @@ from collections import OrderedDict
 
 from torch import nn
 
+from resync.errors import UserError
 from resync.models.options import VGG
 
 WIDTHS = (64, 128, 256, 512, 512)
@@ -21,7 +22,7 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: VGG) -> nn.Mo
     """
     channels, height, width = input_shape
     if min(height, width) < 2 ** len(WIDTHS):
-        raise ValueError(f"model vgg: needs images of at least 32x32 pixels, found {height}x{width}")
+        raise UserError(f"model vgg: needs images of at least 32x32 pixels, found {height}x{width}")
     features: list[nn.Module] = []
     for outputs, convolutions in zip(WIDTHS, CONVOLUTIONS[options.depth], strict=True):
         for _ in range(convolutions):

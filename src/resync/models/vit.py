@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from resync.errors import UserError
 from resync.models.options import ViT
 
 
@@ -71,7 +72,7 @@ def build(input_shape: tuple[int, ...], num_classes: int, options: ViT) -> nn.Mo
     """
     patch, dim, heads = options.patch, options.dim, options.heads
     if input_shape[1] % patch or input_shape[2] % patch:
-        raise ValueError(f"model vit: patch {patch} does not divide the image of {input_shape[1]}x{input_shape[2]}")
+        raise UserError(f"model vit: patch {patch} does not divide the image of {input_shape[1]}x{input_shape[2]}")
     if dim % heads:
-        raise ValueError(f"model vit: heads {heads} does not divide dim {dim}")
+        raise UserError(f"model vit: heads {heads} does not divide dim {dim}")
     return SimpleViT(input_shape, num_classes, options)

@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.workers import Workers
+from resync.errors import UserError
 from resync.optim import options as declared
 from resync.optim.adamw import decay
 from resync.optim.newton_schulz import VARIANTS, orthogonalise
@@ -126,14 +127,14 @@ def of_model(model: nn.Module, lr: float, *, matrices: Iterable[nn.Parameter] | 
     if matrices is None:
         hidden = _hidden_matrices(model)
         if hidden.isdisjoint(map(id, parameters)):
-            raise ValueError("Muon would step nothing: the model has no trained weight of a hidden nn.Linear or "
-                             "nn.MultiheadAttention; name its matrices (matrices=...), or take AdamW")  # fmt: skip
+            raise UserError("Muon would step nothing: the model has no trained weight of a hidden nn.Linear or "
+                            "nn.MultiheadAttention; name its matrices (matrices=...), or take AdamW")  # fmt: skip
     else:
         hidden = set(map(id, named := list(matrices)))
         for each in named:
             if each.ndim != 2 or not any(each is parameter for parameter in parameters):
-                raise ValueError(f"matrices: found a tensor of shape {list(each.shape)}, allowed: trainable parameters "
-                                 "of the model with two dimensions")  # fmt: skip
+                raise UserError(f"matrices: found a tensor of shape {list(each.shape)}, allowed: trainable parameters "
+                                "of the model with two dimensions")  # fmt: skip
     layout = [(number, ..., each.shape if id(each) in hidden else None) for number, each in enumerate(parameters)]
     return Muon(parameters, declared.Muon(**options), layout, lr)
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.config import Run
+from resync.errors import UserError
 from resync.formulas.mixing import matrix
 from resync.formulas.topology import resolve
 
@@ -24,7 +25,7 @@ def averaging_errors(run: Run, mixes: int) -> NDArray[np.float64]:
     """
     traffic = run.sync.traffic
     if traffic is None or traffic.topology is None or len(traffic.peers) > 1 or run.workers == 1:
-        raise ValueError(f"{run.id}: sync {run.sync.name} of {run.workers} workers does not mix with one topology")
+        raise UserError(f"{run.id}: sync {run.sync.name} of {run.workers} workers does not mix with one topology")
     draws = range(DRAWS if resolve(traffic.topology).random else 1)
     [(_, peers)], weights = traffic.peers, traffic.mixing_weights
     return np.mean([_errors(traffic.topology, run.workers, peers, weights, mixes, seed) for seed in draws], axis=0)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from resync.errors import UserError
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -41,10 +43,10 @@ class Calibration:
     def __post_init__(self) -> None:
         pair = f"{self.more.name} ({self.more.time:g}) and {self.less.name} ({self.less.time:g})"
         if self.more.load <= self.less.load:
-            raise ValueError(f"{pair}: found loads {self.more.load:g} and {self.less.load:g}, allowed: more, then less")
+            raise UserError(f"{pair}: found loads {self.more.load:g} and {self.less.load:g}, allowed: more, then less")
         if self.cost < 0 or self.compute < 0:
             what = "communication" if self.cost < 0 else "computing"
-            raise ValueError(f"{pair}: according to these times, {what} would take a negative time")
+            raise UserError(f"{pair}: according to these times, {what} would take a negative time")
 
     @property
     def cost(self) -> float:
@@ -85,7 +87,7 @@ def calibrate(timings: Sequence[Timing]) -> Calibration:
     pairs = [pair for pair in permutations(timings, 2) if pair[0].load > pair[1].load]
     if not pairs:
         names = ", ".join(timing.name for timing in timings) or "none"
-        raise ValueError(f"a calibration needs two known times of runs that communicate differently, found {names}")
+        raise UserError(f"a calibration needs two known times of runs that communicate differently, found {names}")
     return Calibration(*min(pairs, key=lambda pair: (_certainty(*pair), pair[1].load - pair[0].load)))
 
 

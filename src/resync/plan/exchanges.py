@@ -10,6 +10,7 @@ from typing import Literal
 
 from resync.config import Run
 from resync.config.parts import SyncOptions, Traffic
+from resync.errors import UserError
 from resync.formulas.arrivals import sending_intervals
 from resync.formulas.declared_schedules import LearningRate
 from resync.formulas.periods import Period, rounds
@@ -172,5 +173,5 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
 
 def _traffic(run: Run, options: SyncOptions) -> Traffic:
     if options.traffic is None:
-        raise ValueError(f"{run.id}: sync {options.name} declares no traffic, so its cost is unknown")
+        raise UserError(f"{run.id}: sync {options.name} declares no traffic, so its cost is unknown")
     return options.traffic

@@ -7,6 +7,7 @@ from typing import Any
 from resync.config import Run
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.config.published import CERTAINTY, PublishedValue, most_certain
+from resync.errors import UserError
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.network import Network
@@ -123,7 +124,7 @@ def forecast(
         except ValueError as error:
             unknown[key] = str(error)
     if unknown and not fits:
-        raise ValueError("\n".join(unknown.values()))
+        raise UserError("\n".join(unknown.values()))
     forecasts = []
     for run, count in runs:
         if _same_step(run) in unknown:
@@ -169,9 +170,7 @@ def fit(
             break
     else:
         names = ", ".join(sorted({f"{run.paper}/{run.experiment}" for run, _ in runs}))
-        raise ValueError(
-            f"{names}: no two published hours of averages over all workers to calibrate on, give --compute"
-        )
+        raise UserError(f"{names}: no two published hours of averages over all workers to calibrate on, give --compute")
     best = min(found, key=lambda calibration: calibration.certainty)
     pair = best.more, best.less
     statuses = tuple(CERTAINTY[timing.certainty] for timing in pair)

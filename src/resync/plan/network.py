@@ -8,6 +8,8 @@ lower bounds. The arithmetic of reductions is assumed to be free.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from resync.errors import UserError
+
 _TCP = 1448 / 1538
 """Fraction of an Ethernet link's bits that TCP delivers: 1500-byte packets less 52 bytes of IP and TCP headers with
 timestamps, plus 38 bytes of preamble, header, checksum and gap (IEEE 802.3, RFC 791, RFC 7323)."""
@@ -146,9 +148,9 @@ class Network:
 
     def __post_init__(self) -> None:
         if self.all_reduce not in ALL_REDUCES:
-            raise ValueError(f"all-reduce: found {self.all_reduce!r}, allowed: {', '.join(ALL_REDUCES)}")
+            raise UserError(f"all-reduce: found {self.all_reduce!r}, allowed: {', '.join(ALL_REDUCES)}")
         if self.node_size < 1:
-            raise ValueError(f"node size: found {self.node_size}, allowed: integer >= 1")
+            raise UserError(f"node size: found {self.node_size}, allowed: integer >= 1")
 
     def average_seconds(self, num_bytes: float, workers: int, all_reduce: str = "default") -> float:
         """Seconds until all workers have the average of `num_bytes` each, in a hierarchical all-reduce.
@@ -192,7 +194,7 @@ class Network:
         if workers <= self.node_size:
             return 1, workers
         if workers % self.node_size:
-            raise ValueError(f"workers: found {workers}, allowed: a multiple of the node size {self.node_size}")
+            raise UserError(f"workers: found {workers}, allowed: a multiple of the node size {self.node_size}")
         return workers // self.node_size, self.node_size
 
 

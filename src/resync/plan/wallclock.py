@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from resync.config import Run
+from resync.errors import UserError
 from resync.plan.cost import FLOAT32_BYTES
 from resync.plan.exchanges import ExchangeKind, exchanges
 from resync.plan.network import Network, halving_doubling, ring
@@ -38,7 +39,7 @@ class Machine:
     def __post_init__(self) -> None:
         for name, seconds in (("compute", self.compute), ("delay", self.delay)):
             if not seconds >= 0:
-                raise ValueError(f"{name}: found {seconds} s, allowed: seconds >= 0")
+                raise UserError(f"{name}: found {seconds} s, allowed: seconds >= 0")
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def wall_clock(run: Run, machine: Machine, num_parameters: int, workers: int | N
     """
     count = run.workers if workers is None else workers
     if count < 1:
-        raise ValueError(f"workers: found {count}, allowed: integer >= 1")
+        raise UserError(f"workers: found {count}, allowed: integer >= 1")
     num_bytes = num_parameters * FLOAT32_BYTES
     inside = machine.network.inside_seconds(num_bytes, run.gpus_per_worker)
     machine = replace(machine, compute=machine.compute + inside)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
+from resync.errors import UserError
 from resync.prepare.properties import Property, require_all
 
 
@@ -57,16 +58,16 @@ def original(of: DataSet, root: Path) -> tuple[Path, str]:
     file = next((folder / name for name in of.characters.files if (folder / name).is_file()), None)
     if file is None:
         names = " or ".join(of.characters.files)
-        raise ValueError(f"data {of.name}: {folder}: no file {names} (docs/data.md)")
+        raise UserError(f"data {of.name}: {folder}: no file {names} (docs/data.md)")
     try:
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         text = content.decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ValueError(f"data {of.name}: {file}: damaged or not UTF-8 ({error})") from error
+        raise UserError(f"data {of.name}: {file}: damaged or not UTF-8 ({error})") from error
     found = hashlib.sha256(content).hexdigest()
     if found != of.characters.sha256:
         allowed = f"{of.characters.sha256}, that of the declared text"
-        raise ValueError(f"data {of.name}: {file}: SHA-256 of the text: found {found}, allowed: {allowed}")
+        raise UserError(f"data {of.name}: {file}: SHA-256 of the text: found {found}, allowed: {allowed}")
     return file, text
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from resync.config.data_sets import DataSet
+from resync.errors import UserError
 from resync.processes.lock import alone
 
 DATA_ROOT = "RESYNC_DATA"
@@ -20,9 +21,9 @@ def data_root(of: DataSet) -> Path:
     """The folder that RESYNC_DATA names. Raises ValueError if it names none."""
     folder = os.environ.get(DATA_ROOT)
     if not folder:
-        raise ValueError(f"data {of.name}: {DATA_ROOT} is not set, allowed: the folder of the data (docs/data.md)")
+        raise UserError(f"data {of.name}: {DATA_ROOT} is not set, allowed: the folder of the data (docs/data.md)")
     if not Path(folder).is_dir():
-        raise ValueError(f"data {of.name}: {DATA_ROOT}={folder}: no such folder")
+        raise UserError(f"data {of.name}: {DATA_ROOT}={folder}: no such folder")
     return Path(folder)
 
 
@@ -42,7 +43,7 @@ def require_writable(of: DataSet, root: Path) -> None:
     except OSError as error:
         found = f"prepared data cannot be written here ({error.strerror})"
         allowed = f"allowed: another folder, named by {PREPARED_FOLDER} (docs/data.md)"
-        raise ValueError(f"data {of.name}: {folder}: {found}, {allowed}") from error
+        raise UserError(f"data {of.name}: {folder}: {found}, {allowed}") from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from resync.config.data_sets import DataSet
+from resync.errors import UserError
 from resync.prepare.prepared_file import Pixels, read
 from resync.prepare.properties import Property, require_all, split_properties
 from resync.prepare.sources import DAMAGED, Original, places
@@ -46,7 +47,7 @@ class ImageFiles:
             with Image.open(BytesIO(content)) as image:
                 return np.array(image.convert("RGB"))
         except DAMAGED as error:
-            raise ValueError(f"{file}: not an image, or a damaged one ({error})") from error
+            raise UserError(f"{file}: not an image, or a damaged one ({error})") from error
 
     def file(self, index: int) -> Path:
         """The path of an image."""
@@ -56,7 +57,7 @@ class ImageFiles:
         """Raise ValueError if the file of an image is not as long as when it was listed."""
         if found != self.bytes[index]:
             allowed = f"{self.bytes[index]}, its length when the images were listed"
-            raise ValueError(f"{self.file(index)}: found {found} bytes, allowed: {allowed} (docs/data.md)")
+            raise UserError(f"{self.file(index)}: found {found} bytes, allowed: {allowed} (docs/data.md)")
 
 
 Listing = Mapping[str, ImageFiles]
@@ -96,7 +97,7 @@ def refuse_changed(of: DataSet, listing: Listing) -> None:
             try:
                 files.require_length(index, files.file(index).stat().st_size)
             except (OSError, ValueError) as error:
-                raise ValueError(f"data {of.name}: {error}") from error
+                raise UserError(f"data {of.name}: {error}") from error
 
 
 def unchanged(listing: Listing) -> list[Property]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.config.data_sets import DataSet
+from resync.errors import UserError
 from resync.files import replacing, write_text
 from resync.prepare.folders import prepared_file
 from resync.prepare.record import damaged, missing, read_record
@@ -113,7 +114,7 @@ def load(of: DataSet, root: Path, verified: bool = True) -> Prepared:
         found = getattr(images, f"{split}_images").shape
         if found != (wanted := (of.facts[f"{split}_samples"], *shape)):
             again = f"delete it, then: resync data prepare {of.name}"
-            raise ValueError(
+            raise UserError(
                 f"data {of.name}: {prepared_file(of, root)}: found {split} images {list(found)}, "
                 f"allowed: {list(wanted)}; {again}"
             )
@@ -144,7 +145,7 @@ def read(
 def _verify(stream: BufferedReader, sha256: str) -> None:
     found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != sha256:
-        raise ValueError(f"SHA-256: found {found}, allowed: {sha256}, that of its record")
+        raise UserError(f"SHA-256: found {found}, allowed: {sha256}, that of its record")
     stream.seek(0)
 
 

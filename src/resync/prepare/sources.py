@@ -13,6 +13,7 @@ from PIL import Image
 
 from resync.config.data_sets import DataSet
 from resync.config.preparation import ImageRows, Source
+from resync.errors import UserError
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 
 DAMAGED = OSError, SyntaxError, Image.DecompressionBombError
@@ -68,7 +69,7 @@ def find(of: DataSet, root: Path) -> Original:
             if evidence.exists():
                 return Original(of, source, root, path)
             looked_for.append(str(evidence))
-    raise ValueError(f"data {of.name}: found none of {', '.join(looked_for)} (docs/data.md)")
+    raise UserError(f"data {of.name}: found none of {', '.join(looked_for)} (docs/data.md)")
 
 
 def places_of(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:

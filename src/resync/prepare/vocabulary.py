@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 
+from resync.errors import UserError
+
 PAD, UNKNOWN, BEGIN, END = range(4)
 """Special ids, the same in every vocabulary.
 
@@ -46,7 +48,7 @@ class Vocabulary:
             )
         except RuntimeError as error:
             reason = str(error).splitlines()[-1]
-            raise ValueError(
+            raise UserError(
                 f"no vocabulary of {size} pieces can be learned from the training text ({reason})"
             ) from error
         return cls(model.getvalue())

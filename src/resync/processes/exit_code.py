@@ -4,8 +4,10 @@ import os
 import select
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 
+from resync.errors import UserError, is_mistake, place_of
 from resync.processes.signals import INTERRUPTED
 from resync.settings.errors import ConfigError
 
@@ -16,34 +18,39 @@ MISTAKE = 2
 def exit_code(act: Callable[[], int | None]) -> int:
     """The exit code that `act` returns, 0 for None.
 
-    2 for a user error, 1 for processes that cannot connect to each other, 130 for Ctrl-C, 141 if nobody reads the
-    output any more. User errors are ConfigError, ValueError, OSError and a missing package of somebody else; every
-    other exception is a defect and propagates.
+    2 for a UserError and for a missing package of somebody else; 1 for processes that cannot connect to each other and
+    for an OSError, with one line, and for any other exception, with its traceback; 130 for Ctrl-C; 141 if nobody reads
+    the output any more.
     """
     try:
         code = act() or 0
         sys.stdout.flush()
         return code
-    except ConfigError as error:
-        lines = list(error.lines)
-    except ConnectionError as error:
-        if isinstance(error, BrokenPipeError) and _nobody_reads():
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes at its end
-            return 128 + signal.SIGPIPE
-        print(f"resync: error: {error}", file=sys.stderr)
-        return 1
-    except ModuleNotFoundError as error:
-        package = (error.name or "resync").partition(".")[0]
-        if package == "resync":
-            raise
-        lines = [
-            f"the package {package} is not installed; pip install 'resync-suite[suite]' installs what all verbs need"
-        ]
-    except (ValueError, OSError) as error:
-        lines = [str(error)]
     except KeyboardInterrupt:
         print("resync: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except ConfigError as error:
+        lines = list(error.lines)
+    except UserError as error:
+        lines = [str(error)]
+    except ModuleNotFoundError as error:
+        if not is_mistake(error):
+            traceback.print_exc()
+            return 1
+        package = str(error.name).partition(".")[0]
+        lines = [
+            f"the package {package} is not installed; pip install 'resync-suite[suite]' installs what all verbs need"
+        ]
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes at its end
+            return 128 + signal.SIGPIPE
+        where = "" if isinstance(error, ConnectionError) else f" ({place_of(error)})"
+        print(f"resync: error: {error}{where}", file=sys.stderr)
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
     for line in lines:
         print(f"resync: error: {line}", file=sys.stderr)
     return MISTAKE

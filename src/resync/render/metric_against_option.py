@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from resync.config import Run
+from resync.errors import UserError
 from resync.render.item import ItemData, Series, require_results
 from resync.render.lines import LETTERS, footnote, legend, letter
 from resync.render.options import MetricAgainstOption
@@ -81,7 +82,7 @@ def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
     option = data.options.option
     values = [_value_of(series.states[0].run, option) for series in data.series]
     if all(value is None for value in values):
-        raise ValueError(f"{data.item.id}: option: found {option}, allowed: a setting of the runs with a number")
+        raise UserError(f"{data.item.id}: option: found {option}, allowed: a setting of the runs with a number")
     metrics = [data.options.metric, *(["seconds_per_step"] if data.options.time else [])]
     panels = [_panel(data, metric, values) for metric in metrics]
     shown = [ending for panel in panels for ending in (*panel.fixed, *(ending for _, ending in panel.swept))]

@@ -18,6 +18,7 @@ from resync.config import Run
 from resync.config.metrics import SECONDS_PER_HOUR
 from resync.config.parts import SyncOptions
 from resync.config.published import most_certain
+from resync.errors import UserError
 from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
@@ -141,7 +142,7 @@ def _references(data: ItemData[declared.TimePerIteration], panel: declared.Panel
     found = [run for run in data.references if run.experiment == panel.experiment]
     if panel.experiment and not found:
         allowed = ", ".join(dict.fromkeys(run.experiment for run in data.references))
-        raise ValueError(f"{data.item.id}: found a panel of experiment {panel.experiment}, allowed: {allowed}")
+        raise UserError(f"{data.item.id}: found a panel of experiment {panel.experiment}, allowed: {allowed}")
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from resync.audit.rows import CLAIMS
 from resync.config import Run, Suite
 from resync.config.paper import Paper
+from resync.errors import UserError
 from resync.files import read_json
 from resync.results.runs import RunState, state_of
 from resync.settings.tree import leaves
@@ -65,7 +66,7 @@ class AuditFile:
                 lines=(*claims, *rows),
             )
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
+            raise UserError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
 
     def counts(self, lines: Iterable[Line]) -> dict[str, int]:
         """Number of lines per verdict, first of those that decide."""

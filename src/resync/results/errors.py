@@ -1,7 +1,9 @@
 """Errors of whoever reads results."""
 
+from resync.errors import UserError
 
-class ResultsError(ValueError):
+
+class ResultsError(UserError):
     """Results that cannot be trusted; the message is one line with the run, the file and the problem."""
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from resync.config import Run
+from resync.errors import UserError, is_mistake, place_of
 from resync.files import read_json, write_text
 from resync.processes.signals import INTERRUPTED
 from resync.results.summary import NAME as SUMMARY
@@ -41,7 +42,7 @@ class Unfinished:
     """The state of a run without results: after which step, since when (UTC), and why.
 
     A run's processes write `running` when they begin; if no job holds the run's lock, they were killed since. After a
-    `mistake`, such as missing data, another attempt would end in the same way until somebody has mended it.
+    `mistake` of the user, such as missing data, another attempt would end in the same way until somebody has mended it.
     """
 
     state: Literal["running", "stopped", "failed"]
@@ -52,8 +53,6 @@ class Unfinished:
     mistake: bool = False
 
 
-_MISTAKES = (ValueError, FileNotFoundError, ModuleNotFoundError)
-"""What a wrong configuration, missing data or an incomplete installation raises; other errors may pass."""
 _UNFINISHED = TypeAdapter(Unfinished)
 
 
@@ -81,7 +80,7 @@ def recorded(directory: Path) -> Unfinished | None:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{file}: not a run's state: {where}: {first['msg']}") from None
+        raise UserError(f"{file}: not a run's state: {where}: {first['msg']}") from None
 
 
 def begin(directory: Path, run: Run) -> None:
@@ -111,11 +110,11 @@ def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
             _end(directory, run, "stopped", "interrupted at once: the next start continues from the last checkpoint")
         raise
     except BaseException as error:
-        text = str(error).splitlines()[0] if str(error) else ""
-        named = isinstance(error, (ValueError, OSError)) and text
+        reason = str(error).partition("\n")[0]
+        if not isinstance(error, (UserError, ConnectionError)):
+            reason = f"{type(error).__name__}{': ' if reason else ''}{reason} ({place_of(error)})"
         with suppress(OSError):  # the disk may be what failed: then the launcher records that the run ended
-            reason = text if named else f"{type(error).__name__}{': ' if text else ''}{text}"
-            fail(directory, run, reason, isinstance(error, _MISTAKES))
+            fail(directory, run, reason, is_mistake(error))
         raise
 
 
@@ -141,7 +140,7 @@ def refuse_mistake(directory: Path, run: Run) -> None:
     """Raise ValueError if the last job of this configuration ended with a mistake that no further attempt can mend."""
     last = _recorded_if_readable(directory)
     if last is not None and last.mistake and last.config_hash == run.hash:
-        raise ValueError(f"not tried again: {last.reason}")
+        raise UserError(f"not tried again: {last.reason}")
 
 
 def ask_anew(directory: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from resync.errors import UserError
 from resync.files import read_json, write_text
 from resync.results.errors import MissingRun, ResultsError
 
@@ -66,7 +67,7 @@ def refuse_other_results(directory: Path, config_hash: str) -> None:
     except ResultsError:  # none, or none that anybody could use
         return
     if found["config_hash"] != config_hash:
-        raise ValueError(
+        raise UserError(
             f"--out {directory}: has results of {found['run']} with configuration {found['config_hash']}, allowed for "
             f"configuration {config_hash}: another folder, or this one without {NAME}"
         )

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resync.errors import UserError
+
 FOLDER = "wandb"
 TIMEOUT_SECONDS = 120
 RELATIVE_TOLERANCE = 1e-9
 _NOT_JSON = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
-class WandbLogError(ValueError):
+class WandbLogError(UserError):
     """A log that cannot be read or that contradicts metrics.csv; the message is one line that names the file."""
 
 

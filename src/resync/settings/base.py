@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from resync.errors import UserError
 from resync.settings.describe import in_one_line
 from resync.settings.errors import KeyPath
 
@@ -93,7 +94,7 @@ class Settings(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise ValueError(in_one_line(error, type(self))) from None
+                raise UserError(in_one_line(error, type(self))) from None
 
         # Validation of files then builds models without calling it, as it does with pydantic's own.
         __init__.__pydantic_base_init__ = True

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from resync.errors import UserError
+
 KeyPath = tuple[str | int, ...]
 
 _LONGEST_VALUE = 60
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """All errors of a configuration; `lines` holds one line per problem, without repetitions."""
 
     def __init__(self, lines: Iterable[str]):

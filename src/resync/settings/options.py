@@ -23,6 +23,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
+from resync.errors import UserError
 from resync.settings.base import PACKAGE, Check, Settings, checks_failed, reading_of
 from resync.settings.describe import in_one_line
 from resync.settings.errors import ConfigError, KeyPath, dotted, no_choice, not_among
@@ -74,7 +75,7 @@ class Part(Settings):
             if steps_per_epoch is None and number == int(number):
                 return int(number)
             allowed = "a whole number of steps" if steps_per_epoch is None else "epochs: these are steps already"
-            raise ValueError(f"{type(self).__name__}: {dotted(place)}: found {number:g}, allowed: {allowed}")
+            raise UserError(f"{type(self).__name__}: {dotted(place)}: found {number:g}, allowed: {allowed}")
 
         found: Self = converted(self, type(self), steps)
         return found

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from resync.errors import UserError
 from resync.formulas.topology import check_pairs, partner, peer_list
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.options.every_step import ADPSGD
@@ -51,7 +52,7 @@ class AsynchronousPairs(Algorithm):
         size = self.transport.num_workers
         check_pairs(options.topology, size)
         if self.workers.num_local != 1:
-            raise ValueError(
+            raise UserError(
                 f"asynchronous AD-PSGD needs one worker per process, found {self.workers.num_local}, "
                 "allowed: simulated AD-PSGD"
             )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from resync.errors import UserError
 from resync.formulas import mixing
 from resync.formulas.topology import cycle
 from resync.sync.algorithm import Training
@@ -29,7 +30,7 @@ class DPSGD(SGP):
             for k in range(cycle(topology, size, number) or 1):
                 matrix = mixing.matrix(topology, size, k, number, seed=self.seed)
                 if not (np.array_equal(matrix, matrix.T) and mixing.is_doubly_stochastic(matrix)):
-                    raise ValueError(
+                    raise UserError(
                         f"D-PSGD needs symmetric mixing, which topology {topology} with {size} workers and {number} "
                         "peers does not give, allowed: ring with 2 peers, or another topology"
                     )

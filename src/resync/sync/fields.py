@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from resync.engine.optimizer_state import is_over_rows
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
+from resync.errors import UserError
 
 
 def average_fields(workers: Workers, optimizer: Optimizer, transport: Transport, names: Sequence[str]) -> None:
@@ -31,7 +32,7 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
     values = [optimizer.state.get(parameter, {}).get(name) for parameter in parameters]
     if not any(map(_fits, parameters, values)):
         have = sorted({key for state in optimizer.state.values() for key in state})
-        raise ValueError(f"the optimizer has no state {name!r}, allowed: {', '.join(have) or 'none'}")
+        raise UserError(f"the optimizer has no state {name!r}, allowed: {', '.join(have) or 'none'}")
     if is_over_rows(optimizer, workers):
         yield values[0]
         return

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from resync.engine.transport import PostedMean
+from resync.errors import UserError
 from resync.sync.algorithm import Training
 from resync.sync.options import outer
 from resync.sync.outer import outer_step_
@@ -36,7 +37,7 @@ class StreamingDiLoCo(Rounds):
         self.options = options
         size, number = self.workers.num_parameters, options.fragments
         if number > size:
-            raise ValueError(f"fragments: found {number}, allowed: at most the {size} parameters of the model")
+            raise UserError(f"fragments: found {number}, allowed: at most the {size} parameters of the model")
         self.fragments = [slice(*ends) for ends in pairwise(size * index // number for index in range(number + 1))]
         self.anchor = self.rows[0].clone()
         self.buffer = torch.zeros_like(self.anchor)

@@ -16,6 +16,7 @@ from torch import nn
 
 from resync.config.execution import Checkpoint
 from resync.engine.transport import Transport
+from resync.errors import UserError
 from resync.files import clear_leftovers, delete_folder, sync_folder, write_bytes, write_text
 
 State = dict[str, Any]
@@ -154,11 +155,11 @@ def identity_of(folder: Path) -> str:
 def require_sound(folder: Path, identity: str) -> None:
     """Raise ValueError if a checkpoint is missing or damaged, or if its identity does not start with `identity`."""
     if not folder.is_dir():
-        raise ValueError(f"{folder} does not exist")
+        raise UserError(f"{folder} does not exist")
     if problem := _damage(folder):
-        raise ValueError(f"{folder}: damaged ({problem})")
+        raise UserError(f"{folder}: damaged ({problem})")
     if not (found := identity_of(folder)).startswith(identity):
-        raise ValueError(f"{folder}: found the configuration (and data) {found}, allowed: {identity}")
+        raise UserError(f"{folder}: found the configuration (and data) {found}, allowed: {identity}")
 
 
 def model_sha256(folder: Path) -> str:
@@ -166,7 +167,7 @@ def model_sha256(folder: Path) -> str:
     try:
         return _written_checksum(folder / MODEL)
     except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{folder} does not exist or has no {MODEL}") from None
+        raise UserError(f"{folder} does not exist or has no {MODEL}") from None
 
 
 def save_model(path: Path, model: nn.Module) -> None:

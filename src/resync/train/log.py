@@ -7,6 +7,7 @@ from typing import Any
 
 from resync.config import Run
 from resync.config.metrics import BEST, File, columns
+from resync.errors import UserError
 from resync.files import delete_folder, write_text
 from resync.results import wandb_log
 from resync.results.summary import publish
@@ -182,4 +183,4 @@ def _start_wandb(directory: Path, run: Run) -> Any:
             ),
         )
     except wandb.errors.UsageError as error:  # such as no key
-        raise ValueError(f"log.wandb: {run.log.wandb}: {one_line(str(error))}") from None
+        raise UserError(f"log.wandb: {run.log.wandb}: {one_line(str(error))}") from None

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from resync.config import Run
 from resync.config.metrics import BEST, EVALUATED, METRICS
 from resync.config.run import Resources
+from resync.errors import UserError
 from resync.files import write_text
 from resync.processes.lock import locked
 from resync.processes.memory import keep_freed_memory
@@ -235,7 +236,7 @@ def _device(run: Run) -> torch.device:
     if run.device == "cpu" or (run.device == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise ValueError("device is cuda, but torch finds no CUDA device here; allowed: auto, cpu")
+        raise UserError("device is cuda, but torch finds no CUDA device here; allowed: auto, cpu")
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
     return device

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
+from resync.errors import UserError
 from resync.train.checkpoint import Checkpoints, State, owned
 from resync.train.evaluate import consensus
 from resync.train.provenance import UNKNOWN_JOBS
@@ -87,7 +88,7 @@ def _continue_other(session: Session) -> None:
         _restore(session, workers, shared, set(session.parts) - {"watch", "checkpoint_average", "log"})
     except (ValueError, KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{run.id}: start_from {run.start_from}: {reason}") from None
+        raise UserError(f"{run.id}: start_from {run.start_from}: {reason}") from None
     _follow(session, shared)
     if session.log:
         session.log.adopt(shared["log"])

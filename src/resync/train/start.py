@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from resync.config import Run
+from resync.errors import UserError
 from resync.results.errors import ResultsError
 from resync.results.summary import DIGESTS, digest_of, left_out, read_summary, require_unchanged
 from resync.results.summary import NAME as SUMMARY
@@ -24,7 +25,7 @@ def load_start(model: nn.Module, run: Run, out: Path) -> None:
         model.load_state_dict(state)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{run.id}: start_from {run.start_from}: the model does not fit: {reason}") from None
+        raise UserError(f"{run.id}: start_from {run.start_from}: the model does not fit: {reason}") from None
 
 
 def digest_of_start(run: Run, out: Path) -> str:
@@ -38,7 +39,7 @@ def digest_of_start(run: Run, out: Path) -> str:
             return model_sha256(checkpoint_folder(folder, run.start_step))
         return str(read_summary(folder / SUMMARY)[DIGESTS][MODEL])
     except (ResultsError, ValueError) as error:
-        raise ValueError(f"{run.id}: start_from {run.start_from}: {error}") from None
+        raise UserError(f"{run.id}: start_from {run.start_from}: {error}") from None
 
 
 def _model_file(run: Run, folder: Path) -> Path:
@@ -49,7 +50,7 @@ def _model_file(run: Run, folder: Path) -> Path:
         try:
             require_sound(kept, str(run.start_hash))
         except ValueError as error:
-            raise ValueError(f"{prefix} {error}; delete {folder} to train that run again") from None
+            raise UserError(f"{prefix} {error}; delete {folder} to train that run again") from None
         return kept / MODEL
     model = folder / MODEL
     try:
@@ -59,10 +60,10 @@ def _model_file(run: Run, folder: Path) -> Path:
         if summary["status"] == "finished":
             require_unchanged(model, digest_of(model), summary)
     except ResultsError as error:
-        raise ValueError(f"{prefix} {error}") from None
+        raise UserError(f"{prefix} {error}") from None
     if summary["config_hash"] != run.start_hash:
         found = f"found results of the configuration {summary['config_hash']}, allowed: {run.start_hash}"
-        raise ValueError(f"{prefix} {found}; train that run again")
+        raise UserError(f"{prefix} {found}; train that run again")
     if summary["status"] != "finished":
-        raise ValueError(f"{prefix} found a run that ended as {summary['status']}, allowed: finished")
+        raise UserError(f"{prefix} found a run that ended as {summary['status']}, allowed: finished")
     return model

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from resync.errors import UserError
+
 
 class TensorBoard:
     """Event files in `directory` with the numbers of rows, each under its column's name.
@@ -19,7 +21,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             found = "found true, but the package tensorboard is not installed"
-            raise ValueError(f"log.tensorboard: {found}: pip install tensorboard") from None
+            raise UserError(f"log.tensorboard: {found}: pip install tensorboard") from None
         self._open = SummaryWriter
         self._directory = directory
         self._writer: Any = None

@@ -13,7 +13,6 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from resync.config import Run, load_suite
 from resync.progress import Board, Job, View
 from resync.progress.board import place_of
-from resync.results import state
 from resync.results.status import progress
 from snakemake_logger_plugin_resync import LogHandler, explained
 
@@ -59,21 +58,22 @@ def test_a_board_counts_and_foretells(run: Run, folder: Path):
     assert place_of(train, found) == f"{run.id} step 40/{run.total_steps}, val_top1 81.25"
 
 
-def test_a_job_that_fails_in_the_same_way_again_is_one_line(run: Run, folder: Path):
-    board, log = Board(), folder / "train.log"
-    log.write_text("resync: error: no place\n\n")
-    job = Job(1, "train", "", log, folder)
-    board.starts(job)
-    assert board.fails(1) == f"failed: {run.id}: no place (log: {log})"
-    board.starts(job)
-    assert board.fails(1) is None
-    state.begin(folder, run)
-    state.fail(folder, run, "out of memory")
-    board.starts(job)
-    assert board.fails(1) == f"failed: {run.id}: out of memory"
-    state.record(folder, run, "stopped", 3, "SIGINT: stops after step 3 of 9 with a checkpoint")
-    board.starts(job)
-    assert board.fails(1) == f"failed: {run.id}: interrupted: the next start continues"
+def test_the_reason_of_a_failure_is_that_of_its_attempt(run: Run, folder: Path):
+    """Snakemake tells of a failure when the next attempt may have begun to write."""
+    board = Board()
+    job = Job(1, "train", "", folder / "train.log", folder)
+    parts = {
+        "resync: error: no data": "no data",
+        f"{run.id}: epoch 0 step 3 train_loss 2.3": "killed, or ended without a message",
+        "resync: error: rank 1 ended with exit code 1\nresync: failed: out of memory": "out of memory",
+        f"resync: stopped: SIGINT: stops after step 3\n{run.id}: ended": "interrupted: the next start continues",
+        "Traceback (most recent call last):\n  File\nKeyError: 7": "KeyError: 7",
+    }
+    for number, text in enumerate(parts, start=1):
+        (folder / f"train.{number}.log").write_text(text)
+    for number, reason in enumerate(parts.values(), start=1):
+        board.starts(job)
+        assert board.fails(1) == f"failed: {run.id}: {reason} (log: {folder}/train.{number}.log)"
     assert list(board.failed) == [1]
     board.starts(job)
     board.ends(1)

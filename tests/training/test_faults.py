@@ -24,6 +24,7 @@ from runs import make_run
 from resync.archive.environment import environment
 from resync.cli import main
 from resync.config import Run
+from resync.errors import UserError
 from resync.files import write_text
 from resync.launch import attempts, slurm
 from resync.launch.request import Place, Request
@@ -121,7 +122,7 @@ def test_ctrl_c_ends_a_run_of_one_process_in_a_checkpoint(tmp_path):
     assert left.state == "stopped"
     assert left.step == int(checkpoints(tmp_path)[-1].name.removeprefix("step")) > 0
     assert left.reason.startswith("SIGINT: stops after step")
-    assert (tmp_path / "train.log").read_text().splitlines()[-1] == "resync: interrupted"
+    assert "resync: interrupted" in (tmp_path / "train.log").read_text().splitlines()
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -554,7 +555,7 @@ def test_a_rank_that_does_not_end_when_it_is_told_to_is_killed(folder, monkeypat
             (folder / "deaf").touch()
             signal.pause()
         wait_until((folder / "deaf").exists)
-        raise ValueError("it does not fit")
+        raise UserError("it does not fit")
 
     monkeypatch.setattr("resync.train.run.resume", failed)
     monkeypatch.setattr("resync.launch.ranks._GRACE_SECONDS", 0.5)

@@ -56,7 +56,10 @@ def _attempts(run: Run, request: Request) -> int:
     state.begin(request.out, run)
     with stopping.remembered():
         code = _restarted(run, request, _attempt(run, request))
-    if state.conclude(request.out, run, code) and code in (os.EX_TEMPFAIL, INTERRUPTED):
+    failed = state.conclude(request.out, run, code)
+    if code and (last := state.recorded(request.out)):
+        print(f"resync: {last.state}: {last.reason}", file=sys.stderr, flush=True)  # the last word of this attempt
+    if failed and code in (os.EX_TEMPFAIL, INTERRUPTED):
         # Such as a checkpoint that could not be written: started again, it would end in the same way for ever.
         print(f"resync: error: {run.id}: failed when it was asked to stop", file=sys.stderr)
         return 1

@@ -1,7 +1,9 @@
 """The jobs of a workflow: how many are done, which ones run and how far they are, which ones failed and why."""
 
 import os
+import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +14,8 @@ from resync.text_tables import one_line
 
 _FEW = 5
 """Number of finished jobs before which no time can be foretold."""
-_TAIL_BYTES = 1 << 14
+_TAIL_BYTES = 1 << 16
+_REASON = re.compile(r"resync: (?:error|failed): (?:not tried again: )?(.*)|resync: (?:stopped: |interrupted$)")
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Board:
     running: dict[int, Job] = field(default_factory=dict)
     failed: dict[int, tuple[Job, str]] = field(default_factory=dict)
     _known: dict[int, Job] = field(default_factory=dict)
+    _failures: Counter[int] = field(default_factory=Counter)
     _started: float | None = None
 
     def begins(self, total: int) -> None:
@@ -66,7 +70,8 @@ class Board:
         job = self.running.pop(number, None) or self._known.get(number)
         if job is None:
             return None
-        reason, before = self._reason(job), self.failed.get(number)
+        self._failures[number] += 1
+        reason, before = _reason(job, self._failures[number]), self.failed.get(number)
         self.failed[number] = job, reason
         return None if before and before[1] == reason else f"failed: {job.name}: {reason}"
 
@@ -117,14 +122,19 @@ class Board:
         except (ConfigError, OSError):
             return None
 
-    def _reason(self, job: Job) -> str:
-        """Why a job failed: what its run's state says, or else the last line of its log."""
-        found = self._progress(job)
-        if found is not None and found.status in ("failed", "stopped", "damaged") and found.reason:
-            return "interrupted: the next start continues" if found.status == "stopped" else found.reason
-        said = next((line for line in reversed(_tail(job.log)) if line.strip()), "")
-        reason = one_line(said.removeprefix("resync: error: ")) or "without a message"
-        return f"{reason} (log: {job.log})" if job.log else reason
+
+def _reason(job: Job, attempt: int) -> str:
+    """Why an attempt at a job failed, from its own log: that of a training has a name for each attempt."""
+    log = job.folder / f"train.{attempt}.log" if job.folder else job.log
+    lines = [line for line in _tail(log) if line.strip()]
+    named = [match for match in map(_REASON.match, lines) if match]
+    if named:
+        reason = named[-1][1] or "interrupted: the next start continues"
+    elif lines and (job.folder is None or "Traceback (most recent call last):" in lines):
+        reason = lines[-1]
+    else:
+        reason = "killed, or ended without a message"
+    return f"{one_line(reason)} (log: {log})" if log else one_line(reason)
 
 
 def place_of(job: Job, found: Progress | None) -> str:

@@ -57,8 +57,8 @@ def _attempts(run: Run, request: Request) -> int:
     with stopping.remembered():
         code = _restarted(run, request, _attempt(run, request))
     failed = state.conclude(request.out, run, code)
-    if code and (last := state.recorded(request.out)):
-        print(f"resync: {last.state}: {last.reason}", file=sys.stderr, flush=True)  # the last word of this attempt
+    if code == 1 and (last := state.recorded(request.out)):
+        print(f"resync: failed: {last.reason}", file=sys.stderr)  # not only which process has ended first
     if failed and code in (os.EX_TEMPFAIL, INTERRUPTED):
         # Such as a checkpoint that could not be written: started again, it would end in the same way for ever.
         print(f"resync: error: {run.id}: failed when it was asked to stop", file=sys.stderr)

@@ -15,7 +15,9 @@ from resync.text_tables import one_line
 _FEW = 5
 """Number of finished jobs before which no time can be foretold."""
 _TAIL_BYTES = 1 << 16
-_REASON = re.compile(r"resync: (?:error|failed): (?:not tried again: )?(.*)|resync: (?:stopped: |interrupted$)")
+_FAILED = re.compile(r"resync: failed: (.*)")
+_ERROR = re.compile(r"resync: error: (?:not tried again: )?(.*)")
+_STOPPED = re.compile(r"resync: interrupted$|.*: stops after step \d+ of \d+ with a checkpoint$")
 
 
 @dataclass
@@ -127,9 +129,11 @@ def _reason(job: Job, attempt: int) -> str:
     """Why an attempt at a job failed, from its own log: that of a training has a name for each attempt."""
     log = job.folder / f"train.{attempt}.log" if job.folder else job.log
     lines = [line for line in _tail(log) if line.strip()]
-    named = [match for match in map(_REASON.match, lines) if match]
-    if named:
-        reason = named[-1][1] or "interrupted: the next start continues"
+    failed, errors = ([match[1] for match in map(form.match, lines) if match] for form in (_FAILED, _ERROR))
+    if failed or errors:
+        reason = failed[-1] if failed else errors[0]
+    elif any(map(_STOPPED.match, lines)):
+        reason = "interrupted: the next start continues"
     elif lines and (job.folder is None or "Traceback (most recent call last):" in lines):
         reason = lines[-1]
     else:

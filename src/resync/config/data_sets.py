@@ -34,7 +34,6 @@ class _DataSetFile(Settings):
     prepare_characters: CharacterPreparation | None = None
 
     def checks(self) -> Iterator[Check]:
-        """The reader fits what it reads."""
         if self.reader:
             prepared = self.prepare or self.prepare_text or self.prepare_characters
             yield from self.reader.problems(prepared, self.facts)
@@ -96,12 +95,10 @@ class DataOptions(Options):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The facts about the data set with these options."""
         declared, reader = self.component.facts, self.component.reader
         return reader.facts(self.options, declared) if reader else declared
 
     def checks(self) -> Iterator[Check]:
-        """Require options that fit together, according to the reader."""
         if self.component.reader:
             yield from self.component.reader.conflicts(self.options, self.component.facts)
 
@@ -112,12 +109,10 @@ class DataOptions(Options):
 
     @classmethod
     def names(cls, package: Path = PACKAGE) -> list[str]:
-        """The names of all data sets, sorted."""
         return data_set_names(package)
 
     @classmethod
     def named(cls, name: str, package: Path = PACKAGE) -> Any:
-        """The model of a data set. Raises ConfigError for an unknown name or a broken declaration."""
         return data_set(name, package).config
 
 

@@ -87,7 +87,6 @@ class Evaluation(Settings):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Require one interval."""
         if self.every_rounds and self.every_epochs != 1:
             yield wrong("every_epochs", f"{self.every_epochs} beside every_rounds", "1, or without every_rounds")
         if self.every_rounds and self.at:

@@ -75,14 +75,12 @@ class MemoryReader(_Images):
         return options
 
     def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The facts about the data set with the options of a run, which can keep samples from training."""
         held_out = options["held_out"]
         if held_out is None:
             return declared
         return {**declared, "train_samples": declared["train_samples"] - held_out, "val_samples": held_out}
 
     def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
-        """Require samples to train on."""
         if self.facts(options, declared)["train_samples"] < 1:
             allowed = f"null or less than the {declared['train_samples']} training samples"
             yield wrong("held_out", options["held_out"], allowed)
@@ -174,7 +172,6 @@ class CharacterReader(_Reader):
         return {"context": (PositiveInt, Field(default=self.context, description=text))}
 
     def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The facts about the data set with windows of this length."""
         context = options["context"]
         windows = {
             "train_samples": declared["train_samples"] - context,
@@ -183,7 +180,6 @@ class CharacterReader(_Reader):
         return {**declared, **windows, "input_shape": [context]}
 
     def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
-        """Require a window in both parts of the text."""
         longest = min(declared["train_samples"], declared["val_samples"]) - 1
         if options["context"] > longest:
             yield wrong("context", options["context"], f"at most {longest}, to fit into both parts")

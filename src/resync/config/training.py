@@ -163,7 +163,6 @@ class ResultSettings(Settings):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Facts about the data set, such as train_samples and num_classes."""
         return self.data.facts
 
     @property

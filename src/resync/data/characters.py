@@ -46,7 +46,6 @@ class Characters:
         return len(self.train) - self.context
 
     def to(self, device: torch.device) -> "Characters":
-        """A copy that makes its batches on `device`."""
         return replace(self, train=self.train.to(device), val=self.val.to(device))
 
     def close(self) -> None:

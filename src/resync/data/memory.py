@@ -38,7 +38,6 @@ class InMemory:
         return self.train_targets.cpu().numpy()
 
     def to(self, device: torch.device) -> "InMemory":
-        """A copy with every tensor on `device`."""
         tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **tensors, pixels=self.pixels.to(device) if self.pixels else None)
 
@@ -55,7 +54,6 @@ class InMemory:
             yield inputs.unflatten(0, index.shape), self.train_targets[index]
 
     def validation(self, rank: int, world_size: int, batch_size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
-        """The validation samples of one process; every sample is on exactly one process, once."""
         inputs, targets = self.val_inputs[rank::world_size], self.val_targets[rank::world_size]
         for batch, labels in zip(inputs.split(batch_size), targets.split(batch_size), strict=True):
             yield self.pixels.normalise(batch) if self.pixels else batch, labels

@@ -31,7 +31,6 @@ class Pixels:
         return cls(_per_channel(mean), _per_channel(std), crops)
 
     def to(self, device: torch.device) -> "Pixels":
-        """A copy on `device`."""
         crops = self.crops.to(device) if self.crops is not None else None
         return Pixels(self.mean.to(device), self.std.to(device), crops)
 

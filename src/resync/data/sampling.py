@@ -23,7 +23,6 @@ class Share:
         return slice(self.index * own, (self.index + 1) * own)
 
     def length(self, samples: int) -> int:
-        """The number of samples in the part."""
         return samples // self.number
 
 

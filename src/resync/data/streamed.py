@@ -58,7 +58,6 @@ class Streamed:
         return self.splits["train"].labels
 
     def to(self, device: torch.device) -> "Streamed":
-        """A copy that makes its batches on `device`."""
         return replace(self, pixels=self.pixels.to(device), device=device)
 
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
@@ -70,7 +69,6 @@ class Streamed:
             yield inputs.unflatten(0, indices.shape[1:]), targets.unflatten(0, indices.shape[1:])
 
     def validation(self, rank: int, world_size: int, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
-        """The validation images of one process; every image is on exactly one process, once."""
         indices = np.arange(rank, len(self.splits["val"].labels), world_size)
         requests = np.stack([indices, np.zeros_like(indices)], axis=-1)
         starts = range(0, len(requests), batch_size)
@@ -84,7 +82,6 @@ class Streamed:
         return self.pixels.normalise(seen.to(self.device)), self._labels("train", requests)
 
     def close(self) -> None:
-        """End the decoding processes."""
         for loader in self._loaders.values():
             loader.close()
 

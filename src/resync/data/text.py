@@ -73,7 +73,6 @@ class ParallelText:
         return self.corpus.vocabulary.decode
 
     def to(self, device: torch.device) -> "ParallelText":
-        """A copy that makes its batches on `device`."""
         return replace(self, device=device)
 
     def batches(

@@ -65,7 +65,6 @@ class EncoderLayer(nn.Module):
         self.after_ffn = Residual(dim, dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer; `mask` as in `Attention`."""
         x = self.after_attention(x, self.attention(x, self.attention.keys_values(x), mask))
         return self.after_ffn(x, self.ffn(x))
 

@@ -62,11 +62,9 @@ class Calibration:
         return _certainty(self.more, self.less)
 
     def communication(self, load: float) -> float:
-        """Communication time of a run with this load."""
         return load * self.cost
 
     def total(self, load: float) -> float:
-        """Total time of a run with this load."""
         return self.compute + self.communication(load)
 
     def communication_rounding(self, load: float) -> float:

@@ -68,7 +68,6 @@ class Forecast:
         return None if known is None else self.hours / known - 1
 
     def as_dict(self) -> dict[str, Any]:
-        """All numbers in seconds and hours, for JSON."""
         clock = self.clock
         return {
             "run": clock.run,

@@ -42,7 +42,6 @@ class Link:
         return self.latency * self.bandwidth
 
     def message(self, num_bytes: float) -> float:
-        """Seconds for one message."""
         return self.latency + num_bytes / self.bandwidth
 
 

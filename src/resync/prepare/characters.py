@@ -25,7 +25,6 @@ class CharacterText:
     alphabet: str
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything as arrays, for a file."""
         alphabet = np.frombuffer(self.alphabet.encode(), np.uint8)
         return {"train": self.train, "val": self.val, "alphabet": alphabet}
 

@@ -50,7 +50,6 @@ class ImageFiles:
             raise UserError(f"{file}: not an image, or a damaged one ({error})") from error
 
     def file(self, index: int) -> Path:
-        """The path of an image."""
         return self.folder / os.fsdecode(self.paths[index])
 
     def require_length(self, index: int, found: int) -> None:

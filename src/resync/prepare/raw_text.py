@@ -96,5 +96,4 @@ class RawText:
         raise self.error(f"has no file {name}", archive)
 
     def error(self, found: str, path: Path | None = None) -> ValueError:
-        """The error for the folder, or for a file in it."""
         return ValueError(f"data {self.of.name}: {path or self.folder}: {found}")

@@ -56,7 +56,6 @@ class Original:
         return sums_sha256((file_sha256(path), path.relative_to(self.path).as_posix()) for path in files)
 
     def error(self, found: str) -> ValueError:
-        """The error for these images."""
         return ValueError(f"data {self.of.name}: {self.path}: {found}")
 
 

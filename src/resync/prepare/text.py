@@ -35,7 +35,6 @@ class Sentences:
 
     @classmethod
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, progress: str) -> "Sentences":
-        """The ids of the lines."""
         from tqdm import tqdm
 
         tokens, lengths = [np.empty(0, np.uint16)], [np.empty(0, np.int64)]

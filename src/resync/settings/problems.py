@@ -53,7 +53,6 @@ class Collector:
             self.lines += error.lines
 
     def note(self, problems: Iterable[Problem]) -> None:
-        """Note problems that were found elsewhere."""
         self.problems.update(problems)
 
     @property
@@ -61,6 +60,5 @@ class Collector:
         return bool(self.lines or self.problems)
 
     def raise_if_any(self) -> None:
-        """Raise one ConfigError with every problem, ordered by file and line, if there are any."""
         if self.found_any:
             raise ConfigError([*self.lines, *map(str, sorted(self.problems))])

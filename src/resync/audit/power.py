@@ -2,10 +2,9 @@
 
 A claim is tested by two one-sided t tests at its confidence (`audit.effects`). The power of such a test, the
 probability that it rejects its null hypothesis, follows from the noncentral t distribution (Cohen 1988, section 2.2).
-With the standard deviation s over seeds and n of them, an effect that differs by d from the null hypothesis is
-d / (s / sqrt(n)) standard errors away in the paired test, where s is that of the differences, and d / (s sqrt(2 / n))
-in the test of two series with the same deviation. Welch's does not know that they have the same: its power is the mean
-over what the two samples may say of their deviations.
+That of the paired test is computed by statsmodels. Welch's test of two series with the same deviation does not know
+that they have the same: its power is the mean over what the two samples may say of their deviations. statsmodels has
+Student's test only, whose power is larger by 0.02 with 5 seeds and 0.07 with 3.
 
 An expected effect above the claimed one is to show that the claim holds, one below it that the claim fails. One equal
 to it shows neither, with any number of seeds.
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import optimize, stats
+from statsmodels.stats.power import TTestPower
 
 from resync.audit.claims import ClaimSeries
 from resync.audit.effects import ROUNDING
@@ -177,8 +177,8 @@ def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: f
     if min(seeds) < LEAST_SEEDS:
         return 0.0
     if test == "paired":
-        distance = _in_errors(effect, std / math.sqrt(first))
-        return float(stats.nct.sf(stats.t.ppf(1 - level, first - 1), first - 1, distance))
+        size = min(effect / std, FARTHEST / math.sqrt(first))
+        return float(TTestPower().power(size, first, level, alternative="larger"))
     # Given the share of the first sample in the sum of squares, which is independent of everything else, Welch's
     # statistic is Student's times a known factor, and its degrees of freedom are known.
     shares = stats.beta.ppf((np.arange(SHARES) + 0.5) / SHARES, (first - 1) / 2, (second - 1) / 2)
@@ -187,11 +187,8 @@ def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: f
     degrees = total**2 / (variances[0] ** 2 / (first - 1) + variances[1] ** 2 / (second - 1))
     unit = 1 / first + 1 / second
     bounds = stats.t.ppf(1 - level, degrees) * np.sqrt(pooled * total / unit)
-    return float(stats.nct.sf(bounds, pooled, _in_errors(effect, std * math.sqrt(unit))).mean())
-
-
-def _in_errors(effect: float, error: float) -> float:
-    return min(effect / error, FARTHEST)
+    distance = min(effect / std / math.sqrt(unit), FARTHEST)
+    return float(stats.nct.sf(bounds, pooled, distance).mean())
 
 
 def needed(test: str, effect: float, std: float, level: float, wanted: float = WANTED) -> int | None:

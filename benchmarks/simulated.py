@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from benchmarks.harness import Benchmark, Case, Goal, Measure
 from resync import models, optim
 from resync.config.parts import ModelOptions
-from resync.engine.choose import chosen
+from resync.engine.choose import choose_engine
 from resync.engine.engine import Engine
 from resync.engine.stacked import Stacked, Stacking, stacking_pays
 from resync.engine.workers import Workers
@@ -100,7 +100,7 @@ class Simulation:
         if name == "auto":
             sample = torch.zeros(1, *self.shape)
             pays = stacking_pays(self.options.form, workers.models[0], sample, self.batch, self.device)
-            name = chosen("auto", False, self.workers, 1, pays)
+            name = choose_engine("auto", False, self.workers, 1, pays)
         engine: Engine
         if name == "stacked":
             stacking = Stacking(self.options.form, objective.training_losses)

@@ -51,7 +51,7 @@ def test_gradients_are_averaged_during_the_backward_pass(transport: Transport, d
     alone = [parameter.grad.clone() for parameter in model.parameters()]
     workers = Workers(model, 1)
     gradients = Gradients(workers.gradient_places(0), workers.grads[0], transport.start_sum, 1)
-    with gradients.taken():
+    with gradients.collecting():
         model(inputs).square().mean().backward()
     for parameter, expected in zip(model.parameters(), alone, strict=True):
         torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-7)

@@ -6,7 +6,7 @@ import pytest
 from processes import run_processes
 from runs import VARIANTS, make_session
 
-from resync.engine.choose import chosen
+from resync.engine.choose import choose_engine
 from resync.train.loop import batches, train_step
 
 
@@ -23,7 +23,7 @@ from resync.train.loop import batches, train_step
     ],
 )
 def test_the_engine_follows_from_the_settings(name, averages, workers, world_size, expected):
-    assert chosen(name, averages, workers, world_size) == expected
+    assert choose_engine(name, averages, workers, world_size) == expected
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_the_engine_follows_from_the_settings(name, averages, workers, world_siz
     [(True, 1, "stacked"), (True, 2, "stacked"), (True, 4, "ddp"), (False, 4, "serial"), (False, 8, "ddp")],
 )
 def test_workers_of_a_process_are_stacked_where_that_pays(averages: bool, world_size: int, expected: str):
-    assert chosen("auto", averages, 4, world_size, stacking_pays=True) == expected
+    assert choose_engine("auto", averages, 4, world_size, stacking_pays=True) == expected
 
 
 OVERLAPS = {

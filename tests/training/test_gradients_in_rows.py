@@ -40,7 +40,7 @@ def test_the_row_has_what_autograd_adds_up_and_nothing_from_the_step_before():
     workers.grads.fill_(torch.nan)
     batches = [torch.randn(4, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
     for _ in range(2):
-        with gradients.taken():
+        with gradients.collecting():
             for batch in batches:
                 loss_of(workers.models[0], batch).backward()
         assert torch.equal(workers.grads[0], expected(batches))
@@ -70,7 +70,7 @@ def _averaged(rank: int, size: int, bucket: int) -> tuple[torch.Tensor, int]:
     transport = Transport(size, Clocks(torch.device("cpu")), rank, size)
     gradients = Gradients(workers.gradient_places(0), workers.grads[0], transport.start_sum, size)
     inputs = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(rank))
-    with gradients.taken():
+    with gradients.collecting():
         gradients.last = False
         loss_of(workers.models[0], inputs[0]).backward()
         gradients.last = True

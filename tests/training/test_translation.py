@@ -298,7 +298,7 @@ def test_bleu_adds_up_over_processes(text):
     torch.testing.assert_close(sum(parts), alone)
     translations, references = [], []
     for sources, humans in text.test(0, 1):
-        translations += [text.decode(ids) for ids in objective._translated(model, sources)]
+        translations += [text.decode(ids) for ids in objective._translate(model, sources)]
         references += humans
     assert len(references) == 40
     found = objective.metrics(alone)

@@ -15,7 +15,7 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 
 
-def chosen(name: str, may_average: bool, num_workers: int, world_size: int, stacking_pays: bool = False) -> str:
+def choose_engine(name: str, may_average: bool, num_workers: int, world_size: int, stacking_pays: bool = False) -> str:
     """The engine of this name; `auto` is `ddp` where it can overlap the averaging of gradients.
 
     Elsewhere it is `stacked` if that pays and processes have several workers, else `serial`. An engine averages
@@ -46,7 +46,7 @@ def build(
     engine `stacked` cannot compute. Raises ValueError if the engine does not support the model or this number of
     workers per process.
     """
-    name = chosen(settings.name, may_average, transport.num_workers, transport.world_size, stacking_pays)
+    name = choose_engine(settings.name, may_average, transport.num_workers, transport.world_size, stacking_pays)
     if name == "serial":
         return Engine(workers, optimizer, loss, members=transport.members, **gradient)
     if name == "stacked":

@@ -32,7 +32,7 @@ class Ddp(Engine):
         if self.averages_gradients:
             start, processes = transport.start_sum, transport.world_size
         else:
-            start, processes = transport.start_sum_inside, transport.members.processes
+            start, processes = transport.start_replica_sum, transport.members.processes
         return [Gradients(workers.gradient_places(0), workers.grads[0], start, processes)]
 
     @contextmanager
@@ -43,5 +43,5 @@ class Ddp(Engine):
         yield
         gradients.last = True
 
-    def average_inside(self, gradient: Tensor) -> None:
+    def average_in_replica(self, gradient: Tensor) -> None:
         """Nothing: the backward pass has averaged over the members."""

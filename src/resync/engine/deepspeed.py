@@ -71,7 +71,7 @@ class DeepSpeed(Engine):
         return []
 
     @contextmanager
-    def taking(self, index: int) -> Iterator[None]:
+    def collecting(self, index: int) -> Iterator[None]:
         """A context at whose start the row is zero."""
         self.workers.grads[index].zero_()
         yield

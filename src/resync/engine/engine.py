@@ -113,9 +113,9 @@ class Engine:
             self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
         optimizer_state.load(self.optimizer, self.workers, own, state["shared"])
 
-    def taking(self, index: int) -> AbstractContextManager[Any]:
+    def collecting(self, index: int) -> AbstractContextManager[Any]:
         """The context in which the backward passes of a local worker fill its row of `workers.grads`."""
-        return self.gradients_of[index].taken()
+        return self.gradients_of[index].collecting()
 
     def incomplete(self) -> AbstractContextManager[Any]:
         """The context of a micro-batch that is not the last one of its step."""
@@ -124,7 +124,7 @@ class Engine:
     def backpropagate(self, loss: Tensor) -> None:
         loss.backward()
 
-    def average_inside(self, gradient: Tensor) -> None:
+    def average_in_replica(self, gradient: Tensor) -> None:
         """Average a worker's gradient over its processes, in place, after the backward passes."""
         self.members.mean_(gradient)
 
@@ -137,9 +137,9 @@ class Engine:
         gradient = self.workers.grads[index]
 
         def take(scale: float) -> Tensor:
-            with self.taking(index):
+            with self.collecting(index):
                 loss = self._backward(index, inputs, targets, scale, step)
-            self.average_inside(gradient)
+            self.average_in_replica(gradient)
             return loss
 
         return self.loss_scales.unscaled(index, gradient, take) if self.loss_scales else take(1.0)

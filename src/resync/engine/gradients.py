@@ -20,8 +20,8 @@ class Gradients:
 
     While there is no `.grad` to add to, autograd hands over a tensor of its own. It is copied to its place in the row
     while it is in the cache, and its memory is free again before the next layer needs some; filling the row with zeros
-    and adding to it takes twice the time, and to keep all of autograd's tensors twice the memory. Outside of `taken`
-    each `.grad` is its part of the row.
+    and adding to it takes twice the time, and to keep all of autograd's tensors twice the memory. Outside of
+    `collecting` each `.grad` is its part of the row.
 
     With `start_average`, the row becomes the mean over `processes`: every bucket of the row, from its end, is summed as
     soon as it is full, while the backward pass goes on. All processes start their buckets in one order.
@@ -43,12 +43,12 @@ class Gradients:
         self._missing: set[int] = set()
         self._started: list[dist.Work] = []
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._arrived, number, place))
+            parameter.register_post_accumulate_grad_hook(partial(self._store, number, place))
             for number, (parameter, place) in enumerate(places)
         ]
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def collecting(self) -> Iterator[None]:
         """The backward passes of the block fill the row; the parts of parameters that they do not reach are zero."""
         self.begin()
         yield
@@ -78,7 +78,7 @@ class Gradients:
         for hook in self._hooks:
             hook.remove()
 
-    def _arrived(self, number: int, place: Tensor, parameter: nn.Parameter) -> None:
+    def _store(self, number: int, place: Tensor, parameter: nn.Parameter) -> None:
         if not self._active:
             return
         gradient, parameter.grad = parameter.grad, None

@@ -102,7 +102,7 @@ class Transport:
     @property
     def local(self) -> slice:
         """The workers of this process."""
-        first = self.members.workers_before * self.num_local
+        first = self.members.replica_index * self.num_local
         return slice(first, first + self.num_local)
 
     @contextmanager
@@ -135,7 +135,7 @@ class Transport:
         shard, request = self.members.shard(total), None
         with self.timed():
             if self.world_size > self.members.processes and shard.numel():
-                request = dist.all_reduce(shard, group=self.members.across, async_op=True)
+                request = dist.all_reduce(shard, group=self.members.cross_replica_group, async_op=True)
                 self.communication_is_known = False
                 self.wire_bytes += shard.nbytes if self._counting else 0
         self._count(self.num_workers * rows[0].nbytes)
@@ -151,9 +151,9 @@ class Transport:
         self.wire_bytes += part.nbytes
         return dist.all_reduce(part, async_op=True)
 
-    def start_sum_inside(self, part: Tensor) -> dist.Work:
+    def start_replica_sum(self, part: Tensor) -> dist.Work:
         """Start to sum a part of a row over the processes of this worker, as `start_sum`; never counted."""
-        return dist.all_reduce(part, group=self.members.inside, async_op=True)
+        return dist.all_reduce(part, group=self.members.replica_group, async_op=True)
 
     @torch.no_grad()
     def post(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Exchange:
@@ -207,7 +207,7 @@ class Transport:
         if self.world_size == self.members.processes:
             return values
         gathered = values.new_empty(self.num_workers, *values.shape[1:])
-        dist.all_gather_into_tensor(gathered, values.contiguous(), group=self.members.across)
+        dist.all_gather_into_tensor(gathered, values.contiguous(), group=self.members.cross_replica_group)
         return gathered
 
     def sum_(self, values: Tensor) -> Tensor:
@@ -260,7 +260,7 @@ class Transport:
 
     def _rank_of(self, worker: int) -> int:
         """The rank with which this process exchanges messages for a worker."""
-        return worker // self.num_local * self.members.processes + self.members.index
+        return worker // self.num_local * self.members.processes + self.members.replica_rank
 
     def _all_reduce(self, total: Tensor, name: str) -> None:
         """Replace a vector by its sum over the processes of other workers with this one's index, in place."""
@@ -272,9 +272,9 @@ class Transport:
         if shard.numel():
             sent = shard.nbytes
             if name == "default":
-                dist.all_reduce(shard, group=members.across)
+                dist.all_reduce(shard, group=members.cross_replica_group)
             else:
-                sent = ALL_REDUCES[name](shard, members.workers_before, hosts, members.across)
+                sent = ALL_REDUCES[name](shard, members.replica_index, hosts, members.cross_replica_group)
             self.wire_bytes += sent if self._counting else 0
         self._gather_(total)
 

@@ -69,7 +69,7 @@ class AsynchronousPairs(Algorithm):
         self._changed = threading.Condition()
         self._due = self._busy = self._closing = False
         self._thread = threading.Thread(
-            target=self._guarded, args=(self._ask if self.active else self._answer,), daemon=True
+            target=self._run_guarded, args=(self._ask if self.active else self._answer,), daemon=True
         )
         if size > 1:
             self.transport.communication_is_known = False
@@ -145,7 +145,7 @@ class AsynchronousPairs(Algorithm):
             text = f"rank {self.rank}: the averaging thread has ended at step {self.steps}: {self.failure}"
             raise RuntimeError(text) from self.failure
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _run_guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as failure:

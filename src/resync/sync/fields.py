@@ -61,7 +61,7 @@ def _fits(parameter: Tensor, value: object) -> bool:
     return isinstance(value, Tensor) and value.shape == parameter.shape
 
 
-def decayed(rows: Tensor, workers: Workers, optimizer: Optimizer) -> Tensor:
+def apply_decay(rows: Tensor, workers: Workers, optimizer: Optimizer) -> Tensor:
     """`rows` [k, P] after the decoupled weight decay of the step that `optimizer` has just taken from there.
 
     Muon has it, and what sets `decoupled_weight_decay`, as torch's AdamW; the decay of others counts as gradient. A

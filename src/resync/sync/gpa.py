@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.fields import decayed
+from resync.sync.fields import apply_decay
 from resync.sync.options import every_step
 
 
@@ -42,7 +42,7 @@ class GPA(Algorithm):
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Average, and load the next y."""
-        start = decayed(self.z, self.workers, self.optimizer)
+        start = apply_decay(self.z, self.workers, self.optimizer)
         y = self.y.lerp_(start, 1 - self.mu_x).sub_(start - self.rows, alpha=1 - self.mu_y * self.mu_x)
         self.z.copy_(self.rows)
         self.rows.copy_(y)

@@ -62,7 +62,7 @@ class Checkpoints:
         final = self._folder(step)
         partial = final.with_suffix(".partial")
         first = self.transport.local.start
-        if self.transport.members.index == 0:
+        if self.transport.members.replica_rank == 0:
             _save(partial / _workers_file(first), {"first": first, "states": workers})
         if self.transport.rank == 0:
             files = [_workers_file(each) for each in range(0, self.transport.num_workers, self.transport.num_local)]
@@ -149,7 +149,7 @@ def checkpoint_folder(run_directory: Path, step: int) -> Path:
 
 def identity_of(folder: Path) -> str:
     """The identity of a checkpoint. Raises OSError, ValueError or KeyError for a damaged one."""
-    return str(_listed(folder)["identity"])
+    return str(_read_list(folder)["identity"])
 
 
 def require_sound(folder: Path, identity: str) -> None:
@@ -172,10 +172,10 @@ def model_sha256(folder: Path) -> str:
 
 def save_model(path: Path, model: nn.Module) -> None:
     """Write the model's state dict as a file that `torch.load(path, weights_only=True)` reads."""
-    write_bytes(path, _serialized(_state_of(model)))
+    write_bytes(path, _serialize(_state_of(model)))
 
 
-def owned(view: torch.Tensor) -> torch.Tensor:
+def copy_to_cpu(view: torch.Tensor) -> torch.Tensor:
     """A copy on the CPU: torch saves a view together with the whole buffer behind it."""
     return view.detach().cpu().clone()
 
@@ -186,17 +186,17 @@ def parameters_sha256(row: torch.Tensor) -> str:
 
 
 def _state_of(model: nn.Module) -> State:
-    return {name: owned(value) for name, value in model.state_dict().items()}
+    return {name: copy_to_cpu(value) for name, value in model.state_dict().items()}
 
 
-def _serialized(state: State) -> bytes:
+def _serialize(state: State) -> bytes:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return buffer.getvalue()
 
 
 def _save(path: Path, state: State) -> None:
-    content = _serialized(state)
+    content = _serialize(state)
     write_bytes(path, content)
     write_text(_checksum_file(path), json.dumps({"sha256": hashlib.sha256(content).hexdigest()}))
 
@@ -208,13 +208,13 @@ def _load(path: Path) -> State:
 def _damage(folder: Path) -> str:
     """The files of a checkpoint that are missing or damaged; empty if there are none."""
     try:
-        files = [str(name) for name in _listed(folder)["files"]]
+        files = [str(name) for name in _read_list(folder)["files"]]
     except (OSError, ValueError, KeyError, TypeError):
         return "identity"
     return ", ".join(name for name in files if not _is_sound(folder / name))
 
 
-def _listed(folder: Path) -> dict[str, Any]:
+def _read_list(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "identity").read_text(encoding="utf-8")))
 
 

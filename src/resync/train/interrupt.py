@@ -22,7 +22,7 @@ class Interruption:
 
     @classmethod
     @contextmanager
-    def awaited(cls) -> Iterator["Interruption"]:
+    def await_signals(cls) -> Iterator["Interruption"]:
         """Record the signals `STOP` and the first Ctrl-C during the block, instead of ending this process."""
         interruption = cls()
         # torchrun passes on a Ctrl-C that the terminal has sent to its processes already, and kills them in the end.

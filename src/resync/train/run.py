@@ -63,7 +63,7 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     with (
         _only_job(run, out) if rank == 0 else nullcontext(),
         state.failures_recorded(out, run),
-        Interruption.awaited() as interruption,
+        Interruption.await_signals() as interruption,
         watchdog.watching(),
         _process_group(run, rank, world_size, limit) as device,
     ):

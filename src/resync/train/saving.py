@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 
 from resync.errors import UserError
-from resync.train.checkpoint import Checkpoints, State, owned
+from resync.train.checkpoint import Checkpoints, State, copy_to_cpu
 from resync.train.evaluate import consensus
 from resync.train.provenance import UNKNOWN_JOBS
 from resync.train.session import Session
@@ -54,7 +54,7 @@ def _state(session: Session) -> tuple[list[State], State]:
         own = state.pop("workers", None)
         shared[name] = state
         for index, worker in enumerate(workers if own is not None else []):
-            worker[name] = {key: owned(value[index]) for key, value in own.items()}
+            worker[name] = {key: copy_to_cpu(value[index]) for key, value in own.items()}
     return workers, shared
 
 

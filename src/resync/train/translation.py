@@ -100,11 +100,11 @@ class Translation(CrossEntropy):
         translations: list[str] = []
         references: list[str] = []
         for sources, humans in data.test(rank, world_size):
-            translations += [data.decode(ids) for ids in self._translated(model, sources)]
+            translations += [data.decode(ids) for ids in self._translate(model, sources)]
             references += humans
         return [count for form in self._bleu.values() for count in form.statistics(translations, references)]
 
-    def _translated(self, model: nn.Module, sources: Tensor) -> list[list[int]]:
+    def _translate(self, model: nn.Module, sources: Tensor) -> list[list[int]]:
         assert self.beam_search
         assert isinstance(model, Transformer)
         limits = ((sources != PAD).sum(1) + LONGER).clamp(max=len(model.positions))

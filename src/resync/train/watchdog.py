@@ -96,12 +96,12 @@ class Watchdog:
         if self.connect is None:
             return ""
         answers = [f"; no answer from the store at {os.environ['MASTER_ADDR']}, which rank 0 or its launcher serves"]
-        asking = threading.Thread(target=lambda: answers.append(self._asked()), daemon=True)
+        asking = threading.Thread(target=lambda: answers.append(self._ask_all()), daemon=True)
         asking.start()
         asking.join(4 * self.tick)
         return answers[-1]
 
-    def _asked(self) -> str:
+    def _ask_all(self) -> str:
         try:
             store = self._joined_store()
             assert store

@@ -2,7 +2,8 @@
 
 A worker is a replica of the model. It has g members, one for each of its GPUs, and each computes the gradient of its
 share of the worker's batch: the nodes of 8 GPUs of Assran et al. 2019 and Wang et al. 2020. W processes host K workers,
-either K/W whole workers in each, or g*K/W members of one worker in each; the processes of a worker have consecutive ranks.
+either K/W whole workers in each, or g*K/W members of one worker in each. The processes of a worker have consecutive
+ranks.
 """
 
 from collections.abc import Iterable

@@ -270,8 +270,8 @@ PairTopology = Annotated[
 class ADPSGD(SyncOptions):
     """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018).
 
-    Sends the parameters to one worker per step, for which no worker waits. If it is `asynchronous`, no two trainings have
-    the same bits, and `state_dict` is a collective call.
+    Sends the parameters to one worker per step, for which no worker waits. If it is `asynchronous`, no two trainings
+    have the same bits, and `state_dict` is a collective call.
 
         sync = resync.attach(model, optimizer, resync.ADPSGD(asynchronous=True))
         for x, y in loader:

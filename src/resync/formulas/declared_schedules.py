@@ -16,6 +16,7 @@ from resync.settings.base import (
     PositiveNumber,
     Settings,
     check_ascending,
+    wrong,
 )
 from resync.settings.errors import show
 from resync.settings.options import Part, TrainingShape
@@ -50,13 +51,12 @@ class LearningRate(Part):
     def checks(self) -> Iterator[Check]:
         """Require a warm-up in one unit only, and its other options only together with it."""
         if self.warmup_epochs is not None and self.warmup_steps is not None:
-            beside = f"beside warmup_epochs = {self.warmup_epochs:g}"
-            yield ("warmup_steps",), f"found {self.warmup_steps} {beside}, allowed: one of the two"
+            found = f"{self.warmup_steps} beside warmup_epochs = {self.warmup_epochs:g}"
+            yield wrong("warmup_steps", found, "one of the two")
         for key in ("warmup_start", "warmup_ahead", "warmup_every"):
             value = getattr(self, key)
             if value is not None and not (self.warmup_epochs or self.warmup_steps):
-                allowed = "together with warmup_epochs or warmup_steps"
-                yield (key,), f"found {show(value)} without a warm-up, allowed: {allowed}"
+                yield wrong(key, f"{show(value)} without a warm-up", "together with warmup_epochs or warmup_steps")
 
     def warmup_length(self, steps_per_epoch: int) -> int:
         """Steps of the warm-up, rounded to the nearest integer."""
@@ -69,7 +69,7 @@ class LearningRate(Part):
         if shape.warmup_steps and shape.warmup_steps >= shape.total_steps:
             key = "warmup_epochs" if self.warmup_steps is None else "warmup_steps"
             limit = f"less than the training's {shape.epochs} epochs = {shape.total_steps} steps"
-            yield (key,), f"found {getattr(self, key):g}, allowed: {limit}"
+            yield wrong(key, f"{getattr(self, key):g}", limit)
 
     def of(self, shape: TrainingShape) -> Schedule:
         """The learning rate as a function of the step."""
@@ -143,7 +143,7 @@ class _FallingSchedule(_Peak):
         """Require a decreasing schedule."""
         yield from super().checks()
         if self.min_lr > self.max_lr:
-            yield ("min_lr",), f"found {self.min_lr:g}, allowed: at most max_lr = {self.max_lr:g}"
+            yield wrong("min_lr", f"{self.min_lr:g}", f"at most max_lr = {self.max_lr:g}")
 
     def _span(self, shape: TrainingShape) -> tuple[float, float, int]:
         """The peak, the lowest learning rate, and the step at which it is reached."""
@@ -188,7 +188,7 @@ class InverseSqrtSchedule(_Peak):
         """Require a warm-up: the decay is measured in units of its length."""
         yield from super().checks()
         if not (self.warmup_steps or self.warmup_epochs):
-            yield ("warmup_steps",), "found no warm-up, allowed: warmup_steps or warmup_epochs > 0"
+            yield wrong("warmup_steps", "no warm-up", "warmup_steps or warmup_epochs > 0")
 
     def smooth(self, shape: TrainingShape) -> Schedule:
         return inverse_sqrt(self.max_lr, shape.total_steps, **self._warmup(shape))

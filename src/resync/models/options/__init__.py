@@ -158,8 +158,7 @@ class GPT(ModelOptions):
 
     @property
     def stacked_form(self) -> Form | None:
-        """None with dropout, whose draws are those of one worker after another."""
-        return None if self.dropout else self.form
+        return None if self.dropout else self.form  # whose draws are those of one worker after another
 
 
 class Transformer(ModelOptions):

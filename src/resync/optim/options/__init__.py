@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from resync.config.parts import OptimizerOptions
-from resync.settings.base import Check, NonNegativeNumber, PositiveNumber
+from resync.settings.base import Check, NonNegativeNumber, PositiveNumber, wrong
 
 
 class DecayOptions(OptimizerOptions):
@@ -26,21 +26,18 @@ class DecayOptions(OptimizerOptions):
     def checks(self) -> Iterator[Check]:
         """Refuse a choice of parameters without weight decay."""
         if self.decay != "all" and not self.weight_decay:
-            yield ("decay",), f"found {self.decay} without weight_decay, allowed: with weight_decay > 0"
+            yield wrong("decay", f"{self.decay} without weight_decay", "with weight_decay > 0")
 
     @property
     def decaying(self) -> str:
-        """The parameters that decay."""
         return self.decay
 
     @property
     def decay_of_all(self) -> float:
-        """Weight decay that torch's optimizer applies to all parameters."""
         return self.weight_decay if self.decay == "all" else 0.0
 
     @property
     def decay_of_matrices(self) -> float:
-        """Weight decay that applies only to the parameters that `decay` names."""
         return self.weight_decay - self.decay_of_all
 
 
@@ -55,11 +52,10 @@ class SGD(DecayOptions):
         """Require momentum for Nesterov's form."""
         yield from super().checks()
         if self.nesterov and not self.momentum:
-            yield ("nesterov",), "found true without momentum, allowed: with momentum > 0"
+            yield wrong("nesterov", "true without momentum", "with momentum > 0")
 
     @property
     def state_vectors(self) -> int:
-        """The momentum buffer, if there is momentum."""
         return int(self.momentum > 0)
 
 
@@ -73,7 +69,6 @@ class AdamW(DecayOptions):
 
     @property
     def state_vectors(self) -> int:
-        """Both moments."""
         return 2
 
 
@@ -108,5 +103,4 @@ class Muon(DecayOptions):
 
     @property
     def state_vectors(self) -> int:
-        """Two: momentum or first moment, and second moment, which is 0 for matrices."""
         return 2

@@ -37,11 +37,8 @@ class AccuracyCurves(KindOptions):
         metric = METRICS[self.metric]
         is_loss, is_accuracy = metric.unit == "nats", metric.unit == "%" and metric.better == "higher"
         if (self.unit == "bits" and not is_loss) or (self.unit == "error %" and not is_accuracy):
-            allowed = "bits" if is_loss else "error %" if is_accuracy else ""
-            yield (
-                ("unit",),
-                f"found {self.unit!r}, allowed for {self.metric}: {', '.join(filter(None, (allowed, 'null')))}",
-            )
+            allowed = ["bits"] * is_loss + ["error %"] * is_accuracy + ["null"]
+            yield ("unit",), f"found {self.unit!r}, allowed for {self.metric}: {', '.join(allowed)}"
         if self.band == "workers" and not extremes_of_workers(self.metric):
             yield ("band",), f"found workers, allowed for {self.metric}: seeds"
 

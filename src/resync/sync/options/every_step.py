@@ -11,7 +11,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter
 from resync.config.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
-from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed
+from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed, wrong
 from resync.settings.errors import show
 from resync.settings.options import TrainingShape
 from resync.settings.units import Epoch, LocalSteps
@@ -49,7 +49,6 @@ class AllReduce(SyncOptions):
 
     @property
     def traffic(self) -> Traffic:
-        """An average over all workers in every step."""
         return Traffic(all_reduce=self.all_reduce)
 
 
@@ -62,8 +61,8 @@ def _peers(value: object) -> int | tuple[tuple[float, int], ...]:
     try:
         return _PeerPhases.validate_python(value, strict=False)
     except ValidationError:
-        allowed = "integer >= 1, or a list of [first epoch, peers >= 0]"
-        raise checks_failed("peers", [((), f"found {show(value)}, allowed: {allowed}")]) from None
+        found = wrong((), show(value), "integer >= 1, or a list of [first epoch, peers >= 0]")
+        raise checks_failed("peers", [found]) from None
 
 
 Peers = Annotated[
@@ -107,7 +106,6 @@ class GossipOptions(SyncOptions):
 
     @property
     def traffic(self) -> Traffic:
-        """A mixing step after every step."""
         return Traffic(topology=self.topology, peers=self.phases)
 
 
@@ -135,17 +133,15 @@ class PushSumOptions(GossipOptions):
         """Refuse mixing weights for a topology that has its own."""
         yield from super().checks()
         if self.mixing_weights is not None and resolve(self.topology).weighted:
-            found = f"found {show(self.mixing_weights)} with topology {self.topology}, which has weights of its own"
-            yield ("mixing_weights",), f"{found}, allowed: null"
+            found = f"{show(self.mixing_weights)} with topology {self.topology}, which has weights of its own"
+            yield wrong("mixing_weights", found, "null")
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """The mixing weights in hashable form."""
         return None if self.mixing_weights is None else tuple(self.mixing_weights)
 
     @property
     def traffic(self) -> Traffic:
-        """A weighted mixing step after every step."""
         return Traffic(topology=self.topology, peers=self.phases, mixing_weights=self.weights)
 
 
@@ -179,11 +175,10 @@ class DPSGD(GossipOptions):
         """Require pairs for messages in turns."""
         yield from super().checks()
         if self.half_duplex and not resolve(self.topology).bipartite:
-            yield ("half_duplex",), f"found true with topology {self.topology}, allowed: false, or a bipartite topology"
+            yield wrong("half_duplex", f"true with topology {self.topology}", "false, or a bipartite topology")
 
     @property
     def traffic(self) -> Traffic:
-        """A mixing step after every step, in turns if so chosen."""
         return replace(super().traffic, half_duplex=self.half_duplex)
 
 
@@ -210,7 +205,6 @@ class SGP(PushSumOptions):
 
     @property
     def traffic(self) -> Traffic:
-        """A weighted mixing step after every step, of the parameters and the state that travels with them."""
         return replace(super().traffic, vectors=1 + len(self.average_state))
 
 
@@ -246,18 +240,17 @@ class OSGP(PushSumOptions):
         """Require that biased workers always keep the same share: without weights nothing makes up for a change."""
         yield from super().checks()
         if self.biased and self.staleness:
-            yield ("staleness",), f"found {self.staleness} with biased, allowed: 0"
+            yield wrong("staleness", f"{self.staleness} with biased", 0)
         if self.biased and not isinstance(self.peers, int):
-            yield ("peers",), "found phases with biased, allowed: an integer"
+            yield wrong("peers", "phases with biased", "an integer")
         if resolve(self.topology).weighted:
             for name in ("biased", "staleness"):
                 if value := getattr(self, name):
-                    found = f"found {show(value)} with topology {self.topology}, where workers take each step together"
-                    yield (name,), f"{found}, allowed: {show(type(self).model_fields[name].default)}"
+                    found = f"{show(value)} with topology {self.topology}, where workers take each step together"
+                    yield wrong(name, found, show(type(self).model_fields[name].default))
 
     @property
     def traffic(self) -> Traffic:
-        """Messages that overlap with computation until the next ones are sent."""
         return replace(super().traffic, staleness=self.staleness, overlap="bounded")
 
 
@@ -301,16 +294,15 @@ class ADPSGD(SyncOptions):
         for name in ("compute_times", "slowdown"):
             value, default = getattr(self, name), type(self).model_fields[name].default
             if self.asynchronous and value != default:
-                yield (name,), f"found {value} with asynchronous, allowed: without it, or the default {default}"
+                yield wrong(name, f"{value} with asynchronous", f"without it, or the default {default}")
 
     @property
     def needs(self) -> EngineNeeds:
-        """Simulated workers have different speeds; the GPUs of a real one would wait together for its thread."""
+        # Simulated workers have different speeds; the GPUs of a real one would wait together for its thread.
         return EngineNeeds(separate_optimizer_steps=not self.asynchronous, one_process_per_worker=self.asynchronous)
 
     @property
     def traffic(self) -> Traffic:
-        """A pairwise average per step, for which no worker waits."""
         return Traffic(topology=self.topology, overlap="full")
 
 
@@ -344,11 +336,10 @@ class GPA(SyncOptions):
     def checks(self) -> Iterator[Check]:
         """Refuse two values for one weight."""
         if self.h is not None and self.mu_x != type(self).model_fields["mu_x"].default:
-            yield ("mu_x",), f"found {self.mu_x:g} beside h, allowed: one of the two"
+            yield wrong("mu_x", f"{self.mu_x:g} beside h", "one of the two")
 
     @property
     def weight(self) -> float:
-        """The weight of the previous average in the average."""
         return self.mu_x if self.h is None else 0.9 ** (1 / self.h)
 
     @property
@@ -357,5 +348,4 @@ class GPA(SyncOptions):
 
     @property
     def traffic(self) -> Traffic:
-        """An average of the gradients over all workers in every step."""
         return Traffic()

@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, core_schema
 from resync.config.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.formulas.periods import Constant, Period, Phases, rule_of
 from resync.formulas.topology import cycle
-from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed
+from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed, wrong
 from resync.settings.errors import not_among
 from resync.settings.options import TrainingShape, option_names
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
@@ -102,13 +102,12 @@ class SlowMo(RoundsOptions):
     def checks(self) -> Iterator[Check]:
         """Require an average or a base algorithm."""
         if self.inner is None and not self.average:
-            yield ("average",), "found false without a base algorithm, allowed: true, or false with one"
+            yield wrong("average", "false without a base algorithm", "true, or false with one")
         if getattr(self.inner, "biased", False):
-            yield ("base", "biased"), "found true, allowed: false, because an average gathers all shares"
+            yield wrong(("base", "biased"), "true", "false, because an average gathers all shares")
 
     @property
     def inner(self) -> SyncOptions | None:
-        """The options of the base algorithm."""
         return self.base if isinstance(self.base, SyncOptions) else None
 
     @property
@@ -207,17 +206,14 @@ class SNOO(OuterOptions):
     def checks(self) -> Iterator[Check]:
         """Require a constant period for outer steps that are counted from 0."""
         if self.at == "start" and not isinstance(self.period, Constant):
-            found = rule_of(self.period).rule
-            yield ("at",), f"found start with the period rule {found}, allowed: end, or a constant period"
+            yield wrong("at", f"start with the period rule {rule_of(self.period).rule}", "end, or a constant period")
 
     @property
     def interval(self) -> int | None:
-        """H, if the outer steps are after steps 1, H + 1, 2 H + 1, ..."""
         return self.period.h if self.at == "start" and isinstance(self.period, Constant) else None
 
     @property
     def rule(self) -> Period:
-        """The rule for the number of local steps before an outer step."""
         return Phases(phases=((0, 1), (1, self.interval))) if self.interval else super().rule
 
     @property
@@ -226,7 +222,6 @@ class SNOO(OuterOptions):
 
     @property
     def inner(self) -> AllReduce:
-        """The averages of gradients within the rounds."""
         return AllReduce()
 
     def vectors_per_round(self, state_vectors: int) -> int:
@@ -266,14 +261,14 @@ class PALSGD(OuterOptions):
     def checks(self) -> Iterator[Check]:
         """Require an H that does not change where steps with averaged gradients come first."""
         if self.start and not isinstance(self.period, Constant):
-            found = rule_of(self.period).rule
-            yield ("start",), f"found {self.start:g} with the period rule {found}, allowed: 0, or a constant period"
+            found = f"{self.start:g} with the period rule {rule_of(self.period).rule}"
+            yield wrong("start", found, "0, or a constant period")
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require local steps."""
         yield from super().checks_in(shape)
         if self.start >= shape.epochs:
-            yield ("start",), f"found {self.start:g}, allowed: less than epochs = {shape.epochs}"
+            yield wrong("start", f"{self.start:g}", f"less than epochs = {shape.epochs}")
 
     @property
     def rule(self) -> Period:
@@ -284,7 +279,7 @@ class PALSGD(OuterOptions):
 
     @property
     def needs(self) -> EngineNeeds:
-        """Averages before the first local step, but not by the engine; a pulled worker takes no optimizer step."""
+        # Gradients are averaged before the first local step only; a pulled worker takes no optimizer step.
         return EngineNeeds(average_gradients=self.start > 0, separate_optimizer_steps=True)
 
 
@@ -321,10 +316,9 @@ class StreamingDiLoCo(SyncOptions):
     def checks(self) -> Iterator[Check]:
         """Require whole rounds, in which a fragment arrives before the next one is sent."""
         if self.period % self.fragments:
-            yield ("period",), f"found {self.period}, allowed: a multiple of fragments = {self.fragments}"
+            yield wrong("period", self.period, f"a multiple of fragments = {self.fragments}")
         elif self.delay >= self.period // self.fragments:
-            allowed = f"less than period / fragments = {self.period // self.fragments}"
-            yield ("delay",), f"found {self.delay}, allowed: {allowed}"
+            yield wrong("delay", self.delay, f"less than period / fragments = {self.period // self.fragments}")
 
     def fitted(self, reduced: dict[str, Any]) -> dict[str, Any]:
         """Whole rounds again, and a shorter delay where it must be."""
@@ -333,12 +327,10 @@ class StreamingDiLoCo(SyncOptions):
 
     @property
     def rule(self) -> Period:
-        """A round ends with the average of one fragment."""
         return Constant(h=self.period // self.fragments)
 
     @property
     def traffic(self) -> Traffic:
-        """An average after every round, which overlaps with the last steps of the round."""
         return Traffic(every="round", overlapped=self.delay)
 
     def vectors_per_round(self, state_vectors: int) -> Fraction:
@@ -380,7 +372,6 @@ class NoLoCo(RoundsOptions):
 
     @property
     def traffic(self) -> Traffic:
-        """Messages to the peers after every round."""
         return Traffic(every="round", topology=self.topology)
 
     def vectors_per_round(self, state_vectors: int) -> int:

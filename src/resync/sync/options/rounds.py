@@ -22,12 +22,10 @@ class RoundsOptions(SyncOptions):
 
     @property
     def rule(self) -> Period:
-        """The rule for the number of local steps per round."""
         return rule_of(self.period)
 
     @property
     def traffic(self) -> Traffic:
-        """An average over all workers after every round."""
         return Traffic(every="round")
 
 
@@ -115,7 +113,6 @@ class DESLOC(SyncOptions):
 
     @property
     def moments(self) -> dict[str, int]:
-        """The periods of the fields of the optimizer's state."""
         return {
             "exp_avg": self.first_moment_period or 3 * self.period,
             "exp_avg_sq": self.second_moment_period or 6 * self.period,
@@ -123,12 +120,10 @@ class DESLOC(SyncOptions):
 
     @property
     def rule(self) -> Period:
-        """A round ends with the average of the parameters."""
         return Constant(h=self.period)
 
     @property
     def traffic(self) -> Traffic:
-        """Averages over all workers, of the parameters after every round."""
         return Traffic(every="round")
 
     def exchanged(self, lengths: Sequence[int], state_vectors: int) -> Iterator[tuple[int, int]]:

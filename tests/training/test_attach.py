@@ -23,6 +23,7 @@ from resync import library
 from resync.config.parts import SyncOptions
 from resync.formulas.periods import Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
+from resync.sync import adpsgd_threads
 from resync.sync.fields import moments
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
@@ -356,7 +357,7 @@ def test_asynchronous_pairs_do_not_wait_for_a_slow_worker(tmp_path):
     assert not any(rank["known"] for rank in ranks)
 
 
-def _closed_during_an_average(rank: int, world_size: int) -> tuple[bool, list[float]]:
+def _closed_during_an_average(rank: int, world_size: int) -> list[float]:
     """The thread of the active worker goes on only when `close` has been called, with one more step to average."""
     model, optimizer, sync = _pair(rank)
     waits, begun = sync.algorithm._wait_for_a_step, threading.Event()
@@ -378,13 +379,62 @@ def _closed_during_an_average(rank: int, world_size: int) -> tuple[bool, list[fl
         begun.wait(60)
         _still(model, optimizer)
     sync.algorithm.close()
-    return sync.algorithm._thread.is_alive(), model.theta.tolist()
+    assert not sync.algorithm._thread.is_alive()
+    return model.theta.tolist()
 
 
-def test_a_close_during_an_average_ends_the_thread():
-    for alive, end in run_processes(2, _closed_during_an_average):
-        assert not alive
-        assert end == [0.5, 0.5]
+def _slow_half(rank: int, world_size: int) -> list[float]:
+    """The passive partner adds its half of an average when both are about to evaluate, the active one before."""
+    model, optimizer, sync = _pair(rank)
+    moves, evaluating = sync.algorithm._move, threading.Event()
+
+    def late(*rows: torch.Tensor) -> None:
+        if rank == 0:
+            evaluating.wait(60)
+            time.sleep(0.1)
+        moves(*rows)
+
+    sync.algorithm._move = late
+    _still(model, optimizer)
+    while rank == 1 and not int(sync.algorithm.averages):
+        time.sleep(0.001)
+    evaluating.set()
+    with sync.consensus():
+        found = model.theta.tolist()
+    sync.finish()
+    return found
+
+
+def _failing_steps(rank: int, world_size: int) -> list[float]:
+    """A closure that raises, twice, costs its step and no other."""
+    model, optimizer, sync = _pair(rank)
+
+    def fails() -> float:
+        raise ValueError("no loss")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no loss"):
+            optimizer.step(fails)
+        _still(model, optimizer)
+    sync.finish()
+    return model.theta.tolist()
+
+
+def _idle(rank: int, world_size: int) -> list[float]:
+    """Every rank evaluates for longer than the time limit of messages; a step after it is averaged."""
+    library.time_limit = lambda device: timedelta(seconds=TIMEOUT)  # the processes may take longer to meet
+    adpsgd_threads.time_limit = lambda device: timedelta(seconds=2)
+    model, optimizer, sync = _pair(rank)
+    with sync.consensus():
+        time.sleep(3)
+    _still(model, optimizer)
+    sync.finish()
+    return model.theta.tolist()
+
+
+@pytest.mark.parametrize("case", [_closed_during_an_average, _slow_half, _failing_steps, _idle])
+def test_an_asynchronous_pair_ends_with_both_halves_of_every_average(case):
+    assert run_processes(2, case) == [[0.5, 0.5]] * 2
 
 
 def _resumed(rank: int, world_size: int) -> dict[str, Any]:
@@ -421,101 +471,27 @@ def test_a_resumed_asynchronous_run_has_lost_no_average():
     np.testing.assert_allclose(sum(rank["resumed"] for rank in ranks), [6.0, -2.0], rtol=0, atol=1e-5)
 
 
-def _slow_half(rank: int, world_size: int) -> list[float]:
-    """The passive partner adds its half of an average when both are about to evaluate, the active one before."""
+def _left_alone(rank: int, world_size: int, active: bool) -> str:
+    """How `close` ends where the active partner leaves without it, or where the passive one does not answer."""
     model, optimizer, sync = _pair(rank)
-    moves, evaluating = sync.algorithm._move, threading.Event()
-
-    def late(*rows: torch.Tensor) -> None:
-        if rank == 0:
-            evaluating.wait(60)
-            time.sleep(0.1)
-        moves(*rows)
-
-    sync.algorithm._move = late
-    _still(model, optimizer)
-    while rank == 1 and not int(sync.algorithm.averages):
-        time.sleep(0.001)
-    evaluating.set()
-    with sync.consensus():
-        found = model.theta.tolist()
-    sync.finish()
-    return found
-
-
-def test_the_consensus_of_asynchronous_pairs_has_both_halves_of_every_average():
-    assert run_processes(2, _slow_half) == [[0.5, 0.5]] * 2
-
-
-def _failing_steps(rank: int, world_size: int) -> list[float]:
-    """A closure that raises, twice, and steps that do not."""
-    model, optimizer, sync = _pair(rank)
-
-    def fails() -> float:
-        raise ValueError("no loss")
-
-    for _ in range(2):
-        with pytest.raises(ValueError, match="no loss"):
-            optimizer.step(fails)
-        _still(model, optimizer)
-    sync.finish()
-    return model.theta.tolist()
-
-
-def test_a_closure_that_raises_costs_its_step_and_no_other():
-    assert run_processes(2, _failing_steps) == [[0.5, 0.5]] * 2
-
-
-def _left_alone(rank: int, world_size: int) -> tuple[bool, str]:
-    """The active worker leaves without `close`; how that of its partner ends."""
-    _, _, sync = _pair(rank)
-    same = sync.algorithm.limit == timedelta(seconds=TIMEOUT)
-    if rank == 1:
-        return same, ""
-    sync.algorithm.limit = timedelta(seconds=1)
-    with pytest.raises(RuntimeError) as failure:
-        sync.algorithm.close()
-    return same, str(failure.value)
-
-
-def test_a_worker_whose_partner_is_gone_ends_with_its_rank():
-    (same, message), _ = run_processes(2, _left_alone)
-    assert same, "the limit is that of the process group"
-    assert message == "rank 0: the averaging thread has not ended at step 0: no message from rank 1 within 0:00:01"
-
-
-def _unanswered(rank: int, world_size: int) -> str:
-    """The passive worker does not answer a request; how `close` ends on the active one."""
-    model, optimizer, sync = _pair(rank)
-    if rank == 0:
+    assert sync.algorithm.limit == timedelta(seconds=TIMEOUT), "the limit is that of the process group"
+    if rank != active:
         sync.algorithm._snapshot = lambda: time.sleep(TIMEOUT)
         return ""
     sync.algorithm.limit = timedelta(seconds=1)
-    _still(model, optimizer)
+    if active:
+        _still(model, optimizer)
     with pytest.raises(RuntimeError) as failure:
         sync.algorithm.close()
     return str(failure.value)
 
 
-def test_a_partner_that_does_not_answer_is_named_within_the_time_limit():
-    _, message = run_processes(2, _unanswered)
-    assert message.startswith("rank 1: the averaging thread has ended at step 1: no message from or to rank 0: ")
-
-
-def _idle(rank: int, world_size: int) -> list[float]:
-    """Every rank evaluates for longer than the time limit; a step after it is averaged."""
-    options = dist.group.WORLD._get_backend(torch.device("cpu")).options
-    limit, options._timeout = options._timeout, timedelta(seconds=2)
-    model, optimizer, sync = _pair(rank)
-    options._timeout = limit
-    with sync.consensus():
-        time.sleep(3)
-    _still(model, optimizer)
-    sync.finish()
-    return model.theta.tolist()
-
-
-def test_a_worker_that_nobody_asks_waits_for_longer_than_the_time_limit(monkeypatch):
-    # The limit is short for messages only: the processes may take longer to meet.
-    monkeypatch.setattr(library, "_time_limit", lambda model: timedelta(seconds=TIMEOUT))
-    assert run_processes(2, _idle) == [[0.5, 0.5]] * 2
+@pytest.mark.parametrize(
+    ("active", "message"),
+    [
+        (False, "rank 0: the averaging thread has not ended at step 0: no message from rank 1 within 0:00:01"),
+        (True, "rank 1: the averaging thread has ended at step 1: no message from or to rank 0: "),
+    ],
+)
+def test_a_partner_that_is_gone_is_named_within_the_time_limit(active, message):
+    assert run_processes(2, _left_alone, active)[active].startswith(message)

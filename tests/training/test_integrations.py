@@ -21,9 +21,16 @@ import resync
 
 for package in ("transformers", "lightning", "accelerate"):
     pytest.importorskip(package, reason=f"{package} is not installed: make trainers")
+import lightning  # noqa: E402
+from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
+from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
+from transformers import TrainerCallback, TrainingArguments  # noqa: E402
+
+from resync.integrations.lightning import Strategy  # noqa: E402
+from resync.integrations.transformers import Trainer  # noqa: E402
+
 # Imported once, and not by every process that is forked.
-FORKED = ("torch._dynamo", "resync.integrations.transformers", "resync.integrations.lightning", "transformers.trainer")
-for module in FORKED:
+for module in ("torch._dynamo", "transformers.trainer"):
     import_module(module)
 
 PAGE = Path(__file__).parents[2] / "docs/trainers.md"
@@ -43,6 +50,15 @@ def on_two_processes(function: Callable[..., Any], *arguments: Any) -> dict[int,
         1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, start_method="fork"
     )
     return elastic_launch(settings, function)(*arguments)
+
+
+def hugging_face(folder: Path, **settings: Any) -> TrainingArguments:
+    return TrainingArguments(str(folder), use_cpu=True, report_to="none", disable_tqdm=True, **settings)
+
+
+def lightnings(strategy: Strategy, **settings: Any) -> lightning.Trainer:
+    silent = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    return lightning.Trainer(strategy=strategy, accelerator="cpu", **silent, **settings)
 
 
 def run_script(script: str, folder: str) -> None:
@@ -99,6 +115,10 @@ def data() -> TensorDataset:
     return TensorDataset(torch.randn(SAMPLES, 4, generator=random), torch.randn(SAMPLES, generator=random))
 
 
+def samples() -> list[dict[str, Tensor]]:
+    return [{"x": x, "labels": y} for x, y in data()]
+
+
 def cosine(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
     return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
 
@@ -124,9 +144,8 @@ def by_hand(seen: list[tuple[Tensor, Tensor]]) -> Tensor:
     return net.flat()
 
 
-def report(net: Net, rows: list[Tensor], sync: resync.Synchronised, resumed: Net, folder: Path) -> dict[str, Any]:
+def report(net: Net, rows: list[Tensor], sync: resync.Synchronised, resumed: Net) -> dict[str, Any]:
     """What a rank has found; the parent gets lists, for tensors would be in shared memory."""
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
     return {
         "rows": [row.tolist() for row in rows],
         "final": net.flat().tolist(),
@@ -135,7 +154,6 @@ def report(net: Net, rows: list[Tensor], sync: resync.Synchronised, resumed: Net
         "resumed steps": len(resumed.seen) // ACCUMULATED,
         "samples": [tuple(x) for inputs, _ in net.seen[: EPOCH * ACCUMULATED] for x in inputs.tolist()],
         "steps": (sync.steps, sync.rounds),
-        "files": files,
     }
 
 
@@ -152,11 +170,42 @@ def check(found: dict[int, dict[str, Any]]) -> None:
         assert each["resumed steps"] == STEPS - EPOCH
 
 
+def check_average(average: dict[str, Tensor], own: list[dict[str, Tensor]]) -> None:
+    """A checkpoint within a round, where two workers differ, has their average."""
+    for name, tensor in average.items():
+        assert torch.equal(tensor, (own[0][name] + own[1][name]) / 2)
+        assert not torch.equal(own[0][name], own[1][name])
+
+
+class Module(lightning.LightningModule):
+    """The network as Lightning takes it; with `optimizers` other than 1 it is to step them by itself."""
+
+    def __init__(self, optimizers: int = 1, **settings: Any) -> None:
+        super().__init__()
+        self.net, self.wanted, self.settings, self.fails = Net(), optimizers, settings, False
+        self.automatic_optimization = optimizers == 1
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        if self.fails and index:
+            raise ArithmeticError
+        return self.net(*batch)["loss"]
+
+    def configure_optimizers(self) -> Any:
+        return [torch.optim.SGD(self.parameters(), **self.settings) for _ in range(self.wanted)]
+
+
+def fit_alone(module: Module, **settings: Any) -> Strategy:
+    """Two steps in one process."""
+    strategy = Strategy(attach, process_group_backend="gloo")
+    trainer = lightnings(strategy, devices=1, max_steps=2, enable_checkpointing=False, **settings)
+    try:
+        trainer.fit(module, DataLoader(data(), BATCH))
+    finally:
+        dist.destroy_process_group()
+    return strategy
+
+
 def with_transformers(folder: str) -> dict[str, Any]:
-    from transformers import TrainerCallback, TrainingArguments
-
-    from resync.integrations.transformers import Trainer
-
     class Watch(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             rows.append(model.flat())
@@ -164,15 +213,12 @@ def with_transformers(folder: str) -> dict[str, Any]:
     def fit(out: Path, resume: str | None = None) -> tuple[Net, Trainer]:
         net = Net()
         optimizer = torch.optim.AdamW(net.parameters(), lr=LR)
-        args = TrainingArguments(
-            str(out), per_device_train_batch_size=BATCH, gradient_accumulation_steps=ACCUMULATED, max_steps=STEPS,
-            max_grad_norm=CLIP, save_steps=EPOCH, eval_strategy="steps", eval_steps=EPOCH,
-            use_cpu=True, report_to="none",
-            disable_tqdm=True, logging_steps=100,
+        args = hugging_face(
+            out, per_device_train_batch_size=BATCH, gradient_accumulation_steps=ACCUMULATED, max_steps=STEPS,
+            max_grad_norm=CLIP, save_steps=EPOCH, eval_strategy="steps", eval_steps=EPOCH, logging_steps=100,
         )  # fmt: skip
-        samples = [{"x": x, "labels": y} for x, y in data()]
         trainer = Trainer(
-            net, args, train_dataset=samples, eval_dataset=samples, callbacks=[Watch()], attach=attach,
+            net, args, train_dataset=samples(), eval_dataset=samples(), callbacks=[Watch()], attach=attach,
             optimizers=(optimizer, cosine(optimizer)),
         )  # fmt: skip
         trainer.train(resume_from_checkpoint=resume)
@@ -183,33 +229,23 @@ def with_transformers(folder: str) -> dict[str, Any]:
     assert trainer.model_wrapped is net
     of_the_first = list(rows)
     resumed, _ = fit(Path(folder, "resumed"), str(Path(folder, f"whole/checkpoint-{EPOCH}")))
-    assert trainer.sync is not None
-    return report(net, of_the_first, trainer.sync, resumed, Path(folder, "whole"))
+    return report(net, of_the_first, trainer.sync, resumed)
 
 
 def test_hugging_faces_trainer_takes_the_steps_of_a_loop_of_ones_own(tmp_path: Path):
-    found = on_two_processes(with_transformers, str(tmp_path))
-    check(found)
+    check(on_two_processes(with_transformers, str(tmp_path)))
     saved = tmp_path / f"whole/checkpoint-{EPOCH}"
     own = [torch.load(saved / f"resync_worker{rank}of2.pt")["model"] for rank in (0, 1)]
-    average = import_module("safetensors.torch").load_file(saved / "model.safetensors")
-    for name, tensor in average.items():
-        assert torch.equal(tensor, (own[0][name] + own[1][name]) / 2)
-    # The checkpoint lies within a round, where workers differ.
-    assert not torch.equal(own[0]["body.0.weight"], own[1]["body.0.weight"])
+    check_average(import_module("safetensors.torch").load_file(saved / "model.safetensors"), own)
 
 
 def test_hugging_faces_trainer_refuses_what_would_not_be_averaged(tmp_path: Path):
-    from transformers import TrainingArguments
-
-    from resync.integrations.transformers import Trainer
-
-    args = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    args = hugging_face(tmp_path)
     args.fp16 = True
     with pytest.raises(ValueError, match="fp16: every worker would skip steps of its own, allowed: bf16 or float32"):
         Trainer(Net(), args, attach=attach)
     args.fp16 = False
-    trainer = Trainer(Net(), args, attach=attach, train_dataset=[{"x": torch.ones(4), "labels": torch.ones(())}])
+    trainer = Trainer(Net(), args, attach=attach, train_dataset=samples())
     (tmp_path / "checkpoint-1").mkdir()
     trainer._resumed_from = str(tmp_path / "checkpoint-1")
     trainer.create_optimizer()
@@ -219,10 +255,6 @@ def test_hugging_faces_trainer_refuses_what_would_not_be_averaged(tmp_path: Path
 
 
 def test_hugging_faces_trainer_trains_again_after_an_interrupt(tmp_path: Path):
-    from transformers import TrainerCallback, TrainingArguments
-
-    from resync.integrations.transformers import Trainer
-
     class Interrupt(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if state.global_step == 1 and not interrupted:
@@ -230,32 +262,16 @@ def test_hugging_faces_trainer_trains_again_after_an_interrupt(tmp_path: Path):
                 raise KeyboardInterrupt
 
     interrupted: list[bool] = []
-    args = TrainingArguments(
-        str(tmp_path), max_steps=2, use_cpu=True, report_to="none", disable_tqdm=True, save_strategy="no"
-    )
-    samples = [{"x": x, "labels": y} for x, y in data()]
-    trainer = Trainer(Net(), args, train_dataset=samples, callbacks=[Interrupt()], attach=attach)
+    args = hugging_face(tmp_path, max_steps=2, save_strategy="no")
+    trainer = Trainer(Net(), args, train_dataset=samples(), callbacks=[Interrupt()], attach=attach)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     trainer.train()
-    assert trainer.sync is not None
     assert trainer.sync.steps == 2
 
 
 def with_lightning(folder: str) -> dict[str, Any]:
-    import lightning
-    from lightning.pytorch.callbacks import ModelCheckpoint
-
-    from resync.integrations.lightning import Strategy
-
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = Net()
-
-        def training_step(self, batch: Any, index: int) -> Tensor:
-            return self.net(*batch)["loss"]
-
+    class Watched(Module):
         def on_train_batch_end(self, *_: Any) -> None:
             if len(self.net.seen) % ACCUMULATED == 0:
                 rows.append(self.net.flat())
@@ -271,11 +287,9 @@ def with_lightning(folder: str) -> dict[str, Any]:
             return [optimizer], [{"scheduler": cosine(optimizer), "interval": "step"}]
 
     def fit(out: Path, resume: str | None = None) -> tuple[Net, Strategy]:
-        module, strategy = Module(), Strategy(attach, process_group_backend="gloo")
-        trainer = lightning.Trainer(
-            strategy=strategy, accelerator="cpu", devices=2, max_epochs=STEPS // EPOCH, logger=False,
-            accumulate_grad_batches=ACCUMULATED, gradient_clip_val=CLIP, enable_progress_bar=False,
-            enable_model_summary=False,
+        module, strategy = Watched(), Strategy(attach, process_group_backend="gloo")
+        trainer = lightnings(
+            strategy, devices=2, max_epochs=STEPS // EPOCH, accumulate_grad_batches=ACCUMULATED, gradient_clip_val=CLIP,
             callbacks=[ModelCheckpoint(out, filename="{step}", monitor="step", mode="max", save_last="link")],
         )  # fmt: skip
         lightning.seed_everything(5, verbose=False)
@@ -296,107 +310,44 @@ def with_lightning(folder: str) -> dict[str, Any]:
     net, strategy = fit(whole)
     ModelCheckpoint._remove_checkpoint = original
     of_the_first = list(rows)
-    [first] = whole.glob(f"step={EPOCH}.ckpt")
-    resumed, _ = fit(Path(folder, "resumed"), str(first))
-    assert strategy.sync is not None
-    found = report(net, of_the_first, strategy.sync, resumed, whole)
-    return found | {"removed": sorted(path.name for path in Path(folder, "resumed").iterdir())}
+    resumed, _ = fit(Path(folder, "resumed"), str(whole / f"step={EPOCH}.ckpt"))
+    return report(net, of_the_first, strategy.sync, resumed)
 
 
 def test_lightning_takes_the_steps_of_a_loop_of_ones_own(tmp_path: Path):
-    found = on_two_processes(with_lightning, str(tmp_path))
-    check(found)
+    check(on_two_processes(with_lightning, str(tmp_path)))
     saved = tmp_path / f"whole/step={EPOCH}.ckpt"
     files = [saved, *sorted(saved.parent.glob(f"{saved.name}.*"))]
     average, *own = (torch.load(path, weights_only=False)["state_dict"] for path in files)
-    assert len(own) == 2
-    for name, tensor in average.items():
-        assert torch.equal(tensor, (own[0][name] + own[1][name]) / 2)
-    assert not torch.equal(own[0]["net.body.0.weight"], own[1]["net.body.0.weight"])
-    # The older checkpoint went with the files of its workers.
+    check_average(average, own)
+    # The older checkpoint of the second training went with the files of its workers.
     last = f"step={STEPS}.ckpt"
-    assert found[0]["removed"] == ["last.ckpt", last, f"{last}.worker0of2", f"{last}.worker1of2"]
+    left = sorted(path.name for path in (tmp_path / "resumed").iterdir())
+    assert left == ["last.ckpt", last, f"{last}.worker0of2", f"{last}.worker1of2"]
 
 
-def test_lightnings_strategy_refuses_what_would_not_be_averaged(tmp_path: Path):
-    import lightning
-    from lightning.pytorch.plugins import MixedPrecision
-
-    from resync.integrations.lightning import Strategy
-
-    class Module(lightning.LightningModule):
-        def __init__(self, optimizers: int, fused: bool) -> None:
-            super().__init__()
-            self.net, self.optimizers_wanted, self.fused = Net(), optimizers, fused
-            self.automatic_optimization = optimizers == 1
-
-        def training_step(self, batch: Any, index: int) -> Tensor:
-            return self.net(*batch)["loss"]
-
-        def configure_optimizers(self) -> Any:
-            return [torch.optim.SGD(self.parameters(), fused=self.fused) for _ in range(self.optimizers_wanted)]
-
-    def fit(optimizers: int, fused: bool = False, **settings: Any) -> None:
-        trainer = lightning.Trainer(
-            strategy=Strategy(attach, process_group_backend="gloo"), accelerator="cpu", devices=1, logger=False,
-            enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, max_steps=1, **settings,
-        )  # fmt: skip
-        try:
-            trainer.fit(Module(optimizers, fused), DataLoader(data(), BATCH))
-        finally:
-            dist.destroy_process_group()
-
+def test_lightnings_strategy_refuses_what_would_not_be_averaged():
     with pytest.raises(ValueError, match="the module has 2 optimizers, allowed: one that has all parameters"):
-        fit(2)
+        fit_alone(Module(optimizers=2))
     plugin = MixedPrecision("16-mixed", "cpu", scaler=torch.amp.GradScaler("cpu"))
     with pytest.raises(ValueError, match="precision 16-mixed: every worker would skip steps of its own"):
-        fit(1, plugins=[plugin])
+        fit_alone(Module(), plugins=[plugin])
     plugin = MixedPrecision("16-mixed", "cpu", scaler=ShardedGradScaler("cpu"))
     with pytest.raises(ValueError, match="precision 16-mixed with a fused optimizer: its gradients would keep the"):
-        fit(1, fused=True, plugins=[plugin])
+        fit_alone(Module(fused=True), plugins=[plugin])
 
 
 def test_lightning_fits_a_module_again_after_an_error():
-    import lightning
-
-    from resync.integrations.lightning import Strategy
-
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net, self.fails = Net(), True
-
-        def training_step(self, batch: Any, index: int) -> Tensor:
-            if self.fails and index:
-                raise ArithmeticError
-            return self.net(*batch)["loss"]
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters())
-
-    def fit() -> Strategy:
-        strategy = Strategy(attach, process_group_backend="gloo")
-        trainer = lightning.Trainer(
-            strategy=strategy, accelerator="cpu", devices=1, logger=False, max_steps=2, enable_progress_bar=False,
-            enable_model_summary=False, enable_checkpointing=False,
-        )  # fmt: skip
-        trainer.fit(module, DataLoader(data(), BATCH))
-        return strategy
-
     module = Module()
-    try:
-        with pytest.raises(ArithmeticError):
-            fit()
-        module.fails = False
-        assert fit().sync.steps == 2
-    finally:
-        dist.destroy_process_group()
+    module.fails = True
+    with pytest.raises(ArithmeticError):
+        fit_alone(module)
+    module.fails = False
+    assert fit_alone(module).sync.steps == 2
 
 
 def test_a_removed_link_leaves_the_workers_files_of_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """As seen by rank 1, when rank 0 has not removed the link yet."""
-    from resync.integrations.lightning import Strategy
-
     for name, value in (("global_rank", 1), ("world_size", 2), ("is_global_zero", False)):
         monkeypatch.setattr(Strategy, name, value)
     for name in ("step=3.ckpt", "step=3.ckpt.worker1of2"):

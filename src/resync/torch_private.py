@@ -1,4 +1,4 @@
-"""What torch has no public interface for, as in torch 2.15: tests/training/test_torch_private.py uses each of these."""
+"""What torch has no public interface for, as in torch 2.15; tests/training/test_attach*.py fail where it changes."""
 
 import sys
 from datetime import timedelta

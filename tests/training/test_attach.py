@@ -25,6 +25,7 @@ from resync.formulas.periods import Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
 from resync.sync import adpsgd_threads
 from resync.sync.fields import moments
+from resync.torch_private import takes_loss_scale
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
@@ -163,6 +164,8 @@ def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep(fused):
 def test_gradients_that_a_scaler_leaves_to_a_fused_optimizer_are_refused():
     model = Point(START)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    assert takes_loss_scale(optimizer)
+    assert not takes_loss_scale(torch.optim.Adam(model.parameters()))
     resync.attach(model, optimizer, resync.AllReduce())
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(model(torch.zeros(2))).backward()

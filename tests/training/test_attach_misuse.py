@@ -1,18 +1,18 @@
 """What an algorithm in somebody else's loop refuses or notices: an average must not silently not happen."""
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from processes import run_processes
+from processes import TIMEOUT, run_processes
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -20,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import resync
 from resync.config.parts import SyncOptions
-from resync.torch_private import time_limit
 
 Loop = tuple[nn.Module, torch.optim.Optimizer, resync.Synchronised]
 Change = Callable[[nn.Module, torch.optim.Optimizer], object]
@@ -35,7 +34,7 @@ METHODS: dict[str, SyncOptions] = {
     "ADPSGD": resync.ADPSGD(asynchronous=True),
 }
 CASES: dict[str, tuple[Callable[[int], list[str]], tuple[str, ...]]] = {}
-"""What a rank finds by name, and a pattern of the start of each line of it, in which {rank} is the rank."""
+"""What a rank finds by name, and what each line of it contains; {rank} stands for the rank."""
 
 
 def case(*expected: str) -> Callable[[Any], Any]:
@@ -120,18 +119,19 @@ def _attach_to_a_part(model: nn.Module, optimizer: torch.optim.Optimizer) -> Non
     resync.attach(model[2], _sgd(model[2]), METHODS["LocalSGD"])
 
 
+STORED = "of which is {}, are stored elsewhere than when"
+STRANGE = "{} is trained and not averaged: it was added, replaced or unfrozen after"
 CHANGES: dict[str, tuple[Change, str]] = {
-    "half": (lambda model, _: model.half(), r"4 parameters, the first of which is 1\.weight, are stored elsewhere"),
-    "double": (lambda model, _: model.double(), r"4 parameters, the first of which is 1\.weight, are stored"),
-    "data": (_rebind, r"1 parameters, the first of which is 2\.weight, are stored elsewhere than when"),
-    "vector_to_parameters": (_assign, r"4 parameters, the first of which is .*, are stored elsewhere"),
-    "attached twice": (_attach_to_a_part, r"2 parameters, the first of which is 2\.weight, are stored"),
-    "unfrozen": (lambda model, _: model[0].requires_grad_(), r"0\.weight is trained and not averaged: it was added"),
-    "replaced": (_replace, r"2\.bias is trained and not averaged: it was added, replaced or unfrozen after"),
-    "added": (_add, r"3\.weight is trained and not averaged: it was added, replaced or unfrozen after"),
+    "half": (lambda model, _: model.half(), "4 parameters, the first " + STORED.format("1.weight")),
+    "data": (_rebind, "1 parameters, the first " + STORED.format("2.weight")),
+    "vector_to_parameters": (_assign, "4 parameters, the first " + STORED.format("1.weight")),
+    "attached twice": (_attach_to_a_part, "2 parameters, the first " + STORED.format("2.weight")),
+    "unfrozen": (lambda model, _: model[0].requires_grad_(), STRANGE.format("0.weight")),
+    "replaced": (_replace, STRANGE.format("2.bias")),
+    "added": (_add, STRANGE.format("3.weight")),
     "fewer": (lambda _, optimizer: optimizer.param_groups[0]["params"].pop(), "the optimizer has 5 parameters, 6 when"),
-    "DistributedDataParallel": (_wrap, r"the model is wrapped in DistributedDataParallel, which averages"),
-}  # fmt: skip
+    "DistributedDataParallel": (_wrap, "the model is wrapped in DistributedDataParallel, which averages"),
+}
 
 
 def _change(rank: int, change: Change) -> list[str]:
@@ -147,18 +147,14 @@ def _change(rank: int, change: Change) -> list[str]:
 
 
 for name, (change, said) in CHANGES.items():
-    CASES[f"changed: {name}"] = (
-        lambda rank, change=change: _change(rank, change),
-        (rf"RuntimeError: rank {{rank}}, step {1 if change is _wrap else 2}: {said}",) * 2,
-    )
+    step = 1 if change is _wrap else 2
+    CASES[name] = partial(_change, change=change), (f"RuntimeError: rank {{rank}}, step {step}: {said}",) * 2
 
 
-@case(
-    *(
-        rf"RuntimeError: rank {{rank}}, {call}: 1 parameters, the first of which is weight"
-        for call in ("step 1", r"state_dict\(\)", r"finish\(\)", r"consensus\(\)")
-    )
-)
+CALLS = ("step 1", "state_dict()", "finish()", "consensus()")
+
+
+@case(*(f"RuntimeError: rank {{rank}}, {call}: 1 parameters, the first {STORED.format('weight')}" for call in CALLS))
 def _memory_format(rank: int) -> list[str]:
     model = nn.Conv2d(2, 2, 3)
     optimizer = _sgd(model)
@@ -167,13 +163,7 @@ def _memory_format(rank: int) -> list[str]:
     return [*map(_end, (optimizer.step, sync.state_dict, sync.finish)), _end(_enter, sync)]
 
 
-@case(
-    *(
-        rf"RuntimeError: rank {{rank}}, {call}: called inside `with consensus\(\)`, whose end"
-        for call in ("step 1", r"state_dict\(\)", r"finish\(\)")
-    ),
-    "2 steps",
-)
+@case(*(f"rank {{rank}}, {call}: called inside `with consensus()`, whose end" for call in CALLS[:3]), "2 steps")
 def _inside_consensus(rank: int) -> list[str]:
     model, optimizer, sync = _loop(rank)
     with sync.consensus():
@@ -183,7 +173,7 @@ def _inside_consensus(rank: int) -> list[str]:
     return [*found, f"{sync.steps} steps"]
 
 
-@case(r"RuntimeError: rank {rank}, finish\(\): 2\.weight is trained and not averaged")
+@case("RuntimeError: rank {rank}, finish(): " + STRANGE.format("2.weight"))
 def _untrained(rank: int) -> list[str]:
     """A new head that no optimizer has is in no average."""
     model, optimizer, sync = _loop(rank)
@@ -193,20 +183,20 @@ def _untrained(rank: int) -> list[str]:
 
 
 REFUSED = {
-    "fsdp": r"ValueError: .*_flat_param is a shard of FullyShardedDataParallel, allowed: whole parameters",
-    "fsdp original": r"ValueError: .*weight is a shard of FullyShardedDataParallel, allowed: whole parameters",
-    "fully_shard": r"ValueError: weight is a DTensor, as fully_shard makes them, allowed: plain tensors",
-    "compiled ddp": r"ValueError: _orig_mod of the model is wrapped in DistributedDataParallel, allowed: the model",
-    "meta": r"ValueError: weight is on the meta device and has no values",
-    "shapes": r".*rank 0 has parameter weight: float32 \[1, 3\], rank 1 has parameter weight: float32 \[1, 6\]$",
-    "order": r".*rank 0 has parameter 0\.weight: float32 \[3, 2\], rank 1 has parameter 0\.weight: float32 \[2, 3\]$",
-    "dtypes": r".*rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: float64 \[2, 2\]$",
-    "frozen": r".*rank 0 has parameter weight: float32 \[2, 2\], rank 1 has parameter weight: .* \[2, 2\], frozen$",
-    "periods": r"ValueError: the ranks attach different things: rank 0 has .*h=2.*, rank 1 has .*h=3",
-    "again": r"ValueError: an algorithm is attached to this model already: end it with finish\(\), or after",
-    "strangers": r"ValueError: the optimizer has parameters that the model does not have, of shape \(7,\): they would",
-    "missing": r"ValueError: the optimizer does not have these parameters of the model: bias",
-    "mixed": r"ValueError: .*share one dtype, found: torch\.float32, torch\.float64",
+    "fsdp": "_flat_param is a shard of FullyShardedDataParallel, allowed: whole parameters",
+    "fsdp original": "weight is a shard of FullyShardedDataParallel, allowed: whole parameters",
+    "fully_shard": "weight is a DTensor, as fully_shard makes them, allowed: plain tensors",
+    "compiled ddp": "_orig_mod of the model is wrapped in DistributedDataParallel, allowed: the model",
+    "meta": "weight is on the meta device and has no values",
+    "shapes": "rank 0 has parameter weight: float32 [1, 3], rank 1 has parameter weight: float32 [1, 6]",
+    "order": "rank 0 has parameter 0.weight: float32 [3, 2], rank 1 has parameter 0.weight: float32 [2, 3]",
+    "dtypes": "rank 0 has parameter weight: float32 [2, 2], rank 1 has parameter weight: float64 [2, 2]",
+    "frozen": "rank 0 has parameter weight: float32 [2, 2], rank 1 has parameter weight: float32 [2, 2], frozen",
+    "periods": "the ranks attach different things: rank 0 has LocalSGD(period=Constant(h=2)) ",
+    "again": "an algorithm is attached to this model already: end it with finish(), or after",
+    "strangers": "the optimizer has parameters that the model does not have, of shape (7,): they would",
+    "missing": "the optimizer does not have these parameters of the model: bias",
+    "mixed": "share one dtype, found: torch.float32, torch.float64",
 }
 
 
@@ -243,15 +233,12 @@ def _refused(rank: int) -> list[str]:
     return found
 
 
-_COUNTS = r"rank 0: {0} after 2 steps in 1 rounds; rank 1: {0} after 3 steps in 1 rounds"
+COUNTS = "the ranks are not in step: rank 0: {0} after 2 steps in 1 rounds; rank 1: {0} after 3 steps in 1 rounds"
 
 
 @case(
-    *(
-        rf"RuntimeError: rank {{rank}}, {call}: the ranks are not in step: {_COUNTS.format(call)}"
-        for call in (r"consensus\(\)", r"finish\(\)")
-    ),
-    r".*rank 0: consensus\(\) after 0 steps in 0 rounds; rank 1: finish\(\) after 0 steps in 0 rounds",
+    *(f"RuntimeError: rank {{rank}}, {call}: {COUNTS.format(call)}" for call in ("consensus()", "finish()")),
+    "rank 0: consensus() after 0 steps in 0 rounds; rank 1: finish() after 0 steps in 0 rounds",
 )
 def _out_of_step(rank: int) -> list[str]:
     """Rank 1 makes a step more within the round, rank 0 averages once more, and rank 1 does something else."""
@@ -307,10 +294,10 @@ def _start(rank: int) -> dict[str, np.ndarray]:
     return {name: each.detach().numpy().copy() for name, each in [*model.named_parameters(), *model.named_buffers()]}
 
 
-_STRANGE = "ValueError: the model does not have the parameters with which this state was saved"
+_UNKNOWN = "the model does not have the parameters with which this state was saved"
 
 
-@case(_STRANGE, "no error in rank {rank} after 1 steps")
+@case(_UNKNOWN, "no error in rank {rank} after 1 steps")
 def _resumed(rank: int) -> list[str]:
     """A state in the middle of a round, and the model's state loaded never, and after attaching."""
     model, optimizer, sync = _loop(rank)
@@ -348,7 +335,7 @@ def _freezing(rank: int) -> list[float]:
 def _absent(rank: int) -> str:
     """How `finish` ends where rank 1 does not come until rank 0 has given up."""
     model, optimizer, sync = _loop(rank)
-    assert sync._meetings.limit == time_limit(torch.device("cpu"))
+    assert sync._meetings.limit == timedelta(seconds=TIMEOUT)
     sync._meetings.limit = timedelta(seconds=0.01)
     _steps(model, optimizer, 2)
     found = "" if rank else _end(sync.finish)
@@ -375,7 +362,7 @@ def ranks() -> list[dict[str, Any]]:
 def test_what_cannot_be_averaged_is_an_error_that_names_rank_call_and_reason(ranks, name):
     for rank, found in enumerate(ranks):
         for text, expected in zip(found[name], CASES[name][1], strict=True):
-            assert re.match(expected.replace("{rank}", str(rank)), text), text
+            assert expected.replace("{rank}", str(rank)) in text
 
 
 def test_a_rank_that_does_not_come_is_named_within_the_time_limit(ranks):
@@ -403,7 +390,7 @@ def test_everything_in_a_model_starts_as_on_rank_0(ranks):
 def test_a_state_whose_parameters_attaching_has_overwritten_is_refused(ranks):
     """Those of rank 0 are there on rank 0 alone."""
     assert ranks[0]["_resumed_before"] == "no error"
-    assert ranks[1]["_resumed_before"].startswith(_STRANGE)
+    assert _UNKNOWN in ranks[1]["_resumed_before"]
 
 
 def test_a_layer_may_be_frozen_later(ranks):

@@ -78,6 +78,7 @@ assert "torch" in sys.modules
 from resync.topology import cycle
 assert cycle is resync.topology.cycle"""
     subprocess.run([sys.executable, "-c", code], check=True)
+    assert {"attach", "SGP", "QSR", "topology", "__version__"} <= set(dir(resync))
     with pytest.raises(AttributeError, match="module 'resync' has no attribute 'SGPP'"):
         _ = resync.SGPP
 

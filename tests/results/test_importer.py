@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import shutil
 import types
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic import collected
+from synthetic import collected, put_log
 
 from resync.audit import audit, write
 from resync.cli import main
@@ -92,12 +93,25 @@ def imported(originals: Suite, tmp_path: Path) -> Import:
     return run
 
 
-def sgp_logs(folder: Path, epochs: int = 30, steps: int = 22, **changes: str) -> list[Path]:
-    """Logs of 8 ranks with 8 images each; rank r takes 0.1 s + r ms per step and ends at 90 + r %."""
+def write_ranks(folder: Path, name: str, texts: dict[int, list[str]], changes: dict[str, str]) -> list[Path]:
+    """The files of 8 ranks with 8 images each, that of rank 3 with changes."""
     files = []
+    for rank, lines in texts.items():
+        text = "\n".join(["BEGIN-TRAINING", "World-Size,8", "Num-DLWorkers,2", "Batch-Size,8", SGP_HEADER, *lines, ""])
+        for old, new in changes.items() if rank == 3 else ():
+            assert old in text
+            text = text.replace(old, new, 1)
+        files.append(folder / f"{name}out_r{rank}_n8.csv")
+        files[-1].write_text(text)
+    return files
+
+
+def sgp_logs(folder: Path, **changes: str) -> list[Path]:
+    """Rank r takes 0.1 s + r ms per step and ends at 90 + r %."""
+    texts: dict[int, list[str]] = {}
     for rank in range(8):
-        lines = ["BEGIN-TRAINING", "World-Size,8", "Num-DLWorkers,2", "Batch-Size,8", SGP_HEADER]
-        for epoch in range(epochs):
+        lines = texts[rank] = []
+        for epoch in range(30):
             time = f"{0.1 + rank / 1000:.3f}"
             for itr in (0, 10, 20, 21):
                 loss, mean = f"{2 - epoch / 20:.4f}", f"{2.5 - epoch / 20 + rank / 100:.4f}"
@@ -105,13 +119,7 @@ def sgp_logs(folder: Path, epochs: int = 30, steps: int = 22, **changes: str) ->
                 accuracies = ["50.000", f"{40 + epoch + rank:.3f}", "80.000", f"{70 + epoch:.3f}"]
                 lines.append(",".join(map(str, [*cells, *accuracies, -1])))
             lines.append(",".join(map(str, [epoch, -1, *[-1] * 15, f"{61 + epoch + rank:.3f}"])))
-        text = "\n".join(lines) + "\n"
-        for old, new in changes.items() if rank == 3 else ():
-            assert old in text
-            text = text.replace(old, new, 1)
-        files.append(folder / f"tagout_r{rank}_n8.csv")
-        files[-1].write_text(text)
-    return files
+    return write_ranks(folder, "tag", texts, changes)
 
 
 def csv_log(folder: Path, text: str | None = None) -> Path:
@@ -168,11 +176,9 @@ def adpsgd_logs(folder: Path, epochs: int = 30, steps: int = 22, slow: int = 3, 
     In a unit of time 7 ranks make a step, and in every `slow`-th one all 8. A rank logs every fifth step with the
     global epoch and step, and the last step of each of its own epochs with its own.
     """
-    ended = epochs * steps * 8
-    texts = {
-        rank: ["BEGIN-TRAINING", "World-Size,8", "Num-DLWorkers,2", "Batch-Size,8", SGP_HEADER] for rank in range(8)
-    }
-    own, everyone, time = dict.fromkeys(range(8), 0), 0, 0
+    ended, everyone, time = epochs * steps * 8, 0, 0
+    texts: dict[int, list[str]] = {rank: [] for rank in range(8)}
+    own = dict.fromkeys(range(8), 0)
     while everyone < ended:
         time += 1
         for rank in range(8):
@@ -189,15 +195,7 @@ def adpsgd_logs(folder: Path, epochs: int = 30, steps: int = 22, slow: int = 3, 
                 texts[rank].append(",".join(map(str, [*position, *cells, *accuracies])))
             if itr == steps - 1:
                 texts[rank].append(",".join(map(str, [epoch, itr, *cells, *accuracies])))
-    files = []
-    for rank, lines in texts.items():
-        text = "\n".join(lines) + "\n"
-        for old, new in changes.items() if rank == 3 else ():
-            assert old in text
-            text = text.replace(old, new, 1)
-        files.append(folder / f"adpsgd_out_r{rank}_n8.csv")
-        files[-1].write_text(text)
-    return files
+    return write_ranks(folder, "adpsgd_", texts, changes)
 
 
 def test_logs_of_adpsgd_follow_the_steps_of_all_ranks(imported: Import, tmp_path: Path):
@@ -215,23 +213,6 @@ def test_logs_of_adpsgd_follow_the_steps_of_all_ranks(imported: Import, tmp_path
     assert result.metrics["train_loss"][0] == pytest.approx(2.04)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("0,21,0.100", "0,-1,0.100", "found a validation row, allowed in a log of AD-PSGD: training rows"),
-        ("World-Size,8", "World-Size,4", "World-Size: found 4, allowed: 8, as toy/asynchronous/adpsgd/seed0 declares"),
-    ],
-)
-def test_a_wrong_log_of_adpsgd_is_one_line(old: str, new: str, message: str, imported: Import, tmp_path: Path):
-    with pytest.raises(LogError, match=message):
-        imported("sgp", adpsgd_logs(tmp_path, **{old: new}), ADPSGD)
-
-
-def test_a_log_of_adpsgd_must_be_of_the_whole_training(imported: Import, tmp_path: Path):
-    with pytest.raises(LogError, match=r"r0_n8.csv: ends in epoch 19, allowed: 29, the last one of toy/asynchronous"):
-        imported("sgp", adpsgd_logs(tmp_path, epochs=20), ADPSGD)
-
-
 FAIRSEQ = """\
 {rank}: | model transformer_vaswani_wmt_en_de_big, criterion LabelSmoothedCrossEntropyCriterion
 {rank}: | epoch 001:     20 / 60 loss=9.500, nll_loss=9.1, num_updates=20, lr=0.0001, train_wall=5
@@ -242,7 +223,7 @@ FAIRSEQ = """\
 """
 
 
-def fairseq_log(folder: Path, **changes: str) -> Path:
+def fairseq_log(folder: Path, **changes: str) -> list[Path]:
     """Lines of 2 ranks, mixed as a launcher prints them."""
     lines = [text.split("\n") for text in (FAIRSEQ.format(rank=rank) for rank in range(2))]
     text = "\n".join(line for pair in zip(*lines, strict=True) for line in pair)
@@ -251,14 +232,14 @@ def fairseq_log(folder: Path, **changes: str) -> Path:
         text = text.replace(old, new)
     file = folder / "transformer.out"
     file.write_text(text)
-    return file
+    return [file]
 
 
 TRANSFORMER = "toy/translated/sgp/seed0"
 
 
 def test_the_transformers_log_is_of_the_workers_own_models_in_bits(imported: Import, tmp_path: Path):
-    result = imported("fairseq", [fairseq_log(tmp_path)], TRANSFORMER)
+    result = imported("fairseq", fairseq_log(tmp_path), TRANSFORMER)
     assert list(result.metrics["step"]) == [60, 120]
     assert list(result.metrics["epoch"]) == [1, 2]
     assert list(result.metrics["worker_val_loss_mean"]) == pytest.approx([4.05 * math.log(2), 2.05 * math.log(2)])
@@ -271,40 +252,56 @@ def test_the_transformers_log_is_of_the_workers_own_models_in_bits(imported: Imp
 
 def test_other_subsets_of_the_transformers_validation_are_left_out(imported: Import, tmp_path: Path):
     line = "{0}: | epoch 002 | valid on 'valid1' subset | valid_nll_loss 8.0 | num_updates 120\n"
-    log = fairseq_log(tmp_path)
+    [log] = fairseq_log(tmp_path)
     log.write_text(log.read_text() + line.format(0) + line.format(1))
     result = imported("fairseq", [log], TRANSFORMER)
     assert result.final("worker_val_loss_mean") == pytest.approx(2.05 * math.log(2))
 
 
 def test_a_transformers_log_without_ranks_is_of_one(imported: Import, tmp_path: Path):
-    file = fairseq_log(tmp_path)
+    [file] = fairseq_log(tmp_path)
     lines = [line for line in file.read_text().splitlines() if line.startswith("1: ")]
     file.write_text("\n".join(line.removeprefix("1: ") for line in lines))
     result = imported("fairseq", [file], TRANSFORMER)
     assert result.final("worker_val_loss_mean") == pytest.approx(2.1 * math.log(2))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"valid_nll_loss": "nll"}, "transformer.out: no line with valid_nll_loss and num_updates of the subset "
-         "'valid', allowed: the log of a validated training"),
-        ({"valid_nll_loss 2.1 | num_updates 120": "valid_nll_loss 2.1 | num_updates 60"}, "transformer.out:12: found "
-         "valid_nll_loss 2.1 after 4.1, both of step 60, allowed: one validation per step"),
-        ({"1: |": "7: |"}, "transformer.out: found rank 7, allowed: 0 to 1, the workers of toy/translated/sgp/seed0"),
-        ({"valid_nll_loss 2.1": "valid_nll_loss two"}, "transformer.out:12: column 'valid_nll_loss': found 'two', "
-         "allowed: a number"),
-        ({"2.1 | num_updates 120": "2.1 | num_updates 119"}, "transformer.out: rank 1: "
-         "validated at other steps than rank 0, allowed: the same"),
-        ({"num_updates 120": "num_updates 100"}, "transformer.out: the last evaluation is at step 100 (epoch 1.66667), "
-         "allowed: 120 (2), the end of toy/translated/sgp/seed0"),
-    ],
-)  # fmt: skip
-def test_a_wrong_log_of_the_transformer_is_one_line(changes, message: str, imported: Import, tmp_path: Path):
+WRONG_LOGS = [
+    (sgp_logs, {"World-Size,8": "World-Size,4"}, "r3_n8.csv:2: World-Size: found 4, allowed: 8"),
+    (sgp_logs, {"Batch-Size,8": "Batch-Size,32"}, "r3_n8.csv:4: Batch-Size: found 32, allowed: 8"),
+    (sgp_logs, {"avg:Loss": "Loss-mean"}, "r3_n8.csv:5: no column 'avg:Loss'; did you mean 'Loss'?"),
+    (sgp_logs, {"Epoch,itr": "epoch,itr"}, "r3_n8.csv: no header line"),
+    (sgp_logs, {"0,10,0.103": "0,ten,0.103"}, "r3_n8.csv:7: column 'itr': found 'ten'"),
+    (sgp_logs, {"0,10,0.103": "0,1_0,0.103"}, "r3_n8.csv:7: column 'itr': found '1_0'"),
+    (sgp_logs, {"0,21,0.103": "0,22,0.103"}, "r3_n8.csv:9: found epoch 0, itr 22, allowed: itr 0 to 21"),
+    (sgp_logs, {"0,21,0.103": "0,20,0.103"}, "r3_n8.csv:10: found validation of epoch 0, allowed: once, after"),
+    (sgp_logs, {"\n1,-1,": "\n0,-1,"}, "r3_n8.csv:15: found validation of epoch 0, allowed: once, after"),
+    (sgp_logs, {"0,10,0.103": "0,11,0.103"}, "r0_n8.csv: rank 3: logged at other steps than rank 0"),
+    (sgp_logs, {"1,0,0.103": "0,0,0.103"}, "r3_n8.csv:11: found epoch 0, itr 0, allowed: "),
+    (adpsgd_logs, {"0,21,0.100": "0,-1,0.100"}, "r3_n8.csv:11: found a validation row"),
+    (adpsgd_logs, {"World-Size,8": "World-Size,4"}, "r3_n8.csv:2: World-Size: found 4, allowed: 8"),
+    (adpsgd_logs, {"epochs": 20}, "r0_n8.csv:49: ends in epoch 19, allowed: 29"),
+    (fairseq_log, {"valid_nll_loss": "nll"}, "transformer.out: no validation of toy/translated/sgp/seed0"),
+    (fairseq_log, {"2.1 | num_updates 120": "2.1 | num_updates 60"}, "transformer.out:12: found valid_nll_loss again"),
+    (fairseq_log, {"1: |": "7: |"}, "transformer.out:6: found rank 7, allowed: 0 to 1"),
+    (
+        fairseq_log,
+        {"valid_nll_loss 2.1": "valid_nll_loss two"},
+        "transformer.out:12: column 'valid_nll_loss': found",
+    ),
+    (fairseq_log, {"2.1 | num_updates 120": "2.1 | num_updates 119"}, "transformer.out: rank 1: logged at other steps"),
+    (fairseq_log, {"num_updates 120": "num_updates 100"}, "transformer.out: the last evaluation is at step 100 "),
+]
+
+
+@pytest.mark.parametrize(("write", "changes", "message"), WRONG_LOGS)
+def test_a_wrong_log_of_a_program_is_one_line(write, changes, message: str, imported: Import, tmp_path: Path):
+    kind, name = {sgp_logs: ("sgp", SGP), adpsgd_logs: ("sgp", ADPSGD), fairseq_log: ("fairseq", TRANSFORMER)}[write]
     with pytest.raises(LogError) as caught:
-        imported("fairseq", [fairseq_log(tmp_path, **changes)], TRANSFORMER)
-    assert str(caught.value).removeprefix(f"{tmp_path}/") == message
+        imported(kind, write(tmp_path, **changes), name)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_table_is_mapped_and_converted(imported: Import, tmp_path: Path):
@@ -386,6 +383,26 @@ def test_a_run_on_a_server_is_read_whole(imported: Import, monkeypatch: pytest.M
     assert result.steps[["step", "lr", "step_loss"]].to_numpy().tolist() == [[110, 0.1, 2.5]]
     assert result.imported
     assert result.imported["sources"][0]["name"] == "wandb run lab/sgp/x1"
+
+
+def test_the_log_of_an_offline_run_is_read_with_the_columns_of_its_program(
+    imported: Import, finished: Path, logged: tuple[bytes, bytes], tmp_path: Path
+):
+    """The file, its folder, or the folder of all jobs of the run."""
+    log = put_log(tmp_path, logged[0])
+    columns = "step: {column: _step}\nval_top1: {column: val_top1}\ntrain_loss: {column: train_loss}\n"
+    for path in (log, log.parent, tmp_path / "wandb"):
+        result = imported("wandb-offline", [path], QSR, columns, replace=True)
+        assert [source["name"] for source in (result.imported or {})["sources"]] == [log.name]
+    original = read_run(finished / "smoke" / QSR).metrics
+    for name in ("step", "val_top1", "train_loss"):
+        pd.testing.assert_series_equal(result.metrics[name], original[name])
+    put_log(tmp_path, logged[1], 1)
+    with pytest.raises(LogError, match=r"wandb: found the logs run-log0.wandb, run-log1.wandb, allowed: "):
+        imported("wandb-offline", [tmp_path / "wandb"], QSR, columns, replace=True)
+    log.write_bytes(b"hello")
+    with pytest.raises(LogError, match=r"run-log0.wandb: wandb cannot read it|no rows"):
+        imported("wandb-offline", [log], QSR, columns, replace=True)
 
 
 def test_our_own_table_comes_back_value_by_value(imported: Import, suite: Suite, finished: Path, tmp_path: Path):
@@ -531,69 +548,56 @@ def test_results_are_only_replaced_on_request(imported: Import, results: Path, s
 
 
 WRONG_TABLES = {
-    "missing column": ("epoch,loss,err,hours\n1,2,3,4\n", "table.csv:1: no column 'error', to which the map assigns "
-                       "val_top1; did you mean 'err'?"),
-    "no rows": ("epoch,loss,error,hours\n", "table.csv: no rows, allowed: a header and at least one row"),
-    "nothing": ("", "table.csv: no rows, allowed: a header and at least one row"),
-    "no number": ("epoch,loss,error,hours\n0,2,ten,0\n", "table.csv:2: column 'error': found 'ten', allowed: a number"),
-    "no step": ("epoch,loss,error,hours\n,2,10,0\n", "table.csv:2: column 'epoch': found nothing, allowed: a number"),
-    "no epoch": ("epoch,loss,error,hours\nnan,2,10,0\n", "table.csv:2: column 'epoch': found nan, allowed: a number "
-                 ">= 0"),
-    "short line": ("epoch,loss,error,hours\n0,2\n", "table.csv:2: found 2 values, allowed: 4, as in the header"),
-    "column twice": ("epoch,loss,loss,error,hours\n0,2,2,1,0\n", "table.csv:1: found the column 'loss' twice, allowed: "
-                     "unique column names"),
-    "no evaluation": ("epoch,loss,error,hours\n0,2,,0\n", "table.csv:1: no row has a validation metric, allowed: at "
-                      f"least one of {', '.join(EVALUATED)} in the map"),
-    "steps back": ("epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n", "table.csv:3: found step 44 after 44, allowed: a "
-                   "later one"),
-    "too short": ("epoch,loss,error,hours\n1,2,9,0\n", "table.csv: the last evaluation is at step 44 (epoch 2), "
-                  "allowed: 660 (30), the end of toy/vit/sgp/seed0"),
-}  # fmt: skip
+    "epoch,loss,err,hours\n1,2,3,4\n": ":1: no column 'error', to which the map assigns val_top1; did you mean 'err'?",
+    "epoch,loss,error,hours\n": ": no rows",
+    "": ": no rows",
+    "epoch,loss,error,hours\n0,2,ten,0\n": ":2: column 'error': found 'ten'",
+    "epoch,loss,error,hours\n0,2,\N{ARABIC-INDIC DIGIT ONE},0\n": ":2: column 'error': found '",
+    "epoch,loss,error,hours\n,2,10,0\n": ":2: column 'epoch': found nothing",
+    "epoch,loss,error,hours\nnan,2,10,0\n": ":2: column 'epoch': found nan",
+    "epoch,loss,error,hours\n1e308,2,10,0\n": ":2: column 'epoch': found 1e+308",
+    "epoch,loss,error,hours\n0,2\n": ":2: found 2 values, allowed: 4",
+    f"epoch,loss,error,hours\n0,2,{'9' * 200_000},0\n": ":2: field larger than field limit",
+    "epoch,loss,loss,error,hours\n0,2,2,1,0\n": ":1: found the column 'loss' twice",
+    "epoch,loss,error,hours\n0,2,,0\n": ":1: no row has a validation metric",
+    "epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n": ":3: found step 44 after 44",
+    "epoch,loss,error,hours\n1,2,9,0\n": ": the last evaluation is at step 44 (epoch 2), allowed: 660 (30)",
+    "epoch,loss,error,hours\n1,2,9,0\n\0": ":",
+}
 
 
-@pytest.mark.parametrize("name", WRONG_TABLES)
-def test_a_wrong_table_is_one_line(name: str, imported: Import, tmp_path: Path):
-    text, message = WRONG_TABLES[name]
+@pytest.mark.parametrize("text", WRONG_TABLES, ids=lambda text: text[22:40])
+def test_a_wrong_table_is_one_line(text: str, imported: Import, tmp_path: Path):
     with pytest.raises(LogError) as caught:
         imported("csv", [csv_log(tmp_path, text)], columns=MAP)
-    assert str(caught.value).removeprefix(f"{tmp_path}/") == message
+    assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(f"table.csv{WRONG_TABLES[text]}")
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("World-Size,8", "World-Size,4", "tagout_r3_n8.csv:2: World-Size: found 4, allowed: 8, as toy/vit/sgp/seed0 "
-         "declares"),
-        ("Batch-Size,8", "Batch-Size,32", "tagout_r3_n8.csv:4: Batch-Size: found 32, allowed: 8, as toy/vit/sgp/seed0 "
-         "declares"),
-        ("avg:Loss", "Loss-mean", "tagout_r3_n8.csv:5: no column 'avg:Loss'; did you mean 'Loss'?"),
-        ("Epoch,itr", "epoch,itr", "tagout_r3_n8.csv: no header line, allowed: one that begins with Epoch,itr"),
-        ("0,10,0.103", "0,ten,0.103", "tagout_r3_n8.csv:7: column 'itr': found 'ten', allowed: a number"),
-        ("0,21,0.103", "0,22,0.103", "tagout_r3_n8.csv:9: column 'itr': found 22, allowed: 0 to 21, the steps of an "
-         "epoch of toy/vit/sgp/seed0"),
-        ("0,21,0.103", "0,20,0.103", "tagout_r3_n8.csv:10: found validation of epoch 0, allowed: after the row of itr "
-         "21, the last of an epoch of toy/vit/sgp/seed0"),
-        ("0,10,0.103", "0,11,0.103", "tagout_r3_n8.csv: other steps than in {}/tagout_r0_n8.csv, allowed: the same "
-         "in all ranks"),
-        ("1,0,0.103", "0,0,0.103", "tagout_r3_n8.csv:11: found epoch 0, itr 0 after a later one, allowed: "
-         "increasing steps"),
-    ],
-)  # fmt: skip
-def test_a_wrong_log_of_a_rank_is_one_line(old: str, new: str, message: str, imported: Import, tmp_path: Path):
-    with pytest.raises(LogError) as caught:
-        imported("sgp", sgp_logs(tmp_path, **{old: new}))
-    assert str(caught.value).removeprefix(f"{tmp_path}/") == message.format(tmp_path)
+def test_a_pipe_is_not_waited_for(imported: Import, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LogError, match="pipe: not a regular file"):
+        imported("csv", [tmp_path / "pipe"], columns=MAP)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"imported": {"sources": [{}]}}'])
+def test_a_damaged_summary_of_another_seed_is_one_line(text: str, suite: Suite, imported: Import, tmp_path: Path):
+    first, second, _ = (run.id for run in suite.runs("toy", "smoke", "vit", "parallel"))
+    file = imported("csv", [csv_log(tmp_path)], first, MAP).directory / "summary.json"
+    file.write_text(text)
+    with pytest.raises(LogError, match=rf"{file}: not a run's summary"):
+        imported("csv", [csv_log(tmp_path)], second, MAP)
 
 
 def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
     files = sgp_logs(tmp_path)
     with pytest.raises(LogError, match="no log of rank 2, 7 of 8"):
         imported("sgp", [*files[:2], *files[3:7]])
-    with pytest.raises(LogError, match=r"tagout_r0_n8.csv: rank 0 again"):
+    with pytest.raises(LogError, match=r"tagout_r0_n8.csv: found rank 0 of 8 again"):
         imported("sgp", [*files, files[0]])
     other = files[0].rename(tmp_path / "out_r0_n16.csv")
-    with pytest.raises(LogError, match="found rank 0 of 16, allowed: ranks 0 to 7 of 8, the workers of toy/vit/sgp"):
+    with pytest.raises(LogError, match="found rank 0 of 16, allowed: each rank of 8"):
         imported("sgp", [other])
 
 
@@ -601,14 +605,14 @@ def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
     ("columns", "message"),
     [
         (MAP + "val_top9: {column: x}\n", "columns.yaml:5: val_top9: found 'val_top9', allowed: "),
-        (MAP.replace("error %", "percent"), "columns.yaml:2: val_top1.unit: found 'percent', allowed: %, fraction, "
-         "error %, error fraction"),
-        (MAP + "step: {column: x}\n", "columns.yaml:1: found epoch and step, allowed: step or epoch; the other one "
-         "follows from it"),
-        (MAP.replace("column: loss", "colum: loss"), "columns.yaml:3: train_loss.colum: unknown key, allowed: column, "
-         "unit, add; did you mean 'column'?"),
+        (MAP.replace("error %", "percent"), "columns.yaml:2: val_top1.unit: found 'percent', allowed: %, fraction, "),
+        (MAP + "step: {column: x}\n", "columns.yaml:1: found epoch and step, allowed: step or epoch"),
+        (
+            MAP.replace("column: loss", "colum: loss"),
+            "columns.yaml:3: train_loss.colum: unknown key",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_column_map_is_one_line(columns: str, message: str, imported: Import, tmp_path: Path):
     with pytest.raises(ConfigError) as caught:
         imported("csv", [csv_log(tmp_path)], columns=columns)

@@ -202,10 +202,11 @@ def _power(options: argparse.Namespace) -> None:
     flag(
         "--format",
         required=True,
-        choices=("sgp", "fairseq", "csv", "wandb-csv", "wandb-api", "runs"),
+        choices=("sgp", "fairseq", "csv", "wandb-csv", "wandb-api", "wandb-offline", "runs"),
         help="sgp: CSV logs of the original SGP code, one per rank; fairseq: the log of its Transformer; csv: a table; "
         "wandb-csv: charts exported from the web page of Weights & Biases; wandb-api: a run on its server "
-        "(WANDB_API_KEY); runs: a published table of many runs, declared in the paper's logs.yaml",
+        "(WANDB_API_KEY); wandb-offline: the log of a run that was never uploaded; runs: a published table of many "
+        "runs, declared in the paper's logs.yaml",
     ),
     flag(
         "--columns", type=Path, help="YAML file that maps our columns to those of the log, except for sgp and fairseq"

@@ -1,7 +1,6 @@
 """The common form of all formats: rows in our columns and units, and one-line errors."""
 
 import hashlib
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,15 +38,17 @@ class Origin:
 def read_bytes(file: Path) -> bytes:
     """The content of a log file. Raises LogError."""
     try:
+        if file.exists() and not file.is_file():  # a named pipe would be waited for
+            raise LogError(f"{file}: not a regular file")
         return file.read_bytes()
     except OSError as error:
         raise LogError(f"{file}: {error.strerror}") from None
 
 
 def read_text(file: Path) -> str:
-    """The text of a log file. Raises LogError."""
+    """The text of a log file, with line feeds as line ends. Raises LogError."""
     try:
-        return read_bytes(file).decode("utf-8-sig")
+        return read_bytes(file).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise LogError(f"{file}: not text, allowed: CSV in UTF-8") from None
 
@@ -55,13 +56,15 @@ def read_text(file: Path) -> str:
 def to_number(text: str, place: str, column: str) -> float:
     """The number in a cell, which may be NaN or infinite. Raises LogError that names the cell."""
     try:
-        return float(text)
+        if text.isascii() and "_" not in text:  # others are numbers in Python only
+            return float(text)
     except ValueError:
-        raise LogError(f"{place}: column {column!r}: found {text!r}, allowed: a number") from None
+        pass
+    raise LogError(f"{place}: column {column!r}: found {text!r:.60}, allowed: a number")
 
 
 def to_count(value: float, place: str, column: str) -> int:
     """A non-negative integer. Raises LogError that names the cell."""
-    if not (0 <= value < math.inf and value == int(value)):
+    if not (0 <= value < 2**63 and value == int(value)):
         raise LogError(f"{place}: column {column!r}: found {value:g}, allowed: an integer >= 0")
     return int(value)

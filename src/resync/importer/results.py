@@ -11,9 +11,10 @@ from typing import Any
 
 from resync.config import Run
 from resync.config.metrics import BEST, EVALUATED, METRICS, File, columns, required_columns
-from resync.files import read_json, write_text
+from resync.files import write_text
 from resync.importer.log import ImportedLog, LogError, Origin, Values
-from resync.results.summary import publish
+from resync.results.errors import ResultsError
+from resync.results.summary import publish, read_summary
 from resync.text_tables import csv_text
 
 _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.pt")
@@ -31,8 +32,11 @@ def refuse_second_seed(directory: Path, origins: Sequence[Origin]) -> None:
     for file in sorted(directory.parent.glob("seed*/summary.json")):
         if file.parent == directory:
             continue
-        sources = (read_json(file).get("imported") or {}).get("sources", [])
-        taken = {(source["sha256"], source.get("run")) for source in sources}
+        try:
+            sources = (read_summary(file).get("imported") or {}).get("sources", [])
+            taken = {(source["sha256"], source.get("run")) for source in sources}
+        except (ResultsError, AttributeError, KeyError, TypeError) as error:
+            raise LogError(f"its sources cannot be compared with those of {file}: {error}") from None
         again = next((origin for origin in origins if (origin.sha256, origin.run) in taken), None)
         if again:
             raise LogError(

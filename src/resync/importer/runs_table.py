@@ -1,14 +1,13 @@
 """Import of a published table of runs: the value of every run that a paper's `logs.yaml` declares."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from resync.config import Suite
 from resync.config.logs import LogGroup, LogTable
 from resync.files import write_text
 from resync.importer.log import LogError, Origin, read_bytes, to_number
-from resync.importer.table import Cell, Table, read_csv
+from resync.importer.table import Table, read_csv
 from resync.results.published_logs import file_of
 from resync.settings.errors import not_among, suggestion
 
@@ -45,21 +44,20 @@ def _values(table: Table, declared: LogTable, group: LogGroup) -> dict[str, floa
     """The value of every run of a group by the run's name: at the declared step, or in its last row."""
     found: dict[str, float] = {}
     for cells in table.rows:
-        if cells[declared.group].text != group.name or not _counts(cells, declared, group):
+        if cells[declared.group].text != group.name:
             continue
+        if group.step is not None and declared.step is not None:
+            at = cells[declared.step]
+            if to_number(at.text, at.place, declared.step) != group.step:
+                continue
         run = "/".join(cells[column].text for column in declared.run)
         cell = cells[declared.value]
         if run in found and group.step is not None:
             raise LogError(f"{cell.place}: found step {group.step} of run {run} again, allowed: once")
         found[run] = to_number(cell.text, cell.place, declared.value)
     if not found:
-        at = "" if group.step is None else f" at step {group.step}"
-        raise LogError(f"{table.place}: no row with {declared.group} {group.name!r}{at}, which {group.id} declares")
+        at_step = "" if group.step is None else f" at step {group.step}"
+        raise LogError(
+            f"{table.place}: no row with {declared.group} {group.name!r}{at_step}, which {group.id} declares"
+        )
     return found
-
-
-def _counts(cells: Mapping[str, Cell], declared: LogTable, group: LogGroup) -> bool:
-    if group.step is None or declared.step is None:
-        return True
-    cell = cells[declared.step]
-    return to_number(cell.text, cell.place, declared.step) == group.step

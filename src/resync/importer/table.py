@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,21 +31,30 @@ class Table:
     rows: list[dict[str, Cell]]
 
 
-def read_csv(file: Path) -> Table:
-    """A CSV file whose first line names the columns. Raises LogError for a line of another length, or without rows."""
-    (header, *lines) = list(csv.reader(read_text(file).splitlines())) or [[]]
-    if repeated := next((name for name in header if header.count(name) > 1), None):
-        raise LogError(f"{file}:1: found the column {repeated!r} twice, allowed: unique column names")
-    rows = []
-    for number, line in enumerate(lines, start=2):
-        if line and len(line) != len(header):
-            raise LogError(f"{file}:{number}: found {len(line)} values, allowed: {len(header)}, as in the header")
-        cells = (Cell(text.strip(), f"{file}:{number}") for text in line)
-        rows.append(dict(zip(header, cells, strict=False)))
-    table = Table(f"{file}:1", tuple(header), [row for row in rows if row])
-    if not table.rows:
+def read_csv(file: Path, skipped: int = 0) -> Table:
+    """A CSV file whose first line, after those skipped, names the columns.
+
+    Raises LogError for a line of another length, or without rows.
+    """
+    reader = csv.reader(read_text(file).split("\n")[skipped:])
+    rows: list[dict[str, Cell]] = []
+    try:
+        header = next(reader, [])
+        if repeated := [name for name, count in Counter(header).items() if count > 1]:
+            raise LogError(
+                f"{file}:{skipped + 1}: found the column {repeated[0]!r} twice, allowed: unique column names"
+            )
+        for line in reader:
+            place = f"{file}:{skipped + reader.line_num}"
+            if line and len(line) != len(header):
+                raise LogError(f"{place}: found {len(line)} values, allowed: {len(header)}, as in the header")
+            if line:
+                rows.append({name: Cell(text.strip(), place) for name, text in zip(header, line, strict=True)})
+    except csv.Error as error:
+        raise LogError(f"{file}:{skipped + reader.line_num}: {error}") from None
+    if not rows:
         raise LogError(f"{file}: no rows, allowed: a header and at least one row")
-    return table
+    return Table(f"{file}:{skipped + 1}", tuple(header), rows)
 
 
 def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> ImportedLog:
@@ -129,7 +139,7 @@ def _row(cells: Mapping[str, Cell], mapped: Mapping[str, LogColumn], run: Run) -
         cell = cells.get(source.column)
         if cell is not None and cell.text:
             value = source.convert(to_number(cell.text, cell.place, source.column), METRICS[name].unit)
-            if name == "epoch" and not 0 <= value < math.inf:
+            if name == "epoch" and not 0 <= value * run.steps_per_epoch < math.inf:
                 raise LogError(f"{cell.place}: column {source.column!r}: found {value:g}, allowed: a number >= 0")
             row[name] = to_count(value, cell.place, source.column) if name in ("step", "round") else value
     if _axis(mapped) in row:

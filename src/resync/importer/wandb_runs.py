@@ -1,4 +1,4 @@
-"""Third-party runs in Weights & Biases: charts exported from the web page, or the history on a server."""
+"""Third-party runs in Weights & Biases: exported charts, the history on a server, or the log of an offline run."""
 
 import json
 import os
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from resync.config.columns import LogColumn
-from resync.importer.log import LogError, Origin, to_number
+from resync.importer.log import LogError, Origin, read_bytes, to_number
 from resync.importer.table import Cell, Table, read_csv
+from resync.results.wandb_log import WandbLogError, read_log
 
 _SEPARATOR = " - "
 _BOUNDS = ("__MIN", "__MAX")
@@ -44,7 +45,7 @@ def read_export(files: Sequence[Path], columns: Mapping[str, LogColumn], wandb_r
     return Table(f"{files[0]}:1", (axis, *names), rows)
 
 
-def read_server(path: str) -> tuple[Table, Origin]:
+def read_server(path: str) -> tuple[Table, list[Origin]]:
     """The whole history of a run on a server, one row per call of `wandb.log`. Raises LogError."""
     if not os.environ.get("WANDB_API_KEY"):
         raise LogError(f"{path}: WANDB_API_KEY is not set, allowed: the key of an account that may read the run")
@@ -54,12 +55,22 @@ def read_server(path: str) -> tuple[Table, Origin]:
         rows = list(wandb.Api(timeout=TIMEOUT_SECONDS).run(path).scan_history())
     except (wandb.Error, ValueError) as error:
         raise LogError(f"{path}: wandb cannot read it: {str(error).splitlines()[0]}") from None
-    if not rows:
-        raise LogError(f"{path}: no rows, allowed: a run that logged something")
     content = json.dumps(rows, sort_keys=True, default=str)
-    names = tuple(dict.fromkeys(name for row in rows for name in row))
-    table = Table(path, names, [_cells(row, f"{path}, row {number}") for number, row in enumerate(rows, start=1)])
-    return table, Origin.of(f"wandb run {path}", content.encode())
+    return _table(path, rows), [Origin.of(f"wandb run {path}", content.encode())]
+
+
+def read_offline(path: Path) -> tuple[Table, list[Origin]]:
+    """The logs `run-*.wandb` in a run's folder or in a folder `wandb` of one run, oldest first. Raises LogError."""
+    logs = [path] if path.is_file() else sorted([*path.glob("run-*.wandb"), *path.glob("*run-*-*/run-*.wandb")])
+    origins = [Origin.of(log.name, read_bytes(log)) for log in logs]
+    if len({origin.name for origin in origins}) != 1:
+        found = ", ".join(sorted({origin.name for origin in origins})) or "none"
+        raise LogError(f"{path}: found the logs {found}, allowed: those of one run, run-*.wandb")
+    try:
+        rows = [row for log in logs for row in read_log(log)[0]]
+    except WandbLogError as error:
+        raise LogError(str(error)) from None
+    return _table(str(path), rows), origins
 
 
 def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
@@ -87,5 +98,11 @@ def _refuse_mean(cells: Mapping[str, Cell], column: str) -> None:
         raise LogError(f"{place}: column {column!r}: found {found}, allowed: single values, as wandb-api reads them")
 
 
-def _cells(row: Mapping[str, Any], place: str) -> dict[str, Cell]:
-    return {name: Cell("" if value is None else str(value), place) for name, value in row.items()}
+def _table(path: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    if not rows:
+        raise LogError(f"{path}: no rows, allowed: a run that logged something")
+    cells = [
+        {name: Cell("" if value is None else str(value), f"{path}, row {number}") for name, value in row.items()}
+        for number, row in enumerate(rows, start=1)
+    ]
+    return Table(path, tuple(dict.fromkeys(name for row in rows for name in row)), cells)

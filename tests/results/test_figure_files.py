@@ -20,7 +20,7 @@ from resync.config import Suite, load_suite
 from resync.render import accuracy_curves, metric_against_option, period_and_accuracy, slow_sde
 from resync.render.columns import metric_table
 from resync.render.item import load, render
-from resync.render.lines import uncut
+from resync.render.lines import ignore_truncated_rounds
 from resync.render.points import Level, Point, points_csv
 from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
 from resync.render.table import Table
@@ -239,7 +239,9 @@ def test_metric_against_option_lists_means_published_and_levels(papers: Suite, t
     ],
 )
 def test_a_round_that_is_cut_is_no_change_of_the_period(lengths: list[int], shown: list[int]):
-    assert uncut(np.array(lengths, dtype=float), np.arange(len(lengths), dtype=float)).tolist() == shown
+    assert (
+        ignore_truncated_rounds(np.array(lengths, dtype=float), np.arange(len(lengths), dtype=float)).tolist() == shown
+    )
 
 
 def test_symbols_in_labels_are_set_as_mathematics():

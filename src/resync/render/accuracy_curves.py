@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from resync.config.columns import CONVERSIONS
-from resync.config.metrics import METRICS, extremes_of_workers
+from resync.config.metrics import METRICS
 from resync.render.item import ItemData, require_results
-from resync.render.lines import Coordinate, Floats, Line, limits, mean_over_seeds, setting, with_published
+from resync.render.lines import Coordinate, Floats, Line, limits, metric_line, setting
 from resync.render.metric_panels import MetricPanels
 from resync.render.metric_panels import draw as draw
 from resync.render.options import AccuracyCurves
@@ -26,20 +26,15 @@ def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
         state.result and not state.result.imported and state.run.processes < state.run.workers for state in states
     )
     clock = "Time of the simulation" if simulated else "Training time"
+    factor, offset = CONVERSIONS[METRICS[metric].unit][unit] if unit else (1.0, 0.0)
 
-    def drawn(name: str) -> Coordinate:
-        return lambda run: _in_unit(run.curve(name), METRICS[name].unit, unit)
+    over_workers = data.options.band == "workers"
 
-    names = extremes_of_workers(metric) if data.options.band == "workers" else None
-    extremes = (drawn(names[0]), drawn(names[1])) if names else None
+    def in_unit(values: ArrayLike) -> Floats:
+        return (np.asarray(values, dtype=float) - offset) / factor
 
     def lines(x: Coordinate) -> list[Line]:
-        averaged = [mean_over_seeds(series, x, drawn(metric), extremes) for series in data.drawn]
-        unit_of = METRICS[metric].unit
-        return [
-            with_published(data, line, series, metric, lambda value: _in_unit(value, unit_of, unit))
-            for line, series in zip(averaged, data.drawn, strict=True)
-        ]
+        return [metric_line(data, series, metric, x, in_unit, over_workers) for series in data.drawn]
 
     by_progress = lines(lambda run: run.metrics[data.options.by])
     return MetricPanels(
@@ -51,12 +46,6 @@ def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
         limits=limits(by_progress),
         setting=f"{setting(data, by_progress)} · time without evaluation",
     )
-
-
-def _in_unit(values: ArrayLike, ours: str, unit: str | None) -> Floats:
-    """Values of our unit in the one that is drawn."""
-    factor, offset = CONVERSIONS[ours][unit] if unit else (1.0, 0.0)
-    return (np.asarray(values, dtype=float) - offset) / factor
 
 
 def _training_seconds(run: RunResult) -> Floats:

@@ -6,7 +6,7 @@ from resync.plan.cost import cost
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import Coordinate, Floats, Line, limits, mean_over_seeds, setting, with_published
+from resync.render.lines import Coordinate, Floats, Line, limits, metric_line, setting
 from resync.render.metric_panels import MetricPanels
 from resync.render.metric_panels import draw as draw
 from resync.render.options import CostCurves
@@ -24,8 +24,7 @@ def prepare(data: ItemData[CostCurves]) -> MetricPanels:
     unit, name = time_unit(max((clock.total for clock, _ in filter(None, clocks)), default=1.0))
 
     def line(series: Series, x: Coordinate) -> Line:
-        drawn = mean_over_seeds(series, x, lambda run: run.curve(options.metric))
-        return with_published(data, drawn, series, options.metric)
+        return metric_line(data, series, options.metric, x)
 
     def lines(x: Coordinate) -> list[Line]:
         return [line(series, x) for series in data.drawn]

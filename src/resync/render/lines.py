@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from resync.config.metrics import extremes_of_workers
 from resync.render.item import ItemData, Series
 from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, SMALL, Style
@@ -21,7 +22,7 @@ from resync.results.runs import RunResult
 
 Floats = NDArray[np.float64]
 Coordinate = Callable[[RunResult], ArrayLike]
-Unit = Callable[[float], Floats | float]
+Unit = Callable[[ArrayLike], Floats]
 
 MARKERS_PER_LINE = 7
 LETTERS = "abcdefgh"
@@ -111,14 +112,25 @@ def mean_over_seeds(
     )
 
 
-def with_published(data: ItemData, line: Line, series: Series, metric: str, unit: Unit = lambda value: value) -> Line:
-    """The line with the published final or best value of its series, if it was published at the scale of the line."""
+def metric_line(
+    data: ItemData, series: Series, metric: str, x: Coordinate, unit: Unit = np.asarray, over_workers: bool = False
+) -> Line:
+    """The curve of a metric in a unit, with its published final or best value if that is of the same scale.
+
+    The band is over the seeds, or over the workers. Raises ResultsError if seeds were evaluated at different steps.
+    """
+
+    def drawn(name: str) -> Coordinate:
+        return lambda run: unit(run.curve(name))
+
+    names = extremes_of_workers(metric) if over_workers else None
+    line = mean_over_seeds(series, x, drawn(metric), (drawn(names[0]), drawn(names[1])) if names else None)
     found = (Level.of(data.published_value(series, name), data.scale) for name in (metric, f"best_{metric}"))
     level = next(filter(None, found), None)
     return replace(line, published=replace(level, value=float(unit(level.value)))) if level else line
 
 
-def uncut(h: Floats, rounds: Floats) -> Floats:
+def ignore_truncated_rounds(h: Floats, rounds: Floats) -> Floats:
     """H of every step, with that of the round before for a round that the end of a phase or of the training cuts.
 
     `rounds` are the numbers of the rounds. A single round that is shorter than the one before it and than the one after
@@ -145,7 +157,7 @@ def period_line(series: Series) -> Line:
     table = pd.concat(rows or [pd.DataFrame(columns=columns)]).drop_duplicates("step")
     table = table[table["step"] > 0].sort_values("step")  # step 0 is before the first round
     epoch, number, h = (table[name].to_numpy(dtype=float) for name in ("epoch", "round", "h"))
-    h = uncut(h, number)
+    h = ignore_truncated_rounds(h, number)
     epoch, h = np.append(0.0 * epoch[:1], epoch), np.append(h[:1], h)  # the first round begins at epoch 0
     return Line(series.label, series.style, epoch, h, h, h, seeds=seeds)
 

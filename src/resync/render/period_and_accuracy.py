@@ -13,11 +13,10 @@ from resync.render.lines import (
     legend,
     letter,
     limits,
-    mean_over_seeds,
+    metric_line,
     period_line,
     points_of,
     setting,
-    with_published,
 )
 from resync.render.options import PeriodAndAccuracy
 from resync.render.points import Point
@@ -44,15 +43,7 @@ def prepare(data: ItemData[PeriodAndAccuracy]) -> Panels:
     """H at every sampled step and evaluation; the metric at every evaluation."""
     require_results(data)
     metric = data.options.metric
-    lines = [
-        with_published(
-            data,
-            mean_over_seeds(series, lambda run: run.metrics["epoch"], lambda run: run.curve(metric)),
-            series,
-            metric,
-        )
-        for series in data.drawn
-    ]
+    lines = [metric_line(data, series, metric, lambda run: run.curve("epoch")) for series in data.drawn]
     return Panels(
         periods=[period_line(series) for series in data.drawn],
         metric=lines,

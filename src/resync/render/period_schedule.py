@@ -10,7 +10,7 @@ from resync.config import Run
 from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
-from resync.render.lines import Floats, Line, footnote, legend, letter, points_of, uncut
+from resync.render.lines import Floats, Line, footnote, ignore_truncated_rounds, legend, letter, points_of
 from resync.render.options import PeriodSchedule
 from resync.render.points import Point
 from resync.render.style import GREY, new_figure, period_axis
@@ -72,7 +72,7 @@ def _period_line(series: Series) -> Line:
     run = _run(series)
     rounds = np.array(round_lengths(run), dtype=float)
     starts = np.append(0.0, np.cumsum(rounds)) / run.steps_per_epoch
-    lengths = uncut(rounds, np.arange(len(rounds), dtype=float))
+    lengths = ignore_truncated_rounds(rounds, np.arange(len(rounds), dtype=float))
     label = f"{series.label}: {volume(run).volume_percent:.1f} %"
     return _line(series, label, starts, np.append(lengths, lengths[-1:]))  # the last round lasts until the end
 

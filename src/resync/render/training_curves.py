@@ -14,10 +14,9 @@ from resync.render.lines import (
     legend,
     letter,
     limits,
-    mean_over_seeds,
+    metric_line,
     points_of,
     setting,
-    with_published,
 )
 from resync.render.options import TrainingCurves
 from resync.render.points import Point
@@ -45,11 +44,7 @@ def prepare(data: ItemData[TrainingCurves]) -> Panels:
     require_results(data)
 
     def lines(metric: str) -> list[Line]:
-        averaged = [
-            mean_over_seeds(series, lambda run: run.curve("epoch"), lambda run: run.curve(metric))
-            for series in data.drawn
-        ]
-        return [with_published(data, line, series, metric) for line, series in zip(averaged, data.drawn, strict=True)]
+        return [metric_line(data, series, metric, lambda run: run.curve("epoch")) for series in data.drawn]
 
     by_label = {axis_label(metric): lines(metric) for metric in data.options.metrics}
     log = {axis_label(metric) for metric in data.options.log}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resync.config import Run
+from resync.config import ConfigError, Run
 from resync.settings.options import option_names, options_of
 
 VIT = "configs/qsr/experiments/vit.yaml"
@@ -66,6 +66,18 @@ def test_run_read_from_its_file_is_the_same_run(workspace):
     read = Run.from_file(workspace.write("run.yaml", run.to_yaml()), workspace.package)
     assert read.model_dump() == run.model_dump()
     assert (read.hash, read.id, read.to_yaml()) == (run.hash, run.id, run.to_yaml())
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("false", True), ("true", False)])
+def test_a_setting_that_is_gone_may_stand_in_the_file_of_a_run_as_it_was_by_default(workspace, value, allowed):
+    run = run_of(workspace.load())
+    text = run.to_yaml().replace("checkpoint:\n", f"checkpoint:\n  keep_at_decays: {value}\n")
+    file = workspace.write("run.yaml", text)
+    if allowed:
+        assert Run.from_file(file, workspace.package).hash == run.hash
+    else:
+        with pytest.raises(ConfigError, match="keep_at_decays: unknown key"):
+            Run.from_file(file, workspace.package)
 
 
 def test_run_file_is_validated_like_the_suite(workspace, lines_of):

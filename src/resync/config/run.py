@@ -44,6 +44,10 @@ class Resources(Settings):
     )
 
 
+_REMOVED = {("checkpoint", "keep_at_decays"): False}
+"""Settings that runs of earlier versions have, with the value at which they changed nothing."""
+
+
 class _Names(Settings):
     paper: Id = Field(description="paper that declares the run")
     experiment: Id = Field(description="experiment of the paper")
@@ -68,7 +72,12 @@ class Run(RunSettings, _Names):
     @classmethod
     def from_file(cls, path: Path, package: Path = PACKAGE, overrides: Sequence[str] = ()) -> Run:
         """Read and validate a `run.yaml` with overrides such as `optimizer.weight_decay=0.05`. Raises ConfigError."""
-        run = validated(cls, override_settings(load(path), overrides), package)
+        settings = load(path)
+        for (group, key), default in _REMOVED.items():
+            found = settings.entries[group].entries if group in settings.entries else {}
+            if key in found and found[key].value == default:
+                del found[key]
+        run = validated(cls, override_settings(settings, overrides), package)
         return run.model_copy(update={"overrides": (*(run.overrides or ()), *overrides)}) if overrides else run
 
     def refuse_declared_folder(self, out: Path) -> None:

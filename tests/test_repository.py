@@ -233,6 +233,11 @@ def test_no_file_names_a_machine_or_a_registry(forbidden):
     assert found == []
 
 
+def test_no_docstring_is_left_to_fill_in():
+    """As `resync new` writes it."""
+    assert [file for file in (ROOT / "src").rglob("*.py") if '"""FILL IN' in file.read_text()] == []
+
+
 def test_folders_that_the_workflow_writes_are_there():
     assert (ROOT / "results").is_dir()
     assert (ROOT / "figures").is_dir()

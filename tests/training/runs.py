@@ -12,6 +12,9 @@ import yaml
 from processes import run_processes
 
 from resync.config import Run
+from resync.settings.base import PACKAGE
+from resync.settings.options import option_names, options_of
+from resync.sync.options.rounds import RoundsOptions
 from resync.train.build import build
 from resync.train.loop import batches, train_step, train_to_end
 from resync.train.saving import resume, save
@@ -72,6 +75,7 @@ LANGUAGE_MODEL = {
     "evaluation": {"random_batches": 3, "sharpness_batches": 2, "also": "workers"},
 }  # fmt: skip
 OWN = {"also": "workers"}
+ROUNDS = {"period": {"rule": "constant", "h": 3}}
 VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce": {},
     "allreduce_clipped_micro_batches": {"clip_norm": 0.5, "micro_batch_size": 4},
@@ -207,7 +211,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "translation_sgp": TRANSLATION
     | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},
 }
-"""Every algorithm that exists, as changes of BASE."""
+_NAMED = {changes.get("sync", BASE["sync"])["name"] for changes in VARIANTS.values()}
+VARIANTS |= {
+    name: {"sync": {"name": name} | (ROUNDS if issubclass(options_of("sync", name), RoundsOptions) else {})}
+    for name in option_names("sync", PACKAGE)
+    if name not in _NAMED
+}
+"""Every algorithm that exists, as changes of BASE; with its defaults, one that is not named above."""
 
 
 def wanted(request: pytest.FixtureRequest, parameter: str) -> list[str]:

@@ -19,7 +19,9 @@ from resync.text_tables import json_text
 _FILES = re.compile(r"^`((?:src|paper_configs)/[\w./]+)`\n\n```\w+\n(.*?)```", re.MULTILINE | re.DOTALL)
 """The complete files of a page of docs/: the name, then the content."""
 
-_VARIANTS = "VARIANTS: dict[str, dict[str, Any]] = {\n"
+_DOCSTRING = re.compile(r'(^class [^\n]+:\n    """)[^"]+', re.MULTILINE)
+"""The docstring of a class of an example."""
+_FILL_IN = r"\1FILL IN: what it does, in a sentence or with its equations, and who published it."
 
 
 class _Example(NamedTuple):
@@ -85,22 +87,22 @@ def _doctor(options: argparse.Namespace) -> int:
 @verb(
     "start a paper, an experiment, an algorithm, a model or a kind of figure from a working example",
     flag("kind", choices=tuple(_EXAMPLES), help="what to start"),
-    flag("name", help="its name, in lower case; for an experiment paper/name"),
+    flag("name", help="its name, in lower case, or that of its class; for an experiment paper/name"),
 )
 def _new(options: argparse.Namespace) -> None:
     example = _EXAMPLES[options.kind]
-    paper, _, name = options.name.rpartition("/")
+    paper, _, given = options.name.rpartition("/")
+    component = options.kind in ("algorithm", "model", "figure")
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", given).lower() if component else given
     _refuse(options.kind, paper, name)
-    texts = _renamed(example, paper, name)
+    texts = _rename(example, paper, name, _camel(name) if given == name else given)
     if there := [file for file in texts if file.exists()]:
         raise UserError(f"{there[0]}: exists, allowed: another name")
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(_DOCSTRING.sub(_FILL_IN, text) if component else text, encoding="utf-8")
         print(file)
-    if options.kind == "algorithm":
-        print(_variant(name))
-    if options.kind in ("algorithm", "model", "figure"):
+    if component:
         # In a process of its own: this one may have looked for components already.
         subprocess.run([sys.executable, "-m", "resync", "schema"], check=True)
     print(f"next: {example.next.format(name=name)}")
@@ -122,11 +124,11 @@ def _refuse(kind: str, paper: str, name: str) -> None:
         raise UserError("src/resync: not here: start in a clone of the repository, whose files this adds to")
 
 
-def _renamed(example: _Example, paper: str, name: str) -> dict[Path, str]:
+def _rename(example: _Example, paper: str, name: str, class_name: str) -> dict[Path, str]:
     """The files of the example under the new name."""
     found = _FILES.findall(Path(example.page).read_text(encoding="utf-8"))
     # Not torch's own names, such as nn.Linear.
-    words = {example.name: name, _camel(example.name): _camel(name)} | ({"question": paper} if paper else {})
+    words = {example.name: name, _camel(example.name): class_name} | ({"question": paper} if paper else {})
     pattern = re.compile(rf"(?<!nn\.)(?<![A-Za-z0-9_])({'|'.join(words)})(?![A-Za-z0-9_])")
 
     def renamed(text: str) -> str:
@@ -137,13 +139,3 @@ def _renamed(example: _Example, paper: str, name: str) -> dict[Path, str]:
 
 def _camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
-
-
-def _variant(name: str) -> Path:
-    """Add the algorithm to those that the tests of equal weights, resuming and the GPU train; the changed file."""
-    file = Path("tests/training/runs.py")
-    text = file.read_text(encoding="utf-8")
-    if text.count(_VARIANTS) != 1:
-        raise UserError(f"{file}: found no line {_VARIANTS.strip()}, allowed: one, after which the variant is written")
-    file.write_text(text.replace(_VARIANTS, f'{_VARIANTS}    "{name}": {{"sync": {{"name": "{name}"}}}},\n'))
-    return file

@@ -139,6 +139,10 @@ UNITS = {
     ),
     "smoothed period": ({"name": "gpa", "h": 4000}, {"h": 20}),
     "first local step": ({"name": "palsgd", "period": CONSTANT, "start": 10}, {"start": 1.0, "lr": 0.1}),
+    "fewer workers": (
+        {"name": "sgp", "topology": "directed_exponential", "peers": 4, "mixing_weights": [0.2, 0.2, 0.2, 0.2, 0.2]},
+        {"peers": 2, "mixing_weights": None},
+    ),
     "peers": ({"name": "sgp", "peers": [[0, 0], [20, 1]]}, {"peers": ((0, 0), (2, 1))}),
     "sum of learning rates": (
         {"name": "diloco_progress", "period": CONSTANT, "reference": 1.6},
@@ -155,14 +159,14 @@ UNITS = {
 }  # fmt: skip
 
 
-def smoke_run(sync, schedule):
+def smoke_run(sync, schedule, **settings):
     """The form at scale smoke of 40 epochs of 100 steps that are valid at scale paper."""
     collector = Collector(PACKAGE)
     scales = read_scales(Path(__file__).parents[2] / "paper_configs/scales", collector)
     base = {
-        "data": {"name": "digits"}, "model": {"name": "mlp"}, "workers": 8, "batch_size": 64, "epochs": 40,
+        "data": {"name": "digits"}, "model": {"name": "mlp"}, "workers": 16, "batch_size": 64, "epochs": 40,
         "steps_per_epoch": 100, "optimizer": {"name": "adamw"}, "schedule": schedule,
-    }  # fmt: skip
+    } | settings  # fmt: skip
     experiment = {"expect": "?", "base": base, "series": {"one": {"label": "1", "sync": sync}}, "scales": {"paper": {}}}
     _, runs = expand("paper", "experiment", parse(json.dumps(experiment), "e.yaml"), scales, collector)
     collector.raise_if_any()
@@ -186,10 +190,17 @@ def test_changes_at_the_ends_of_a_training_stay_inside():
     )
 
 
+def test_an_evaluation_without_training_is_reduced_too():
+    run = smoke_run(
+        UNITS["outer learning rate"][0], {"name": "constant", "lr": 0.8}, epochs=0, start_from="e/one/seed0"
+    )
+    assert (run.epochs, run.schedule.lr) == (0, 0.4)
+
+
 def test_every_unit_is_reduced():
     """So that a new unit cannot be forgotten."""
     every = [each for each in vars(units).values() if isinstance(each, units.Unit)]
-    limits = SimpleNamespace(epochs=4, steps_per_epoch=5, peak_lr=0.4, least_warmup_start=0.25)
+    limits = SimpleNamespace(workers=4, processes=2, epochs=4, steps_per_epoch=5, peak_lr=0.4, least_warmup_start=0.25)
     shape = TrainingShape(workers=1, epochs=90, steps_per_epoch=100, total_steps=9000, warmup_steps=0)
-    run = SimpleNamespace(**shape._asdict(), shape=shape, schedule=ConstantSchedule(name="constant", lr=0.8))
+    run = SimpleNamespace(**shape._asdict(), shape=shape, sync=None, schedule=ConstantSchedule(name="constant", lr=0.8))
     assert all(conversion(run, limits)(unit, 90, ()) < 90 for unit in every)

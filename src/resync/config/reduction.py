@@ -18,22 +18,11 @@ from resync.config.execution import Execution
 from resync.config.parts import ModelOptions
 from resync.config.run import RunLayer, SeriesLayer
 from resync.formulas.declared_schedules import LearningRate
+from resync.settings import units
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
 from resync.settings.options import Part, TrainingShape
 from resync.settings.tree import Node, merge, without
-from resync.settings.units import (
-    EPOCH,
-    EVALUATIONS,
-    LEARNING_RATE,
-    LOCAL_STEPS,
-    STEPS,
-    WARMUP_EPOCHS,
-    WARMUP_LEARNING_RATE,
-    Convert,
-    Unit,
-    converted,
-    field_types,
-)
+from resync.settings.units import Convert, Unit, converted, field_types
 
 _LEAST = 1e-4
 """The shortest time, in epochs, between two changes in a training; times are rounded to it."""
@@ -95,31 +84,37 @@ def reduced(node: Node, published: SeriesLayer, scale: ScaleLayer) -> Node:
     assert scale.reduction
     assert scale.node
     kept = without(node, *Execution.model_fields, "resources", "seeds", "pilot_seeds", "start_checkpoint", "loss_scale")
-    convert, end = conversion(published, scale.reduction), _epochs(published, scale.reduction)
-    with_times = _converted(kept, published, convert, end)
-    small = _overlay(published, scale.reduction, scale.node)
+    shape = _shape(published, scale.reduction)
+    with_times = _converted(kept, published, conversion(published, scale.reduction), shape)
+    small = _overlay(published, scale.reduction, scale.node, shape)
     return merge(merge(with_times, scale.settings), small)
 
 
-def _overlay(published: SeriesLayer, by: Reduction, node: Node) -> Node:
-    """The settings that the reduction sets itself."""
-    task = published.task
+def _shape(published: SeriesLayer, by: Reduction) -> TrainingShape:
+    """The shape of the reduced training, without its warm-up."""
     asynchronous = getattr(published.sync, "asynchronous", False)
     workers = min(published.workers, by.processes if asynchronous else by.workers)
+    epochs, steps = min(published.epochs, by.epochs), min(published.steps_per_epoch, by.steps_per_epoch)
+    return TrainingShape(workers, epochs, steps, epochs * steps, warmup_steps=0)
+
+
+def _overlay(published: SeriesLayer, by: Reduction, node: Node, shape: TrainingShape) -> Node:
+    """The settings that the reduction sets itself."""
+    task, workers = published.task, shape.workers
     batch = min(published.local_batch_size, by.tasks[task].local_batch_size) if task in by.tasks else 1
     gpus = 2 if published.gpus_per_worker > 1 and batch % 2 == 0 else 1
     numbers: dict[str, Any] = {
         "workers": workers,
         "batch_size": workers * batch,
-        "epochs": _epochs(published, by),
-        "steps_per_epoch": _steps_per_epoch(published, by),
+        "epochs": shape.epochs,
+        "steps_per_epoch": shape.steps_per_epoch,
         "evaluation": {
             name: min(getattr(published.evaluation, name), most)
             for name, most in by.evaluation.items()
             if getattr(published.evaluation, name, None)
         },
     }
-    if asynchronous:
+    if getattr(published.sync, "asynchronous", False):
         numbers |= {"processes": workers, "resources": {"cpus": workers}}
     if published.gpus_per_worker > 1:
         numbers["gpus_per_worker"] = gpus
@@ -135,18 +130,9 @@ def _overlay(published: SeriesLayer, by: Reduction, node: Node) -> Node:
     return replace(node, value=entries, path=())
 
 
-def _epochs(published: SeriesLayer, by: Reduction) -> int:
-    return min(published.epochs, by.epochs)
-
-
-def _steps_per_epoch(published: SeriesLayer, by: Reduction) -> int:
-    return min(published.steps_per_epoch, by.steps_per_epoch)
-
-
 def conversion(published: SeriesLayer, by: Reduction) -> Convert:
     """How the numbers that have a unit change."""
-    epochs, steps_per_epoch = _epochs(published, by), _steps_per_epoch(published, by)
-    steps = epochs * steps_per_epoch
+    _, epochs, steps_per_epoch, steps, _ = _shape(published, by)
     peak = _peak(published.schedule, published.shape)
     shrunk = min(1.0, by.peak_lr / peak)
 
@@ -154,7 +140,7 @@ def conversion(published: SeriesLayer, by: Reduction) -> Convert:
         return round(value * epochs / published.epochs, 4)
 
     def step(value: int) -> int:
-        return value and max(1, round(value * steps / published.total_steps))
+        return value and max(1, round(value * steps / max(1, published.total_steps)))
 
     def local(value: int) -> int:
         return max(min(value, max(1, steps // 4)), step(value))
@@ -164,13 +150,13 @@ def conversion(published: SeriesLayer, by: Reduction) -> Convert:
 
     one_step = round(1 / steps_per_epoch, 4)
     by_unit: dict[Unit, Callable[[Any], Any]] = {
-        EPOCH: lambda value: value and min(max(epoch(value), _LEAST), epochs - _LEAST),
-        WARMUP_EPOCHS: lambda value: value and min(max(epoch(value), one_step), epochs - one_step),
-        STEPS: lambda value: min(step(value), steps - 1),
-        LOCAL_STEPS: local,
-        LEARNING_RATE: rate,
-        WARMUP_LEARNING_RATE: lambda value: max(rate(value), by.least_warmup_start * rate(peak)),
-        EVALUATIONS: lambda value: max(1, round(epoch(value))),
+        units.EPOCH: lambda value: value and min(max(epoch(value), _LEAST), epochs - _LEAST),
+        units.WARMUP_EPOCHS: lambda value: value and min(max(epoch(value), one_step), epochs - one_step),
+        units.STEPS: lambda value: value and min(step(value), steps - 1),
+        units.LOCAL_STEPS: local,
+        units.LEARNING_RATE: rate,
+        units.WARMUP_LEARNING_RATE: lambda value: max(rate(value), by.least_warmup_start * rate(peak)),
+        units.EVALUATIONS: lambda value: max(1, round(epoch(value))),
     }
     return lambda unit, number, _: by_unit[unit](number)
 
@@ -179,21 +165,21 @@ def conversion(published: SeriesLayer, by: Reduction) -> Convert:
 def _peak(schedule: LearningRate, shape: TrainingShape) -> float:
     """The largest learning rate at a thousand steps of a training; mostly that of several series and scales."""
     lr = schedule.of(shape)
-    return max(map(lr, range(0, shape.total_steps, max(1, shape.total_steps // 1000))))
+    return max(map(lr, range(0, max(1, shape.total_steps), max(1, shape.total_steps // 1000))))
 
 
-def _converted(node: Node, settings: Settings, convert: Convert, end: int) -> Node:
+def _converted(node: Node, settings: Settings, convert: Convert, shape: TrainingShape) -> Node:
     """The mapping `node`, which is valid as `settings`, with every number that has a unit converted."""
     kinds = field_types(type(settings))
     entries = {}
     for key, child in node.entries.items():
         value = getattr(settings, key)
         if isinstance(value, Settings) and isinstance(child.value, dict):
-            entries[key] = _converted(child, value, convert, end)
+            entries[key] = _converted(child, value, convert, shape)
         else:
-            entries[key] = _node(_apart(converted(child.plain(), kinds[key], convert), end), child)
+            entries[key] = _node(_apart(converted(child.plain(), kinds[key], convert), shape.epochs), child)
     plain = {key: child.plain() for key, child in entries.items()}
-    fitted = settings.fitted(plain) if isinstance(settings, Part) else {}
+    fitted = settings.fitted(plain, shape) if isinstance(settings, Part) else {}
     return replace(node, value=entries | {key: _node(value, entries[key]) for key, value in fitted.items()})
 
 

@@ -80,8 +80,8 @@ class Part(Settings):
         found: Self = converted(self, type(self), steps)
         return found
 
-    def fitted(self, reduced: dict[str, Any]) -> dict[str, Any]:
-        """Changes of these settings, `reduced` one by one to a smaller scale, so that they fit one another again."""
+    def fitted(self, reduced: dict[str, Any], shape: TrainingShape) -> dict[str, Any]:
+        """Changes of settings that were `reduced` one by one to a smaller training, so that they fit together again."""
         return {}
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:

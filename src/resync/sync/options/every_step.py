@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
 
@@ -97,6 +97,25 @@ class GossipOptions(SyncOptions):
                 yield ("topology",), str(error)
         if not isinstance(self.peers, int):
             yield from in_time_checks(("peers",), self.peers, shape)
+
+    def fitted(self, reduced: dict[str, Any], shape: TrainingShape) -> dict[str, Any]:
+        """Fewer peers, with equal weights, where the topology has fewer in a graph of so many workers."""
+
+        def fewer(number: int) -> int:
+            return next((each for each in range(number, 1, -1) if self._has_graph(shape.workers, each)), min(number, 1))
+
+        peers = reduced.get("peers", 1)
+        fitting = fewer(peers) if isinstance(peers, int) else [[first, fewer(number)] for first, number in peers]
+        if fitting == peers:
+            return {}
+        return {"peers": fitting} | ({"mixing_weights": None} if "mixing_weights" in reduced else {})
+
+    def _has_graph(self, workers: int, number: int) -> bool:
+        try:
+            cycle(self.topology, workers, number)
+        except ValueError:
+            return False
+        return True
 
     @property
     def phases(self) -> tuple[tuple[int, int], ...]:

@@ -320,7 +320,7 @@ class StreamingDiLoCo(SyncOptions):
         elif self.delay >= self.period // self.fragments:
             yield wrong("delay", self.delay, f"less than period / fragments = {self.period // self.fragments}")
 
-    def fitted(self, reduced: dict[str, Any]) -> dict[str, Any]:
+    def fitted(self, reduced: dict[str, Any], shape: TrainingShape) -> dict[str, Any]:
         """Whole rounds again, and a shorter delay where it must be."""
         steps = ceil(reduced["period"] / self.fragments)
         return {"period": steps * self.fragments} | ({"delay": min(reduced["delay"], steps - 1)} if self.delay else {})

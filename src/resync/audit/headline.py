@@ -22,7 +22,7 @@ from resync.audit.rows import (
     ValueRow,
 )
 from resync.audit.verdicts import VERDICTS
-from resync.config.in_words import counted
+from resync.config.in_words import counted, tallied
 from resync.config.run import SCALES
 
 KINDS = {
@@ -54,8 +54,7 @@ def headline(audit: Audit) -> tuple[str, ...]:
     sentences = [score.in_words(score.score(audit), audit.scale)]
     for name, found in totals(audit).items():
         _, noun, which = KINDS[name]
-        verdicts = ", ".join(f"{count} {word}" for word, count in found.items())
-        sentences += [f"{counted([sum(found.values())], noun)} {which}: {verdicts}."] if found else []
+        sentences += [f"{counted([sum(found.values())], noun)} {which}: {tallied(found)}."] if found else []
     smallest = Counter(min(claim.scales, key=SCALES.index) for claim in audit.claims if audit.scale not in claim.scales)
     for scale in SCALES:
         if smallest[scale]:

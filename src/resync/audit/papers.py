@@ -9,7 +9,6 @@ from typing import Any
 
 from resync.audit import logs, verdicts
 from resync.audit.claims import claim_row
-from resync.audit.comparison import Comparison
 from resync.audit.rows import (
     COMPUTED,
     MEASURED,
@@ -109,19 +108,18 @@ def _measured_row(
     found = [_evidence(side, value.metric) for side in sides]
     trained = any(state.run.total_steps for side in sides for state in side)
     reference = reference_time(value, suite.papers[paper].published)
-    comparison = Comparison.of(value, reference, LEAST_SEEDS if trained else 1)
+    target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
     obstacle = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     evidence = [one for one, _ in found]
     states = [state for side in sides for state in side]
-    shown = comparison if value.scale == scale and not value.is_bare_time else None
+    verdict = obstacle or of_imported(_compared(value, target, evidence), states)
+    shown = target if value.scale == scale and not value.is_bare_time else None
     return ValueRow(
         **_names(suite, paper, value, OWN_REFERENCE if value.status == "measured" else MEASURED, also),
-        ours=_ours(value, comparison, evidence, sides, scale),
-        # Of times on two machines, only the ratios can be compared, which the reason states.
-        difference=_difference(shown.ours(evidence), shown.published) if shown and not value.relative_to else None,
-        **verdict_fields(
-            obstacle or of_imported(_compared(value, comparison, evidence), states), shown.tolerance if shown else None
-        ),
+        ours=_ours(value, target, evidence, sides, scale),
+        # Times differ between machines; the reason gives the ratio.
+        difference=_difference(shown.ours(*evidence), shown.value) if shown and not value.relative_to else None,
+        **verdict_fields(verdict, shown.shown_tolerance if shown else None),
         than=value.than,
         provenance=provenance(states),
     )
@@ -149,13 +147,13 @@ def _obstacles(
         yield Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
 
 
-def _compared(value: PublishedValue, comparison: Comparison | None, evidence: list[Evidence]) -> Verdict:
+def _compared(value: PublishedValue, target: Target | None, evidence: list[Evidence]) -> Verdict:
     """The verdict of a comparison that nothing stands in the way of.
 
     Times on another machine than the published one may have another ratio, which is no failure.
     """
-    assert comparison is not None
-    verdict = comparison.verdict(evidence)
+    assert target is not None
+    verdict = verdicts.compare(target, *evidence)
     if METRICS[value.metric].depends_on == "hardware" and verdict.word in ("better", "not reproduced"):
         return Verdict("inconclusive", f"{verdict.reason}; another machine or network than the paper's may explain it")
     return verdict
@@ -163,15 +161,15 @@ def _compared(value: PublishedValue, comparison: Comparison | None, evidence: li
 
 def _ours(
     value: PublishedValue,
-    comparison: Comparison | None,
+    target: Target | None,
     evidence: list[Evidence],
     sides: list[list[RunState]],
     scale: str,
 ) -> Ours:
     """Our side of the row: the seeds of the series, or the number that follows from those of two."""
-    if value.than is None or comparison is None:
+    if value.than is None or target is None:
         return ours_of(evidence[0], scale, sides[0])
-    mean = comparison.ours(evidence)
+    mean = target.ours(*evidence)
     counts = " and ".join(str(one.n) for one in evidence)
     text = f"{number(mean)} (n={counts})" if math.isfinite(mean) else "none"
     return Ours(text, scale, mean=mean, declared=min(map(len, sides)))

@@ -72,17 +72,30 @@ class Side:
     ours: Ours
 
 
-@dataclass(frozen=True)
-class ClaimRow:
-    """A claim: its series from best to worst, and the effects between neighbours; see `config.claim.Claim`."""
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the audit: what it is about, and its verdict.
+
+    Published numbers and the papers' claims have an `outcome`, which counts in the score (`audit.score`).
+    """
 
     paper: str
     kind: str
     id: str
-    statement: str
     experiment: str
     metric: str
     unit: str
+    verdict: str
+    reason: str
+    provenance: dict[str, Any] = field(default_factory=dict)
+    outcome: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimRow(Row):
+    """A claim: its series from best to worst, and the effects between neighbours; see `config.claim.Claim`."""
+
+    statement: str
     direction: str
     at_least: float
     test: str
@@ -93,42 +106,27 @@ class ClaimRow:
     source: str
     sides: tuple[Side, ...]
     effects: tuple[Effect, ...]
-    verdict: str
-    reason: str
     at_epoch: float | None = None
     hardware: str | None = None
-    provenance: dict[str, Any] = field(default_factory=dict)
-    outcome: str = ""
 
 
-@dataclass(frozen=True)
-class ValueRow:
-    """One line of the audit: a published number or the rounds of a series; with `than`, a number of two series.
+@dataclass(frozen=True, kw_only=True)
+class ValueRow(Row):
+    """A published number or the rounds of a series; with `than`, a number of two series.
 
-    `reference` is the most certain source of a published quantity, `also` what other sources say of it. Only published
-    numbers have an `outcome`, which counts in the score (`audit.score`).
+    `reference` is the most certain source of a published quantity, `also` what other sources say of it.
     """
 
-    paper: str
-    kind: str
-    id: str
     item: str | None
-    experiment: str
     series: str
     label: str
-    metric: str
-    unit: str
     reference: Reference
     ours: Ours
     difference: float | None
     tolerance: float | None
     tolerance_basis: str | None
-    verdict: str
-    reason: str
     than: str | None = None
     also: tuple[Reference, ...] = ()
-    provenance: dict[str, Any] = field(default_factory=dict)
-    outcome: str = ""
 
 
 @dataclass(frozen=True)

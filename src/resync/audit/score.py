@@ -10,6 +10,7 @@ from typing import Any
 from resync.audit.rows import Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import FAILURES
 from resync.config.claim import Claim
+from resync.config.in_words import tallied
 from resync.config.metrics import EXACT
 from resync.config.published import PublishedValue
 from resync.config.run import SCALES
@@ -52,8 +53,7 @@ def in_words(found: Mapping[str, Mapping[str, int]], scale: str) -> str:
     """The score as a sentence."""
     parts = []
     for name, of in (("published numbers", found["numbers"]), ("claims", found["claims"])):
-        listed = ", ".join(f"{count} {outcome}" for outcome, count in of.items())
-        parts += [f"of {sum(of.values())} {name}, {listed}"] if any(of.values()) else []
+        parts += [f"of {sum(of.values())} {name}, {tallied(of)}"] if any(of.values()) else []
     return f"Score at {scale} scale: {'; '.join(parts)}." if parts else ""
 
 

@@ -20,12 +20,14 @@ weights): no deviation over seeds was measured.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from scipy.special import stdtrit
 
 from resync.config.claim import LEAST_SEEDS
+from resync.config.metrics import METRICS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
+from resync.config.published import PublishedValue
 from resync.results.evidence import Evidence, decimals_for, decimals_of, number, signed
 
 VERDICTS = {
@@ -88,7 +90,8 @@ class Target:
 
     `declared` is the tolerance declared for this value and `default` that of its metric, None if there is none, and
     `reason` the reason for it. `bound` says that the value is a `lower` or `upper` bound of what was measured. Fewer
-    than `least_seeds` reproduce nothing; one is enough only where no training was random.
+    than `least_seeds` reproduce nothing; one is enough only where no training was random. With `of_ratio` the value
+    is a ratio of two means, which is compared by its logarithm, and tolerances are relative.
     """
 
     value: float
@@ -100,6 +103,26 @@ class Target:
     reason: str = ""
     bound: Literal["lower", "upper"] | None = None
     least_seeds: int = LEAST_SEEDS
+    of_ratio: bool = False
+
+    @classmethod
+    def of(cls, value: PublishedValue, reference: float | None, least_seeds: int) -> "Target | None":
+        """The target of a published value, a time relative to `reference`; None if the value is not known."""
+        if value.value is None:
+            return None
+        metric, of_ratio = METRICS[value.metric], value.is_ratio or value.relative_to is not None
+        return cls(
+            value=value.value / reference if reference else value.value,
+            std=value.std,
+            n=value.n,
+            better=metric.sign,
+            declared=value.tolerance,
+            default=RATIO_TOLERANCE if of_ratio else metric.tolerance,
+            reason=value.tolerance_reason or (RATIO_TOLERANCE_REASON if of_ratio else metric.tolerance_reason),
+            bound=value.bound,
+            least_seeds=least_seeds,
+            of_ratio=of_ratio,
+        )
 
     @property
     def has_spread(self) -> bool:
@@ -122,20 +145,41 @@ class Target:
         """The standard deviation over seeds that is assumed beforehand."""
         return ASSUMED_SHARE * self.tolerance.value if self.tolerance else 0.0
 
+    @property
+    def shown_tolerance(self) -> Tolerance | None:
+        """The tolerance as rows show it: a bound has none, that of a ratio is relative."""
+        if self.bound or self.tolerance is None:
+            return None
+        basis = f"relative, of a ratio, {self.tolerance.basis}" if self.of_ratio else self.tolerance.basis
+        return Tolerance(self.tolerance.value, basis)
+
+    def ours(self, *samples: Evidence) -> float:
+        """Our mean, or the difference or ratio of our two; NaN without finite results."""
+        first, *others = (sample.mean for sample in samples)
+        if not others:
+            return first
+        [second] = others
+        if not self.of_ratio:
+            return first - second
+        return first / second if second else math.nan
+
     def _because(self, basis: str) -> str:
         return f"{basis}: {self.reason}" if self.reason else basis
 
 
-def compare(ours: Evidence, target: Target, than: Evidence | None = None) -> Verdict:
-    """The verdict on the mean of our seeds; with `than`, on the difference of the means of two series."""
-    samples = [ours] if than is None else [ours, than]
+def compare(target: Target, *samples: Evidence) -> Verdict:
+    """The verdict on the mean of our seeds, or on the difference or ratio of the means of two series."""
+    if target.of_ratio:
+        found = compare(_logarithmic(target), *map(_logarithms, samples))
+        ratios = f"ratio {number(target.ours(*samples), 3)}, published {number(target.value, 3)}"
+        return Verdict(found.word, f"{ratios}; of their logarithms: {found.reason}")
     for sample in samples:
         if not math.isfinite(sample.mean):
             return Verdict("diverged", f"no finite mean of {sample.n} seeds")
     if target.tolerance is None:
         return Verdict("not comparable", "neither the value nor its metric has a tolerance: declare one")
     half = half_width([(sample.std, sample.n) for sample in samples], target)
-    difference = difference_of(ours, than) - target.value
+    difference = target.ours(*samples) - target.value
     n = min(sample.n for sample in samples)
     word = _word(difference, half, target, n)
     decimals = decimals_for(half)
@@ -147,9 +191,14 @@ def compare(ours: Evidence, target: Target, than: Evidence | None = None) -> Ver
     return Verdict(word, f"{interval} {place} {_allowed(target)}")
 
 
-def difference_of(ours: Evidence, than: Evidence | None) -> float:
-    """Our mean, or the difference of our two means."""
-    return ours.mean if than is None else ours.mean - than.mean
+def _logarithmic(target: Target) -> Target:
+    """A ratio's target on the scale on which it is compared."""
+    declared, default = (x if x is None else math.log1p(x) for x in (target.declared, target.default))
+    return replace(target, value=math.log(target.value), declared=declared, default=default, of_ratio=False)
+
+
+def _logarithms(times: Evidence) -> Evidence:
+    return Evidence.of(math.log(value) if value > 0 else math.nan for value in times.values)
 
 
 def half_width(samples: Sequence[tuple[float, int]], target: Target) -> float:

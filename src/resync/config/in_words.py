@@ -1,6 +1,6 @@
 """What runs train, in words, for the pages and figures that show them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resync.config.run import Run
@@ -35,6 +35,11 @@ def counted(numbers: Iterable[int], noun: str) -> str:
     values = [f"{value:,}" for value in sorted(numbers)]
     shown = listed(values) if len(values) <= 3 else f"{values[0]} to {values[-1]}"
     return f"{shown} {noun}{'' if values == ['1'] else 's'}"
+
+
+def tallied(counts: Mapping[str, int]) -> str:
+    """`3 finished, 1 failed`."""
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 
 def listed(texts: Iterable[str]) -> str:

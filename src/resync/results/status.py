@@ -5,7 +5,7 @@ This works during and after the runs, on any machine that can read the results.
 
 import csv
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from resync.config import Run
+from resync.config.in_words import tallied
 from resync.config.metrics import BEST, METRICS, columns
 from resync.config.run import SCALES
 from resync.results.runs import RunState, state_of
@@ -99,9 +100,7 @@ def table(listed: Iterable[Progress], by: Literal["run", "series"] = "run", last
 
 def counted(runs: Sequence[Progress]) -> str:
     """How many of the runs are in each state."""
-    states = [each.status for each in runs]
-    counts = ", ".join(f"{states.count(status)} {status}" for status in dict.fromkeys(states))
-    return f"{len(runs)} runs: {counts}" if runs else "no runs"
+    return f"{len(runs)} runs: {tallied(Counter(each.status for each in runs))}" if runs else "no runs"
 
 
 def heading(by: Literal["run", "series"]) -> tuple[str, ...]:
@@ -130,8 +129,7 @@ def _line_of_series(name: str, seeds: Sequence[Progress]) -> Line:
         place = (f"{first.step}/{first.steps}", f"{first.epoch:.1f}", "", _shown(first.metric, _mean(values)))
     else:
         place = _place(first)
-    counts = ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
-    return Line((name, counts, *place, first.reason), status)
+    return Line((name, tallied(Counter(states)), *place, first.reason), status)
 
 
 def _place(each: Progress) -> tuple[str, str, str, str]:

@@ -25,6 +25,7 @@ from resync.render.table import Cell
 from resync.report import report
 from resync.results.errors import ResultsError
 from resync.results.runs import RunResult, read_run, state_of
+from resync.results.summary import text_of
 
 SGP = "toy/vit/sgp/seed0"
 QSR = "toy/vit/qsr/seed0"
@@ -250,19 +251,12 @@ def test_the_transformers_log_is_of_the_workers_own_models_in_bits(imported: Imp
     assert result.final("best_worker_val_loss_mean") == pytest.approx(2.05 * math.log(2))
 
 
-def test_other_subsets_of_the_transformers_validation_are_left_out(imported: Import, tmp_path: Path):
-    line = "{0}: | epoch 002 | valid on 'valid1' subset | valid_nll_loss 8.0 | num_updates 120\n"
+def test_other_subsets_are_left_out_and_lines_without_a_rank_are_of_the_first(imported: Import, tmp_path: Path):
     [log] = fairseq_log(tmp_path)
-    log.write_text(log.read_text() + line.format(0) + line.format(1))
+    other = "1: | epoch 002 | valid on 'valid1' subset | valid_nll_loss 8.0 | num_updates 120"
+    lines = [*(line for line in log.read_text().splitlines() if line.startswith("1: ")), other]
+    log.write_text("\n".join(line.removeprefix("1: ") for line in lines))
     result = imported("fairseq", [log], TRANSFORMER)
-    assert result.final("worker_val_loss_mean") == pytest.approx(2.05 * math.log(2))
-
-
-def test_a_transformers_log_without_ranks_is_of_one(imported: Import, tmp_path: Path):
-    [file] = fairseq_log(tmp_path)
-    lines = [line for line in file.read_text().splitlines() if line.startswith("1: ")]
-    file.write_text("\n".join(line.removeprefix("1: ") for line in lines))
-    result = imported("fairseq", [file], TRANSFORMER)
     assert result.final("worker_val_loss_mean") == pytest.approx(2.1 * math.log(2))
 
 
@@ -317,7 +311,7 @@ BY_STEP = "step: {column: step}\ntrain_loss: {column: loss}\nval_top1: {column: 
 
 def test_rows_of_one_step_are_one_evaluation(imported: Import, tmp_path: Path):
     """Programs that call wandb.log twice in a step leave its loss and its accuracy in two rows."""
-    log = csv_log(tmp_path, "step,loss,accuracy\n330,0.9,\n330,,50\n660,,60\n660,0.8,\n")
+    log = csv_log(tmp_path, "step,loss,accuracy\n330,0.9,\n,0.95,\n330,,50\n660,,60\n660,0.8,\n")
     result = imported("csv", [log], QSR, BY_STEP)
     assert list(result.metrics["train_loss"]) == [0.9, 0.8]
     assert list(result.metrics["val_top1"]) == [50, 60]
@@ -388,10 +382,10 @@ def test_a_run_on_a_server_is_read_whole(imported: Import, monkeypatch: pytest.M
 def test_the_log_of_an_offline_run_is_read_with_the_columns_of_its_program(
     imported: Import, finished: Path, logged: tuple[bytes, bytes], tmp_path: Path
 ):
-    """The file, its folder, or the folder of all jobs of the run."""
+    """The folder of a job, or of all jobs of the run; or the file itself."""
     log = put_log(tmp_path, logged[0])
     columns = "step: {column: _step}\nval_top1: {column: val_top1}\ntrain_loss: {column: train_loss}\n"
-    for path in (log, log.parent, tmp_path / "wandb"):
+    for path in (log.parent, tmp_path / "wandb"):
         result = imported("wandb-offline", [path], QSR, columns, replace=True)
         assert [source["name"] for source in (result.imported or {})["sources"]] == [log.name]
     original = read_run(finished / "smoke" / QSR).metrics
@@ -455,18 +449,22 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     assert "imported from" in (site / "toy/vit/parallel/seed0/index.html").read_text()
 
 
-def test_a_log_is_of_one_seed(suite: Suite, tmp_path: Path):
+def test_a_log_is_of_one_seed(suite: Suite, imported: Import, tmp_path: Path):
     """Under another seed it is refused, also as another file; one seed may be imported again."""
-    (tmp_path / "columns.yaml").write_text(MAP)
     first, second, _ = (run.id for run in suite.runs("toy", "smoke", "vit", "parallel"))
-    log, copy = csv_log(tmp_path), tmp_path / "copy.csv"
+    log = csv_log(tmp_path)
+    copy = log.with_name("copy.csv")
     copy.write_bytes(log.read_bytes())
-    rest = tmp_path / "results", tmp_path / "columns.yaml"
-    import_log(suite, first, "smoke", "csv", [str(log)], *rest)
+    summary = imported("csv", [log], first, MAP).directory / "summary.json"
     with pytest.raises(LogError, match=r"^copy\.csv: was imported as .*/parallel/seed0 already, allowed: "):
-        import_log(suite, second, "smoke", "csv", [str(copy)], *rest)
-    import_log(suite, first, "smoke", "csv", [str(copy)], *rest, replace=True)
-    import_log(suite, SGP, "smoke", "csv", [str(log)], *rest)  # of another series
+        imported("csv", [copy], second, MAP)
+    imported("csv", [copy], first, MAP, replace=True)
+    imported("csv", [log], SGP, MAP)  # of another series
+    entries = json.loads(summary.read_text()) | {"imported": {"sources": [{}]}}
+    for damaged in ("[]", text_of(entries, {})):
+        summary.write_text(damaged)
+        with pytest.raises(LogError, match=f"cannot be compared with those of {summary}"):
+            imported("csv", [log], second, MAP)
 
 
 def test_agreeing_logs_reproduce_nothing(suite: Suite, finished: Path, tmp_path: Path):
@@ -579,15 +577,6 @@ def test_a_pipe_is_not_waited_for(imported: Import, tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LogError, match="pipe: not a regular file"):
         imported("csv", [tmp_path / "pipe"], columns=MAP)
-
-
-@pytest.mark.parametrize("text", ["[]", '{"imported": {"sources": [{}]}}'])
-def test_a_damaged_summary_of_another_seed_is_one_line(text: str, suite: Suite, imported: Import, tmp_path: Path):
-    first, second, _ = (run.id for run in suite.runs("toy", "smoke", "vit", "parallel"))
-    file = imported("csv", [csv_log(tmp_path)], first, MAP).directory / "summary.json"
-    file.write_text(text)
-    with pytest.raises(LogError, match=rf"{file}: not a run's summary"):
-        imported("csv", [csv_log(tmp_path)], second, MAP)
 
 
 def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):

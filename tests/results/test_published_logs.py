@@ -1,6 +1,7 @@
 """Published logs of runs: imported from a table, and what the audit computes again from them."""
 
 import hashlib
+import json
 import math
 import shutil
 from pathlib import Path
@@ -141,6 +142,12 @@ def test_without_the_table_the_reason_says_how_to_import_it(declared, tmp_path):
     assert all("resync import --format runs --run demo/track reads the table" in row.reason for row in found.rows)
     assert not audit(suite, "smoke", tmp_path / "results").lines
     import_runs(suite, "demo/track", table, tmp_path / "results")
+    file = tmp_path / "results/logs/demo/track.json"
+    good = json.loads(file.read_text())
+    for content in ([], {"sha256": good["sha256"]}, good | {"groups": {"base": [1], "new": {"a": "x"}}}):
+        file.write_text(json.dumps(content))
+        assert all("--replace reads it again" in row.reason for row in audit(suite, "paper", tmp_path / "results").rows)
+    file.write_text(json.dumps(good))
     suite, _ = declared(content=table_of(BASE, [3.27]))
     assert all("--replace reads it again" in row.reason for row in audit(suite, "paper", tmp_path / "results").rows)
 

@@ -74,13 +74,17 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
     for row, place in _joined((_row(cells, mapped, run), next(iter(cells.values())).place) for cells in table.rows):
         is_evaluation = any(name in EVALUATED for name in row)
         rows = metrics if is_evaluation else steps
-        if not is_evaluation and ("step" not in mapped or "step" not in row):
+        if not is_evaluation and "step" not in mapped:
             continue
         if "step" not in row:
-            raise LogError(f"{place}: column {mapped[_axis(mapped)].column!r}: found nothing, allowed: a number")
+            axis = mapped["step" if "step" in mapped else "epoch"]
+            raise LogError(f"{place}: column {axis.column!r}: found nothing, allowed: a number")
         kept = {name: value for name, value in row.items() if name in columns("metrics" if is_evaluation else "steps")}
-        if kept.keys() - {"step", "epoch"}:
-            _append(rows, kept, place)
+        if kept.keys() <= {"step", "epoch"}:
+            continue
+        if rows and kept["step"] <= rows[-1]["step"]:
+            raise LogError(f"{place}: found step {kept['step']} after {rows[-1]['step']}, allowed: a later one")
+        rows.append(kept)
     if not metrics:
         wanted = ", ".join(EVALUATED)
         raise LogError(f"{table.place}: no row has a validation metric, allowed: at least one of {wanted} in the map")
@@ -89,9 +93,14 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
 
 
 def _joined(rows: Iterable[tuple[Values, str]]) -> list[tuple[Values, str]]:
-    """The rows and their places, with the consecutive ones of a step as one: a program may log it in several calls."""
+    """The rows and their places, with the consecutive ones of a step as one: a program may log it in several calls.
+
+    Rows without a step are dropped, unless they have a validation metric.
+    """
     joined: list[tuple[Values, str]] = []
     for row, place in rows:
+        if "step" not in row and not any(name in EVALUATED for name in row):
+            continue
         last = joined[-1][0] if joined else {}
         known = row.keys() & last.keys()
         if "step" in known and len(known) < len(row) and all(row[name] == last[name] for name in known):
@@ -108,28 +117,11 @@ def _refuse_to_lose(table: Table, mapped: Mapping[str, LogColumn], kept: set[str
         found = (cells[source.column] for cells in table.rows if source.column in cells)
         lost = next((cell for cell in found if cell.text), None)
         if lost and source.column not in needed:
-            of = (
-                "with" if name in columns("metrics") else "that have a step and no validation metric, not of those with"
-            )
+            of = "with a validation metric" if name in columns("metrics") else "with a step and no validation metric"
             raise LogError(
-                f"{lost.place}: column {source.column!r}: no value is kept, since {name} is of rows {of} a validation "
-                f"metric, allowed: values in such rows, or a map without {name}"
+                f"{lost.place}: column {source.column!r}: no value is kept, since {name} is of rows {of}, allowed: "
+                f"values in such rows, or a map without {name}"
             )
-
-
-def _append(rows: list[Values], row: Values, place: str) -> None:
-    """Append a row; if it holds other values of the same step as the last row, they are added to that row."""
-    last: Values = rows[-1] if rows else {"step": -1}
-    if row["step"] == last["step"] and row.keys() & last.keys() == {"step", "epoch"}:
-        last.update(row)
-    elif row["step"] <= last["step"]:
-        raise LogError(f"{place}: found step {row['step']:g} after {last['step']:g}, allowed: a later one")
-    else:
-        rows.append(row)
-
-
-def _axis(mapped: Mapping[str, LogColumn]) -> str:
-    return "step" if "step" in mapped else "epoch"
 
 
 def _row(cells: Mapping[str, Cell], mapped: Mapping[str, LogColumn], run: Run) -> Values:
@@ -142,7 +134,8 @@ def _row(cells: Mapping[str, Cell], mapped: Mapping[str, LogColumn], run: Run) -
             if name == "epoch" and not 0 <= value * run.steps_per_epoch < math.inf:
                 raise LogError(f"{cell.place}: column {source.column!r}: found {value:g}, allowed: a number >= 0")
             row[name] = to_count(value, cell.place, source.column) if name in ("step", "round") else value
-    if _axis(mapped) in row:
-        row["step"] = row["step"] if "step" in mapped else round(row["epoch"] * run.steps_per_epoch)
+    if "step" not in mapped and "epoch" in row:
+        row["step"] = round(row["epoch"] * run.steps_per_epoch)
+    if "step" in row:
         row["epoch"] = row["step"] / run.steps_per_epoch
     return row

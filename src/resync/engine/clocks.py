@@ -50,7 +50,6 @@ class Clocks:
         return self._latest.get(phase, nan)
 
     def state_dict(self) -> dict[str, float]:
-        """The totals, from which counting continues after a restart."""
         self.seconds("data")
         return dict(self._seconds)
 

@@ -87,7 +87,6 @@ class Engine:
         return torch.linalg.vector_norm(self.workers.grads, dim=1)
 
     def step(self, lr: float) -> None:
-        """The optimizer step of all local workers with the learning rate `lr`."""
         if self.clip_norm:
             self.workers.clip_gradients(self.clip_norm)
         for group in self.optimizer.param_groups:

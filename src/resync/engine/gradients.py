@@ -55,7 +55,6 @@ class Gradients:
         self.end()
 
     def begin(self) -> None:
-        """Before the backward passes."""
         for parameter, _ in self.places:
             parameter.grad = None
         self._missing, self._late = set(range(len(self.places))), set(range(len(self.places)))
@@ -74,7 +73,6 @@ class Gradients:
             parameter.grad = place
 
     def remove(self) -> None:
-        """Leave the model alone from now on."""
         for hook in self._hooks:
             hook.remove()
 

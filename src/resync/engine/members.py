@@ -55,12 +55,10 @@ class Members:
 
     @property
     def num_local(self) -> int:
-        """Members of a worker in this process."""
         return self.number // self.processes
 
     @property
     def first(self) -> int:
-        """The first member of a worker in this process."""
         return self.replica_rank * self.num_local
 
     @property

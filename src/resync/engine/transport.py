@@ -101,7 +101,6 @@ class Transport:
 
     @property
     def local(self) -> slice:
-        """The workers of this process."""
         first = self.members.replica_index * self.num_local
         return slice(first, first + self.num_local)
 
@@ -196,7 +195,6 @@ class Transport:
         self.bytes_of_all += self.num_workers * message.nbytes
 
     def state_dict(self) -> dict[str, int]:
-        """The bytes counted so far, from which counting continues after a restart."""
         return {"bytes_of_all": self.bytes_of_all, "wire_bytes": self.wire_bytes}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -238,7 +236,6 @@ class Transport:
             tensor.copy_(sent)
 
     def barrier(self) -> None:
-        """Wait until every process has arrived."""
         if self.world_size > 1:
             dist.barrier()
 

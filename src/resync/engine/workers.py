@@ -172,7 +172,6 @@ class Workers:
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned, in place."""
         self.rows.copy_(state["workers"]["rows"])
         for index, model in enumerate(self.models):
             for name, buffer in model.named_buffers():
@@ -195,7 +194,6 @@ def _places(parameters: Sequence[nn.Parameter], row: Tensor) -> Iterator[tuple[n
 
 
 def _bind(parameters: Sequence[nn.Parameter], row: Tensor) -> None:
-    """Move a model's trainable parameters into `row` [P]."""
     for parameter, place in _places(parameters, row):
         place.copy_(parameter.data)
         parameter.data = place

@@ -134,7 +134,6 @@ class Clock:
         self.finish[worker] += self._duration(worker)
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the attributes."""
         return {"gradients": list(self.gradients), "finish": list(self.finish)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

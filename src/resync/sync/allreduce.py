@@ -25,12 +25,10 @@ class AllReduce(Algorithm):
         return self.options.needs.average_gradients
 
     def after_backward(self) -> None:
-        """Average the gradients."""
         if self.options.needs.average_gradients:
             self.average_gradients(self.options.all_reduce)
 
     def after_step(self, lr: float) -> bool:
-        """Average the parameters."""
         if not self.options.needs.average_gradients:
             self.transport.mean_(self.rows, self.options.all_reduce)
         return super().after_step(lr)

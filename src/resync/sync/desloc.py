@@ -32,14 +32,12 @@ class DESLOC(Rounds):
         self.moments = options.moments
 
     def after_step(self, lr: float) -> bool:
-        """Average what is due after this step."""
         ended = super().after_step(lr)
         due = [name for name, period in self.moments.items() if self.steps % period == 0]
         average_fields(self.workers, self.optimizer, self.transport, due)
         return ended
 
     def end_round(self) -> None:
-        """Average the parameters."""
         self.synchronise()
 
 

@@ -28,7 +28,6 @@ class DiLoCoProgress(DiLoCo):
         self.progress = 0.0
 
     def after_step(self, lr: float) -> bool:
-        """Count the progress of the step."""
         self.progress += lr
         return super().after_step(lr)
 

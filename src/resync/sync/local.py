@@ -26,7 +26,6 @@ class Local(Rounds):
         self.average_state = options.average_state
 
     def end_round(self) -> None:
-        """Average the parameters and the named fields of the optimizer's state."""
         self.synchronise()
         average_fields(self.workers, self.optimizer, self.transport, self.average_state)
 

@@ -58,7 +58,6 @@ class PALSGD(DiLoCo):
             super().end_round()
 
     def _coin(self, worker: int) -> bool:
-        """Whether the worker is pulled in this step."""
         common = self.palsgd.coins == "common"
         draw = stream(self.seed, "pull", worker=0 if common else worker, epoch=self.steps).random()
         return bool(draw < self.palsgd.probability)

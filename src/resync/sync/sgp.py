@@ -1,6 +1,5 @@
 """Stochastic Gradient Push."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -10,7 +9,6 @@ from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import field
 from resync.sync.mixes import MixingSteps
 from resync.sync.options import every_step
-from resync.sync.options.every_step import GossipOptions
 
 
 class SGP(Algorithm):
@@ -36,9 +34,9 @@ class SGP(Algorithm):
 
     per_worker: ClassVar[tuple[str, ...]] = ("weights",)
 
-    def __init__(self, training: Training, options: GossipOptions, average_state: Sequence[str] = ()) -> None:
+    def __init__(self, training: Training, options: every_step.GossipOptions) -> None:
         super().__init__(training)
-        self.average_state = average_state
+        self.average_state = options.average_state if isinstance(options, every_step.SGP) else ()
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
         self.weights_change = not self.mixes.doubly_stochastic
@@ -89,6 +87,4 @@ class SGP(Algorithm):
         self.weights.fill_(1)
 
 
-def build(training: Training, options: every_step.SGP) -> Algorithm:
-    """SGP with the state that travels."""
-    return SGP(training, options, options.average_state)
+build = SGP

@@ -31,7 +31,6 @@ class SNOO(Rounds):
         self.buffer = torch.zeros_like(self.anchor)
 
     def after_backward(self) -> None:
-        """Average the gradients."""
         self.average_gradients()
 
     @torch.no_grad()

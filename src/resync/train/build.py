@@ -173,7 +173,6 @@ def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[
 
 
 def _objective(run: Run) -> Objective:
-    """The objective of the data set's task."""
     smoothing, half = run.loss.label_smoothing, HALF.get(run.precision)
     match run.task:
         case "translation":

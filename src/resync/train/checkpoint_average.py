@@ -26,7 +26,6 @@ class CheckpointAverage:
             row.add_(model.to(row.device), alpha=1 / len(self.models))
 
     def state_dict(self) -> dict[str, list[tuple[int, Tensor]]]:
-        """The recorded models, on the CPU."""
         return {"models": [(step, model.cpu()) for step, model in self.models]}
 
     def load_state_dict(self, state: dict[str, list[tuple[int, Tensor]]]) -> None:

@@ -148,7 +148,6 @@ def _refuse_undeclared(name: str, row: Row) -> None:
 
 
 def _start_bar(run: Run) -> Any:
-    """A progress bar."""
     from tqdm import tqdm
 
     return tqdm(total=run.total_steps, desc=run.id, unit="step", dynamic_ncols=True)

@@ -43,7 +43,6 @@ class ValidationWatch:
             self._worse = 0 if improved else self._worse + 1
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the decisions, in plain numbers."""
         return {
             "lr_reductions": self._reductions.state_dict() if self._reductions else None,
             "lr_factor": self.lr_factor,

@@ -46,7 +46,6 @@ def checkpoint_is_due(session: Session, round_ended: bool) -> bool:
 
 
 def _state(session: Session) -> tuple[list[State], State]:
-    """The states of this process's workers, and the shared state."""
     shared: State = {"resumed_from": session.resumed_from, "jobs": session.jobs}
     workers: list[State] = [{} for _ in range(session.workers.num_local)]
     for name, part in session.parts.items():
@@ -101,7 +100,6 @@ def _follow(session: Session, shared: State) -> None:
 
 
 def _restore(session: Session, workers: list[State], shared: State, names: Iterable[str]) -> None:
-    """Restore the named parts, in their order."""
     for name in [name for name in session.parts if name in names]:
         state = shared[name]
         if name in workers[0]:

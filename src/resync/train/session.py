@@ -60,7 +60,6 @@ class Session:
         return self.schedule(step) * self.watch.lr_factor
 
     def has_ended(self) -> bool:
-        """Whether there is no step left to take."""
         return self.sync.steps >= self.run.total_steps or self.watch.stop
 
     @property

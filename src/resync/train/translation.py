@@ -44,7 +44,6 @@ class Translation(CrossEntropy):
 
     @property
     def signatures(self) -> dict[str, str]:
-        """Signatures of the forms of BLEU."""
         return {name: form.signature for name, form in self._bleu.items()}
 
     def loss(self, model: nn.Module, inputs: Inputs, targets: TokenTargets) -> Tensor:

@@ -52,7 +52,6 @@ class Watchdog:
 
     @contextmanager
     def watching(self) -> Iterator["Watchdog"]:
-        """Watch this process during the block."""
         self._thread.start()
         self._answering.start()
         try:

@@ -147,9 +147,14 @@ def test_names_are_on_disk_before_anybody_relies_on_them(tmp_path: Path, monkeyp
     assert [Path(call).name[:6] for call in calls] == [".file.", "replac", tmp_path.name[:6]]
 
 
-def test_checkpoint_of_another_configuration_is_not_taken(tmp_path: Path):
+@pytest.mark.parametrize("changed", ["configuration", "format"])
+def test_checkpoint_of_another_configuration_or_format_is_not_taken(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     trained(0, 1, tmp_path, {})
-    session = make_session(tmp_path, seed=4)
+    if changed == "format":
+        monkeypatch.setattr("resync.train.build.FORMAT", "another")
+    session = make_session(tmp_path, **{"seed": 4} if changed == "configuration" else {})
     resume(session)
     assert session.resumed_from == []
     assert session.sync.steps == 0

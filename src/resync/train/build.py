@@ -27,7 +27,7 @@ from resync.models.originals import load_original
 from resync.prepare import data_root
 from resync.streams import stream_seed
 from resync.sync.algorithm import Training
-from resync.train.checkpoint import Checkpoints
+from resync.train.checkpoint import FORMAT, Checkpoints
 from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.language_model import LanguageModel
 from resync.train.log import RunLog
@@ -98,9 +98,9 @@ def build(
 
 
 def _identity(run: Run, out: Path, dataset: data.Dataset) -> str:
-    """What must be the same for a run to continue from a checkpoint: configuration, data, model of the start."""
+    """What must be the same for a run to continue from a checkpoint: configuration, data, start and format."""
     start = [digest_of_start(run, out)] if run.start_from else []
-    return " ".join([run.hash, dataset.sha256, *start])
+    return " ".join([run.hash, dataset.sha256, *start, FORMAT])
 
 
 def _samples_of_workers(run: Run, dataset: data.Dataset) -> list[NDArray[np.int64]] | None:

@@ -22,6 +22,8 @@ from resync.files import clear_leftovers, delete_folder, sync_folder, write_byte
 State = dict[str, Any]
 MODEL = "model.pt"
 """The averaged model in a checkpoint that is kept."""
+FORMAT = "format2"
+"""What the states of a checkpoint mean; another one when an older checkpoint cannot be continued."""
 log = logging.getLogger(__name__)
 
 
@@ -117,7 +119,7 @@ class Checkpoints:
                 log.warning("%s: damaged (%s), the previous one is used", folder, problem)
                 self._damaged.add(folder)
             elif identity_of(folder) != self.identity:
-                log.warning("%s: belongs to another configuration or other data, deleted", folder)
+                log.warning("%s: belongs to another configuration, data or version of resync, deleted", folder)
                 delete_folder(folder)
             else:
                 return _step_of(folder)

@@ -137,7 +137,7 @@ def test_the_text_of_an_item_follows_its_title_its_runs_and_what_was_published(s
     assert text() == before
     assert text(item=paper.figures["fig5"].model_copy(update={"title": "another"})) != before
     assert text(published=paper.published[1:]) != before
-    assert text(runs=tuple(run.starting(run) for run in suite.expanded["qsr"])) != before
+    assert text(runs=tuple(run.with_start(run) for run in suite.expanded["qsr"])) != before
 
 
 def test_the_hashes_of_plan_and_site_follow_what_they_show(suite: Suite, smoke: Targets):

@@ -98,15 +98,9 @@ def test_the_name_of_a_base_stands_for_its_defaults():
     [
         (lambda: SGP(peer=2), "SGP: peer: unknown key, allowed: name, topology, peers, mixing_weights, average_state"),
         (lambda: SGP(peers=0), r"SGP: peers: found 0, allowed: integer >= 1, or a list of \[first epoch, peers >= 0\]"),
-        (
-            lambda: SGP(peers=[(1, 2)]),
-            r"peers\[0\]\[0\]: found 1, allowed: 0, because the first phase starts with the training",
-        ),
+        (lambda: SGP(peers=[(1, 2)]), r"peers\[0\]\[0\]: found 1, allowed: 0"),
         (lambda: SlowMo(period=2, base="sgd"), "base: found 'sgd', allowed: none, allreduce, osgp, sgp; did you mean"),
-        (
-            lambda: SlowMo(period=2, base=LocalSGD(period=3)),
-            "base.name: found 'local', allowed: none, allreduce, osgp, sg",
-        ),
+        (lambda: SlowMo(period=2, base=LocalSGD(period=3)), "base.name: found 'local'"),
         (lambda: SlowMo(period=2, base={"name": "sgp", "peer": 2}), "base.peer: unknown key"),
         (lambda: LocalSGD(period=0), "^LocalSGD: period: found 0, allowed: integer >= 1 or a rule$"),
         (lambda: SlowMo(period=2, average=False), "average: found false without a base algorithm, allowed: true"),

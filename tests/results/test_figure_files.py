@@ -17,7 +17,7 @@ import synthetic
 from matplotlib.figure import Figure
 
 from resync.config import Suite, load_suite
-from resync.render import accuracy_curves, metric_against_option, period_and_accuracy, slow_sde
+from resync.render import accuracy_curves, period_and_accuracy, slow_sde
 from resync.render.columns import metric_table
 from resync.render.item import load, render
 from resync.render.lines import ignore_truncated_rounds
@@ -26,7 +26,7 @@ from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
 from resync.render.table import Table
 from resync.render.table_tex import escaped, tex
 from resync.render.text import balanced, drawn, width_of, wrapped
-from resync.settings.options import option_names
+from resync.settings.options import option_names, options_of
 
 ROOT = Path(__file__).parents[2]
 LATEX = r"""\documentclass[twocolumn]{article}
@@ -86,40 +86,27 @@ def test_the_csv_says_what_its_points_are(suite: Suite, results: Path):
 
 
 def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Suite, tmp_path: Path):
-    for run in papers.item_runs("qsr", "fig5", "paper"):
-        synthetic.write_short_run(run, tmp_path, 80.0 + run.seed / 10)
-    numbers = period_and_accuracy.prepare(load(papers, "qsr", "fig5", "paper", tmp_path))
-    assert {line.label: line.published for line in numbers.metric} == {
-        "Local AdamW (H=4)": Level(79.32),
-        "QSR (H_base=4)": Level(80.98),
-    }
-    levels = [row for row in rows_of(numbers) if row["shows"] == "published"]
-    assert [(row["panel"], row["x"], row["y"]) for row in levels] == [("b", "", "79.32"), ("b", "", "80.98")]
-    assert numbers.setting.endswith("dotted: published")
-    with look():
-        lower = period_and_accuracy.draw(numbers, COLUMN).axes[1]
-    assert {79.32, 80.98} <= {line.get_ydata()[0] for line in lower.get_lines() if line.get_linestyle() == ":"}
-
-
-def test_a_published_value_that_was_only_recalled_is_a_pale_level(papers: Suite, tmp_path: Path):
+    """One that was only recalled is a pale level."""
     for run in papers.item_runs("qsr", "fig5", "paper"):
         synthetic.write_short_run(run, tmp_path, 80.0 + run.seed / 10)
     data = load(papers, "qsr", "fig5", "paper", tmp_path)
-    recalled = tuple(each.model_copy(update={"status": "unverified"}) for each in data.published if each.value == 79.32)
-    others = tuple(each for each in data.published if each.value != 79.32)
-    numbers = period_and_accuracy.prepare(replace(data, published=recalled + others))
-    assert [line.published for line in numbers.metric] == [Level(79.32, known=False), Level(80.98)]
-    assert {row["y"] for row in rows_of(numbers) if row["shows"] == "published, unverified"} == {"79.32"}
-    assert numbers.setting.endswith("dotted: published · pale dotted: published, unverified")
-    with look():
-        lower = period_and_accuracy.draw(numbers, COLUMN).axes[1]
-    dotted = {line.get_ydata()[0]: line.get_alpha() for line in lower.get_lines() if line.get_linestyle() == ":"}
-    assert dotted[79.32] < 1
-    assert dotted[80.98] is None
+    recalled = [each.model_copy(update={"status": "unverified"}) for each in data.published if each.value == 79.32]
+    others = [each for each in data.published if each.value != 79.32]
+    for published, known in ((data.published, True), ((*recalled, *others), False)):
+        numbers = period_and_accuracy.prepare(replace(data, published=tuple(published)))
+        assert [line.published for line in numbers.metric] == [Level(79.32, known), Level(80.98)]
+        levels = [row for row in rows_of(numbers) if row["shows"].startswith("published")]
+        assert [(row["panel"], row["x"], row["y"]) for row in levels] == [("b", "", "79.32"), ("b", "", "80.98")]
+        assert ("pale dotted: published, unverified" in numbers.setting) is not known
+        with look():
+            lower = period_and_accuracy.draw(numbers, COLUMN).axes[1]
+        dotted = {line.get_ydata()[0]: line.get_alpha() for line in lower.get_lines() if line.get_linestyle() == ":"}
+        assert (dotted[79.32] is None, dotted[80.98]) == (known, None)
 
 
-def test_every_kind_of_figure_names_its_points():
+def test_every_kind_is_declared_beside_its_code_and_names_its_points():
     for name in option_names("render"):
+        assert options_of("render", name).description()
         module = __import__(f"resync.render.{name}", fromlist=["prepare"])
         numbers = get_type_hints(module.prepare)["return"]
         if numbers is not Table:
@@ -216,16 +203,6 @@ def test_every_table_is_latex_that_fits(every_table: dict[str, tuple[Table, floa
     widths = {name: float(points) / 72.27 for name, points in found.items()}
     assert set(widths) == set(every_table)
     assert not [(name, width) for name, width in widths.items() if width > every_table[name][1]]
-
-
-def test_metric_against_option_lists_means_published_and_levels(papers: Suite, tmp_path: Path):
-    for run in papers.item_runs("slowmo", "fig3_imagenet", "paper"):
-        synthetic.write_short_run(run, tmp_path, 75.0 + run.seed / 10)
-    rows = rows_of(metric_against_option.prepare(load(papers, "slowmo", "fig3_imagenet", "paper", tmp_path)))
-    first = [row for row in rows if row["panel"] == "a"]
-    assert [(row["x"], row["shows"]) for row in first if row["series"] == "SGP"] == [("", "mean"), ("", "published")]
-    assert [row["x"] for row in first if row["shows"] == "mean"] == ["12.0", "24.0", "48.0", "96.0", ""]
-    assert {row["interval"] for row in first if row["shows"] == "mean"} == {"± 1 standard deviation"}
 
 
 @pytest.mark.parametrize(

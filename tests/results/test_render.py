@@ -28,7 +28,7 @@ from resync.render import (
 )
 from resync.render.item import load, render
 from resync.render.metric_panels import MetricPanels
-from resync.render.points import Level
+from resync.render.points import Level, points_csv
 from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
 from resync.render.table import Cell, Heading, Table
 from resync.render.table_tex import tex
@@ -430,6 +430,10 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
         "32 workers, 14,130 steps · ± 1 standard deviation of 2 seeds · open or dotted: published"
         " · not run: SGP + SlowMo (tau=24)"
     )
+    rows = [row for row in csv.DictReader(io.StringIO(points_csv(panels))) if row["panel"] == "a"]
+    assert [(row["x"], row["shows"]) for row in rows if row["series"] == "SGP"] == [("", "mean"), ("", "published")]
+    assert [row["x"] for row in rows if row["shows"] == "mean"] == ["12.0", "48.0", "96.0", ""]
+    assert {row["interval"] for row in rows if row["shows"] == "mean"} == {"± 1 standard deviation"}
     figure = metric_against_option.draw(panels, TEXT)
     assert figure.axes[0].get_xscale() == "log"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["12", "24", "48", "96"]
@@ -440,13 +444,6 @@ def test_an_option_that_no_series_has_is_one_line(sweep: tuple[Suite, Path]):
     item = data.item.model_copy(update={"options": data.options.model_copy(update={"option": "sync.tau"})})
     with pytest.raises(ValueError, match=r"fig3_imagenet: option: found sync.tau, allowed: a setting of the runs with"):
         metric_against_option.prepare(replace(data, item=item))
-
-
-def test_every_kind_is_declared_beside_its_code():
-    for name in option_names("render"):
-        assert options_of("render", name).description()
-        module = __import__(f"resync.render.{name}", fromlist=["prepare"])
-        assert callable(module.prepare)
 
 
 @pytest.mark.parametrize(

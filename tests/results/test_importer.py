@@ -1,6 +1,7 @@
 """Third-party logs: each format is imported as a run and collected, and invalid logs are rejected."""
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -107,30 +108,33 @@ def write_ranks(folder: Path, name: str, texts: dict[int, list[str]], changes: d
     return files
 
 
+def sgp_row(epoch: int, itr: int, seconds: str, data: str, losses: tuple[str, str], top1: int, top5: int) -> str:
+    """A row of training with the means up to this step."""
+    times = [*[seconds] * 3, *["0.050"] * 3, data, "0.001", "0.001"]
+    accuracies = ["50.000", f"{top1:.3f}", "80.000", f"{top5:.3f}"]
+    return ",".join(map(str, [epoch, itr, *times, *losses, *accuracies, -1]))
+
+
 def sgp_logs(folder: Path, **changes: str) -> list[Path]:
     """Rank r takes 0.1 s + r ms per step and ends at 90 + r %."""
-    texts: dict[int, list[str]] = {}
-    for rank in range(8):
-        lines = texts[rank] = []
-        for epoch in range(30):
-            time = f"{0.1 + rank / 1000:.3f}"
-            for itr in (0, 10, 20, 21):
-                loss, mean = f"{2 - epoch / 20:.4f}", f"{2.5 - epoch / 20 + rank / 100:.4f}"
-                cells = [epoch, itr, *[time] * 3, *["0.050"] * 3, f"0.0{rank + 1}0", "0.001", "0.001", loss, mean]
-                accuracies = ["50.000", f"{40 + epoch + rank:.3f}", "80.000", f"{70 + epoch:.3f}"]
-                lines.append(",".join(map(str, [*cells, *accuracies, -1])))
-            lines.append(",".join(map(str, [epoch, -1, *[-1] * 15, f"{61 + epoch + rank:.3f}"])))
+    texts: dict[int, list[str]] = {rank: [] for rank in range(8)}
+    for rank, epoch in itertools.product(range(8), range(30)):
+        losses = f"{2 - epoch / 20:.4f}", f"{2.5 - epoch / 20 + rank / 100:.4f}"
+        rest = f"{0.1 + rank / 1000:.3f}", f"0.0{rank + 1}0", losses, 40 + epoch + rank, 70 + epoch
+        texts[rank] += [sgp_row(epoch, itr, *rest) for itr in (0, 10, 20, 21)]
+        texts[rank].append(",".join(map(str, [epoch, -1, *[-1] * 15, f"{61 + epoch + rank:.3f}"])))
     return write_ranks(folder, "tag", texts, changes)
 
 
-def csv_log(folder: Path, text: str | None = None) -> Path:
-    """A table whose epochs count from 0, with an evaluation in every second epoch."""
-    lines = ["epoch,loss,error,hours"]
-    for epoch in range(30):
-        lines.append(f"{epoch},{2 - epoch / 20},{40 - epoch if epoch % 2 else ''},{(epoch + 1) / 100}")
-    file = folder / "table.csv"
-    file.write_text("\n".join(lines) + "\n" if text is None else text)
-    return file
+TABLE = "epoch,loss,error,hours\n" + "".join(
+    f"{epoch},{2 - epoch / 20},{40 - epoch if epoch % 2 else ''},{(epoch + 1) / 100}\n" for epoch in range(30)
+)
+"""A table whose epochs count from 0, with an evaluation in every second epoch."""
+
+
+def csv_log(folder: Path, text: str = TABLE) -> Path:
+    (folder / "table.csv").write_text(text)
+    return folder / "table.csv"
 
 
 def test_logs_of_the_original_sgp_code_are_averaged_over_ranks(imported: Import, suite: Suite, tmp_path: Path):
@@ -188,14 +192,12 @@ def adpsgd_logs(folder: Path, epochs: int = 30, steps: int = 22, slow: int = 3, 
             epoch, itr = divmod(own[rank], steps)
             own[rank] += 1
             everyone += 1
-            seconds = f"{0.1 * (slow if rank == 0 else 1):.3f}"
-            cells = [*[seconds] * 3, *["0.050"] * 3, *["0.001"] * 3, "1.5", f"{2 + rank / 100:.4f}"]
-            accuracies = ["50.000", f"{40 + epoch:.3f}", "80.000", f"{70 + epoch:.3f}", -1]
+            losses = "1.5", f"{2 + rank / 100:.4f}"
+            rest = f"{0.1 * (slow if rank == 0 else 1):.3f}", "0.001", losses, 40 + epoch, 70 + epoch
             if itr % 5 == 0:
-                position = [everyone // (steps * 8), 10_000 + everyone]
-                texts[rank].append(",".join(map(str, [*position, *cells, *accuracies])))
+                texts[rank].append(sgp_row(everyone // (steps * 8), 10_000 + everyone, *rest))
             if itr == steps - 1:
-                texts[rank].append(",".join(map(str, [epoch, itr, *cells, *accuracies])))
+                texts[rank].append(sgp_row(epoch, itr, *rest))
     return write_ranks(folder, "adpsgd_", texts, changes)
 
 
@@ -319,12 +321,10 @@ def test_rows_of_one_step_are_one_evaluation(imported: Import, tmp_path: Path):
 
 def test_a_table_whose_values_would_be_lost_is_refused(imported: Import, tmp_path: Path):
     log = csv_log(tmp_path, "step,loss,accuracy\n300,0.9,\n330,,50\n660,,60\n")
-    with pytest.raises(LogError) as caught:
+    with pytest.raises(
+        LogError, match=r"table.csv:2: column 'loss': no value is kept, since train_loss is of rows with "
+    ):
         imported("csv", [log], QSR, BY_STEP)
-    assert str(caught.value) == (
-        f"{log}:2: column 'loss': no value is kept, since train_loss is of rows with a validation metric, allowed: "
-        "values in such rows, or a map without train_loss"
-    )
 
 
 def test_charts_of_one_run_are_joined(imported: Import, tmp_path: Path):
@@ -395,7 +395,7 @@ def test_the_log_of_an_offline_run_is_read_with_the_columns_of_its_program(
     with pytest.raises(LogError, match=r"wandb: found the logs run-log0.wandb, run-log1.wandb, allowed: "):
         imported("wandb-offline", [tmp_path / "wandb"], QSR, columns, replace=True)
     log.write_bytes(b"hello")
-    with pytest.raises(LogError, match=r"run-log0.wandb: wandb cannot read it|no rows"):
+    with pytest.raises(LogError, match=r"run-log0.wandb: no rows"):
         imported("wandb-offline", [log], QSR, columns, replace=True)
 
 
@@ -421,7 +421,7 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     for run in suite.runs("toy", "smoke", "vit", "parallel"):
         for file in (results / run.directory).iterdir():
             file.unlink()
-        log = csv_log(tmp_path, csv_log(tmp_path).read_text().replace(",2.0,", f",{2 + run.seed / 10},"))
+        log = csv_log(tmp_path, TABLE.replace(",2.0,", f",{2 + run.seed / 10},"))
         import_log(suite, run.id, "smoke", "csv", [str(log)], results, columns)
         assert state_of(run, results).status == "finished"
     result = audit(suite, "smoke", results)
@@ -517,7 +517,7 @@ def test_a_metric_that_a_log_lacks_costs_one_row(suite: Suite, results: Path, tm
 
 
 def test_a_log_that_diverged_stays_diverged(imported: Import, suite: Suite, tmp_path: Path):
-    lines = csv_log(tmp_path).read_text().splitlines()[:26]
+    lines = TABLE.splitlines()[:26]
     assert ",17," in lines[24]
     lines[24] = lines[24].replace(",17,", ",nan,")
     result = imported("csv", [csv_log(tmp_path, "\n".join(lines))], columns=MAP)

@@ -44,16 +44,8 @@ def test_continued_run_has_the_same_bits(name: str, tmp_path: Path):
             assert "seconds" in metric or ours[metric] == reference[metric], metric
 
 
-def test_run_continues_on_another_number_of_processes(tmp_path: Path):
-    changes = VARIANTS["local_adamw"]
-    whole = trained(0, 1, tmp_path / "whole", changes)
-    run_processes(2, trained_until, tmp_path / "parts", changes, CHECKPOINT_STEP)
-    parts = trained(0, 1, tmp_path / "parts", changes)
-    assert parts["resumed_from"] == [CHECKPOINT_STEP]
-    np.testing.assert_allclose(parts["rows"], whole["rows"], rtol=0, atol=1e-6)
-
-
 def test_run_continues_where_only_how_it_is_carried_out_has_changed(tmp_path: Path):
+    """Another number of processes, engine, threads and checkpoints."""
     before = VARIANTS["local_adamw"] | {"processes": 2, "checkpoint": {"keep": 1}, "log": {"wandb": "disabled"}}
     after = VARIANTS["local_adamw"] | {"engine": {"name": "serial"}, "threads": 1, "checkpoint": {"every_rounds": 3}}
     whole = trained(0, 1, tmp_path / "whole", VARIANTS["local_adamw"])

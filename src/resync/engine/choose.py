@@ -47,20 +47,15 @@ def build(
     workers per process.
     """
     name = choose_engine(settings.name, may_average, transport.num_workers, transport.world_size, stacking_pays)
+    parts, gradient = (workers, optimizer, loss), gradient | {"members": transport.members}
     if name == "serial":
-        return Engine(workers, optimizer, loss, members=transport.members, **gradient)
+        return Engine(*parts, **gradient)
     if name == "stacked":
-        return Stacked(workers, optimizer, loss, stacking=stacking, members=transport.members, **gradient)
+        return Stacked(*parts, stacking=stacking, **gradient)
     if name == "ddp":
         from resync.engine.ddp import Ddp
 
-        return Ddp(
-            workers, optimizer, loss, transport=transport, averages_gradients=may_average,
-            members=transport.members, **gradient,
-        )  # fmt: skip
+        return Ddp(*parts, transport=transport, averages_gradients=may_average, **gradient)
     from resync.engine.deepspeed import DeepSpeed
 
-    return DeepSpeed(
-        workers, optimizer, loss, transport=transport, zero_stage=settings.zero_stage,
-        members=transport.members, **gradient,
-    )  # fmt: skip
+    return DeepSpeed(*parts, transport=transport, zero_stage=settings.zero_stage, **gradient)

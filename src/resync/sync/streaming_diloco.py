@@ -56,16 +56,10 @@ class StreamingDiLoCo(Rounds):
         """Take the outer step on the fragment, and mix it with the workers' own."""
         if self.in_flight is None:
             self._send()
-        mean, part = self._receive(), self._fragment
-        outer_step_(
-            self.anchor[part],
-            self.buffer[part],
-            mean,
-            lr=self.options.lr,
-            momentum=self.options.momentum,
-            nesterov=self.options.nesterov,
-        )
-        self.rows[:, part].lerp_(self.anchor[part], 1 - self.options.mixing)
+        mean, part, given = self._receive(), self._fragment, self.options
+        anchor, buffer = self.anchor[part], self.buffer[part]
+        outer_step_(anchor, buffer, mean, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
+        self.rows[:, part].lerp_(anchor, 1 - given.mixing)
 
     @property
     def _fragment(self) -> slice:

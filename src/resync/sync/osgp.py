@@ -74,7 +74,7 @@ class OSGP(SGP):
         """Receive all messages in flight; if biased, drop them."""
         if self.biased:
             self.in_flight.drop()
-        else:
+        elif self.in_flight.posted:
             self.after_backward()
             self.in_flight.take(self.states)
             self.debias()

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from PIL import Image
 
-from resync.archive.build import Place, build, drawn_place
+from resync.archive.build import ArchiveFolders, build, drawn_place
 from resync.archive.pack import pack
 from resync.archive.page_blocks import fill, outdated
 from resync.archive.page_quotes import wrong_quotes
@@ -47,7 +47,7 @@ def runs_with_models(suite: Suite, finished: Path, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="module")
-def place(suite: Suite, runs_with_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(suite: Suite, runs_with_models: Path, tmp_path_factory: pytest.TempPathFactory) -> ArchiveFolders:
     """A repository's own archive, for reading only."""
     folder = tmp_path_factory.mktemp("repository")
     place = place_of(folder / "results", folder / "figures")
@@ -57,7 +57,7 @@ def place(suite: Suite, runs_with_models: Path, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture
-def repository(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def repository(place: ArchiveFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArchiveFolders:
     """The same archive in the current folder, to be changed."""
     shutil.copytree(place.archive.parents[1], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -72,7 +72,7 @@ def call(*arguments: str) -> int:
 
 
 def test_runs_come_back_to_the_byte_without_models_and_hosts(
-    suite: Suite, runs_with_models: Path, place: Place, tmp_path: Path
+    suite: Suite, runs_with_models: Path, place: ArchiveFolders, tmp_path: Path
 ):
     unpack(place.archive, "smoke", tmp_path)
     for run in suite.runs("toy", "smoke"):
@@ -113,7 +113,7 @@ def test_runs_without_results_are_left_out_and_named(suite: Suite, results: Path
 # Drawing
 
 
-def test_a_committed_archive_is_checked(repository: Place, capsys: pytest.CaptureFixture[str]):
+def test_a_committed_archive_is_checked(repository: ArchiveFolders, capsys: pytest.CaptureFixture[str]):
     table = repository.figures / "smoke/toy/table1.md"
     table.write_text(table.read_text().replace("QSR", "QRS", 1))
     (repository.figures / "smoke/toy/fig5.png").unlink()
@@ -129,7 +129,7 @@ def test_a_committed_archive_is_checked(repository: Place, capsys: pytest.Captur
     assert Path("drawn/results/smoke/site/index.html").exists()
 
 
-def test_other_packages_are_named_beside_differences(repository: Place):
+def test_other_packages_are_named_beside_differences(repository: ArchiveFolders):
     assert other_versions("smoke", repository) == ""
     file = repository.archive / "smoke/environment.json"
     content = json.loads(file.read_text())
@@ -283,16 +283,16 @@ NOT_RUN = {"label": "OSGP", "ours": {"mean": None, "std": None, "text": "none"}}
 
 
 @pytest.fixture
-def audited(tmp_path: Path) -> Place:
+def audited(tmp_path: Path) -> ArchiveFolders:
     """A place with an audit of two claims."""
     claims = [claim("beats"), claim("open", sides=[NOT_RUN], effects=[], verdict="not run")]
     file = tmp_path / "archive/mini/audit.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"claims": claims}))
-    return Place(tmp_path / "archive", tmp_path / "figures")
+    return ArchiveFolders(tmp_path / "archive", tmp_path / "figures")
 
 
-def test_a_table_of_claims_is_written_from_the_audit(audited: Place, tmp_path: Path):
+def test_a_table_of_claims_is_written_from_the_audit(audited: ArchiveFolders, tmp_path: Path):
     page, suite = tmp_path / "page.md", load_suite(ROOT / "paper_configs")
     before, after = "# A page\n\n<!--results: claims mini/sgp open\n  beats-->\n", "<!--/results-->\n\nAfter.\n"
     page.write_text(f"{before}old\n{after}")
@@ -319,7 +319,7 @@ def test_a_table_of_claims_is_written_from_the_audit(audited: Place, tmp_path: P
         ("score", "did you mean 'scores'?"),
     ],
 )
-def test_what_cannot_be_shown_is_named(head: str, named: str, audited: Place, tmp_path: Path):
+def test_what_cannot_be_shown_is_named(head: str, named: str, audited: ArchiveFolders, tmp_path: Path):
     page, suite = tmp_path / "page.md", load_suite(ROOT / "paper_configs")
     page.write_text(f"<!--results: {head}-->\n<!--/results-->\n")
     [line] = outdated([page], suite, audited)
@@ -379,7 +379,7 @@ def references(content: object) -> set[str]:
 
 
 def test_what_is_drawn_from_an_archive_is_what_is_drawn_from_the_runs(
-    suite: Suite, runs_with_models: Path, crate: Path, place: Place, tmp_path: Path
+    suite: Suite, runs_with_models: Path, crate: Path, place: ArchiveFolders, tmp_path: Path
 ):
     assert scales_of(crate / "results") == ["smoke"]
     into = tmp_path / "drawn"
@@ -407,7 +407,11 @@ def test_what_is_drawn_from_an_archive_is_what_is_drawn_from_the_runs(
     ],
 )
 def test_a_crate_needs_a_licence_and_a_new_folder(
-    flags: list[str], expected: str, repository: Place, runs_with_models: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str],
+    expected: str,
+    repository: ArchiveFolders,
+    runs_with_models: Path,
+    capsys: pytest.CaptureFixture[str],
 ):
     shutil.copytree(runs_with_models / "smoke", "results/smoke")
     assert call("archive", "--out", "new", *flags, "results") == 2
@@ -426,7 +430,7 @@ def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[in
 
 
 def test_an_archive_is_equal_to_its_runs(
-    runs_with_models: Path, crate: Path, place: Place, capsys: pytest.CaptureFixture[str]
+    runs_with_models: Path, crate: Path, place: ArchiveFolders, capsys: pytest.CaptureFixture[str]
 ):
     for side in (runs_with_models, crate):
         code, found = compared(capsys, side, place.archive)

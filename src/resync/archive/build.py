@@ -24,7 +24,7 @@ machine.
 
 
 @dataclass(frozen=True)
-class Place:
+class ArchiveFolders:
     """The folders of an archive and of its figures, each with a folder per scale."""
 
     archive: Path
@@ -41,9 +41,9 @@ class Place:
         return (self.archive if file.name == _AUDIT else self.figures) / scale / file
 
 
-def drawn_place(into: Path) -> Place:
+def drawn_place(into: Path) -> ArchiveFolders:
     """The folders in which `redraw` draws."""
-    return Place(into / RESULTS, into / FIGURES)
+    return ArchiveFolders(into / RESULTS, into / FIGURES)
 
 
 def replace_folder(target: Path, source: Path) -> None:
@@ -56,7 +56,7 @@ def replace_folder(target: Path, source: Path) -> None:
     partial.rename(target)
 
 
-def build(suite: Suite, scale: str, sources: Sequence[Path], place: Place) -> tuple[Packed, Drawn]:
+def build(suite: Suite, scale: str, sources: Sequence[Path], place: ArchiveFolders) -> tuple[Packed, Drawn]:
     """Pack the ended runs of a scale into new folders, and keep there what is drawn from the packed runs.
 
     Raises ValueError if no run has ended.

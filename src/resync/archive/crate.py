@@ -15,7 +15,7 @@ from typing import Any
 from rocrate.model import ContextEntity, Person
 from rocrate.rocrate import ROCrate
 
-from resync.archive.build import ENVIRONMENT, Place, build, replace_folder
+from resync.archive.build import ENVIRONMENT, ArchiveFolders, build, replace_folder
 from resync.archive.pack import Packed
 from resync.archive.redraw import Drawn
 from resync.config import Suite
@@ -62,7 +62,10 @@ def archive(
         raise UserError(f"{repository / lacking[0]}: missing, allowed: to be called in a checkout of resync")
     with TemporaryDirectory() as folder:
         built = Path(folder, "built")
-        made = {scale: build(suite, scale, [results], Place(built / "results", built / "figures")) for scale in scales}
+        made = {
+            scale: build(suite, scale, [results], ArchiveFolders(built / "results", built / "figures"))
+            for scale in scales
+        }
         crate = ROCrate(version="1.1")
         crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
         sources = {file.relative_to(built).as_posix(): file for file in sorted(built.rglob("*")) if file.is_file()}

@@ -14,7 +14,7 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any
 
-from resync.archive.build import ENVIRONMENT, Place
+from resync.archive.build import ENVIRONMENT, ArchiveFolders
 from resync.archive.page_claims import claims
 from resync.archive.unpack import scales_of
 from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
@@ -23,7 +23,7 @@ from resync.config.in_words import scale_of
 from resync.config.parts import KindOptions
 from resync.errors import UserError
 from resync.files import read_json
-from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Cell, Row, by_paper, coverage, of_all
+from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, by_paper, coverage, of_all
 from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text, pipe_table
 
@@ -34,7 +34,7 @@ _COLUMNS = 2
 """Of the gallery."""
 
 
-def fill(page: Path, suite: Suite, place: Place) -> str:
+def fill(page: Path, suite: Suite, place: ArchiveFolders) -> str:
     """The text of a page with every block made again.
 
     Raises ValueError for a block of another name, or other arguments.
@@ -52,7 +52,7 @@ def fill(page: Path, suite: Suite, place: Place) -> str:
     return _BLOCK.sub(block, page.read_text(encoding="utf-8"))
 
 
-def outdated(pages: Iterable[Path], suite: Suite, place: Place) -> Iterator[str]:
+def outdated(pages: Iterable[Path], suite: Suite, place: ArchiveFolders) -> Iterator[str]:
     """A line for each page that shows something else than the archive has."""
     for page in pages:
         try:
@@ -62,7 +62,7 @@ def outdated(pages: Iterable[Path], suite: Suite, place: Place) -> Iterator[str]
             yield f"{page}: {error}"
 
 
-def scores(suite: Suite, place: Place) -> Iterator[str]:
+def scores(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
     """A table per scale: the claims of each paper, those of our own and its measured numbers, by their verdicts."""
     for scale in scales_of(place.archive):
         found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
@@ -90,7 +90,7 @@ def _counts(found: Mapping[str, Any], papers: set[str], kind: str) -> str:
     return f"{holds}, {fails}, {len(claims) - holds - fails}" if claims else ""
 
 
-def papers_by_scale(suite: Suite, place: Place) -> Iterator[str]:
+def papers_by_scale(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
     """How many figures and tables of each paper are drawn from committed runs, of those that exist at each scale."""
     rows = coverage(suite, place.figures)
     counts = {suite.papers[paper].name: found for paper, found in by_paper(rows).items()}
@@ -99,12 +99,12 @@ def papers_by_scale(suite: Suite, place: Place) -> Iterator[str]:
     yield from markdown(["figures and tables", *suite.scales], lines, "l" + "r" * len(suite.scales))
 
 
-def items_by_scale(suite: Suite, place: Place, folder: Path) -> Iterator[str]:
+def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
     """A row per figure and table with a sign for each scale, which leads to what is drawn, and why it is absent."""
     signs = ", ".join(f"{SIGNS[state]} {meaning}" for state, meaning in MEANINGS.items())
     yield from (f"{signs}.", "")
 
-    def sign(row: Row, cell: Cell) -> str:
+    def sign(row: Row, cell: AtScale) -> str:
         suffix = ".svg" if row.item.id in suite.papers[row.paper].figures else ".md"
         file = place.figures / cell.scale / row.paper / f"{row.item.id}{suffix}"
         return f"[{SIGNS[DRAWN]}]({relpath(file, folder)})" if cell.state == DRAWN else SIGNS[cell.state]
@@ -126,7 +126,7 @@ def items_by_scale(suite: Suite, place: Place, folder: Path) -> Iterator[str]:
     yield from pipe_table(headings, lines, "l" + "c" * len(suite.scales) + "l")
 
 
-def gallery(suite: Suite, place: Place, folder: Path) -> Iterator[str]:
+def gallery(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
     """The first figure of each paper that shows committed runs, or else its first one, with its scale below."""
     shown = [
         f"![{markdown_text(title)}]({relpath(file, folder)})<br>**{setting}**: {markdown_text(title)}"
@@ -141,7 +141,7 @@ def _rows(cells: Sequence[str]) -> Iterator[Sequence[str]]:
     return (cells[at : at + _COLUMNS] for at in range(0, len(cells), _COLUMNS))
 
 
-def _first_figures(suite: Suite, place: Place, scale: str) -> Iterator[tuple[str, str, Path]]:
+def _first_figures(suite: Suite, place: ArchiveFolders, scale: str) -> Iterator[tuple[str, str, Path]]:
     """Title, scale and picture of a figure per paper."""
     drawn = {
         (row.paper, row.item.id)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from resync.archive.build import Place
+from resync.archive.build import ArchiveFolders
 from resync.config import Suite
 from resync.errors import UserError
 from resync.files import read_json
@@ -14,7 +14,7 @@ from resync.text_tables import markdown_text, pipe_table
 _HEADINGS = ["claim", "mean ± standard deviation over seeds", "effect (95 % interval)", "n", "verdict"]
 
 
-def claims(suite: Suite, place: Place, of: str, *ids: str) -> Iterator[str]:
+def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[str]:
     """A row per claim of `of`, a scale and a paper as in `mini/sgp`, in the given order.
 
     Raises ValueError for a scale without results, and for an unknown paper or claim.

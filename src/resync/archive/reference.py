@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from resync.archive.build import ENVIRONMENT, Place, build, drawn_place, replace_folder
+from resync.archive.build import ENVIRONMENT, ArchiveFolders, build, drawn_place, replace_folder
 from resync.archive.environment import drawn_with
 from resync.archive.pack import Packed
 from resync.archive.page_quotes import wrong_quotes
@@ -17,19 +17,19 @@ from resync.files import read_json
 NAME = "reference"
 
 
-def place_of(results: Path, figures: Path) -> Place:
+def place_of(results: Path, figures: Path) -> ArchiveFolders:
     """The place of the repository's own archive below its folders of results and figures."""
-    return Place(results / NAME, figures / NAME)
+    return ArchiveFolders(results / NAME, figures / NAME)
 
 
-def renew(suite: Suite, scale: str, results: Path, place: Place) -> tuple[Packed, Drawn]:
+def renew(suite: Suite, scale: str, results: Path, place: ArchiveFolders) -> tuple[Packed, Drawn]:
     """Pack the runs of `results` beside those that the archive has already, and draw everything from all of them.
 
     A run that both have is taken from `results`, and one that is of another configuration than the declared one is left
     out. The folders are replaced when all is done. Raises ValueError if there is no run.
     """
     with TemporaryDirectory() as folder:
-        before, new = Path(folder, "before"), Place(Path(folder, "archive"), Path(folder, "figures"))
+        before, new = Path(folder, "before"), ArchiveFolders(Path(folder, "archive"), Path(folder, "figures"))
         unpack(place.archive, scale, before)
         made = build(suite, scale, [results, before], new)
         replace_folder(place.archive / scale, new.archive / scale)
@@ -37,13 +37,13 @@ def renew(suite: Suite, scale: str, results: Path, place: Place) -> tuple[Packed
     return made
 
 
-def check(suite: Suite, scale: str, place: Place, into: Path) -> tuple[Drawn, list[str]]:
+def check(suite: Suite, scale: str, place: ArchiveFolders, into: Path) -> tuple[Drawn, list[str]]:
     """Draw everything of a scale again in a new folder; a line for each file that is not the committed one."""
     drawn = redraw(suite, scale, place.archive, into)
     return drawn, list(_differences(scale, place, drawn_place(into)))
 
 
-def _differences(scale: str, committed: Place, drawn: Place) -> Iterator[str]:
+def _differences(scale: str, committed: ArchiveFolders, drawn: ArchiveFolders) -> Iterator[str]:
     before, now = committed.kept(scale), drawn.kept(scale)
     for file in sorted(before | now):
         path = committed.path(scale, file)
@@ -55,7 +55,7 @@ def _differences(scale: str, committed: Place, drawn: Place) -> Iterator[str]:
             yield f"{path}: {found}"
 
 
-def wrong_quotes_in(pages: Iterable[Path], scales: Iterable[str], place: Place, into: Path) -> list[str]:
+def wrong_quotes_in(pages: Iterable[Path], scales: Iterable[str], place: ArchiveFolders, into: Path) -> list[str]:
     """A line for each quote of the pages that does not agree with the audits drawn in `into` by `check`."""
     audits = {
         scale: read_json(drawn_place(into).archive / scale / "audit.json")
@@ -65,7 +65,7 @@ def wrong_quotes_in(pages: Iterable[Path], scales: Iterable[str], place: Place, 
     return list(wrong_quotes(pages, audits))
 
 
-def other_versions(scale: str, place: Place) -> str:
+def other_versions(scale: str, place: ArchiveFolders) -> str:
     """How the packages here differ from those with which the committed files were drawn; empty if they do not."""
     then, now = read_json(place.archive / scale / ENVIRONMENT)["drawn_with"], drawn_with()
     return ", ".join(f"{name} {then.get(name)}, here {now[name]}" for name in now if then.get(name) != now[name])

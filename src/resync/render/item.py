@@ -77,7 +77,7 @@ class Series:
 
     @property
     def defects(self) -> str:
-        """The note without the seeds that are still to come, whose number follows from that of the finished ones."""
+        """Problems only: diverged, stale, damaged and failed seeds; pending ones are left out."""
         return self._noted(status for status in _NOTED if status not in _PENDING)
 
     def _noted(self, statuses: Iterable[str]) -> str:

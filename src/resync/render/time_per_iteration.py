@@ -37,7 +37,7 @@ _SECONDS, _WAITING = "Time per iteration (s)", "Waiting (mean delays)"
 
 
 @dataclass(frozen=True)
-class Curve:
+class ModelCurve:
     """One algorithm against the number of workers: seconds per iteration, or waiting time in mean delays."""
 
     algorithm: str
@@ -61,7 +61,7 @@ class Panel:
     """The curves and points of one network."""
 
     title: str
-    curves: list[Curve]
+    curves: list[ModelCurve]
     times: list[Time]
 
 
@@ -70,7 +70,7 @@ class Panels:
     """All networks, the cost of stragglers on the first one, and the note below."""
 
     panels: list[Panel]
-    waiting: list[Curve]
+    waiting: list[ModelCurve]
     note: str
 
     def points(self) -> Iterator[Point]:
@@ -85,7 +85,7 @@ class Panels:
         yield from _computed(LETTERS[len(self.panels)], self.waiting, _WAITING)
 
 
-def _computed(panel: str, curves: Iterable[Curve], y_axis: str) -> Iterator[Point]:
+def _computed(panel: str, curves: Iterable[ModelCurve], y_axis: str) -> Iterator[Point]:
     for curve in curves:
         for workers, value in zip(curve.workers, curve.values, strict=True):
             yield Point(panel, _label_of(curve.algorithm), "computed", "Workers", workers, y_axis, value)
@@ -164,7 +164,7 @@ def _curves(
     runs: Sequence[Run],
     machine: Machine,
     value: Callable[[WallClock], float],
-) -> list[Curve]:
+) -> list[ModelCurve]:
     """The model of every algorithm, at powers of two from the item's smallest number of workers."""
     fewest, most = min(run.workers for run in data.references), _MOST_WORKERS
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
@@ -172,7 +172,7 @@ def _curves(
     for algorithm in _ALGORITHMS:
         run = data.references[0].model_copy(update={"sync": _options(runs, algorithm)})
         clocks = [wall_clock(run, machine, data.options.parameters, count) for count in workers]
-        curves.append(Curve(algorithm, workers, [value(clock) for clock in clocks]))
+        curves.append(ModelCurve(algorithm, workers, [value(clock) for clock in clocks]))
     return curves
 
 
@@ -231,7 +231,7 @@ def _draw_network(axes: Axes, panel: Panel) -> None:
     axes.margins(y=0.1)
 
 
-def _draw_curves(axes: Axes, curves: list[Curve]) -> None:
+def _draw_curves(axes: Axes, curves: list[ModelCurve]) -> None:
     """Lines over the number of workers; a line hidden by a later one is drawn wide and pale below it."""
     for position, curve in enumerate(curves):
         hidden = any(np.allclose(curve.values, other.values) for other in curves[position + 1 :])

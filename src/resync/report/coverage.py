@@ -14,7 +14,7 @@ MEANINGS = {DRAWN: "drawn", DECLARED: "declared, not drawn yet", ABSENT: "not at
 
 
 @dataclass(frozen=True)
-class Cell:
+class AtScale:
     """An item at one scale: its state, and the reason where it is absent or the command that draws it."""
 
     scale: str
@@ -28,7 +28,7 @@ class Row:
 
     paper: str
     item: Item
-    cells: tuple[Cell, ...]
+    cells: tuple[AtScale, ...]
 
     @property
     def why(self) -> str:
@@ -89,14 +89,16 @@ def _counts(rows: list[Row]) -> tuple[Count, ...]:
     return tuple(Count(cells[0].scale, tuple(cell.state for cell in cells)) for cells in columns)
 
 
-def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> Cell:
+def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> AtScale:
     if not paper.has_item(item.id, scale):
         missing = [_missing(paper, each, scale) for each in item.series if scale not in _scales_of(paper, each)]
         names = {name: listed(_scales_of(paper, name)) for name in missing}
-        return Cell(scale, ABSENT, ", ".join(f"{name} exists only at {scales} scale" for name, scales in names.items()))
+        return AtScale(
+            scale, ABSENT, ", ".join(f"{name} exists only at {scales} scale" for name, scales in names.items())
+        )
     suffix = ".png" if item.id in paper.figures else ".md"
     drawn = (figures / scale / paper.id / f"{item.id}{suffix}").exists()
-    return Cell(scale, DRAWN if drawn else DECLARED, f"snakemake figures/{scale}/{paper.id}/{item.id}{suffix}")
+    return AtScale(scale, DRAWN if drawn else DECLARED, f"snakemake figures/{scale}/{paper.id}/{item.id}{suffix}")
 
 
 def _missing(paper: Paper, reference: str, scale: str) -> str:

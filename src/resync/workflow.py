@@ -121,7 +121,7 @@ class Targets:
         """The source files that draw an item: its kind, what all share, cost models, formulas, forms of numbers."""
         others = set(KindOptions.names()) - {self._item(paper, item).kind}
         drawing = [file for file in code("render", "render/options") if Path(file).stem not in others]
-        return [*drawing, *code(*PLANNING), METRICS, f"{SOURCE}/results/evidence.py", f"{SOURCE}/text_tables.py"]
+        return [*drawing, *code(*PLANNING), METRICS, f"{SOURCE}/results/seed_values.py", f"{SOURCE}/text_tables.py"]
 
     def item_text(self, paper: str, item: str) -> str:
         """The configuration of an item, of the runs that it shows, and of the values published for them."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from resync.audit.verdicts import FAILURES, VERDICTS, Target, Verdict, compare, half_width, planned
-from resync.results.evidence import Evidence
+from resync.results.seed_values import SeedValues
 
 EXACT = Target(80.0, better=1, declared=0.3)
 SPREAD = Target(80.0, std=0.05, n=3, better=1, default=0.3)
@@ -53,7 +53,7 @@ DEFAULT = Target(80.0, better=1, default=0.3)
     ],
 )
 def test_verdicts_of_seeds(values: list[float], target: Target, word: str):
-    verdict = compare(target, Evidence.of(values))
+    verdict = compare(target, SeedValues.of(values))
     assert verdict.word == word, verdict.reason
 
 
@@ -74,19 +74,19 @@ def test_verdicts_of_planned_numbers(computed: float, target: Target, word: str)
 
 
 def test_reasons_say_which_tolerance_and_how_many_seeds():
-    assert "± 0.3 (declared)" in compare(EXACT, Evidence.of([80.0, 80.01])).reason
-    assert "± 0.3 (the metric's default)" in compare(DEFAULT, Evidence.of([80.0, 80.01])).reason
-    assert "published spread" in compare(SPREAD, Evidence.of([80.0, 80.01])).reason
+    assert "± 0.3 (declared)" in compare(EXACT, SeedValues.of([80.0, 80.01])).reason
+    assert "± 0.3 (the metric's default)" in compare(DEFAULT, SeedValues.of([80.0, 80.01])).reason
+    assert "published spread" in compare(SPREAD, SeedValues.of([80.0, 80.01])).reason
     assert "half a unit of the last printed decimal" in planned(10.375, Target(10.4)).reason
-    assert "about 6 seeds would decide" in compare(EXACT, Evidence.of([79.5, 79.9, 80.1, 80.5])).reason
-    edge = Evidence.of([80.25, 80.35])  # the mean is on the edge: more seeds cannot help
+    assert "about 6 seeds would decide" in compare(EXACT, SeedValues.of([79.5, 79.9, 80.1, 80.5])).reason
+    edge = SeedValues.of([80.25, 80.35])  # the mean is on the edge: more seeds cannot help
     assert "not even 1000 seeds would decide" in compare(EXACT, edge).reason
-    assert "(95 %, one seed with an assumed deviation)" in compare(EXACT, Evidence.of([80.0])).reason
-    assert "(95 %, one seed with the published deviation)" in compare(SPREAD, Evidence.of([80.0])).reason
+    assert "(95 %, one seed with an assumed deviation)" in compare(EXACT, SeedValues.of([80.0])).reason
+    assert "(95 %, one seed with the published deviation)" in compare(SPREAD, SeedValues.of([80.0])).reason
     because = Target(80.0, declared=0.3, reason="another BLEU")
-    assert "± 0.3 (declared: another BLEU)" in compare(because, Evidence.of([80.0, 80.01])).reason
+    assert "± 0.3 (declared: another BLEU)" in compare(because, SeedValues.of([80.0, 80.01])).reason
     bound = Target(5.0, default=0.1, bound="lower")
-    assert "on the right side of the lower bound 5" in compare(bound, Evidence.of([6.0, 6.1])).reason
+    assert "on the right side of the lower bound 5" in compare(bound, SeedValues.of([6.0, 6.1])).reason
 
 
 def test_the_list_is_closed():
@@ -113,7 +113,7 @@ targets = st.builds(
 
 @given(seeds, targets)
 def test_every_comparison_ends_in_a_verdict_with_a_reason(ours: list[float], target: Target):
-    verdict = compare(target, Evidence.of(ours))
+    verdict = compare(target, SeedValues.of(ours))
     assert verdict.word in VERDICTS
     assert verdict.reason
     assert "nan" not in verdict.reason.lower()
@@ -122,28 +122,28 @@ def test_every_comparison_ends_in_a_verdict_with_a_reason(ours: list[float], tar
 @given(seeds, targets, st.integers(0, 5), st.sampled_from([math.nan, math.inf, -math.inf]))
 def test_a_seed_without_a_finite_value_is_never_an_agreement(ours, target, place, bad):
     ours.insert(place, bad)
-    assert compare(target, Evidence.of(ours)).word == "diverged"
+    assert compare(target, SeedValues.of(ours)).word == "diverged"
 
 
 @given(seeds, targets)
 def test_mirrored_numbers_with_mirrored_direction_have_the_same_verdict(ours: list[float], target: Target):
     mirrored = Target(-target.value, target.std, target.n, -target.better, target.declared, target.default)
-    assert compare(target, Evidence.of(ours)).word == compare(mirrored, Evidence.of(-x for x in ours)).word
+    assert compare(target, SeedValues.of(ours)).word == compare(mirrored, SeedValues.of(-x for x in ours)).word
 
 
 @given(seeds, targets, st.floats(0, 3))
 def test_a_larger_tolerance_never_makes_it_worse(ours: list[float], target: Target, more: float):
     assume(target.declared is not None)
     wider = Target(target.value, target.std, target.n, target.better, target.declared + more, target.default)
-    if compare(target, Evidence.of(ours)).word == "reproduced":
-        assert compare(wider, Evidence.of(ours)).word == "reproduced"
+    if compare(target, SeedValues.of(ours)).word == "reproduced":
+        assert compare(wider, SeedValues.of(ours)).word == "reproduced"
 
 
 @given(seeds, targets)
 def test_direction_only_chooses_between_better_and_not_reproduced(ours: list[float], target: Target):
     words = {
         compare(
-            Target(target.value, target.std, target.n, sign, target.declared, target.default), Evidence.of(ours)
+            Target(target.value, target.std, target.n, sign, target.declared, target.default), SeedValues.of(ours)
         ).word
         for sign in (-1, 0, 1)
     }
@@ -152,7 +152,7 @@ def test_direction_only_chooses_between_better_and_not_reproduced(ours: list[flo
 
 @given(st.lists(st.floats(79, 81), min_size=2, max_size=6, unique=True), st.floats(0.01, 1), st.integers(2, 6))
 def test_the_intervals_are_those_of_scipy(ours: list[float], std: float, n: int):
-    evidence = Evidence.of(ours)
+    evidence = SeedValues.of(ours)
     welch = stats.ttest_ind_from_stats(evidence.mean, evidence.std, evidence.n, 80.0, std, n, equal_var=False)
     sample = (evidence.std, evidence.n)
     student = stats.t.interval(0.95, evidence.n - 1, evidence.mean, evidence.std / math.sqrt(evidence.n))
@@ -175,9 +175,9 @@ def test_the_variance_is_moderated_by_an_assumed_one(n: int):
 
 def test_two_series_are_compared_by_the_difference_of_their_means():
     gain = Target(1.16, better=1, default=0.3)
-    ours, than = Evidence.of([80.95, 81.0, 81.05]), Evidence.of([79.8, 79.85, 79.9])
+    ours, than = SeedValues.of([80.95, 81.0, 81.05]), SeedValues.of([79.8, 79.85, 79.9])
     verdict = compare(gain, ours, than)
     assert verdict.word == "reproduced"
     assert verdict.reason.startswith("difference -0.01 ± 0.12 (95 %) within ± 0.3")
     assert compare(gain, than, ours).word == "not reproduced"
-    assert compare(gain, ours, Evidence.of([])).word == "diverged"
+    assert compare(gain, ours, SeedValues.of([])).word == "diverged"

@@ -119,7 +119,7 @@ def test_an_item_reads_what_training_wrote_unless_its_kind_needs_none(smoke: Tar
 
 def test_an_item_is_drawn_by_its_kind_and_what_kinds_share(smoke: Targets):
     files = smoke.item_code("qsr", "fig5")
-    assert "src/resync/results/evidence.py" in files
+    assert "src/resync/results/seed_values.py" in files
     assert {"src/resync/render/period_and_accuracy.py", "src/resync/render/style.py"} <= set(files)
     assert {"src/resync/plan/cost.py", "src/resync/formulas/periods.py"} <= set(files)
     assert "src/resync/render/accuracy_curves.py" not in files

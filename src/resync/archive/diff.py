@@ -16,8 +16,8 @@ from resync.config.metrics import METRICS
 from resync.config.readers import EXECUTION
 from resync.config.training import Execution
 from resync.results.errors import MissingRun, ResultsError
-from resync.results.evidence import Evidence
 from resync.results.runs import RunResult, read_run
+from resync.results.seed_values import SeedValues
 from resync.settings.loader import load
 from resync.settings.tree import leaves
 from resync.text_tables import aligned
@@ -166,7 +166,7 @@ def _value(series: str, metric: str, sides: Sequence[Sequence[float]], limits: L
     differing = sum(not limits.same(*pair) for pair in zip(*sides, strict=True))
     if not differing:
         return
-    ours, theirs = map(Evidence.of, sides)
+    ours, theirs = map(SeedValues.of, sides)
     spread = max((each.std for each in (ours, theirs) if each.std == each.std), default=math.nan)
     unit = METRICS[metric].unit if metric in METRICS else ""
     found = ValueDifference(series, metric, unit, ours.n, differing, (ours.mean, theirs.mean), spread)

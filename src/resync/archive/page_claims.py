@@ -7,7 +7,7 @@ from resync.archive.build import ArchiveFolders
 from resync.config import Suite
 from resync.errors import UserError
 from resync.files import read_json
-from resync.results.evidence import decimals_for, difference_with_unit, effect_texts, notation
+from resync.results.seed_values import decimals_for, difference_with_unit, effect_texts, notation
 from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table
 

@@ -25,8 +25,8 @@ from resync.audit.verdicts import Verdict
 from resync.config.claim import LEAST_SEEDS, Claim
 from resync.config.metrics import METRICS
 from resync.config.paper import Paper
-from resync.results.evidence import Evidence, difference_with_unit, effect_texts, number
 from resync.results.runs import RunState
+from resync.results.seed_values import SeedValues, difference_with_unit, effect_texts, number
 
 TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
 
@@ -41,7 +41,7 @@ class ClaimSeries:
     claim: Claim
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> SeedValues:
         """The compared values: one per finished seed, or the one that follows from the configuration."""
         return self._found[0]
 
@@ -51,7 +51,7 @@ class ClaimSeries:
         return self._found[1]
 
     @cached_property
-    def _found(self) -> tuple[Evidence, str]:
+    def _found(self) -> tuple[SeedValues, str]:
         if self.claim.test == "exact":
             return known_beforehand((state.run for state in self.states), self.claim.metric)
         if self.claim.at_epoch is not None:
@@ -118,7 +118,7 @@ def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[
     for one in series:
         if one.problem:
             yield Verdict("not comparable", one.problem)
-        bad = [seed for seed, value in one.by_seed.items() if not Evidence.of([value]).finite]
+        bad = [seed for seed, value in one.by_seed.items() if not SeedValues.of([value]).finite]
         if bad:
             yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is NaN or infinite")
     other = different_hardware(hardware_of(state for one in series for state in one.states))
@@ -156,14 +156,14 @@ def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
 def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
     """The effect between two comparable series; positive is better."""
     sign = 1.0 if claim.direction == "higher" else -1.0
-    first, second = (Evidence.of(sign * value for value in one.evidence.values) for one in (better, than))
+    first, second = (SeedValues.of(sign * value for value in one.evidence.values) for one in (better, than))
     if claim.test == "exact":
         return Effect(better.name, than.name, first.mean - second.mean)
     if claim.test == "welch":
         estimate, n = effects.welch(first, second), (first.n, second.n)
     else:
         ours, theirs = better.by_seed, than.by_seed
-        differences = Evidence.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
+        differences = SeedValues.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
         estimate, n = effects.paired(differences), (differences.n, differences.n)
     low, high = estimate.interval(claim.confidence)
     return Effect(better.name, than.name, estimate.value, low, high, *estimate.p_values(claim.at_least), n)

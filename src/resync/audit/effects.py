@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scipy.special import stdtr
 
 from resync.audit.verdicts import quantile, welch_error
-from resync.results.evidence import Evidence
+from resync.results.seed_values import SeedValues
 
 ROUNDING = 1e-9
 """Differences below this are rounding errors, not differences between runs."""
@@ -71,13 +71,13 @@ class Estimate:
         return self.value - half, self.value + half
 
 
-def welch(better: Evidence, than: Evidence) -> Estimate:
+def welch(better: SeedValues, than: SeedValues) -> Estimate:
     """The difference of two means with unequal variances (Welch 1947); needs at least 2 values each."""
     error, degrees = welch_error(*((side.std**2 / side.n, side.n - 1) for side in (better, than)))
     return Estimate(better.mean - than.mean, error, degrees)
 
 
-def paired(differences: Evidence) -> Estimate:
+def paired(differences: SeedValues) -> Estimate:
     """The mean difference at common seeds; needs at least 2 of them."""
     return Estimate(differences.mean, differences.std / math.sqrt(differences.n), differences.n - 1)
 

@@ -10,8 +10,8 @@ from resync.audit.verdicts import CONFIDENCE, Target, Tolerance, Verdict
 from resync.config.logs import LogComparison, LogGroup
 from resync.config.paper import Paper
 from resync.results.errors import ResultsError
-from resync.results.evidence import Evidence, as_published, decimals_of, number, signed
 from resync.results.published_logs import values_of
+from resync.results.seed_values import SeedValues, as_published, decimals_of, number, signed
 
 SCALE = "paper"
 """The scale of what others published; audits of others leave their logs out."""
@@ -48,12 +48,12 @@ def _row(paper: Paper, group: LogGroup, results: Path) -> ValueRow:
     )  # fmt: skip
 
 
-def _recomputed(paper: Paper, group: LogGroup, results: Path, tolerance: Tolerance) -> tuple[Evidence, Verdict]:
+def _recomputed(paper: Paper, group: LogGroup, results: Path, tolerance: Tolerance) -> tuple[SeedValues, Verdict]:
     """The values of a group, and whether mean, deviation and number of its runs are those that were published."""
     try:
         evidence = values_of(results, paper.id, paper.logs, group)
     except ResultsError as error:
-        return Evidence(()), Verdict("not run", str(error))
+        return SeedValues(()), Verdict("not run", str(error))
     differing = []
     if evidence.n != group.n:
         differing.append(f"{evidence.n} runs, published {group.n}")
@@ -74,7 +74,7 @@ def _agrees(found: float, published: float, tolerance: float) -> bool:
 
 def _comparison(paper: Paper, comparison: LogComparison, better: LogGroup, than: LogGroup, results: Path) -> ClaimRow:
     found: tuple[Effect, ...] = ()
-    sides = {better: Evidence(()), than: Evidence(())}
+    sides = {better: SeedValues(()), than: SeedValues(())}
     try:
         sides = {group: values_of(results, paper.id, paper.logs, group) for group in sides}
         effect, verdict = _tested(comparison, better, than, sides[better], sides[than])
@@ -91,12 +91,12 @@ def _comparison(paper: Paper, comparison: LogComparison, better: LogGroup, than:
 
 
 def _tested(
-    comparison: LogComparison, better: LogGroup, than: LogGroup, ours: Evidence, theirs: Evidence
+    comparison: LogComparison, better: LogGroup, than: LogGroup, ours: SeedValues, theirs: SeedValues
 ) -> tuple[Effect, Verdict]:
     """The effect, steps saved included, and the verdict: `recomputed` if test and rule agree that there is one."""
     rule = comparison.rule
     saved = rule.slope * (_step(than) - _step(better)) if rule else 0.0
-    lower, higher = (Evidence.of(-value for value in each.values) for each in (ours, theirs))
+    lower, higher = (SeedValues.of(-value for value in each.values) for each in (ours, theirs))
     if min(ours.n, theirs.n) < 2:
         effect = Effect(better.id, than.id, lower.mean - higher.mean + saved)
         return effect, Verdict("inconclusive", f"effect {signed(effect.difference, 3)} {better.unit} of single runs")
@@ -122,6 +122,6 @@ def _step(group: LogGroup) -> int:
     return group.step
 
 
-def _ours(evidence: Evidence, group: LogGroup) -> Ours:
+def _ours(evidence: SeedValues, group: LogGroup) -> Ours:
     text = evidence.text(max(4, decimals_of(group.mean) + 1)) or "none"
     return Ours(text, SCALE, evidence.values, evidence.mean, evidence.std, evidence.n, evidence.n)

@@ -41,8 +41,8 @@ from resync.config.claim import LEAST_SEEDS
 from resync.config.metrics import EXACT, METRICS
 from resync.config.published import PublishedValue, quantities, reference_time
 from resync.plan import volume
-from resync.results.evidence import Evidence, number
 from resync.results.runs import RunState, state_of
+from resync.results.seed_values import SeedValues, number
 
 
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
@@ -147,7 +147,7 @@ def _obstacles(
         yield Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
 
 
-def _compared(value: PublishedValue, target: Target | None, evidence: list[Evidence]) -> Verdict:
+def _compared(value: PublishedValue, target: Target | None, evidence: list[SeedValues]) -> Verdict:
     """The verdict of a comparison that nothing stands in the way of.
 
     Times on another machine than the published one may have another ratio, which is no failure.
@@ -162,7 +162,7 @@ def _compared(value: PublishedValue, target: Target | None, evidence: list[Evide
 def _ours(
     value: PublishedValue,
     target: Target | None,
-    evidence: list[Evidence],
+    evidence: list[SeedValues],
     sides: list[list[RunState]],
     scale: str,
 ) -> Ours:
@@ -246,7 +246,7 @@ def _verdict_of_states(states: list[RunState]) -> Verdict | None:
     return Verdict(*found) if found else None
 
 
-def _evidence(states: list[RunState], metric: str) -> tuple[Evidence, Verdict | None]:
+def _evidence(states: list[RunState], metric: str) -> tuple[SeedValues, Verdict | None]:
     """The values of the finished seeds; no values but a verdict if they do not have the metric."""
     evidence, problem = measured(states, metric)
     return evidence, Verdict("not comparable", problem) if problem else None

@@ -28,8 +28,8 @@ from resync.audit.verdicts import MOST_SEEDS
 from resync.config import Suite
 from resync.config.claim import LEAST_SEEDS, Claim
 from resync.config.metrics import SECONDS_PER_HOUR
-from resync.results.evidence import Evidence
 from resync.results.runs import RunState, state_of
+from resync.results.seed_values import SeedValues
 from resync.text_tables import aligned
 
 WANTED = 0.8
@@ -133,7 +133,7 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
     sign = 1.0 if claim.direction == "higher" else -1.0
     ours, theirs = better.by_seed, than.by_seed
     if claim.test == "paired":
-        samples = [Evidence.of(ours[seed] - theirs[seed] for seed in ours if seed in theirs)]
+        samples = [SeedValues.of(ours[seed] - theirs[seed] for seed in ours if seed in theirs)]
     else:
         samples = [better.evidence, than.evidence]
     degrees = sum(max(0, sample.n - 1) for sample in samples)
@@ -210,7 +210,7 @@ def _hours(states: Iterable[RunState]) -> float | None:
     """The mean hours of training and evaluation of a series' finished pilots; None if they are not recorded."""
     results = [state.result for state in states if state.status == "finished" and state.result]
     clocks = [[result.summary["seconds"][name] for name in ("training", "evaluation")] for result in results]
-    hours = Evidence.of(math.fsum(each) / SECONDS_PER_HOUR for each in clocks if None not in each)
+    hours = SeedValues.of(math.fsum(each) / SECONDS_PER_HOUR for each in clocks if None not in each)
     return hours.mean if hours.finite else None
 
 

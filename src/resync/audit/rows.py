@@ -13,8 +13,8 @@ from resync.audit.verdicts import FAILURES, Tolerance, Verdict
 from resync.config import Suite
 from resync.config.paper import MissingItem
 from resync.config.published import PublishedValue
-from resync.results.evidence import Evidence, as_published
 from resync.results.runs import RunState
+from resync.results.seed_values import SeedValues, as_published
 from resync.results.summary import commits
 
 MEASURED, COMPUTED, ROUNDS, LOGS = "measured", "computed", "rounds as planned", "published log"
@@ -185,7 +185,7 @@ def reference_of(published: PublishedValue) -> Reference:
     return Reference(text, value, published.status, published.source, published.scale, std, n, published.id)
 
 
-def ours_of(evidence: Evidence, scale: str, states: Sequence[RunState], decimals: int | None = None) -> Ours:
+def ours_of(evidence: SeedValues, scale: str, states: Sequence[RunState], decimals: int | None = None) -> Ours:
     """The evidence of the finished seeds among `states`, which hold all declared seeds."""
     text = evidence.text(decimals) or "none"
     imported = sum(state.result is not None and state.result.imported is not None for state in states)

@@ -7,30 +7,30 @@ from resync.config import Run
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
 from resync.results.errors import ResultsError
-from resync.results.evidence import Evidence
 from resync.results.runs import RunState
+from resync.results.seed_values import SeedValues
 
 BEFOREHAND = "from the configuration"
 """Origin of a value that needs no run."""
 UNKNOWN_HARDWARE = "unknown (imported)"
 
 
-def measured(states: Iterable[RunState], metric: str) -> tuple[Evidence, str]:
+def measured(states: Iterable[RunState], metric: str) -> tuple[SeedValues, str]:
     """The values of the finished runs in the order of the seeds; none and a reason if a run lacks the metric."""
     results = [state.result for state in states if state.status == "finished" and state.result]
     try:
-        return Evidence.of(result.final(metric) for result in results), ""
+        return SeedValues.of(result.final(metric) for result in results), ""
     except ResultsError as error:
-        return Evidence(()), str(error)
+        return SeedValues(()), str(error)
 
 
-def measured_at(states: Iterable[RunState], metric: str, epoch: float) -> tuple[Evidence, str]:
+def measured_at(states: Iterable[RunState], metric: str, epoch: float) -> tuple[SeedValues, str]:
     """The values of the finished runs at the evaluation of an epoch; none and a reason if a run has none there."""
     results = [state.result for state in states if state.status == "finished" and state.result]
     try:
-        return Evidence.of(result.at_epoch(metric, epoch) for result in results), ""
+        return SeedValues.of(result.at_epoch(metric, epoch) for result in results), ""
     except ResultsError as error:
-        return Evidence(()), str(error)
+        return SeedValues(()), str(error)
 
 
 def of_imported(verdict: Verdict, states: Iterable[RunState]) -> Verdict:
@@ -56,12 +56,12 @@ def different_hardware(found: set[str]) -> str:
     return ""
 
 
-def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[Evidence, str]:
+def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[SeedValues, str]:
     """The value that the configuration determines, the same for all seeds; none and a reason if it does not."""
     try:
-        return Evidence.of(_from_configuration(run, metric) for run in list(runs)[:1]), ""
+        return SeedValues.of(_from_configuration(run, metric) for run in list(runs)[:1]), ""
     except ValueError as error:
-        return Evidence(()), str(error)
+        return SeedValues(()), str(error)
 
 
 def _from_configuration(run: Run, metric: str) -> float:

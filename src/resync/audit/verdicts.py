@@ -28,7 +28,7 @@ from scipy.special import stdtrit
 from resync.config.claim import LEAST_SEEDS
 from resync.config.metrics import METRICS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
 from resync.config.published import PublishedValue
-from resync.results.evidence import Evidence, decimals_for, decimals_of, number, signed
+from resync.results.seed_values import SeedValues, decimals_for, decimals_of, number, signed
 
 VERDICTS = {
     "reproduced": ("✓", "measured, and agrees with the published value within its tolerance"),
@@ -153,7 +153,7 @@ class Target:
         basis = f"relative, of a ratio, {self.tolerance.basis}" if self.of_ratio else self.tolerance.basis
         return Tolerance(self.tolerance.value, basis)
 
-    def ours(self, *samples: Evidence) -> float:
+    def ours(self, *samples: SeedValues) -> float:
         """Our mean, or the difference or ratio of our two; NaN without finite results."""
         first, *others = (sample.mean for sample in samples)
         if not others:
@@ -167,7 +167,7 @@ class Target:
         return f"{basis}: {self.reason}" if self.reason else basis
 
 
-def compare(target: Target, *samples: Evidence) -> Verdict:
+def compare(target: Target, *samples: SeedValues) -> Verdict:
     """The verdict on the mean of our seeds, or on the difference or ratio of the means of two series."""
     if target.of_ratio:
         found = compare(_logarithmic(target), *map(_logarithms, samples))
@@ -197,8 +197,8 @@ def _logarithmic(target: Target) -> Target:
     return replace(target, value=math.log(target.value), declared=declared, default=default, of_ratio=False)
 
 
-def _logarithms(times: Evidence) -> Evidence:
-    return Evidence.of(math.log(value) if value > 0 else math.nan for value in times.values)
+def _logarithms(times: SeedValues) -> SeedValues:
+    return SeedValues.of(math.log(value) if value > 0 else math.nan for value in times.values)
 
 
 def half_width(samples: Sequence[tuple[float, int]], target: Target) -> float:
@@ -263,7 +263,7 @@ def _by_interval(difference: float, half: float, target: Target) -> str:
     return "reproduced" if agrees else "inconclusive"
 
 
-def _seeds_to_decide(samples: Sequence[Evidence], difference: float, target: Target) -> str:
+def _seeds_to_decide(samples: Sequence[SeedValues], difference: float, target: Target) -> str:
     """The number of seeds of each series with the same means and deviations that would suffice for a verdict."""
     borrowed = target.std if target.has_spread and target.std is not None else target.assumed_std
     deviations = [borrowed if math.isnan(sample.std) else sample.std for sample in samples]
@@ -273,7 +273,7 @@ def _seeds_to_decide(samples: Sequence[Evidence], difference: float, target: Tar
     return f"not even {MOST_SEEDS} seeds would decide"
 
 
-def _assumed(samples: Sequence[Evidence], target: Target) -> str:
+def _assumed(samples: Sequence[SeedValues], target: Target) -> str:
     """The words that say so where the interval rests on an assumed or borrowed deviation alone."""
     if all(sample.n > 1 for sample in samples):
         return ""

@@ -11,7 +11,7 @@ from resync.config.published import PublishedValue
 from resync.render.item import NONE, UNMEASURED, ItemData, Series
 from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
-from resync.results.evidence import Evidence, as_published, decimals_for, notation
+from resync.results.seed_values import SeedValues, as_published, decimals_for, notation
 
 MARKS = {"secondary": "†", "derived": "‡", "measured": "¶", "unverified": "§"}
 """What stands behind a published value that was not read in the paper itself, by its status."""
@@ -89,7 +89,7 @@ def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -
     declared = METRICS[metric]
     found = [series.evidence(metric) for series in data.series]
     size, unit = _shown_unit(declared.unit, [value for ours in found for value in ours.values])
-    shown = [Evidence.of(value * size for value in ours.values) for ours in found]
+    shown = [SeedValues.of(value * size for value in ours.values) for ours in found]
     places = decimals if decimals is not None else _decimals(metric, unit, shown)
     published = [data.published_value(series, metric) for series in data.series]
     best = _best(metric, shown)
@@ -110,7 +110,7 @@ def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -
 
 
 def _own_cell(
-    data: ItemData, series: Series, metric: str, ours: Evidence, decimals: int, first: bool, best: bool
+    data: ItemData, series: Series, metric: str, ours: SeedValues, decimals: int, first: bool, best: bool
 ) -> Cell:
     if not ours.n:
         return Cell(UNMEASURED if series.lacks_final(metric) else series.note if first and series.note else NONE)
@@ -125,7 +125,7 @@ def _own_cell(
     return Cell(notation(ours.mean, ours.std, n, decimals), best, mark)
 
 
-def _best(metric: str, found: Sequence[Evidence]) -> list[bool]:
+def _best(metric: str, found: Sequence[SeedValues]) -> list[bool]:
     """Whether each is the best mean of what training measured, or overlaps with it by their standard deviations."""
     sign = METRICS[metric].sign if METRICS[metric].depends_on == "training" else 0
     known = [evidence for evidence in found if evidence.finite]
@@ -136,7 +136,7 @@ def _best(metric: str, found: Sequence[Evidence]) -> list[bool]:
     return [evidence.finite and sign * evidence.mean + _spread(evidence) >= reached for evidence in found]
 
 
-def _spread(evidence: Evidence) -> float:
+def _spread(evidence: SeedValues) -> float:
     return evidence.std if evidence.n > 1 else 0.0
 
 
@@ -153,7 +153,7 @@ def _written(unit: str) -> str:
     return "" if unit in ("1", "rounds") else unit
 
 
-def _decimals(metric: str, unit: str, found: Sequence[Evidence]) -> int:
+def _decimals(metric: str, unit: str, found: Sequence[SeedValues]) -> int:
     """The same number of decimals for a whole column, by the median of its standard deviations if it has any.
 
     Otherwise three significant digits of its largest value, for what training measured with at least three decimals.

@@ -19,8 +19,8 @@ from resync.render.points import points_csv
 from resync.render.table import Table
 from resync.render.table_tex import tex
 from resync.results.errors import ResultsError
-from resync.results.evidence import Evidence
 from resync.results.runs import RunResult, RunState, state_of
+from resync.results.seed_values import SeedValues
 
 _NOTED = ("diverged", "stale", "damaged", "running", "stopped", "failed", "not run")
 _PENDING = ("running", "stopped", "not run")
@@ -50,11 +50,11 @@ class Series:
         """The results of the runs with this status, in the order of the seeds."""
         return [state.result for state in self.states if state.status == status and state.result]
 
-    def evidence(self, metric: str) -> Evidence:
+    def evidence(self, metric: str) -> SeedValues:
         """The values of a metric at the finished seeds; none if one of them lacks it, as an imported log may."""
         found = [dict(result.final_values()) for result in self.results("finished")]
         has_it = all(metric in values for values in found)
-        return Evidence.of(values[metric] for values in found if has_it)
+        return SeedValues.of(values[metric] for values in found if has_it)
 
     def lacks_curve(self, metric: str) -> bool:
         """Whether one of the runs that have ended lacks a column of metrics.csv, as an imported log may."""

@@ -16,7 +16,7 @@ from resync.render.item import NONE, ItemData, Series
 from resync.render.options import WallClock
 from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
-from resync.results.evidence import Evidence, decimals_of, notation, number
+from resync.results.seed_values import SeedValues, decimals_of, notation, number
 
 _FITTED = "*"
 _PART = "communication"
@@ -109,7 +109,7 @@ def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, 
     if ours is None:
         return Cell(NONE), Cell(NONE)
     total, communication = (
-        Evidence.of(seconds / size for seconds in found)
+        SeedValues.of(seconds / size for seconds in found)
         for found in (_seconds(ours), ours.evidence("communication_seconds").values)
     )
     if not total.n:
@@ -123,7 +123,7 @@ def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, 
 def _record(row: _Method, model: Calibration) -> dict[str, Any]:
     run, load = row.run, row.load
     hours = {
-        f"here_{name}_mean": row.ours.evidence(metric) if row.ours else Evidence(())
+        f"here_{name}_mean": row.ours.evidence(metric) if row.ours else SeedValues(())
         for name, metric in (("hours", "training_hours"), ("communication_hours", "communication_hours"))
     }
     return {

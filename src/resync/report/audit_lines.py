@@ -6,7 +6,7 @@ from typing import Any
 from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE, ROUNDS
 from resync.config.metrics import METRICS
 from resync.report.content import Line
-from resync.results.evidence import difference_text, effect_texts
+from resync.results.seed_values import difference_text, effect_texts
 
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
 _RANKS = (

@@ -6,8 +6,8 @@ from typing import Any
 from resync.config.metrics import METRICS
 from resync.report.content import Content
 from resync.report.curves import main_metric, run_charts
-from resync.results.evidence import number
 from resync.results.runs import RunResult, RunState
+from resync.results.seed_values import number
 from resync.results.summary import commits
 
 _MOST_ROWS = 60

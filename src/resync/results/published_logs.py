@@ -6,7 +6,7 @@ from pathlib import Path
 from resync.config.logs import LogGroup, LogsFile
 from resync.files import read_json
 from resync.results.errors import ResultsError
-from resync.results.evidence import Evidence
+from resync.results.seed_values import SeedValues
 
 
 def file_of(results: Path, paper: str, table: str) -> Path:
@@ -14,7 +14,7 @@ def file_of(results: Path, paper: str, table: str) -> Path:
     return results / "logs" / paper / f"{table}.json"
 
 
-def values_of(results: Path, paper: str, logs: LogsFile, group: LogGroup) -> Evidence:
+def values_of(results: Path, paper: str, logs: LogsFile, group: LogGroup) -> SeedValues:
     """The values of the runs of a group. Raises ResultsError, which says what to do, if they are not there."""
     file = file_of(results, paper, group.table)
     again = f"resync import --format runs --run {paper}/{group.table}"
@@ -27,5 +27,5 @@ def values_of(results: Path, paper: str, logs: LogsFile, group: LogGroup) -> Evi
         raise ResultsError(str(error)) from error
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         if content["sha256"] == table.sha256:
-            return Evidence.of(content["groups"][group.id].values())
+            return SeedValues.of(content["groups"][group.id].values())
     raise ResultsError(f"{file}: of another table or declaration; {again} --replace reads it again")

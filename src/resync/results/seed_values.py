@@ -1,4 +1,4 @@
-"""Evidence from the seeds of one series, and its notation: `80.974 ± 0.052 (n=3)`."""
+"""The values of the seeds of one series, and their notation: `80.974 ± 0.052 (n=3)`."""
 
 import math
 from collections.abc import Iterable
@@ -9,13 +9,13 @@ _MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SeedValues:
     """The values of one metric, one per seed. A NaN or infinity among them makes mean and std NaN."""
 
     values: tuple[float, ...]
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> "Evidence":
+    def of(cls, values: Iterable[float]) -> "SeedValues":
         return cls(tuple(float(value) for value in values))
 
     @property

@@ -4,18 +4,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.results.evidence import Evidence, as_published, decimals_for, decimals_of, difference_text, notation, number
+from resync.results.seed_values import (
+    SeedValues,
+    as_published,
+    decimals_for,
+    decimals_of,
+    difference_text,
+    notation,
+    number,
+)
 
 numbers = st.floats(-1e6, 1e6)
 
 
 def test_notation():
-    assert Evidence.of([80.92, 80.97, 81.02]).text() == "80.970 ± 0.050 (n=3)"
-    assert Evidence.of([340.0, 384.0, 430.0]).text() == "385 ± 45 (n=3)"
-    assert Evidence.of([0.1 + 0.2, 0.3]).text() == "0.300000 ± 0.000000 (n=2)"
-    assert Evidence.of([129.0, 129.0, 130.0]).text(0) == "129 ± 1 (n=3)"
-    assert Evidence.of([80.97]).text() == "80.97 (n=1)"
-    assert Evidence.of([]).text() == ""
+    assert SeedValues.of([80.92, 80.97, 81.02]).text() == "80.970 ± 0.050 (n=3)"
+    assert SeedValues.of([340.0, 384.0, 430.0]).text() == "385 ± 45 (n=3)"
+    assert SeedValues.of([0.1 + 0.2, 0.3]).text() == "0.300000 ± 0.000000 (n=2)"
+    assert SeedValues.of([129.0, 129.0, 130.0]).text(0) == "129 ± 1 (n=3)"
+    assert SeedValues.of([80.97]).text() == "80.97 (n=1)"
+    assert SeedValues.of([]).text() == ""
     assert notation(80.975, decimals=1) == "81.0"
     assert as_published(80.98, 0.05, 3) == "80.98 ± 0.05 (n=3)"
     assert as_published(80.9, 0.05, 3) == "80.90 ± 0.05 (n=3)"
@@ -27,7 +35,7 @@ def test_notation():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_never_becomes_a_number(bad: float):
-    evidence = Evidence.of([80.0, bad, 81.0])
+    evidence = SeedValues.of([80.0, bad, 81.0])
     assert math.isnan(evidence.mean)
     assert math.isnan(evidence.std)
     assert evidence.text() == "NaN (n=3)"
@@ -61,7 +69,7 @@ def test_a_difference_is_shown_with_its_sign(value: float | None, text: str):
 
 @given(st.lists(numbers, min_size=2, max_size=6))
 def test_mean_and_std_do_not_depend_on_the_order_of_seeds(values: list[float]):
-    forward, backward = Evidence.of(values), Evidence.of(reversed(values))
+    forward, backward = SeedValues.of(values), SeedValues.of(reversed(values))
     assert forward.mean == backward.mean
     assert forward.std == backward.std
     assert min(values) - 1e-9 <= forward.mean <= max(values) + 1e-9
@@ -69,4 +77,4 @@ def test_mean_and_std_do_not_depend_on_the_order_of_seeds(values: list[float]):
 
 @given(numbers)
 def test_one_seed_has_no_standard_deviation(value: float):
-    assert math.isnan(Evidence.of([value]).std)
+    assert math.isnan(SeedValues.of([value]).std)

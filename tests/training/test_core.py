@@ -21,7 +21,7 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 for method, options in {methods!r}.items():
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sync = getattr(resync, method)(model, optimizer, **options)
+    sync = resync.attach(model, optimizer, getattr(resync, method)(**options))
     for _ in range(4):
         optimizer.zero_grad()
         model(torch.ones(1, 2)).sum().backward()

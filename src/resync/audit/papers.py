@@ -64,7 +64,7 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         sources = [[beside[value.id] for value in same] for same in quantities(declared.published)]
         published = [(_published_row(suite, paper, same, groups, scale), same[0]) for same in sources]
         claimed = [(claim_row(declared, claim, groups, scale), claim) for claim in declared.claims_at(scale)]
-        on_gpus = {
+        on_gpus: dict[tuple[str, str, str], bool] = {
             (run.scale, run.experiment, run.series): run.resources.gpus_per_node > 0 for run in suite.expanded[paper]
         }
         rows += [replace(row, outcome=outcome(row, value, scale, on_gpus)) for row, value in published]

@@ -59,12 +59,11 @@ def in_words(found: Mapping[str, Mapping[str, int]], scale: str) -> str:
 
 def outcome(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, on_gpus: Series) -> str:
     """The outcome of a claim or number, by its verdict; empty for a claim of our own."""
-    is_claim = isinstance(entry, Claim)
-    if is_claim and entry.is_ours:
+    if isinstance(entry, Claim) and entry.is_ours:
         return ""
     counts = entry.status != "measured" and (entry.status != "unverified" or line.verdict not in ("holds", "fails"))
     if counts and line.verdict in FAILURES:
-        return "fails" if is_claim else "not reproduced"
+        return "fails" if isinstance(entry, Claim) else "not reproduced"
     if counts and line.verdict in ("reproduced", "holds"):
         return line.verdict
     return _why(line, entry, scale, on_gpus)

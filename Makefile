@@ -59,10 +59,10 @@ test: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/resync warm $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
 
 test-fast: .venv/installed
-	$(BIN)/resync warm $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
 
 chaos: .venv/installed
 	$(BIN)/python tests/chaos --kills $(KILLS) --seed $(SEED)

@@ -8,7 +8,9 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -188,20 +190,23 @@ class Warm(Start):
     def _serve(self) -> None:
         if self.server:
             os.close(self.input)
-        path = self.folder / "socket"
-        path.unlink(missing_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="warm-", dir=self.folder))
+        path = folder / "socket"
         reading, self.input = os.pipe()
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen(128)
 
         def serve() -> NoReturn:
             os.close(self.input)
             os.dup2(reading, 0)
-            sys.argv[1:] = [str(path)]
-            warm.serve(moments.main)
+            sys.argv[1:] = [str(listener.detach()), str(folder)]
+            warm.serve(moments.main, "resync.train")
 
         self.server = self.processes.fork(serve, self.log)
         os.close(reading)
+        listener.close()
         os.environ[warm_client.ADDRESS] = str(path)
-        wait(path.exists, "the start of the warm server")
 
 
 class Snakemake(Warm):
@@ -257,7 +262,7 @@ class Make(Snakemake):
     def run(self) -> int:
         os.chdir(self.folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(Path(__file__).parent)])
-        warm.SERVE = "import moments; from resync.processes import warm; warm.serve(moments.main)"
+        warm.SERVE = "import moments; from resync.processes import warm; warm.serve(moments.main, 'resync.train')"
         return warm.run([sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local", self.target])
 
     def numbers(self, victim: str, control: moments.Control) -> list[int]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from resync.cli import configuration, results, sharing, start, training  # noqa: F401 - they declare the verbs
-from resync.cli.declare import COMPLETED, VERBS, read_ahead
+from resync.cli.declare import COMPLETED, VERBS
 from resync.processes.exit_code import exit_code
 from resync.settings.errors import not_among
 
-__all__ = ["main", "parser", "read_ahead"]
+__all__ = ["main", "parser"]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +11,6 @@ from resync.config import Run, Suite, load_suite
 from resync.config.run import SCALES, Resources
 from resync.errors import UserError
 from resync.processes.garbage import all_kept
-from resync.settings.base import PACKAGE
 
 Verb = Callable[[argparse.Namespace], int | None]
 VERBS: dict[str, tuple[Verb, str, tuple[Flag, ...]]] = {}
@@ -104,40 +101,5 @@ def suite_of(options: argparse.Namespace) -> Suite:
     if options.configs == Path(_PAPERS) and not options.configs.is_dir():
         raise UserError(f"{_PAPERS}: not here, allowed: a clone of the repository, or another folder with --configs")
     paper = getattr(options, "paper", None)
-    whole = _AHEAD.get(_state(options.configs)) if _AHEAD else None
-    if whole and (paper is None or paper in whole.papers):
-        if paper is None:
-            return whole
-        return replace(whole, papers={paper: whole.papers[paper]}, expanded={paper: whole.expanded[paper]})
     with all_kept():
         return load_suite(options.configs, papers=[paper] if paper else None)
-
-
-_State = frozenset[tuple[str, int, int]]
-_AHEAD: dict[_State, Suite] = {}
-"""What `read_ahead` has read, by the state of the files."""
-_MOST_AHEAD = 4
-
-
-def read_ahead(arguments: Sequence[str], directory: Path) -> None:
-    """Read the papers that a verb with these arguments will read in a fork of this process, unless they are read.
-
-    `suite_of` takes them only from files that have not changed since. What cannot be read is left to the verb.
-    """
-    if CONFIGS not in VERBS[arguments[0]][2]:
-        return
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument(CONFIGS.name, **CONFIGS.settings)
-    with suppress(Exception):
-        configs = directory / parser.parse_known_args(arguments)[0].configs
-        if (state := _state(configs)) not in _AHEAD:
-            _AHEAD[state] = load_suite(configs)
-            if len(_AHEAD) > _MOST_AHEAD:
-                del _AHEAD[next(iter(_AHEAD))]
-
-
-def _state(configs: Path) -> _State:
-    """Names, times and sizes of the files of which a suite is read."""
-    found = [file for depth in ("*", "*/*", "*/*/*") for file in configs.resolve().glob(depth)]
-    files = [file for file in (*found, *PACKAGE.glob("data/*.yaml")) if file.is_file()]
-    return frozenset((str(file), (stat := file.stat()).st_mtime_ns, stat.st_size) for file in files)

@@ -7,14 +7,12 @@ import os
 import signal
 import socket
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from resync.processes.forked_verbs import IMPORTS
 from resync.processes.signals import INTERRUPTED, STOP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
 
 ADDRESS = "RESYNC_WARM"
@@ -30,23 +28,20 @@ def delegate(arguments: list[str]) -> int | None:
     """Run `resync <arguments>` in a fork of the warm process; return its exit code, or None if there is none.
 
     The fork has this process's working directory, environment and standard streams, receives the signals `STOP`, and
-    ends with this process. It also ends, after a SIGTERM, when the warm process is killed; the exit code is then 1.
-    After Ctrl-C, which a terminal sends to the fork too, this process waits for its end, but not after a second one.
+    gets SIGTERM when this process or the warm one ends. If it is killed, the exit code is 1. After Ctrl-C, which a
+    terminal sends to the fork too, this process waits for its end, but not after a second one.
     """
     path = os.environ.get(ADDRESS)
-    if not path or limited() or not arguments or arguments[0] not in IMPORTS:
+    if not path or limited() or arguments[:1] in ([], ["warm"]):
         return None
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            with short_path(path) as short:
-                connection.connect(short)
+            connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
             return None  # it is on another machine or has ended
+        socket.send_fds(connection, [b"\n"], [0, 1, 2])
         request = {"arguments": arguments, "directory": os.getcwd(), "environment": dict(os.environ)}
-        text = json.dumps(request).encode() + b"\n"
-        socket.send_fds(connection, [text[:1]], [0, 1, 2])
-        connection.sendall(text[1:])
-
+        connection.sendall(json.dumps(request).encode() + b"\n")
         interrupted = False
 
         def pass_on(number: int, frame: FrameType | None) -> None:
@@ -69,18 +64,9 @@ def delegate(arguments: list[str]) -> int | None:
             answer = connection.makefile().readline()
         except KeyboardInterrupt:
             return INTERRUPTED
-    if not answer:
-        print("resync: error: the warm process ended before the job did", file=sys.stderr)
-        return 1
-    return INTERRUPTED if interrupted and int(answer) else int(answer)
-
-
-@contextmanager
-def short_path(path: str) -> Iterator[str]:
-    """Another path of the same file for the length of the block; that of a socket may have at most 107 bytes."""
-    folder, name = os.path.split(path)
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{name}"
-    finally:
-        os.close(descriptor)
+        except ConnectionResetError:
+            answer = ""
+    if not answer and not interrupted:
+        print("resync: error: the job was killed", file=sys.stderr)
+    code = int(answer or 1)
+    return INTERRUPTED if interrupted and code else code

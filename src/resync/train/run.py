@@ -41,7 +41,7 @@ TIMEOUT_SECONDS = Resources().timeout_seconds
 
 
 def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
-    """Train `run` and write its results to `out` (see the design of a run's folder in README.md).
+    """Train `run` and write its results to `out` (docs/design.md, "A run and its results").
 
     Every process of the run calls this; torchrun's environment variables give its rank. A run that finds its own
     checkpoint in `out` continues from it. A run that diverges ends with results that say so. A process that completes
@@ -52,7 +52,6 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     the data or the number of processes does not fit.
     """
     torch.set_num_threads(run.threads)
-    keep_freed_memory()
     # Longer than the watchdog's limit, even on a busy machine, because the watchdog reports more.
     limit = timedelta(seconds=2 * timeout + 120)
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -68,6 +67,8 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
         _process_group(run, rank, world_size, limit) as device,
     ):
         watchdog.beat(0)
+        if device.type == "cpu":
+            keep_freed_memory()
         if rank == 0:
             state.begin(out, run)
         ended = _train_and_publish(run, out, (device, rank, world_size, limit), interruption, watchdog)

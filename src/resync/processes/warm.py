@@ -26,7 +26,9 @@ from typing import NoReturn
 from resync.processes.signals import end_with_parent
 from resync.processes.warm_client import ADDRESS
 
-SERVE = "from resync import cli; from resync.processes import warm; warm.serve(cli.main, 'resync.train')"
+SLOW = ("resync.train", "torch._dynamo", "pandas", "matplotlib.pyplot", "matplotlib.backends.backend_pdf")
+"""What takes seconds to import, and would at first be imported by several jobs at a time."""
+SERVE = "from resync import cli; from resync.processes import warm; warm.serve(cli.main, *warm.SLOW)"
 """The program of the warm process; its arguments are a listening socket and a folder."""
 
 
@@ -66,7 +68,7 @@ def serve(verb: Callable[[list[str]], int], *modules: str) -> NoReturn:
     for name in modules:
         import_module(name)
     jobs: list[int] = []
-    while 0 not in select.select([listener, 0], [], [])[0]:
+    while 0 not in select.select([listener.fileno(), 0], [], [])[0]:
         connection, _ = listener.accept()
         for file in folder.glob("*.imported"):
             for name in file.read_text().split():

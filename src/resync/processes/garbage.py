@@ -1,4 +1,4 @@
-"""The garbage collector of short processes, which keep nearly all that they make."""
+"""Disable garbage collection while a large object graph is built."""
 
 import atexit
 import gc

@@ -13,7 +13,7 @@ from resync.results.status import Progress, duration, progress
 from resync.text_tables import one_line
 
 _FEW = 5
-"""Number of finished jobs before which no time can be foretold."""
+"""Finished jobs required before a remaining time is shown."""
 _TAIL_BYTES = 1 << 16
 _FAILED = re.compile(r"resync: failed: (.*)")
 _ERROR = re.compile(r"resync: error: (?:not tried again: )?(.*)")

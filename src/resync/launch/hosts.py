@@ -83,7 +83,7 @@ def choose(run: Run, request: Request) -> tuple[str, ...]:
             raise UserError(f"{request.hostfile}: {found}, allowed: at least {share}, its share of the processes")
     program = next(iter(shlex.split(request.remote_shell)), "")
     if shutil.which(program) is None:
-        raise UserError(f"remote shell {program!r} is not installed; allowed: ssh or a program like it")
+        raise UserError(f"remote shell {program} is not installed; allowed: ssh or a program like it")
     return hosts
 
 

@@ -7,10 +7,11 @@ from shutil import copytree
 
 import numpy as np
 
-from resync.config import Run, load_suite
-from resync.config.metrics import BEST, EVALUATED, METRICS
+from resync.metrics.registry import BEST, EVALUATED, METRICS
+from resync.paper import load_suite
 from resync.plan import volume
 from resync.results.summary import NAME, digest, sealed
+from resync.run import Run
 from resync.text_tables import csv_text
 
 ROOT = Path(__file__).parents[1]

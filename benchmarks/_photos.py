@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from resync import prepare
-from resync.config.data_sets import DataSet, data_set
+from resync.data_sets.declaration import DataSet, data_set
 
 HEIGHT, WIDTH = 375, 500
 TRAIN, VAL = 256, 16

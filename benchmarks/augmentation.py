@@ -13,9 +13,9 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from benchmarks.harness import Benchmark, Case, Measure
-from resync.config.data_sets import data_set
-from resync.config.readers import MemoryReader
 from resync.data.pixels import Pixels
+from resync.data_sets.declaration import data_set
+from resync.data_sets.readers import MemoryReader
 
 BATCHES = 32, 128, 1024, 4096
 REPEATS = 3

@@ -19,10 +19,10 @@ from torch.utils.data import DataLoader
 
 from benchmarks._photos import NAME, TRAIN, Photos
 from benchmarks.harness import Benchmark, Case, Goal, Measure, Unavailable
-from resync.config.readers import StreamReader
 from resync.data import streamed
 from resync.data.pixels import Pixels
 from resync.data.sampling import Sampler
+from resync.data_sets.readers import StreamReader
 from resync.prepare.folders import prepared_file
 from resync.processes.memory import keep_freed_memory
 

@@ -20,10 +20,10 @@ from torch.nn import functional as F
 
 from benchmarks.harness import Benchmark, Case, Goal, Measure
 from resync import models
-from resync.config import Run
-from resync.config.run import Scale
-from resync.config.suite import load_suite
 from resync.data.sonnets import FILE
+from resync.paper.suite import load_suite
+from resync.run import Run
+from resync.run.run import Scale
 from resync.train.build import build
 from resync.train.loop import batches, train_step
 

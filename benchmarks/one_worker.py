@@ -25,12 +25,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks._photos import NAME, Photos
 from benchmarks.harness import Benchmark, Case, Goal, Measure, Processes
 from resync import data
-from resync.config import Run
-from resync.config.data_sets import data_set
 from resync.data import streamed
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
+from resync.data_sets.declaration import data_set
 from resync.processes.memory import keep_freed_memory
+from resync.run import Run
 from resync.train.build import build
 from resync.train.loop import batches, train_step
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import _made_results, warm_start
 from benchmarks.harness import Benchmark, Case, Goal, Measure
 from benchmarks.harness.processes import Failed
-from resync.config import load_suite
+from resync.paper import load_suite
 from resync.processes import warm_client
 
 ROOT = Path(__file__).parents[1]

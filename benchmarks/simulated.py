@@ -18,11 +18,11 @@ from torch.nn import functional as F
 
 from benchmarks.harness import Benchmark, Case, Goal, Measure
 from resync import models, optim
-from resync.config.parts import ModelOptions
 from resync.engine.choose import choose_engine
 from resync.engine.engine import Engine
 from resync.engine.stacked import Stacked, Stacking, stacking_pays
 from resync.engine.workers import Workers
+from resync.run.parts import ModelOptions
 from resync.settings.options import options_of
 from resync.train.objective import Classification
 

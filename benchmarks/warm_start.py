@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import Benchmark, Case, Measure
-from resync.config import load_suite
+from resync.paper import load_suite
 from resync.processes import warm_client
 
 TIMED = """

@@ -17,9 +17,9 @@ import resync
 from resync.archive.page_blocks import gallery, papers_by_scale, scores
 from resync.archive.reference import place_of
 from resync.cli import parser
-from resync.config import load_suite
-from resync.config.metrics import METRICS
-from resync.config.schema import schemas
+from resync.metrics.registry import METRICS
+from resync.paper import load_suite
+from resync.paper.schema import schemas
 from resync.sync import options as algorithms
 
 ROOT = Path(__file__).parents[1]

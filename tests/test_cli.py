@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from resync.cli import main
-from resync.config.run import SCALES
+from resync.run.run import SCALES
 from resync.settings import loader
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ import pytest
 
 from resync.cli import parser
 from resync.cli.declare import VERBS
-from resync.config.run import SCALES
+from resync.run.run import SCALES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "workflow/profiles/README.md"]

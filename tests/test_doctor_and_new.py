@@ -30,7 +30,7 @@ NEW = (
 COMMANDS = """
 from pathlib import Path
 from resync.cli import main
-from resync.config import load_suite
+from resync.paper import load_suite
 
 assert main(["validate"]) == 0
 for run in load_suite(Path("paper_configs")).runs("mine", "smoke", "second"):

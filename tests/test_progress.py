@@ -10,10 +10,11 @@ from rich.console import Console
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from resync.config import Run, load_suite
+from resync.paper import load_suite
 from resync.progress import Board, Job, View
 from resync.progress.board import place_of
 from resync.results.status import progress
+from resync.run import Run
 from snakemake_logger_plugin_resync import LogHandler, explained
 
 ROOT = Path(__file__).parents[1]

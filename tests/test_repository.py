@@ -32,7 +32,9 @@ LAYERS = [
     {"engine"},
     {"data", "models"},
     {"plan", "prepare", "results"},
-    {"config"},
+    {"paper"},
+    {"run"},
+    {"data_sets", "metrics"},
     {"periods", "schedules", "topology", "mixing", "gossip"},
     {"formulas", "processes"},
     {"settings"},
@@ -43,8 +45,8 @@ TRAINERS = ("transformers", "lightning")
 """The extras of resync.integrations, which have a lock of their own."""
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
-    "errors", "files", "streams", "text_tables", "settings", "formulas", "config", "plan", "results", "render", "audit",
-    "report", "importer", "progress", "archive", "cli", "workflow",
+    "errors", "files", "streams", "text_tables", "settings", "formulas", "data_sets", "metrics", "run", "paper", "plan",
+    "results", "render", "audit", "report", "importer", "progress", "archive", "cli", "workflow",
 }  # fmt: skip
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from resync.config import ConfigError, load_suite
+from resync.paper import load_suite
+from resync.settings.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

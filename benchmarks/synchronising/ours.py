@@ -8,13 +8,13 @@ from torch import Tensor
 import resync
 from benchmarks.synchronising.loop import LR, MOMENTUM, H, Setting, Step, loss_of
 from resync import sync
-from resync.config.execution import EngineSettings
-from resync.config.parts import SyncOptions
 from resync.engine import choose
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.processes.memory import keep_freed_memory
+from resync.run.execution import EngineSettings
+from resync.run.parts import SyncOptions
 from resync.sync.algorithm import Training
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Literal
 
-from resync.config import ConfigError, Suite, load_suite
-from resync.config.data_sets import data_set
-from resync.config.run import SCALES
+from resync.data_sets.declaration import data_set
+from resync.paper import Suite, load_suite
 from resync.prepare.availability import availability
 from resync.prepare.folders import DATA_ROOT
+from resync.run.run import SCALES
+from resync.settings.errors import ConfigError
 
 _OLDEST_PYTHON = (3, 11)
 _LEAST_GB = 5.0

@@ -23,7 +23,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from resync.config.parts import SyncOptions
 from resync.engine.clocks import Clocks
 from resync.engine.guard import ATTACHED, Guard, check_attachable, description
 from resync.engine.transport import Transport
@@ -31,6 +30,7 @@ from resync.engine.workers import Workers
 from resync.errors import UserError
 from resync.formulas.periods import Period
 from resync.processes.meeting import Meetings
+from resync.run.parts import SyncOptions
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training

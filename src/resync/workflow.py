@@ -9,12 +9,13 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from resync.config import ConfigError, Run, Suite
-from resync.config.paper import Item
-from resync.config.parts import KindOptions
 from resync.files import write_text
+from resync.paper import Suite
+from resync.paper.paper import Item
 from resync.results import state
-from resync.settings.errors import not_among, suggestion
+from resync.run import Run
+from resync.run.parts import KindOptions
+from resync.settings.errors import ConfigError, not_among, suggestion
 
 RUN = "results/{scale}/{paper}/{experiment}/{series}/seed{seed}"
 """Pattern of a run's directory."""
@@ -23,7 +24,7 @@ RUN_FILES = ("metrics.csv", "steps.csv", "summary.json")
 FIGURE_FILES = (".pdf", ".png", ".svg", ".csv")
 TABLE_FILES = (".md", ".tex", ".csv")
 SOURCE = Path("src/resync")
-METRICS = f"{SOURCE}/config/metrics.py"
+METRICS = f"{SOURCE}/metrics/registry.py"
 """Titles, units and tolerances."""
 PLANNING = ("plan", "formulas", "models/options", "sync/options")
 """The folders of what is computed from a configuration alone."""

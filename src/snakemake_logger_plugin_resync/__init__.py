@@ -137,7 +137,7 @@ def explained(message: str) -> str:
     """An error in a target as one line that says what is declared instead; any other message as it is."""
     if missing := _MISSING.match(message):
         # Not at the top: Snakemake imports every plug-in at every start.
-        from resync.config import load_suite
+        from resync.paper import load_suite
         from resync.workflow import why_not_made
 
         return f"resync: error: {missing[1]}: {why_not_made(missing[1], load_suite(Path('paper_configs')))}"

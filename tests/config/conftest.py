@@ -6,7 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from resync.config import ConfigError, Suite, load_suite
+from resync.paper import Suite, load_suite
+from resync.settings.errors import ConfigError
 
 FILES = {
     "package/data/toy.yaml": """\
@@ -18,7 +19,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.config.parts import ModelOptions
+        from resync.run.parts import ModelOptions
         from resync.settings.base import PositiveInt, Several
 
 
@@ -38,7 +39,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.config.parts import OptimizerOptions
+        from resync.run.parts import OptimizerOptions
 
 
         class SGD(OptimizerOptions):
@@ -55,7 +56,7 @@ FILES = {
     "package/sync/options/allreduce.py": """\
         from typing import ClassVar, Literal
 
-        from resync.config.parts import SyncOptions, Traffic
+        from resync.run.parts import SyncOptions, Traffic
 
 
         class AllReduce(SyncOptions):
@@ -69,7 +70,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.config.parts import SyncOptions, Traffic
+        from resync.run.parts import SyncOptions, Traffic
         from resync.formulas.periods import PeriodRule
 
 
@@ -89,7 +90,7 @@ FILES = {
 
         from pydantic import Field
 
-        from resync.config.parts import KindOptions
+        from resync.run.parts import KindOptions
 
 
         class Curve(KindOptions):
@@ -101,7 +102,7 @@ FILES = {
     "package/render/options/law.py": """\
         from typing import Literal
 
-        from resync.config.parts import KindOptions
+        from resync.run.parts import KindOptions
 
 
         class Law(KindOptions):

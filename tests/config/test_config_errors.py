@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from resync.config import ConfigError, load_suite
+from resync.paper import load_suite
 from resync.settings import problems
+from resync.settings.errors import ConfigError
 from resync.settings.loader import load, parse
 
 VIT = "configs/qsr/experiments/vit.yaml"

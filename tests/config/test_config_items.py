@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from resync.config import load_suite
 from resync.formulas.periods import Constant
+from resync.paper import load_suite
 from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 

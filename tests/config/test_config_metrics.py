@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
-from resync.config import metrics
-from resync.config.metrics import AXES, METRICS, Metric, columns, required_columns, worker_metric
+from resync.metrics import registry as metrics
+from resync.metrics.registry import AXES, METRICS, Metric, columns, required_columns, worker_metric
 
 
 def test_every_metric_is_documented():

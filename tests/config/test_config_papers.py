@@ -7,10 +7,12 @@ import pytest
 import yaml
 
 from resync.audit import audit
-from resync.config import ConfigError, Run, load_suite
+from resync.paper import load_suite
 from resync.plan import volume
 from resync.render import averaging_error, style
 from resync.render.item import load
+from resync.run import Run
+from resync.settings.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from resync.config import load_suite, schema
+from resync.paper import load_suite, schema
 from resync.settings.base import PACKAGE
 from resync.settings.loader import load
 from resync.settings.options import option_names

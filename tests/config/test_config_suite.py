@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from resync.config import ConfigError, Run
+from resync.run import Run
+from resync.settings.errors import ConfigError
 from resync.settings.options import option_names, options_of
 
 VIT = "configs/qsr/experiments/vit.yaml"
@@ -278,7 +279,7 @@ def test_reading_the_configuration_imports_nothing_heavy():
     script = f"""
 import sys
 from pathlib import Path
-from resync.config import load_suite, schema
+from resync.paper import load_suite, schema
 load_suite(Path("paper_configs"))
 schema.schemas()
 print(*(name for name in {heavy} if name in sys.modules))

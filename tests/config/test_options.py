@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 import yaml
 
-from resync.config import Run
 from resync.formulas.periods import Constant, Period, Phases, PowerRule
 from resync.formulas.topology import TOPOLOGIES, TopologyName
+from resync.run import Run
 from resync.settings.base import PACKAGE
 from resync.settings.options import option_names, options_of
 from resync.sync.options.every_step import SGP

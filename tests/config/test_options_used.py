@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from resync.config import load_suite
+from resync.paper import load_suite
 from resync.settings.options import option_names, options_of
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from resync.config.expand import expand
-from resync.config.folder import read_scales
-from resync.config.reduction import conversion
 from resync.formulas.declared_schedules import ConstantSchedule
 from resync.formulas.periods import Constant, Phases
+from resync.paper.expand import expand
+from resync.paper.folder import read_scales
+from resync.run.reduction import conversion
 from resync.settings import units
 from resync.settings.base import PACKAGE
 from resync.settings.loader import parse

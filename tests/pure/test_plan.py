@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from resync.config import Run, load_suite
 from resync.formulas.periods import Constant, PowerRule, rounds
+from resync.paper import load_suite
 from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
+from resync.run import Run
 
 PAPER_CONFIGS = Path(__file__).parents[2] / "paper_configs"
 VIT_PARAMETERS = 86_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resync.cli import main
-from resync.config import load_suite
+from resync.paper import load_suite
 from resync.plan.network import LINKS, Network
 from resync.plan.scaling import MOST_WORKERS, Scaling, scalings
 from resync.plan.wallclock import Machine, wall_clock

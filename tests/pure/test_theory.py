@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resync.config import load_suite
 from resync.formulas.slow_sde import diffuse, predict, psi, simulate
+from resync.paper import load_suite
 from resync.render import slow_sde
 from resync.render.item import load, render
 from resync.workflow import FIGURE_FILES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.config import Run, load_suite
+from resync.paper import load_suite
 from resync.plan import volume
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
@@ -16,6 +16,7 @@ from resync.plan.forecast import forecast, table
 from resync.plan.network import LINKS, Link, Network
 from resync.plan.stragglers import longest_delay
 from resync.plan.wallclock import Machine, wall_clock
+from resync.run import Run
 
 RESNET50, RESNET152, VIT, TRANSFORMER = 25_557_032, 60_192_808, 86_415_592, 209_911_808
 ETHERNET = Network(LINKS["ethernet_10g"])

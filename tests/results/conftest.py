@@ -10,8 +10,9 @@ import synthetic
 from hypothesis import settings
 
 from resync.audit import Audit, audit
-from resync.config import Run, Suite, load_suite
+from resync.paper import Suite, load_suite
 from resync.render.item import render
+from resync.run import Run
 
 settings.register_profile("any machine", deadline=None)  # how long a test takes depends on who else runs
 settings.load_profile("any machine")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from resync.audit import audit, write
-from resync.config import Suite
+from resync.paper import Suite
 from resync.report import report
 
 POINTS = """\

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from resync.config import Run
-from resync.config.metrics import BEST, EVALUATED, METRICS, required_columns
 from resync.formulas.periods import rounds
+from resync.metrics.registry import BEST, EVALUATED, METRICS, required_columns
 from resync.plan import Cost, cost
 from resync.results import wandb_log
 from resync.results.collect import collect
 from resync.results.summary import publish
+from resync.run import Run
 
 PARAMETERS = 4810
 BEST_TOP1 = {"parallel": 97.2, "h4": 96.5, "qsr": 97.4, "sgp": 96.9}

@@ -19,10 +19,11 @@ from resync.archive.rounding import difference
 from resync.archive.unpack import CHECKSUMS, RUNS, scales_of, unpack
 from resync.audit import audit
 from resync.cli import main
-from resync.config import Run, Suite, load_suite
+from resync.paper import Suite, load_suite
 from resync.results.runs import state_of
 from resync.results.status import progress
 from resync.results.summary import digest_of, publish
+from resync.run import Run
 from resync.text_tables import markdown_cells, markdown_text
 
 CONFIGS = str(Path(__file__).parent / "configs")

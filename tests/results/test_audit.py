@@ -12,9 +12,10 @@ import synthetic
 from resync.audit import Audit, audit, gather, sentence, write
 from resync.audit.headline import headline, totals
 from resync.audit.page import to_json
-from resync.config import Run, Suite, load_suite
-from resync.config.published import PublishedValue
+from resync.paper import Suite, load_suite
+from resync.paper.published import PublishedValue
 from resync.results import runs as runs_on_disk
+from resync.run import Run
 
 METRIC = "best_val_top1"
 

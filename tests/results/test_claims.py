@@ -13,11 +13,12 @@ from resync.audit.claims import claim_row
 from resync.audit.rows import ClaimRow
 from resync.audit.values import known_beforehand
 from resync.cli import main
-from resync.config import Run, Suite
-from resync.config.claim import Claim
-from resync.config.metrics import BEST, COMPARED, EVALUATED, EXACT
+from resync.metrics.registry import BEST, COMPARED, EVALUATED, EXACT
+from resync.paper import Suite
+from resync.paper.claim import Claim
 from resync.results.runs import RunResult, RunState, read_run
 from resync.results.runs import state_of as state_of_run
+from resync.run import Run
 
 Top1 = dict[str, list[float]]
 FAR = {"qsr": [97.4, 97.5, 97.6], "h4": [96.4, 96.5, 96.6], "parallel": [97.1, 97.2, 97.3]}

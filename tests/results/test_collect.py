@@ -7,11 +7,12 @@ import pytest
 import synthetic
 from synthetic import collected
 
-from resync.config import Run, Suite
-from resync.config.metrics import columns
+from resync.metrics.registry import columns
+from resync.paper import Suite
 from resync.results.collect import collect
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.runs import read_run, state_of
+from resync.run import Run
 
 
 def edit(file: Path, old: str, new: str, count: int = 1) -> None:

@@ -11,12 +11,13 @@ from synthetic import collected
 
 from resync.audit import audit, sentence, write
 from resync.cli import main
-from resync.config import Run, Suite
+from resync.paper import Suite
 from resync.render.item import load
 from resync.report import report
 from resync.results.runs import state_of
 from resync.results.status import progress, table
 from resync.results.summary import DIGESTS, NAME, sealed
+from resync.run import Run
 
 Damage = Callable[[Path], object]
 CONFIGS = Path(__file__).parent / "configs"

@@ -8,10 +8,11 @@ import pytest
 
 from resync.audit import Audit, audit, papers
 from resync.audit.rows import LOGS, ValueRow
-from resync.config import Run, Suite, load_suite
-from resync.config.metrics import COMPARED, EXACT, METRICS
-from resync.config.published import most_certain
+from resync.metrics.registry import COMPARED, EXACT, METRICS
+from resync.paper import Suite, load_suite
+from resync.paper.published import most_certain
 from resync.results.runs import RunResult, RunState
+from resync.run import Run
 
 # Numbers of ours for which no published value of one series exists, or only a bound or a rounded one.
 OURS = {

@@ -16,7 +16,7 @@ import pytest
 import synthetic
 from matplotlib.figure import Figure
 
-from resync.config import Suite, load_suite
+from resync.paper import Suite, load_suite
 from resync.render import accuracy_curves, period_and_accuracy, slow_sde
 from resync.render.columns import metric_table
 from resync.render.item import load, render

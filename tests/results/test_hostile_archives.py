@@ -13,7 +13,7 @@ from resync.archive import unpack as unpacking
 from resync.archive.pack import pack
 from resync.archive.unpack import CHECKSUMS, RUNS, unpack
 from resync.cli import main
-from resync.config import Suite
+from resync.paper import Suite
 from resync.results.errors import ResultsError
 from resync.results.summary import DIGESTS, NAME, digest, text_of
 

@@ -16,10 +16,10 @@ from synthetic import collected, put_log
 
 from resync.audit import audit, write
 from resync.cli import main
-from resync.config import ConfigError, Run, Suite, load_suite
-from resync.config.metrics import EVALUATED
 from resync.importer import import_log
 from resync.importer.log import LogError
+from resync.metrics.registry import EVALUATED
+from resync.paper import Suite, load_suite
 from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy
 from resync.render.item import load
 from resync.render.table import Cell
@@ -27,6 +27,8 @@ from resync.report import report
 from resync.results.errors import ResultsError
 from resync.results.runs import RunResult, read_run, state_of
 from resync.results.summary import text_of
+from resync.run import Run
+from resync.settings.errors import ConfigError
 
 SGP = "toy/vit/sgp/seed0"
 QSR = "toy/vit/qsr/seed0"

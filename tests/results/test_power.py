@@ -13,7 +13,7 @@ from scipy import stats
 from resync.audit.power import detectable, needed, power, powers
 from resync.audit.verdicts import MOST_SEEDS
 from resync.cli import main
-from resync.config import load_suite
+from resync.paper import load_suite
 
 CONFIGS = Path(__file__).parent / "configs"
 PILOTS = {"qsr": [97.0, 97.2, 97.4], "h4": [96.0, 96.3, 96.6], "parallel": [96.9, 97.0, 97.4]}

@@ -13,9 +13,9 @@ from scipy import stats
 
 from resync.audit import audit
 from resync.audit.headline import totals
-from resync.config.suite import load_suite
 from resync.importer import import_runs
 from resync.importer.log import LogError
+from resync.paper.suite import load_suite
 from resync.settings.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from resync.config import Run, Suite, load_suite
+from resync.paper import Suite, load_suite
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, wall_clock
 from resync.render import (
@@ -34,6 +34,7 @@ from resync.render.table import Cell, Heading, Table
 from resync.render.table_tex import tex
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
+from resync.run import Run
 from resync.settings.options import option_names, options_of
 from resync.workflow import FIGURE_FILES, TABLE_FILES
 
@@ -455,7 +456,7 @@ def test_an_option_that_no_series_has_is_one_line(sweep: tuple[Suite, Path]):
         ("resync.audit", ("torch", "wandb", "matplotlib")),
         ("resync.results.status", ("torch", "wandb", "matplotlib", "pandas")),
         ("resync.results.state", ("torch", "pandas", "numpy", "pyarrow")),
-        ("resync.processes.warm_client", ("importlib.abc", "pathlib", "subprocess", "resync.config")),
+        ("resync.processes.warm_client", ("importlib.abc", "pathlib", "subprocess", "resync.run")),
     ],
 )
 def test_what_shows_results_imports_no_more_than_it_needs(modules: str, absent: tuple[str, ...]):

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from sites import written
 
-from resync.config import Suite
+from resync.paper import Suite
 from resync.report import report
 from resync.report.coverage import coverage
 

@@ -12,7 +12,8 @@ from resync.audit import Audit, audit
 from resync.audit.headline import totals
 from resync.audit.score import DECIDED, UNDECIDED, score
 from resync.cli import main
-from resync.config import ConfigError, Suite, load_suite
+from resync.paper import Suite, load_suite
+from resync.settings.errors import ConfigError
 
 CONFIGS = Path(__file__).parent / "configs"
 TOP1 = {"h4": [79.3, 79.32, 79.34], "qsr": [78.0, 78.01, 78.02], "parallel": [79.9]}

@@ -13,11 +13,12 @@ import synthetic
 
 from resync.audit import audit
 from resync.audit.rows import ROUNDS
-from resync.config import Run, Suite
+from resync.paper import Suite
 from resync.processes.lock import locked
 from resync.results import state
 from resync.results.runs import state_of
 from resync.results.status import newest_scale, progress, table
+from resync.run import Run
 
 STEPS = "step,epoch,step_data_seconds,step_compute_seconds,step_communication_seconds\n"
 

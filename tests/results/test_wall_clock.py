@@ -8,8 +8,8 @@ from statistics import mean, stdev
 
 import pytest
 
-from resync.config import Suite, load_suite
-from resync.config.published import PublishedValue
+from resync.paper import Suite, load_suite
+from resync.paper.published import PublishedValue
 from resync.plan.network import LINKS
 from resync.render import time_per_iteration, wall_clock
 from resync.render.item import ItemData, load, render

@@ -7,12 +7,13 @@ from synthetic import collected, put_log
 
 from resync.archive.pack import pack
 from resync.audit import audit
-from resync.config import Run, Suite
+from resync.paper import Suite
 from resync.render.item import load
 from resync.results import wandb_log
 from resync.results.runs import read_run, state_of
 from resync.results.status import progress
 from resync.results.wandb_log import WandbLogError, read_history
+from resync.run import Run
 
 _KNOWN: dict[bytes, tuple[list[dict], bool]] = {}
 

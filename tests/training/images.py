@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 from torchvision.datasets import CIFAR10
 
-from resync.config.data_sets import DataSet, data_set
+from resync.data_sets.declaration import DataSet, data_set
 from resync.prepare.prepared_file import Images
 
 CLASSES = "ant", "bee", "cat"

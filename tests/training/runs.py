@@ -11,7 +11,7 @@ import torch
 import yaml
 from processes import run_processes
 
-from resync.config import Run
+from resync.run import Run
 from resync.settings.base import PACKAGE
 from resync.settings.options import option_names, options_of
 from resync.sync.options.rounds import RoundsOptions

@@ -20,9 +20,9 @@ from torch.nn import functional as F
 
 import resync
 from resync import library
-from resync.config.parts import SyncOptions
 from resync.formulas.periods import Phases, PowerRule, rounds
 from resync.formulas.schedules import cosine
+from resync.run.parts import SyncOptions
 from resync.sync import adpsgd_threads
 from resync.sync.fields import moments
 from resync.torch_private import takes_loss_scale

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import resync
-from resync.config.parts import SyncOptions
+from resync.run.parts import SyncOptions
 
 Loop = tuple[nn.Module, torch.optim.Optimizer, resync.Synchronised]
 Change = Callable[[nn.Module, torch.optim.Optimizer], object]

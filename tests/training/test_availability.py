@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resync.config.data_sets import data_set, prepared_names
+from resync.data_sets.declaration import data_set, prepared_names
 from resync.prepare.availability import availability, missing
 
 

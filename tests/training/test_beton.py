@@ -17,9 +17,9 @@ from PIL import Image
 from runs import trained
 
 from resync import data, prepare
-from resync.config.data_sets import DataSet
 from resync.data import streamed
 from resync.data.streamed import Streamed
+from resync.data_sets.declaration import DataSet
 from resync.prepare import beton
 from resync.prepare.listing import ImageFiles
 

@@ -10,11 +10,11 @@ import torch
 from runs import CNN_WITH_BATCH_NORM, LANGUAGE_MODEL, TRANSLATION, make_run, make_session, trained
 from torch.nn import functional as F
 
-from resync.config import ConfigError
-from resync.config.evaluated import evaluation_steps
-from resync.config.metrics import columns, required_columns, unmeasured
 from resync.engine import clocks
 from resync.engine.transport import Transport
+from resync.metrics.registry import columns, required_columns, unmeasured
+from resync.run.evaluated import evaluation_steps
+from resync.settings.errors import ConfigError
 from resync.train.evaluate import consensus
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import batches, evaluate, train_step

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from resync.cli import main
-from resync.config import load_suite
+from resync.paper import load_suite
 
 assert main(["validate"]) == 0
 assert main(["plan", "--paper", "demo", "--write", "plan"]) == 0

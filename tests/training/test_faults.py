@@ -23,7 +23,6 @@ from runs import make_run
 
 from resync.archive.environment import environment
 from resync.cli import main
-from resync.config import Run
 from resync.errors import UserError
 from resync.files import write_text
 from resync.launch import attempts, slurm
@@ -34,6 +33,7 @@ from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
 from resync.results.summary import commits
+from resync.run import Run
 from resync.train import provenance, train
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog, roll_call_store

@@ -10,10 +10,10 @@ from runs import make_session, trained
 from torch import nn
 
 from resync import optim
-from resync.config.training import LossScale
 from resync.engine.engine import Engine
 from resync.engine.loss_scale import LossScales
 from resync.engine.workers import Workers
+from resync.run.training import LossScale
 from resync.settings.options import options_of
 from resync.train.label_noise import LabelNoise
 from resync.train.loop import train_step, train_to_end

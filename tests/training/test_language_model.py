@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from resync import data, models, prepare
-from resync.config import Run
-from resync.config.data_sets import data_set
-from resync.config.suite import load_suite
 from resync.data.characters import Characters
 from resync.data.sampling import Sampler
 from resync.data.sonnets import FILE
+from resync.data_sets.declaration import data_set
 from resync.models.gpt import GPT
+from resync.paper.suite import load_suite
 from resync.prepare.folders import prepared_file
+from resync.run import Run
 from resync.settings.options import options_of
 from resync.train.evaluate import score
 from resync.train.language_model import LanguageModel, sample

@@ -12,11 +12,11 @@ from runs import make_run
 
 from resync import train
 from resync.cli import main
-from resync.config import Run
 from resync.errors import UserError
 from resync.launch import Request, ranks
 from resync.results import state
 from resync.results.summary import commits
+from resync.run import Run
 
 
 @pytest.fixture

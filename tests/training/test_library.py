@@ -11,7 +11,7 @@ import torch
 from mypy import api
 
 import resync
-from resync.config.parts import SyncOptions
+from resync.run.parts import SyncOptions
 from resync.sync import options
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ from PIL import Image
 from runs import BASE
 
 from resync import data
-from resync.config import ConfigError
-from resync.config.data_sets import data_set
+from resync.data_sets.declaration import data_set
+from resync.settings.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 PREPARED_CHECKED_AND_TRAINED = """

@@ -62,7 +62,7 @@ tables:
 FOLLOW = """
 from pathlib import Path
 from resync.audit import audit, write
-from resync.config import load_suite
+from resync.paper import load_suite
 from resync.render.item import render
 from resync.results.collect import collect
 from resync.train import train

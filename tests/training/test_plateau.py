@@ -8,7 +8,7 @@ import pytest
 from processes import run_processes
 from runs import make_session, trained, trained_until
 
-from resync.config.evaluation import EarlyStopping, Plateau
+from resync.metrics.evaluation import EarlyStopping, Plateau
 from resync.train.loop import train_to_end
 from resync.train.plateau import ValidationWatch
 from resync.train.saving import resume

@@ -23,9 +23,9 @@ from PIL import Image
 
 from resync import data, prepare
 from resync.cli import main
-from resync.config.data_sets import DataSet, data_set, prepared_names
-from resync.config.preparation import ClassCounts
 from resync.data import prepared
+from resync.data_sets.declaration import DataSet, data_set, prepared_names
+from resync.data_sets.preparation import ClassCounts
 from resync.prepare import convert
 from resync.prepare.folders import prepared_file
 from resync.prepare.prepared_file import Images, Prepared, save

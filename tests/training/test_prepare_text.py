@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from resync import data, prepare
-from resync.config.data_sets import data_set
 from resync.data.sentences import FILE
+from resync.data_sets.declaration import data_set
 from resync.prepare.folders import prepared_file
 
 COUNTS = {"train": 120, "val": 10, "test": 10}

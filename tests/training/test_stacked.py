@@ -10,11 +10,11 @@ from runs import CNN_WITH_BATCH_NORM, VARIANTS, make_run, trained
 from torch import nn
 
 from resync import models, optim
-from resync.config.parts import ModelOptions
 from resync.engine.engine import Engine
 from resync.engine.stacked import LARGEST_STACK, Stacked, Stacking, of_a_layer, stacking_pays
 from resync.engine.stacked_layers import Stack
 from resync.engine.workers import Workers
+from resync.run.parts import ModelOptions
 from resync.settings.options import options_of
 from resync.train.language_model import LanguageModel
 from resync.train.objective import Classification

@@ -12,12 +12,12 @@ from runs import make_run, make_session
 from torch.nn.utils import parameters_to_vector
 
 from resync import models
-from resync.config import Run
 from resync.plan import cost
 from resync.plan.exchanges import round_lengths
 from resync.results import wandb_log
 from resync.results.runs import read_run
 from resync.results.summary import DIGESTS, sealed
+from resync.run import Run
 from resync.settings.options import options_of
 from resync.train import train
 from resync.train.loop import train_to_end

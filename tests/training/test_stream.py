@@ -19,12 +19,12 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from resync import data, prepare
-from resync.config.data_sets import DataSet
 from resync.data import streamed
 from resync.data.rand_augment import RandAugment
 from resync.data.sampling import Share
 from resync.data.streamed import Streamed
 from resync.data.transforms import TrainingTransform, validation_transform
+from resync.data_sets.declaration import DataSet
 from resync.prepare import listing
 from resync.prepare.folders import prepared_file
 from resync.train.mixup import Mixup

@@ -14,11 +14,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from resync import data, models
-from resync.config.evaluation import BeamSearch
 from resync.data.sampling import Sampler, Share
 from resync.data.text import TokenTargets
 from resync.engine.engine import Engine
 from resync.engine.workers import Workers
+from resync.metrics.evaluation import BeamSearch
 from resync.models.beam_search import translate
 from resync.prepare.vocabulary import BEGIN, END, PAD
 from resync.settings.options import options_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resync.config import load_suite
+from resync.paper import load_suite
 
 ROOT = Path(__file__).parents[2]
 ITEM = "figures/smoke/qsr/fig5.pdf"
@@ -60,7 +60,7 @@ def test_what_an_audit_computes_from_configurations_is_computed_again(finished):
     assert trained(finished.jobs()) == set()
 
 
-@pytest.mark.parametrize(("source", "plans"), [("plan/cost.py", True), ("config/metrics.py", False)])
+@pytest.mark.parametrize(("source", "plans"), [("plan/cost.py", True), ("metrics/registry.py", False)])
 def test_changed_costs_and_metrics_are_planned_drawn_and_judged_again(finished, source, plans):
     finished.edit(f"src/resync/{source}", r"\Z", "\n# another way to compute it\n")
     jobs = finished.jobs()

@@ -17,7 +17,7 @@ import pytest
 from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
 
-from resync.config import load_suite
+from resync.paper import load_suite
 from resync.processes import lock, tcp_store, warm_client, workflow_lock
 from resync.train.interrupt import Interruption
 from resync.train.watchdog import Watchdog

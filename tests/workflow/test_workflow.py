@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from resync.config import ConfigError, load_suite
-from resync.config.suite import Suite
+from resync.paper import load_suite
+from resync.paper.suite import Suite
+from resync.settings.errors import ConfigError
 from resync.workflow import (
     RUN,
     Targets,

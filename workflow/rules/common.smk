@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from resync import workflow as files
-from resync.config import load_suite
+from resync.paper import load_suite
 from resync.processes import workflow_lock, workflow_timer
 from resync.processes.garbage import all_kept
 

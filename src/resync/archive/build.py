@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from resync.archive.environment import environment
 from resync.archive.pack import Packed, pack
 from resync.archive.redraw import FIGURES, RESULTS, Drawn, redraw
-from resync.config import Suite
 from resync.errors import UserError
 from resync.files import delete_folder, write_bytes, write_text
+from resync.paper import Suite
 from resync.results.summary import NAME, read_summary
 
 ENVIRONMENT = "environment.json"

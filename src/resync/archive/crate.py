@@ -18,11 +18,11 @@ from rocrate.rocrate import ROCrate
 from resync.archive.build import ENVIRONMENT, ArchiveFolders, build, replace_folder
 from resync.archive.pack import Packed
 from resync.archive.redraw import Drawn
-from resync.config import Suite
-from resync.config.run import SCALES
 from resync.errors import UserError
 from resync.files import read_json
+from resync.paper import Suite
 from resync.results.summary import digest_of
+from resync.run.run import SCALES
 
 _PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",

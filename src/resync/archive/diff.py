@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from resync.audit import audit
-from resync.config import Suite
-from resync.config.metrics import METRICS
-from resync.config.readers import EXECUTION
-from resync.config.training import Execution
+from resync.data_sets.readers import EXECUTION
+from resync.metrics.registry import METRICS
+from resync.paper import Suite
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.runs import RunResult, read_run
 from resync.results.seed_values import SeedValues
+from resync.run.training import Execution
 from resync.settings.loader import load
 from resync.settings.tree import leaves
 from resync.text_tables import aligned

@@ -15,12 +15,13 @@ from typing import Any
 
 from resync.archive.unpack import CHECKSUMS, RUNS, unpack
 from resync.audit.logs import SCALE as LOGS_SCALE
-from resync.config import Run, Suite
 from resync.files import replacing, write_bytes, write_text
+from resync.paper import Suite
 from resync.results.errors import ResultsError
 from resync.results.published_logs import file_of
 from resync.results.runs import RunState, state_of
 from resync.results.summary import ARCHIVED, DIGESTS, NAME, digest_of, left_out, read_summary, text_of
+from resync.run import Run
 
 _KEPT = (".csv", ".txt")
 """The suffixes of the files of a run that are packed; those of others, as `model.pt`, are left out."""

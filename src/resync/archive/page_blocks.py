@@ -18,12 +18,12 @@ from resync.archive.build import ENVIRONMENT, ArchiveFolders
 from resync.archive.page_claims import claims
 from resync.archive.unpack import scales_of
 from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
-from resync.config import Suite
-from resync.config.in_words import scale_of
-from resync.config.parts import KindOptions
 from resync.errors import UserError
 from resync.files import read_json
+from resync.paper import Suite
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, by_paper, coverage, of_all
+from resync.run.in_words import scale_of
+from resync.run.parts import KindOptions
 from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text, pipe_table
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from resync.archive.build import ArchiveFolders
-from resync.config import Suite
 from resync.errors import UserError
 from resync.files import read_json
+from resync.paper import Suite
 from resync.results.seed_values import decimals_for, difference_with_unit, effect_texts, notation
 from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table

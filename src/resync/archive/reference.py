@@ -11,8 +11,8 @@ from resync.archive.page_quotes import wrong_quotes
 from resync.archive.redraw import Drawn, redraw
 from resync.archive.rounding import difference
 from resync.archive.unpack import unpack
-from resync.config import Suite
 from resync.files import read_json
+from resync.paper import Suite
 
 NAME = "reference"
 

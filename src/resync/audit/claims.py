@@ -22,9 +22,9 @@ from resync.audit.values import (
     unfinished,
 )
 from resync.audit.verdicts import Verdict
-from resync.config.claim import LEAST_SEEDS, Claim
-from resync.config.metrics import METRICS
-from resync.config.paper import Paper
+from resync.metrics.registry import METRICS
+from resync.paper.claim import LEAST_SEEDS, Claim
+from resync.paper.paper import Paper
 from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues, difference_with_unit, effect_texts, number
 

@@ -22,8 +22,8 @@ from resync.audit.rows import (
     ValueRow,
 )
 from resync.audit.verdicts import VERDICTS
-from resync.config.in_words import counted, tallied
-from resync.config.run import SCALES
+from resync.run.in_words import counted, tallied
+from resync.run.run import SCALES
 
 KINDS = {
     "measured": (MEASURED, "published number", "that training measures"),

@@ -7,8 +7,8 @@ from resync.audit import effects, verdicts
 from resync.audit.effects import Effect, p_text
 from resync.audit.rows import LOG_CLAIM, LOGS, ClaimRow, Ours, Reference, Side, ValueRow, verdict_fields
 from resync.audit.verdicts import CONFIDENCE, Target, Tolerance, Verdict
-from resync.config.logs import LogComparison, LogGroup
-from resync.config.paper import Paper
+from resync.paper.logs import LogComparison, LogGroup
+from resync.paper.paper import Paper
 from resync.results.errors import ResultsError
 from resync.results.published_logs import values_of
 from resync.results.seed_values import SeedValues, as_published, decimals_of, number, signed

@@ -5,9 +5,9 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from resync.audit.rows import Audit, ClaimRow, ValueRow, missing_items
-from resync.config import Suite
 from resync.errors import UserError
 from resync.files import read_json
+from resync.paper import Suite
 
 _ROWS = TypeAdapter(tuple[ValueRow, ...])
 _CLAIMS = TypeAdapter(tuple[ClaimRow, ...])

@@ -36,10 +36,10 @@ from resync.audit.values import (
     unfinished,
 )
 from resync.audit.verdicts import Target, Verdict
-from resync.config import Suite
-from resync.config.claim import LEAST_SEEDS
-from resync.config.metrics import EXACT, METRICS
-from resync.config.published import PublishedValue, quantities, reference_time
+from resync.metrics.registry import EXACT, METRICS
+from resync.paper import Suite
+from resync.paper.claim import LEAST_SEEDS
+from resync.paper.published import PublishedValue, quantities, reference_time
 from resync.plan import volume
 from resync.results.runs import RunState, state_of
 from resync.results.seed_values import SeedValues, number

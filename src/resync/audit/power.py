@@ -25,9 +25,9 @@ from statsmodels.stats.power import TTestPower
 from resync.audit.claims import ClaimSeries
 from resync.audit.effects import ROUNDING
 from resync.audit.verdicts import MOST_SEEDS
-from resync.config import Suite
-from resync.config.claim import LEAST_SEEDS, Claim
-from resync.config.metrics import SECONDS_PER_HOUR
+from resync.metrics.registry import SECONDS_PER_HOUR
+from resync.paper import Suite
+from resync.paper.claim import LEAST_SEEDS, Claim
 from resync.results.runs import RunState, state_of
 from resync.results.seed_values import SeedValues
 from resync.text_tables import aligned

@@ -10,9 +10,9 @@ from pydantic import BeforeValidator
 
 from resync.audit.effects import Effect
 from resync.audit.verdicts import FAILURES, Tolerance, Verdict
-from resync.config import Suite
-from resync.config.paper import MissingItem
-from resync.config.published import PublishedValue
+from resync.paper import Suite
+from resync.paper.paper import MissingItem
+from resync.paper.published import PublishedValue
 from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues, as_published
 from resync.results.summary import commits

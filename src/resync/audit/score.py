@@ -9,11 +9,11 @@ from typing import Any
 
 from resync.audit.rows import Audit, ClaimRow, ValueRow
 from resync.audit.verdicts import FAILURES
-from resync.config.claim import Claim
-from resync.config.in_words import tallied
-from resync.config.metrics import EXACT
-from resync.config.published import PublishedValue
-from resync.config.run import SCALES
+from resync.metrics.registry import EXACT
+from resync.paper.claim import Claim
+from resync.paper.published import PublishedValue
+from resync.run.in_words import tallied
+from resync.run.run import SCALES
 
 DECIDED = {
     "reproduced": "published numbers that were measured and agree",

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from resync.audit.verdicts import Verdict
-from resync.config import Run
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
 from resync.results.errors import ResultsError
 from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues
+from resync.run import Run
 
 BEFOREHAND = "from the configuration"
 """Origin of a value that needs no run."""

@@ -25,9 +25,9 @@ from typing import Literal
 
 from scipy.special import stdtrit
 
-from resync.config.claim import LEAST_SEEDS
-from resync.config.metrics import METRICS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
-from resync.config.published import PublishedValue
+from resync.metrics.registry import METRICS, RATIO_TOLERANCE, RATIO_TOLERANCE_REASON
+from resync.paper.claim import LEAST_SEEDS
+from resync.paper.published import PublishedValue
 from resync.results.seed_values import SeedValues, decimals_for, decimals_of, number, signed
 
 VERDICTS = {

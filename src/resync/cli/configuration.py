@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
-from resync.config import Run
-from resync.config.parts import ModelOptions
-from resync.config.run import SCALES
 from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
 from resync.processes.garbage import all_kept
+from resync.run import Run
+from resync.run.parts import ModelOptions
+from resync.run.run import SCALES
 from resync.text_tables import json_text
 
 
@@ -175,6 +175,6 @@ def _of_model(count_of: Callable[[ModelOptions, Sequence[int], int], int]) -> Ca
     flag("--directory", type=Path, default=Path("workflow/schemas"), help="their folder (default: %(default)s)"),
 )
 def _schema(options: argparse.Namespace) -> None:
-    from resync.config import schema
+    from resync.paper import schema
 
     schema.export(options.directory)

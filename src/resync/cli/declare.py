@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resync.config import Run, Suite, load_suite
-from resync.config.run import SCALES, Resources
 from resync.errors import UserError
+from resync.paper import Suite, load_suite
 from resync.processes.garbage import all_kept
+from resync.run import Run
+from resync.run.run import SCALES, Resources
 
 Verb = Callable[[argparse.Namespace], int | None]
 VERBS: dict[str, tuple[Verb, str, tuple[Flag, ...]]] = {}

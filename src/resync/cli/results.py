@@ -21,9 +21,9 @@ from resync.cli.declare import (
     suite_of,
     verb,
 )
-from resync.config.run import SCALES
 from resync.errors import UserError
 from resync.results.state import Status
+from resync.run.run import SCALES
 from resync.settings.errors import not_among
 from resync.text_tables import json_text
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resync.cli.declare import CONFIGS, FIGURES, JSON, RESULTS, flag, suite_of, verb
-from resync.config.run import SCALES
 from resync.errors import UserError
+from resync.run.run import SCALES
 from resync.text_tables import json_text
 
 if TYPE_CHECKING:

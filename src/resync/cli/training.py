@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 from resync.cli.declare import TRAINING, flag, verb
-from resync.config import Run
 from resync.errors import UserError
 from resync.results.summary import refuse_other_results
+from resync.run import Run
 from resync.text_tables import json_text
 
 

@@ -9,8 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from resync.config.data_sets import data_set
 from resync.data.dataset import Dataset
+from resync.data_sets.declaration import data_set
 from resync.errors import UserError
 
 _READERS = {"memory": "prepared", "stream": "streamed", "text": "text", "characters": "characters"}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from resync.config.data_sets import DataSet
 from resync.data.sampling import Sampler, statistics_draws
+from resync.data_sets.declaration import DataSet
 from resync.prepare import CharacterText, data_root
 from resync.prepare import read as read_prepared
 from resync.streams import stream

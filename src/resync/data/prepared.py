@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import torch
 
-from resync.config.data_sets import DataSet
-from resync.config.readers import MemoryReader
 from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
+from resync.data_sets.declaration import DataSet
+from resync.data_sets.readers import MemoryReader
 from resync.prepare import data_root, load, load_packed
 from resync.streams import stream
 

@@ -4,8 +4,8 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from resync.config.data_sets import data_set
 from resync.data.text import ParallelText
+from resync.data_sets.declaration import data_set
 from resync.prepare.text import Lines, ParallelCorpus, encode
 
 FILE = Path(__file__).with_suffix(".tsv")

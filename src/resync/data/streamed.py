@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from resync.config.data_sets import DataSet
-from resync.config.readers import RandAugmentSettings, StreamReader
 from resync.data.pixels import Pixels
 from resync.data.rand_augment import RandAugment
 from resync.data.sampling import Sampler, statistics_draws
 from resync.data.transforms import TrainingTransform, Transform, validation_transform
+from resync.data_sets.declaration import DataSet
+from resync.data_sets.readers import RandAugmentSettings, StreamReader
 from resync.prepare import Split, data_root, load_stream
 
 SEEDS = 2**63 - 1

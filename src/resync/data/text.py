@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from resync.config.data_sets import DataSet
 from resync.data.sampling import Sampler
+from resync.data_sets.declaration import DataSet
 from resync.errors import UserError
 from resync.prepare import ParallelCorpus, data_root
 from resync.prepare import read as read_prepared

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from resync.config.execution import EngineSettings
 from resync.engine.engine import Engine, LossFunction
 from resync.engine.stacked import Stacked, Stacking
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
+from resync.run.execution import EngineSettings
 
 
 def choose_engine(name: str, may_average: bool, num_workers: int, world_size: int, stacking_pays: bool = False) -> str:

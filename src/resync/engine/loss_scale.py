@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from resync.config.training import LossScale
+from resync.run.training import LossScale
 
 
 class LossScales:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resync.config.parts import Form
 from resync.engine.engine import Engine
 from resync.engine.stacked_layers import Stack
 from resync.errors import UserError
+from resync.run.parts import Form
 
 LARGEST_STACK = 8
 """Workers of a stack of the form `channels`: the activations of more would not fit into a cache."""

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resync.config.parts import Form
 from resync.errors import UserError
 from resync.models.embeddings import LearnedPositions, TiedEmbedding
+from resync.run.parts import Form
 
 WITHOUT_PARAMETERS = (
     nn.Identity, nn.Flatten, nn.ReLU, nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU,

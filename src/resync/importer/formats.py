@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from resync.config import Run, Suite
-from resync.config.columns import load_columns
-from resync.config.metrics import METRICS, columns
 from resync.importer.log import ImportedLog, LogError, Origin, read_bytes
 from resync.importer.programs import ADPSGD, SGP, TRANSFORMER
 from resync.importer.results import refuse_second_seed, refuse_to_overwrite, write
 from resync.importer.table import read_csv, translate
 from resync.importer.wandb_runs import read_export, read_offline, read_server
+from resync.metrics.columns import load_columns
+from resync.metrics.registry import METRICS, columns
+from resync.paper import Suite
+from resync.run import Run
 from resync.settings.errors import suggestion
 
 

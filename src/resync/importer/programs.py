@@ -24,9 +24,9 @@ validation. Every node scores its part of the validation set, with its own model
 import math
 import re
 
-from resync.config import Run
 from resync.importer.log import ImportedLog, LogError, Values, to_count
 from resync.importer.text_log import Rows, TextLog
+from resync.run import Run
 
 UNTIMED_STEPS = 10
 """Number of steps at the start of an epoch whose times only the later version of SGP's code (2023) leaves out."""

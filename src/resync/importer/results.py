@@ -9,12 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from resync.config import Run
-from resync.config.metrics import BEST, EVALUATED, METRICS, File, columns, required_columns
 from resync.files import write_text
 from resync.importer.log import ImportedLog, LogError, Origin, Values
+from resync.metrics.registry import BEST, EVALUATED, METRICS, File, columns, required_columns
 from resync.results.errors import ResultsError
 from resync.results.summary import publish, read_summary
+from resync.run import Run
 from resync.text_tables import csv_text
 
 _RESULTS = ("summary.json", "metrics.csv*", "steps.csv*", "checkpoint", "model.pt")

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from resync.config import Suite
-from resync.config.logs import LogGroup, LogTable
 from resync.files import write_text
 from resync.importer.log import LogError, Origin, read_bytes, to_number
 from resync.importer.table import Table, read_csv
+from resync.paper import Suite
+from resync.paper.logs import LogGroup, LogTable
 from resync.results.published_logs import file_of
 from resync.settings.errors import not_among, suggestion
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resync.config import Run
-from resync.config.columns import LogColumn
-from resync.config.metrics import EVALUATED, METRICS, columns
 from resync.importer.log import ImportedLog, LogError, Values, read_text, to_count, to_number
+from resync.metrics.columns import LogColumn
+from resync.metrics.registry import EVALUATED, METRICS, columns
+from resync.run import Run
 from resync.settings.errors import suggestion
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import harmonic_mean
 
-from resync.config import Run
-from resync.config.metrics import extremes_of_workers
 from resync.importer.log import ImportedLog, LogError, Values, read_text, to_number
 from resync.importer.table import read_csv
+from resync.metrics.registry import extremes_of_workers
+from resync.run import Run
 from resync.settings.errors import suggestion
 
 Rows = Sequence[tuple[str, Values]]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resync.config.columns import LogColumn
 from resync.importer.log import LogError, Origin, read_bytes, to_number
 from resync.importer.table import Cell, Table, read_csv
+from resync.metrics.columns import LogColumn
 from resync.results.wandb_log import WandbLogError, read_log
 
 _SEPARATOR = " - "

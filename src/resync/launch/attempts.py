@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable
 
-from resync.config import Run
 from resync.errors import UserError
 from resync.files import clear_leftovers, delete_folder
 from resync.launch import hosts, machine, slurm, stopping
@@ -14,6 +13,7 @@ from resync.processes.lock import locked
 from resync.processes.signals import INTERRUPTED
 from resync.results import state
 from resync.results.summary import refuse_other_results
+from resync.run import Run
 
 _FINAL = {os.EX_OK, MISTAKE, os.EX_TEMPFAIL, INTERRUPTED}
 """Exit codes after which a restart would end in the same way or is not wanted now."""

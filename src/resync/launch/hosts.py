@@ -22,13 +22,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from resync.config import Run
 from resync.errors import UserError
 from resync.launch import machine
 from resync.launch.request import Place, Request
 from resync.launch.stopping import passing_on, stop_code
 from resync.processes.lock import HELD
 from resync.processes.signals import end_with_parent
+from resync.run import Run
 
 STOP = "stop\n"
 FORWARDED = re.compile(

@@ -7,11 +7,11 @@ import signal
 import sys
 from importlib.util import find_spec
 
-from resync.config import Run
 from resync.errors import UserError
 from resync.launch.request import Place, Request, train
 from resync.launch.stopping import ended
 from resync.processes.exit_code import exit_code
+from resync.run import Run
 
 
 def run(run: Run, request: Request, place: Place) -> int:

@@ -18,12 +18,12 @@ from multiprocessing.process import BaseProcess
 
 from torch.distributed import Store
 
-from resync.config import Run
 from resync.launch.request import Place, Request, train
 from resync.launch.stopping import passing_on, stop_asked, stop_code, terminate_children
 from resync.processes.exit_code import exit_code
 from resync.processes.signals import STOP, end_with_parent
 from resync.processes.tcp_store import SERVED, join, serve
+from resync.run import Run
 
 _GRACE_SECONDS = 30.0
 """Time to end for the ranks that are left when one has failed."""

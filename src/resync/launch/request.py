@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from resync.config import Run
+from resync.run import Run
 
 REMOTE_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15"
 """Asks for no password, and finds out when a machine or the network between has died."""

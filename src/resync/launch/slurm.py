@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 
-from resync.config import Run
 from resync.launch.request import Place, Request
 from resync.launch.stopping import ended
+from resync.run import Run
 
 JOB = "SLURM_JOB_ID"
 

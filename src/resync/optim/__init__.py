@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from resync.config.parts import OptimizerOptions
     from resync.engine.workers import Workers
+    from resync.run.parts import OptimizerOptions
 
 
 def build(options: OptimizerOptions, workers: Workers, apart: bool = False) -> Optimizer:

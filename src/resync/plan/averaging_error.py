@@ -5,10 +5,10 @@ from math import ceil, log2
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config import Run
 from resync.errors import UserError
 from resync.formulas.mixing import matrix
 from resync.formulas.topology import resolve
+from resync.run import Run
 
 DRAWS = 64
 """Number of draws over which the error of a random topology is averaged."""

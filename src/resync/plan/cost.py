@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from resync.config import Run
 from resync.plan.exchanges import exchanges, number_of_rounds, whole
+from resync.run import Run
 from resync.text_tables import aligned
 
 FLOAT32_BYTES = 4

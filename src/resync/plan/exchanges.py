@@ -8,13 +8,13 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from resync.config import Run
-from resync.config.parts import SyncOptions, Traffic
 from resync.errors import UserError
 from resync.formulas.arrivals import sending_intervals
 from resync.formulas.declared_schedules import LearningRate
 from resync.formulas.periods import Period, rounds
 from resync.formulas.topology import messages
+from resync.run import Run
+from resync.run.parts import SyncOptions, Traffic
 from resync.settings.options import TrainingShape
 
 

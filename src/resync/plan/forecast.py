@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from resync.config import Run
-from resync.config.metrics import SECONDS_PER_HOUR
-from resync.config.published import CERTAINTY, PublishedValue, most_certain
 from resync.errors import UserError
+from resync.metrics.registry import SECONDS_PER_HOUR
+from resync.paper.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.network import Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.run import Run
 from resync.text_tables import aligned
 
 _TIMES = ("compute h", "waiting h", "comm. h", "hidden h", "total h")

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from resync.config import Run
-from resync.config.published import PublishedValue
+from resync.paper.published import PublishedValue
 from resync.plan.cost import FLOAT32_BYTES, in_units
 from resync.plan.forecast import Forecast, calibrations, forecast, limits
 from resync.plan.network import Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.run import Run
 from resync.text_tables import aligned
 
 MOST_WORKERS = 1 << 17

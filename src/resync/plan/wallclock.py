@@ -14,12 +14,12 @@ between is exposed; or never. Evaluation, checkpoints and slow input pipelines a
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from resync.config import Run
 from resync.errors import UserError
 from resync.plan.cost import FLOAT32_BYTES
 from resync.plan.exchanges import ExchangeKind, exchanges
 from resync.plan.network import Network, halving_doubling, ring
 from resync.plan.stragglers import gossip_waiting, longest_delay
+from resync.run import Run
 
 
 @dataclass(frozen=True)

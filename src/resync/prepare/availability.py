@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from resync.config.data_sets import DataSet, data_set
+from resync.data_sets.declaration import DataSet, data_set
 from resync.prepare.folders import DATA_ROOT, prepared_folder
 from resync.prepare.raw_text import ARCHIVES
 from resync.prepare.sources import places_of

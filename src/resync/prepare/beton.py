@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.data_sets import DataSet
-from resync.config.preparation import Packing
+from resync.data_sets.declaration import DataSet
+from resync.data_sets.preparation import Packing
 from resync.errors import UserError
 from resync.files import write_text
 from resync.prepare.folders import prepared_file, require_writable

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.data_sets import DataSet
+from resync.data_sets.declaration import DataSet
 from resync.errors import UserError
 from resync.prepare.properties import Property, require_all
 

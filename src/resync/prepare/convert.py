@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from resync.config.data_sets import DataSet, data_set, prepared_names
-from resync.config.preparation import Preparation, TextPreparation
+from resync.data_sets.declaration import DataSet, data_set, prepared_names
+from resync.data_sets.preparation import Preparation, TextPreparation
 from resync.errors import UserError
 from resync.prepare import beton
 from resync.prepare.characters import CharacterText, character_properties, divide, original

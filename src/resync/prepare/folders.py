@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from resync.config.data_sets import DataSet
+from resync.data_sets.declaration import DataSet
 from resync.errors import UserError
 from resync.processes.lock import alone
 

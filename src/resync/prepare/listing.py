@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from resync.config.data_sets import DataSet
+from resync.data_sets.declaration import DataSet
 from resync.errors import UserError
 from resync.prepare.prepared_file import Pixels, read
 from resync.prepare.properties import Property, require_all, split_properties

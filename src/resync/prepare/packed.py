@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.data_sets import DataSet
+from resync.data_sets.declaration import DataSet
 from resync.prepare import beton
 from resync.prepare.prepared_file import Images, Pixels, Prepared
 from resync.prepare.properties import Property, properties, variant

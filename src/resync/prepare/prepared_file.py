@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.data_sets import DataSet
+from resync.data_sets.declaration import DataSet
 from resync.errors import UserError
 from resync.files import replacing, write_text
 from resync.prepare.folders import prepared_file

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resync.config.data_sets import DataSet
-from resync.config.preparation import ClassCounts
+from resync.data_sets.declaration import DataSet
+from resync.data_sets.preparation import ClassCounts
 from resync.prepare.prepared_file import Images, Split
 from resync.prepare.text import ParallelCorpus
 

@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from resync.config.data_sets import DataSet
-from resync.config.preparation import TextFiles
+from resync.data_sets.declaration import DataSet
+from resync.data_sets.preparation import TextFiles
 from resync.prepare.prepared_file import file_sha256, sums_sha256
 from resync.prepare.text import Lines, normalise
 

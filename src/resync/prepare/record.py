@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resync.config.data_sets import DataSet
+from resync.data_sets.declaration import DataSet
 from resync.settings.errors import show
 
 _NAMES = {str: "text", int: "a whole number", dict: "a mapping"}

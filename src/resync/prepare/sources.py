@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image
 
-from resync.config.data_sets import DataSet
-from resync.config.preparation import ImageRows, Source
+from resync.data_sets.declaration import DataSet
+from resync.data_sets.preparation import ImageRows, Source
 from resync.errors import UserError
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, sums_sha256
 

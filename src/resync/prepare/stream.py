@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resync.config.data_sets import DataSet
+from resync.data_sets.declaration import DataSet
 from resync.prepare import beton
 from resync.prepare.folders import prepared_file, require_writable
 from resync.prepare.listing import arrays_of, load_listing, refuse_changed, scan, unchanged

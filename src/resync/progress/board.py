@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resync.config import ConfigError, Run
 from resync.results.status import Progress, duration, progress
+from resync.run import Run
+from resync.settings.errors import ConfigError
 from resync.text_tables import one_line
 
 _FEW = 5

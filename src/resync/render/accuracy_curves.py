@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from resync.config.columns import CONVERSIONS
-from resync.config.metrics import METRICS
+from resync.metrics.columns import CONVERSIONS
+from resync.metrics.registry import METRICS
 from resync.render.item import ItemData, require_results
 from resync.render.lines import Coordinate, Floats, Line, limits, metric_line, setting
 from resync.render.metric_panels import MetricPanels

@@ -5,13 +5,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from resync.config.in_words import listed
-from resync.config.metrics import METRICS, SECONDS_PER_HOUR
-from resync.config.published import PublishedValue
+from resync.metrics.registry import METRICS, SECONDS_PER_HOUR
+from resync.paper.published import PublishedValue
 from resync.render.item import NONE, UNMEASURED, ItemData, Series
 from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
 from resync.results.seed_values import SeedValues, as_published, decimals_for, notation
+from resync.run.in_words import listed
 
 MARKS = {"secondary": "†", "derived": "‡", "measured": "¶", "unverified": "§"}
 """What stands behind a published value that was not read in the paper itself, by its status."""

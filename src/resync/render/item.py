@@ -8,12 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from resync.config import Run, Suite
-from resync.config.in_words import counted, scale_of, setting_of
-from resync.config.paper import Item
-from resync.config.parts import KindOptions
-from resync.config.published import PublishedValue, most_certain
 from resync.files import write_bytes
+from resync.paper import Suite
+from resync.paper.paper import Item
+from resync.paper.published import PublishedValue, most_certain
 from resync.render import style
 from resync.render.points import points_csv
 from resync.render.table import Table
@@ -21,6 +19,9 @@ from resync.render.table_tex import tex
 from resync.results.errors import ResultsError
 from resync.results.runs import RunResult, RunState, state_of
 from resync.results.seed_values import SeedValues
+from resync.run import Run
+from resync.run.in_words import counted, scale_of, setting_of
+from resync.run.parts import KindOptions
 
 _NOTED = ("diverged", "stale", "damaged", "running", "stopped", "failed", "not run")
 _PENDING = ("running", "stopped", "not run")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from resync.config.metrics import extremes_of_workers
+from resync.metrics.registry import extremes_of_workers
 from resync.render.item import ItemData, Series
 from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, SMALL, Style

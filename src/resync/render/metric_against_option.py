@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from resync.config import Run
 from resync.errors import UserError
 from resync.render.item import ItemData, Series, require_results
 from resync.render.lines import LETTERS, footnote, legend, letter
@@ -16,6 +15,7 @@ from resync.render.options import MetricAgainstOption
 from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, Style, axis_label, label_y, new_panels
 from resync.render.text import drawn, has_symbols
+from resync.run import Run
 
 _HEIGHT = 2.1
 _LOGARITHMIC_FROM = 4

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from resync.config import Run
 from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
@@ -14,6 +13,7 @@ from resync.render.lines import Floats, Line, footnote, ignore_truncated_rounds,
 from resync.render.options import PeriodSchedule
 from resync.render.points import Point
 from resync.render.style import GREY, new_figure, period_axis
+from resync.run import Run
 
 LR_POINTS = 400
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Protocol
 
-from resync.config.published import PublishedValue
+from resync.paper.published import PublishedValue
 from resync.text_tables import csv_text
 
 

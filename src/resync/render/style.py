@@ -20,11 +20,11 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from resync.config import Run
-from resync.config.metrics import METRICS
-from resync.config.parts import Look, SyncOptions, Width
 from resync.formulas.periods import Constant, Phases, PowerRule
+from resync.metrics.registry import METRICS
 from resync.render.text import FONTS, wrapped
+from resync.run import Run
+from resync.run.parts import Look, SyncOptions, Width
 
 COLUMN, TEXT = 3.25, 6.75
 WIDTHS: dict[Width, float] = {"column": COLUMN, "text": TEXT}

@@ -14,11 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from resync.config import Run
-from resync.config.metrics import SECONDS_PER_HOUR
-from resync.config.parts import SyncOptions
-from resync.config.published import most_certain
 from resync.errors import UserError
+from resync.metrics.registry import SECONDS_PER_HOUR
+from resync.paper.published import most_certain
 from resync.plan.forecast import Fit, fit, published_hours
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
@@ -27,6 +25,8 @@ from resync.render.item import ItemData
 from resync.render.lines import LETTERS, footnote, legend_of
 from resync.render.points import Point
 from resync.render.style import GREY, Style, new_panels, style_of_algorithm
+from resync.run import Run
+from resync.run.parts import SyncOptions
 
 _CERTAIN = ("verified", "secondary")
 _ALGORITHMS = ("allreduce", "dpsgd", "sgp", "osgp", "adpsgd")

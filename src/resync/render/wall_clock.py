@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from resync.config import Run
-from resync.config.in_words import counted
-from resync.config.metrics import SECONDS_PER_HOUR
-from resync.config.published import CERTAINTY, PublishedValue, most_certain
+from resync.metrics.registry import SECONDS_PER_HOUR
+from resync.paper.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import certainty
@@ -17,6 +15,8 @@ from resync.render.options import WallClock
 from resync.render.style import time_unit
 from resync.render.table import Cell, Heading, Table
 from resync.results.seed_values import SeedValues, decimals_of, notation, number
+from resync.run import Run
+from resync.run.in_words import counted
 
 _FITTED = "*"
 _PART = "communication"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE, ROUNDS
-from resync.config.metrics import METRICS
+from resync.metrics.registry import METRICS
 from resync.report.content import Line
 from resync.results.seed_values import difference_text, effect_texts
 

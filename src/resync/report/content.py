@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from resync.audit.rows import CLAIMS
-from resync.config import Run, Suite
-from resync.config.paper import Paper
 from resync.errors import UserError
 from resync.files import read_json
+from resync.paper import Suite
+from resync.paper.paper import Paper
 from resync.results.runs import RunState, state_of
+from resync.run import Run
 from resync.settings.tree import leaves
 
 SeriesName = tuple[str, str, str]

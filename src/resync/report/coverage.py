@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resync.config import Suite
-from resync.config.in_words import listed
-from resync.config.paper import Item, Paper
+from resync.paper import Suite
+from resync.paper.paper import Item, Paper
+from resync.run.in_words import listed
 
 DRAWN, DECLARED, ABSENT = "drawn", "not drawn yet", "absent"
 SIGNS = {DRAWN: "●", DECLARED: "○", ABSENT: "\N{EN DASH}"}

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from resync.config.metrics import BEST, DRAWN, METRICS, columns
-from resync.config.paper import Item, Paper
-from resync.config.published import most_certain
 from resync.formulas.periods import Constant
+from resync.metrics.registry import BEST, DRAWN, METRICS, columns
+from resync.paper.paper import Item, Paper
+from resync.paper.published import most_certain
 from resync.render import style
 from resync.report.content import Content, SeriesName
 from resync.results.runs import RunResult, RunState

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from resync.audit.rows import CLAIMS
-from resync.config.in_words import setting_of
-from resync.config.paper import Item, Paper
+from resync.paper.paper import Item, Paper
 from resync.report.content import Content
 from resync.report.coverage import ABSENT, Row
 from resync.report.curves import item_chart, lines
 from resync.report.points import panels, script
 from resync.report.writer import Writer
+from resync.run.in_words import setting_of
 from resync.text_tables import markdown_cells, plain_text
 
 _SUFFIXES = {"figure": ("svg", "pdf", "png", "csv"), "table": ("md", "tex", "csv")}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from resync.config.metrics import METRICS
+from resync.metrics.registry import METRICS
 from resync.report.content import Content
 from resync.report.curves import main_metric, run_charts
 from resync.results.runs import RunResult, RunState

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from resync.audit.rows import CLAIMS, is_failure
-from resync.config import Suite
-from resync.config.metrics import METRICS
-from resync.config.paper import MissingItem, Paper
-from resync.config.run import SCALES
 from resync.files import delete_folder, write_text
+from resync.metrics.registry import METRICS
+from resync.paper import Suite
+from resync.paper.paper import MissingItem, Paper
 from resync.report.audit_lines import sections
 from resync.report.content import WITHOUT_RESULT, AuditFile, Content, Line, page_of
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Row, by_paper, coverage, of_all
@@ -26,6 +25,7 @@ from resync.report.writer import ASSETS, Writer
 from resync.results.runs import RunState
 from resync.results.status import PROBLEMS
 from resync.results.summary import commits
+from resync.run.run import SCALES
 
 _COPIED = ("run.yaml", "summary.json", "metrics.csv")
 """The files of a run that lie beside its page; steps.csv may be as large as all others together."""

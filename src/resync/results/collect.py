@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from resync.config import Run
 from resync.files import replacing
 from resync.results.runs import RunResult, RunState, state_of
+from resync.run import Run
 
 _TEXTS = ("paper", "scale", "experiment", "series", "label")
 _SCHEMA = pa.schema(

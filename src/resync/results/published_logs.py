@@ -3,8 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
-from resync.config.logs import LogGroup, LogsFile
 from resync.files import read_json
+from resync.paper.logs import LogGroup, LogsFile
 from resync.results.errors import ResultsError
 from resync.results.seed_values import SeedValues
 

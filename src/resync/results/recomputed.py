@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from resync.config.metrics import BEST, EVALUATED, METRICS
+from resync.metrics.registry import BEST, EVALUATED, METRICS
 from resync.results.errors import ResultsError
 
 _AT_THE_END = {"rounds": "round", "volume_percent": "volume_percent", "bytes_sent": "bytes_sent"}

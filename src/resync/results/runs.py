@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from resync.config import ConfigError, Run
-from resync.config.evaluated import EPOCH_ROUNDING, evaluation_steps
-from resync.config.metrics import SECONDS_PER_HOUR, columns
+from resync.metrics.registry import SECONDS_PER_HOUR, columns
 from resync.processes.lock import holder
 from resync.results import state, wandb_log
 from resync.results.errors import MissingRun, ResultsError
@@ -23,6 +21,9 @@ from resync.results.recomputed import require_agreement
 from resync.results.state import Status
 from resync.results.summary import DIGESTS, NAME, TOTALS, digest_of, left_out, read_summary
 from resync.results.tables import parse_table, read_table, whole_columns
+from resync.run import Run
+from resync.run.evaluated import EPOCH_ROUNDING, evaluation_steps
+from resync.settings.errors import ConfigError
 from resync.text_tables import csv_text, one_line
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from resync.config import Run
 from resync.errors import UserError, is_mistake, place_of
 from resync.files import read_json, write_text
 from resync.processes.signals import INTERRUPTED
 from resync.results.summary import NAME as SUMMARY
+from resync.run import Run
 
 Status = Literal["not run", "running", "stopped", "failed", "finished", "diverged", "stale", "damaged"]
 """Status of a run:

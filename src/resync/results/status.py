@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from resync.config import Run
-from resync.config.in_words import tallied
-from resync.config.metrics import BEST, METRICS, columns
-from resync.config.run import SCALES
+from resync.metrics.registry import BEST, METRICS, columns
 from resync.results.runs import RunState, state_of
 from resync.results.state import Status
+from resync.run import Run
+from resync.run.in_words import tallied
+from resync.run.run import SCALES
 from resync.text_tables import aligned
 
 PROBLEMS: tuple[Status, ...] = ("damaged", "stale", "failed", "stopped")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from resync.config.metrics import METRICS, File, columns, required_columns
+from resync.metrics.registry import METRICS, File, columns, required_columns
 from resync.results.errors import ResultsError
 from resync.results.summary import digest, require_unchanged
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from resync.config.parts import SyncOptions
+    from resync.run.parts import SyncOptions
     from resync.sync.algorithm import Algorithm, Training
 
 __all__ = ["build"]

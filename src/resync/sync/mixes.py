@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resync.config.parts import Traffic
 from resync.engine.transport import Transport
 from resync.formulas import mixing
 from resync.formulas.topology import cycle, in_peers, resolve
+from resync.run.parts import Traffic
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from resync import data, models, optim, sync
-from resync.config import Run
-from resync.config.evaluated import evaluation_steps
-from resync.config.training import LossScale
 from resync.data.heterogeneity import dirichlet_shares
 from resync.data.sampling import Sampler
 from resync.engine import choose
@@ -25,6 +22,9 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.models.originals import load_original
 from resync.prepare import data_root
+from resync.run import Run
+from resync.run.evaluated import evaluation_steps
+from resync.run.training import LossScale
 from resync.streams import stream_seed
 from resync.sync.algorithm import Training
 from resync.train.checkpoint import FORMAT, Checkpoints

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from resync.config.execution import Checkpoint
 from resync.engine.transport import Transport
 from resync.errors import UserError
 from resync.files import clear_leftovers, delete_folder, sync_folder, write_bytes, write_text
+from resync.run.execution import Checkpoint
 
 State = dict[str, Any]
 MODEL = "model.pt"

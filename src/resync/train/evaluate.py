@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resync.config.metrics import STATISTICS, worker_metric
+from resync.metrics.registry import STATISTICS, worker_metric
 from resync.train.language_model import estimated_loss
 from resync.train.session import Session
 from resync.train.sharpness import sharpness

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from resync.config import Run
-from resync.config.metrics import BEST, File, columns
 from resync.errors import UserError
 from resync.files import delete_folder, write_text
+from resync.metrics.registry import BEST, File, columns
 from resync.results import wandb_log
 from resync.results.summary import publish
+from resync.run import Run
 from resync.text_tables import csv_text, one_line
 from resync.train.tensorboard import TensorBoard
 
@@ -144,7 +144,7 @@ def _refuse_undeclared(name: str, row: Row) -> None:
     """Raise ValueError for an undeclared column: at the first row, not at the end of the training."""
     file: File = "steps" if name == STEPS else "metrics"
     if undeclared := [column for column in row if column not in columns(file)]:
-        raise ValueError(f"{name}: resync.config.metrics declares no column {', '.join(undeclared)}")
+        raise ValueError(f"{name}: resync.metrics.registry declares no column {', '.join(undeclared)}")
 
 
 def _start_bar(run: Run) -> Any:

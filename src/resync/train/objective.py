@@ -42,7 +42,7 @@ class Objective(Protocol):
         """Sums over one process's test samples, float64, which follow those of validation; empty without a test."""
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """The metrics from the sums over all processes, by their names in `resync.config.metrics`.
+        """The metrics from the sums over all processes, by their names in `resync.metrics.registry`.
 
         Those of the test are absent if their sums are.
         """

@@ -7,7 +7,7 @@ import torch
 from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from resync.config.evaluation import EarlyStopping, Plateau
+from resync.metrics.evaluation import EarlyStopping, Plateau
 
 
 class ValidationWatch:

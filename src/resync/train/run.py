@@ -13,17 +13,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from resync.config import Run
-from resync.config.metrics import BEST, EVALUATED, METRICS
-from resync.config.run import Resources
 from resync.errors import UserError
 from resync.files import write_text
+from resync.metrics.registry import BEST, EVALUATED, METRICS
 from resync.processes.lock import locked
 from resync.processes.memory import keep_freed_memory
 from resync.processes.signals import end_with_parent, handled
 from resync.processes.tcp_store import meet
 from resync.results import state
 from resync.results.summary import refuse_other_results, trained
+from resync.run import Run
+from resync.run.run import Resources
 from resync.train import provenance
 from resync.train.build import build
 from resync.train.checkpoint import parameters_sha256, save_model

@@ -5,7 +5,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from resync.config import Run
 from resync.data import Dataset
 from resync.data.sampling import Sampler
 from resync.engine.clocks import Clocks
@@ -13,6 +12,7 @@ from resync.engine.engine import Engine
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.formulas.schedules import Schedule
+from resync.run import Run
 from resync.sync.algorithm import Algorithm
 from resync.train.checkpoint import Checkpoints
 from resync.train.checkpoint_average import CheckpointAverage

@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from resync.config import Run
 from resync.errors import UserError
 from resync.results.errors import ResultsError
 from resync.results.summary import DIGESTS, digest_of, left_out, read_summary, require_unchanged
 from resync.results.summary import NAME as SUMMARY
+from resync.run import Run
 from resync.train.checkpoint import MODEL, checkpoint_folder, model_sha256, require_sound
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from resync.config import Run
 from resync.data.sampling import Share
+from resync.run import Run
 from resync.train.label_noise import LabelNoise
 from resync.train.mixup import Mixup
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from resync.config.evaluation import BeamSearch
 from resync.data.text import Inputs, ParallelText, TokenTargets
+from resync.metrics.evaluation import BeamSearch
 from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
 from resync.prepare.vocabulary import PAD

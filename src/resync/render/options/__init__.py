@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from resync.config.metrics import METRICS, DrawnMetric, TabledMetric, extremes_of_workers
-from resync.config.parts import KindOptions
+from resync.metrics.registry import METRICS, DrawnMetric, TabledMetric, extremes_of_workers
+from resync.run.parts import KindOptions
 from resync.settings.base import Check, Id, PositiveInt, PositiveNumber, Settings, Several, Text
 from resync.settings.errors import not_among
 

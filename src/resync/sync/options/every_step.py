@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter, ValidationError, WithJsonSchema
 
-from resync.config.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
+from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed, wrong
 from resync.settings.errors import show
 from resync.settings.options import TrainingShape

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic_core import CoreSchema, core_schema
 
-from resync.config.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.formulas.periods import Constant, Period, Phases, rule_of
 from resync.formulas.topology import cycle
+from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed, wrong
 from resync.settings.errors import not_among
 from resync.settings.options import TrainingShape, option_names

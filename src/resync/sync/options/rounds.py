@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from resync.config.parts import Look, SyncOptions, Traffic
 from resync.formulas.periods import Constant, Period, PeriodRule, PowerRule, rule_of
+from resync.run.parts import Look, SyncOptions, Traffic
 from resync.settings.base import Several
 from resync.settings.units import LocalSteps
 

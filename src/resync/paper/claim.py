@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from resync.config.metrics import EVALUATED, EXACT, METRICS, ComparedMetric
-from resync.config.run import Scale
+from resync.metrics.registry import EVALUATED, EXACT, METRICS, ComparedMetric
+from resync.run.run import Scale
 from resync.settings.base import Check, Id, Items, PositiveNumber, Settings, Text
 
 LEAST_SEEDS = 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from resync.config.metrics import METRICS, ComparedMetric
+from resync.metrics.registry import METRICS, ComparedMetric
 from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, PositiveNumber, Settings, Text
 
 

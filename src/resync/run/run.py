@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr
 
-from resync.config.execution import Execution
-from resync.config.readers import EXECUTION
-from resync.config.training import RunSettings
+from resync.data_sets.readers import EXECUTION
 from resync.errors import UserError
+from resync.run.execution import Execution
+from resync.run.training import RunSettings
 from resync.settings.base import PACKAGE, Check, Count, Id, Items, PositiveInt, Settings, wrong
 from resync.settings.loader import dump, load
 from resync.settings.overrides import override_settings

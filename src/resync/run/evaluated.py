@@ -3,8 +3,8 @@
 from bisect import bisect_right
 from itertools import accumulate
 
-from resync.config.training import RunSettings
 from resync.formulas.periods import rounds
+from resync.run.training import RunSettings
 
 EPOCH_ROUNDING = 1e-6
 """Difference of two numbers of epochs that are the same."""

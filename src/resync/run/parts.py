@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
-from resync.config.metrics import AXES, METRICS
 from resync.formulas.periods import Constant, Period
 from resync.formulas.topology import TopologyName
+from resync.metrics.registry import AXES, METRICS
 from resync.settings.options import Options
 
 Width = Literal["column", "text"]

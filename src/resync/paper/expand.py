@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
-from resync.config.paper import Experiment, ExperimentFile
-from resync.config.reduction import ScaleLayer, reduced
-from resync.config.run import SCALES, Run, SeriesLayer
+from resync.paper.paper import Experiment, ExperimentFile
+from resync.run.reduction import ScaleLayer, reduced
+from resync.run.run import SCALES, Run, SeriesLayer
 from resync.settings.base import is_id
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector

@@ -5,14 +5,14 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from resync.config import tasks
-from resync.config.data_sets import DataOptions
-from resync.config.evaluation import EarlyStopping, Evaluation, Plateau
-from resync.config.execution import Execution
-from resync.config.parts import ModelOptions, OptimizerOptions, SyncOptions
+from resync.data_sets.declaration import DataOptions
 from resync.formulas.declared_schedules import AnySchedule
 from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
+from resync.metrics.evaluation import EarlyStopping, Evaluation, Plateau
+from resync.run import tasks
+from resync.run.execution import Execution
+from resync.run.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings, checks_failed, reading_of, wrong
 from resync.settings.errors import show
 from resync.settings.options import Part, TrainingShape

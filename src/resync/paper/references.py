@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from pydantic import RootModel
 
-from resync.config.claim import Claim, ClaimsFile
-from resync.config.evaluated import is_evaluated_at
-from resync.config.metrics import unmeasured
-from resync.config.paper import Experiment
-from resync.config.published import PublishedFile, PublishedValue, reference_time
-from resync.config.run import Run
+from resync.metrics.registry import unmeasured
+from resync.paper.claim import Claim, ClaimsFile
+from resync.paper.paper import Experiment
+from resync.paper.published import PublishedFile, PublishedValue, reference_time
+from resync.run.evaluated import is_evaluated_at
+from resync.run.run import Run
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
 from resync.settings.tree import Node

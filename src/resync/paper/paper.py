@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
-from resync.config.claim import Claim
-from resync.config.logs import LogsFile
-from resync.config.metrics import METRICS, ComparedMetric
-from resync.config.parts import KindOptions, Width
-from resync.config.published import PublishedValue
-from resync.config.run import RunLayer, Scale, SeriesLayer
+from resync.metrics.registry import METRICS, ComparedMetric
+from resync.paper.claim import Claim
+from resync.paper.logs import LogsFile
+from resync.paper.published import PublishedValue
+from resync.run.parts import KindOptions, Width
+from resync.run.run import RunLayer, Scale, SeriesLayer
 from resync.settings.base import (
     Check,
     Id,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from resync.config.evaluation import Evaluation
+from resync.metrics.evaluation import Evaluation
 
 
 class Measuring(Protocol):

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
-from resync.config.metrics import EXACT, METRICS, ComparedMetric
-from resync.config.run import Scale
+from resync.metrics.registry import EXACT, METRICS, ComparedMetric
+from resync.run.run import Scale
 from resync.settings.base import Check, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
 from resync.settings.errors import show
 

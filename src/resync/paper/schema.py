@@ -6,15 +6,15 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from resync.config.claim import ClaimsFile
-from resync.config.columns import ColumnMap
-from resync.config.data_sets import data_set, data_set_names
-from resync.config.logs import LogsFile
-from resync.config.paper import ExperimentFile, PaperFile
-from resync.config.published import PublishedFile
-from resync.config.reduction import ScaleFile
-from resync.config.run import Run
+from resync.data_sets.declaration import data_set, data_set_names
 from resync.files import write_text
+from resync.metrics.columns import ColumnMap
+from resync.paper.claim import ClaimsFile
+from resync.paper.logs import LogsFile
+from resync.paper.paper import ExperimentFile, PaperFile
+from resync.paper.published import PublishedFile
+from resync.run.reduction import ScaleFile
+from resync.run.run import Run
 from resync.settings.base import PACKAGE
 from resync.settings.describe import Schema, schema_of
 from resync.settings.options import first_paragraph, option_names, options_of

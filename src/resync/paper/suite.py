@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resync.config.folder import paper_folders, read_paper, read_scales
-from resync.config.paper import Paper
-from resync.config.run import SCALES, Run
+from resync.paper.folder import paper_folders, read_paper, read_scales
+from resync.paper.paper import Paper
+from resync.run.run import SCALES, Run
 from resync.settings.base import PACKAGE
 from resync.settings.errors import ConfigError, not_among
 from resync.settings.problems import Collector

@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import Field
 
-from resync.config.data_sets import DataOptions
-from resync.config.execution import Execution
-from resync.config.parts import ModelOptions
-from resync.config.run import RunLayer, SeriesLayer
+from resync.data_sets.declaration import DataOptions
 from resync.formulas.declared_schedules import LearningRate
+from resync.run.execution import Execution
+from resync.run.parts import ModelOptions
+from resync.run.run import RunLayer, SeriesLayer
 from resync.settings import units
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
 from resync.settings.options import Part, TrainingShape

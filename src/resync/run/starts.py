@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from resync.config.run import Run
+from resync.run.run import Run
 from resync.settings.errors import not_among
 
 

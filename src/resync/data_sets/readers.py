@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from resync.config.preparation import CharacterPreparation, Preparation, TextPreparation
+from resync.data_sets.preparation import CharacterPreparation, Preparation, TextPreparation
 from resync.settings.base import Check, Count, Items, PositiveInt, PositiveNumber, Settings, wrong
 
 Prepared = Preparation | TextPreparation | CharacterPreparation | None

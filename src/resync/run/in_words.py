@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resync.config.run import Run
+from resync.run.run import Run
 
 
 def setting_of(runs: Iterable[Run], references: Iterable[Run]) -> str:

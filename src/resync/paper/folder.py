@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from resync.config.expand import expand
-from resync.config.logs import LogsFile
-from resync.config.paper import Experiment, Paper, PaperFile
-from resync.config.reduction import Reduction, ScaleFile, ScaleLayer
-from resync.config.references import Known, read_claims, read_published
-from resync.config.run import SCALES, Run
-from resync.config.starts import with_starts
+from resync.paper.expand import expand
+from resync.paper.logs import LogsFile
+from resync.paper.paper import Experiment, Paper, PaperFile
+from resync.paper.references import Known, read_claims, read_published
+from resync.run.reduction import Reduction, ScaleFile, ScaleLayer
+from resync.run.run import SCALES, Run
+from resync.run.starts import with_starts
 from resync.settings.base import is_id
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector

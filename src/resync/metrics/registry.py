@@ -10,7 +10,7 @@ from functools import cache, partial
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
-from resync.config.needs import (
+from resync.metrics.needs import (
     BEAM_SEARCH,
     CLASSIFICATION,
     ESTIMATE,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, create_model
 
-from resync.config.preparation import CharacterPreparation, Preparation, TextPreparation
-from resync.config.readers import Reader
+from resync.data_sets.preparation import CharacterPreparation, Preparation, TextPreparation
+from resync.data_sets.readers import Reader
 from resync.settings.base import PACKAGE, Check, Settings, Text
 from resync.settings.errors import ConfigError, Problem, not_among, raise_if_any, show
 from resync.settings.loader import load

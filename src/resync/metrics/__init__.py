@@ -1,0 +1,1 @@
+"""What is measured: every metric, and the settings of evaluations."""

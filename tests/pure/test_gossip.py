@@ -55,11 +55,6 @@ def test_recorded_averaging_is_reproduced(trace):
         np.testing.assert_allclose(result.weights[k + 1], recorded["weight"], rtol=0, atol=1e-12)
 
 
-def test_anchor_of_the_fact_sheet():
-    result = averaging.average([[0], [1], [2], [3]], "exponential", 2)
-    np.testing.assert_array_equal(result.values[:, :, 0], [[0, 1, 2, 3], [1.5, 0.5, 1.5, 2.5], [1.5] * 4])
-
-
 @pytest.mark.parametrize(
     ("name", "num_workers", "peers", "expected"),
     [
@@ -74,18 +69,13 @@ def test_anchor_of_the_fact_sheet():
         (4, 5, 1, [1, 4]),
         (4, 2, 1, [1]),
         ("complete", 4, 1, [1, 2, 3]),
+        ("bipartite_exponential", 8, 1, [7, 1, 5, 3]),  # +5 and -5 repeat -3 and +3
     ],
 )
 def test_peer_lists(name, num_workers, peers, expected):
     found = topology.peer_list(name, 0, num_workers, peers)
     assert found[: len(expected)] == expected
     assert len(found) == len(set(found)) == (12 if num_workers == 244 else len(expected))
-
-
-def test_bipartite_peer_lists_of_eight_workers():
-    assert topology.peer_list("bipartite_exponential", 1, 8) == [2, 0, 4, 6]  # +5 and -5 repeat -3 and +3
-    assert topology.peer_list("bipartite_exponential", 0, 8) == [7, 1, 5, 3]
-    assert topology.peer_list("bipartite_linear", 1, 8) == [2, 0, 4, 6]
 
 
 def test_two_peers_take_turns_in_pairs():
@@ -155,14 +145,6 @@ def test_averaging_conserves_sums(graph, iterations, seed):
     np.testing.assert_allclose(total_weight, weights.sum(), rtol=1e-12)
 
 
-@given(st.integers(3, 64), st.lists(st.integers(1, 2), min_size=1, max_size=8))
-def test_sums_are_conserved_when_the_number_of_peers_changes(n, schedule):
-    state = np.arange(1.0, n + 1)
-    for k, peers in enumerate(schedule):
-        state = mixing.matrix("exponential", n, k, peers) @ state
-    assert state.sum() == pytest.approx(n * (n + 1) / 2, rel=1e-12)
-
-
 @pytest.mark.parametrize("log_n", range(7))
 def test_exponential_reaches_consensus_after_log2_n_mixes(log_n):
     values = np.random.default_rng(0).normal(size=(2**log_n, 3))
@@ -216,18 +198,14 @@ def test_one_worker_talks_to_nobody(name):
     ("arguments", "message"),
     [
         (("bipartite_exponential", 0, 7, 0), "with 7 workers: expected an even number of workers"),
-        ((3, 0, 5, 0), "bipartite_linear with 5 workers: expected an even number"),
         (("exponential", 0, 4, 0, 4), "with 4 workers has 3 peers per worker, found peers = 4"),
         (("ring", 0, 8, 0, 3), "has 2 peers"),
-        (("random", 0, 8, 0, 8), "has 7 peers"),
         (("complete", 0, 8, 0, 3), "always uses all 7 peers"),
         (("exponential", 0, 8, 0, 0), "peers is 0"),
         (("exponential", 8, 8, 0), "worker is 8, expected 0..7"),
-        (("exponential", -1, 8, 0), "worker is -1"),
         (("exponential", 0, 0, 0), "num_workers is 0"),
         (("exponential", 0, 8, -1), "number of the mixing step is -1"),
         (("exponentail", 0, 8, 0), "no topology 'exponentail': expected a number 0-5 or symm"),
-        ((6, 0, 8, 0), "no topology 6"),
         ((True, 0, 8, 0), "no topology True"),
     ],
 )
@@ -242,9 +220,7 @@ def test_invalid_requests_are_errors(arguments, message):
     [
         (([1, 2, 3], "ring", 1), r"values have shape \[3\]"),
         (([[1.0], [2.0]], "ring", -1), "iterations is -1"),
-        (([[1.0], [2.0]], "ring", 1, 1, [1.0]), "weights must be 2 numbers"),
         (([[1.0], [2.0]], "ring", 1, 1, [1.0, 0.0]), "weights must be 2 numbers > 0"),
-        (([[1.0], [2.0], [3.0]], 1, 1), "an even number of workers"),
     ],
 )
 def test_invalid_averaging_is_an_error(arguments, message):

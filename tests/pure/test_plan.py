@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resync.formulas.periods import Constant, PowerRule, rounds
+from resync.formulas.periods import rounds
 from resync.paper import load_suite
 from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
 from resync.run import Run
@@ -78,15 +78,6 @@ def test_every_algorithm_costs_what_it_declares(sync, rounds, percent):
     assert found.bytes_per_worker == percent * 93_600 // 100 * 40
 
 
-def test_period_rules_keep_their_settings():
-    power = {"rule": "power", "alpha": 0.5, "power": 3.0, "h_base": 2, "h_warmup": 8}
-    assert a_run(sync={"name": "local", "period": power}).period == PowerRule(
-        alpha=0.5, power=3.0, h_base=2, h_warmup=8
-    )
-    assert a_run(sync={"name": "local", "period": {"rule": "constant", "h": 7}}).period == Constant(h=7)
-    assert a_run(sync={"name": "allreduce"}).period == Constant(h=1)
-
-
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [
@@ -152,17 +143,6 @@ def test_planning_does_not_import_torch_or_numpy():
     code = "import sys, resync.plan; print(sorted({'torch', 'numpy'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("experiment", "series", "percent"),
-    [("vit_b16_b4096", "qsr_h4", 10.375), ("resnet152_b4096", "qsr_h2", 39.731), ("vit_b16_b4096", "h4", 25)],
-)
-def test_published_settings_of_qsr_have_their_volume(experiment, series, percent):
-    suite = load_suite(PAPER_CONFIGS)
-    runs = suite.runs("qsr", "paper", experiment=experiment, series=series)
-    assert runs
-    assert {round(cost(run, num_parameters=1).volume_percent, 3) for run in runs} == {percent}
 
 
 def test_seeds_share_the_lengths_of_their_rounds_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch):

@@ -1,19 +1,15 @@
 """How methods scale, by the wall-clock model, and the page that says so."""
 
-import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from resync.cli import main
 from resync.paper import load_suite
 from resync.plan.network import LINKS, Network
 from resync.plan.scaling import MOST_WORKERS, Scaling, scalings
 from resync.plan.wallclock import Machine, wall_clock
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```\n\$ (.+)\n((?:.+\n)+)```", (ROOT / "docs/scaling.md").read_text())
 RESNET50 = 25_557_032
 ETHERNET = Network(LINKS["ethernet_10g"], all_reduce="recursive_doubling")
 COMPUTE = 0.25
@@ -56,10 +52,3 @@ def test_all_methods_take_the_same_samples(sgp: dict[str, Scaling]):
     assert sgp["sgp_4"].seconds[0] == pytest.approx(clock.total)
     assert sgp["sgp_4"].whole_set == 5005  # 1,281,167 images, 256 for each
     assert sgp["sgp_4"].simulated_bytes == 3 * 4 * RESNET50  # with momentum
-
-
-@pytest.mark.parametrize(("command", "printed"), BLOCKS, ids=[command.split("--")[1] for command, _ in BLOCKS])
-def test_the_page_shows_what_its_commands_print(command: str, printed: str, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert main(shlex.split(command)[1:]) == 0
-    assert capsys.readouterr().out == printed

@@ -31,12 +31,6 @@ def test_cosine_step_is_the_cosine_rounded_to_powers_of_two():
         assert abs(math.log2(lr(t) / smooth(t))) <= 0.5
 
 
-@pytest.mark.parametrize("wrong", [{"min_lr": 0.0}, {"base": 1.0}])
-def test_cosine_step_needs_powers(wrong):
-    with pytest.raises(ValueError, match="expected min_lr > 0 and base > 1"):
-        schedules.cosine_step(**{"max_lr": 1.0, "min_lr": 1e-6, "total_steps": 10} | wrong)
-
-
 def test_linear_falls_by_the_same_amount_every_step():
     lr = schedules.linear(max_lr=1.0, min_lr=0.2, total_steps=12, warmup_steps=4)
     assert [lr(t) for t in range(4)] == pytest.approx([0.2, 0.4, 0.6, 0.8])
@@ -71,10 +65,6 @@ def test_constant_takes_the_same_warm_up():
     assert schedules.constant(0.3)(12345) == 0.3
     lr = schedules.constant(0.4, total_steps=10, warmup_steps=4)
     assert [lr(t) for t in range(6)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
-
-
-def test_warm_up_starts_where_asked():
-    assert schedules.cosine(1.0, 0.0, 100, 10, warmup_start=0.5)(0) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -139,13 +129,13 @@ def test_schedules_give_python_floats_and_can_be_pickled(lr):
     ("make", "message"),
     [
         (lambda: schedules.constant(0.0), "learning rate is 0.0"),
-        (lambda: schedules.constant(float("nan")), "learning rate is nan"),
+        (lambda: schedules.cosine_step(1.0, 0.0, 10), "expected min_lr > 0 and base > 1"),
+        (lambda: schedules.cosine_step(1.0, 1e-6, 10, base=1.0), "expected min_lr > 0 and base > 1"),
         (lambda: schedules.cosine(0.1, 0.2, 10, 0), "min_lr is 0.2"),
         (lambda: schedules.cosine(0.1, 0.0, 0, 0), "total_steps is 0"),
         (lambda: schedules.linear(0.1, 0.0, 10, 10), "warmup_steps is 10, expected 0..9"),
         (lambda: schedules.linear(0.1, 0.0, 10, 2, warmup_start=-1), "warmup_start is -1"),
         (lambda: schedules.step(0.1, [(-1, 0.1)], 10), "expected a step >= 0"),
-        (lambda: schedules.step(0.1, [(1, 0.0)], 10), "a factor > 0"),
         (lambda: schedules.staircase(schedules.constant(0.1), 4, 0, 10), "every is 0 and steps_per_epoch is 10"),
     ],
 )

@@ -61,13 +61,6 @@ def test_two_timings_give_back_what_they_were_made_of(compute, cost, load, facto
         assert found.total(timing.load) == pytest.approx(timing.time, abs=1e-9 * (scale + 1))
 
 
-@pytest.mark.parametrize("h", [2, 4, 8])
-def test_the_calibration_is_that_of_the_qsr_paper(h):
-    parallel, local = 20.7, 17.9
-    found = calibrate([Timing("h1", 1.0, parallel), Timing("h", 1 / h, local)])
-    assert found.communication(1.0) == pytest.approx(h / (h - 1) * (parallel - local))
-
-
 def test_the_most_certain_timings_calibrate_then_the_most_different():
     timings = [
         Timing("a", 100, 10.0, 3), Timing("b", 50, 6.0, 0), Timing("c", 20, 4.0, 0), Timing("d", 10, 3.0, 0),
@@ -200,13 +193,6 @@ def test_the_times_per_iteration_of_slowmo(workers, parameters, parallel, local,
         for name, (sync, published, _) in held_out.items()
     }
     assert errors == pytest.approx({name: error for name, (_, _, error) in held_out.items()}, abs=0.06)
-
-
-@given(st.floats(1e7, 1e12), st.floats(1, 100), st.sampled_from(["allreduce", "sgp", "osgp", "dpsgd", "adpsgd"]))
-def test_more_bandwidth_is_never_slower(bandwidth, factor, name):
-    slow, fast = (Network(Link("test", 1e-5, bandwidth * by, "made up")) for by in (1, factor))
-    sync = {"name": name}
-    assert seconds(sync, Machine(fast, 0.3)) <= seconds(sync, Machine(slow, 0.3))
 
 
 def test_rare_averages_leave_pure_computing():

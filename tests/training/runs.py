@@ -40,11 +40,30 @@ BASE: dict[str, Any] = {
     "device": "cpu",
 }
 
+
+def sync(name: str, **options: Any) -> dict[str, Any]:
+    return {"sync": {"name": name} | options}
+
+
+def every(h: int) -> dict[str, Any]:
+    return {"rule": "constant", "h": h}
+
+
+def adamw(**options: Any) -> dict[str, Any]:
+    return {"optimizer": {"name": "adamw"} | options}
+
+
+def constant_lr(lr: float) -> dict[str, Any]:
+    return {"schedule": {"name": "constant", "lr": lr}}
+
+
+OWN: dict[str, Any] = {"also": "workers"}
+MOMENTUM = {"average_state": ["momentum_buffer"]}
+QSR = {"rule": "power", "alpha": 0.15, "power": 2, "h_base": 2}
 CNN_WITH_BATCH_NORM = {
     "model": {"name": "cnn", "norm": "batch"},
-    "evaluation": {"bn_batches": 3, "sharpness_batches": 3, "also": "workers"},
-    "sync": {"name": "local", "period": {"rule": "constant", "h": 2}},
-}
+    "evaluation": {"bn_batches": 3, "sharpness_batches": 3} | OWN,
+} | sync("local", period=every(2))
 # Two buckets of sentence pairs a worker and step, in passes of their own. The bias of an attention's keys has no
 # gradient but rounding errors, which Adam would blow up with a smaller eps.
 TRANSLATION = {
@@ -56,10 +75,9 @@ TRANSLATION = {
     "batch_size": 8,
     "micro_batch_size": 1,
     "loss": {"label_smoothing": 0.1},
-    "optimizer": {"name": "adamw", "beta2": 0.98, "eps": 1e-4},
     "schedule": {"name": "inverse_sqrt", "max_lr": 0.01, "warmup_steps": 4},
     "evaluation": {"every_epochs": 2},
-}  # fmt: skip
+} | adamw(beta2=0.98, eps=1e-4)  # fmt: skip
 LANGUAGE_MODEL = {
     "data": {"name": "sonnets", "context": 16},
     "model": {"name": "gpt", "layers": 2, "heads": 2, "dim": 8, "bias": True, "dropout": 0.2},
@@ -67,153 +85,77 @@ LANGUAGE_MODEL = {
     "micro_batch_size": 2,
     "sampling": "with_replacement",
     "clip_norm": 1.0,
-    "optimizer": {
-        "name": "adamw", "beta2": 0.99, "eps": 1e-4, "weight_decay": 0.1, "decay": "matrices_and_embeddings"
-    },
     "schedule": {"name": "cosine", "max_lr": 0.01, "warmup_steps": 3},
-    "sync": {"name": "local", "period": {"rule": "constant", "h": 3}},
-    "evaluation": {"random_batches": 3, "sharpness_batches": 2, "also": "workers"},
-}  # fmt: skip
-OWN = {"also": "workers"}
-ROUNDS = {"period": {"rule": "constant", "h": 3}}
+    "evaluation": {"random_batches": 3, "sharpness_batches": 2} | OWN,
+    **adamw(beta2=0.99, eps=1e-4, weight_decay=0.1, decay="matrices_and_embeddings"),
+    **sync("local", period=every(3)),
+}
+DECAYED = adamw(weight_decay=0.05)
 VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce": {},
     "allreduce_clipped_micro_batches": {"clip_norm": 0.5, "micro_batch_size": 4},
-    "local_label_noise_fp16": {
-        "loss": {"label_noise": 0.1},
-        "precision": "fp16",
-        "sync": {"name": "local", "period": {"rule": "constant", "h": 4}},
-    },
+    "local_label_noise_fp16": {"loss": {"label_noise": 0.1}, "precision": "fp16"} | sync("local", period=every(4)),
     "allreduce_fp16": {"precision": "fp16", "loss_scale": {"initial": 1e9, "interval": 3}},
-    "allreduce_adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.05}},
-    "allreduce_ring": {"sync": {"name": "allreduce", "all_reduce": "ring"}},
-    "allreduce_parameters_adamw": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "allreduce", "average": "parameters", "all_reduce": "recursive_doubling"},
-    },
-    "local": {"sync": {"name": "local", "period": {"rule": "constant", "h": 4}}, "evaluation": {"every_rounds": 2}},
-    "local_adamw": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "local", "period": {"rule": "constant", "h": 4}},
-    },
-    "qsr": {"sync": {"name": "local", "period": {"rule": "power", "alpha": 0.15, "power": 2, "h_base": 2}}},
-    "sgp": {"sync": {"name": "sgp"}},
-    "sgp_two_peers_with_replacement": {
-        "sync": {"name": "sgp", "peers": 2},
-        "sampling": "with_replacement",
-    },
-    "sgp_weighted": {"sync": {"name": "sgp", "topology": "random", "peers": 2}, "evaluation": OWN},
-    "sgp_hybrid": {"sync": {"name": "sgp", "peers": [[0, 0], [0.5, 2], [1, 1]], "mixing_weights": None}},
-    "sgp_own_mixing_weights": {"sync": {"name": "sgp", "topology": "linear", "mixing_weights": [0.7, 0.3]}},
-    "sgp_double_averaging": {
-        "sync": {"name": "sgp", "topology": "directed_exponential", "peers": 2, "average_state": ["momentum_buffer"]},
-    },
-    "slowmo_sgp_double_averaging": {
-        "schedule": {"name": "constant", "lr": 0.05},
-        "sync": {
-            "name": "slowmo",
-            "period": {"rule": "constant", "h": 4},
-            "base": {"name": "sgp", "topology": "random", "average_state": ["momentum_buffer"]},
-        },
-    },
-    "osgp": {"sync": {"name": "osgp"}, "evaluation": OWN},
-    "osgp_stale_two_peers": {"sync": {"name": "osgp", "peers": [[0, 2], [1, 1]], "staleness": 2}},
-    "osgp_biased_adamw": {
-        "optimizer": {"name": "adamw"},
-        "sync": {"name": "osgp", "topology": "symmetric_exponential", "biased": True},
-    },
-    "dpsgd": {"sync": {"name": "dpsgd"}},
-    "dpsgd_half_duplex": {"sync": {"name": "dpsgd", "half_duplex": True}},
-    "dpsgd_base_graph": {"workers": 12, "batch_size": 48, "sync": {"name": "dpsgd", "topology": "base_graph"}},
-    "sgp_equistatic": {
-        "sync": {"name": "sgp", "topology": "u_equistatic", "peers": [[0, 0], [0.5, 3]]},
-    },
-    "osgp_equidyn": {"sync": {"name": "osgp", "topology": "ou_equidyn"}, "evaluation": OWN},
-    "adpsgd_random": {"sync": {"name": "adpsgd", "compute_times": "random"}, "evaluation": OWN},
-    "adpsgd_straggler_adamw": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "adpsgd", "topology": "bipartite_linear", "compute_times": "straggler", "slowdown": 3.0},
-    },
-    "post_local": {"sync": {"name": "local", "period": {"rule": "phases", "phases": [[0, 1], [1, 3]]}}},
-    "swap": {"sync": {"name": "local", "period": {"rule": "phases", "phases": [[0, 2], [1, "end"]]}}},
-    "local_average_state": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "local", "period": {"rule": "constant", "h": 4}, "average_state": ["exp_avg", "exp_avg_sq"]},
-    },
-    "slowmo": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "buffers": "zero"}},
-    "slowmo_allreduce": {"sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "allreduce"}},
-    "slowmo_sgp": {
-        "evaluation": OWN,
-        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "sgp"},
-    },
-    "slowmo_osgp_averaged_buffers": {
-        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 4}, "base": "osgp", "buffers": "average"},
-    },
-    "slowmo_without_average": {
-        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": "sgp", "average": False},
-    },
-    "slowmo_osgp_without_average": {
-        "sync": {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": "osgp", "average": False},
-    },
-    "diloco": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "diloco", "period": {"rule": "constant", "h": 4}},
-    },
-    "diloco_progress": {
-        "sync": {
-            "name": "diloco_progress",
-            "period": {"rule": "power", "alpha": 0.15, "power": 2, "h_base": 2},
-            "lr": 0.5,
-            "momentum": 0.5,
-            "reference": 0.2,
-        },
-    },
-    "muloco": {
-        "optimizer": {"name": "muon", "weight_decay": 0.01},
-        "schedule": {"name": "constant", "lr": 0.02},
-        "sync": {"name": "diloco", "period": {"rule": "constant", "h": 4}, "momentum": 0.6},
-    },
-    "snoo": {
-        "optimizer": {"name": "adamw"},
-        "sync": {"name": "snoo", "period": {"rule": "constant", "h": 4}, "at": "start"},
-    },
-    "gpa": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.1, "decay": "matrices"},
-        "schedule": {"name": "constant", "lr": 0.01},
-        "sync": {"name": "gpa", "h": 4},
-        "evaluation": OWN,
-    },
-    "palsgd": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "schedule": {"name": "constant", "lr": 0.01},
-        "clip_norm": 1.0,
-        "sync": {"name": "palsgd", "period": {"rule": "constant", "h": 3}, "probability": 0.4, "start": 0.5},
-    },
-    "streaming_diloco": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "streaming_diloco", "period": 8, "fragments": 2, "delay": 3, "mixing": 0.25},
-    },
+    "allreduce_adamw": DECAYED,
+    "allreduce_ring": sync("allreduce", all_reduce="ring"),
+    "allreduce_parameters_adamw": DECAYED | sync("allreduce", average="parameters", all_reduce="recursive_doubling"),
+    "local": sync("local", period=every(4)) | {"evaluation": {"every_rounds": 2}},
+    "local_adamw": DECAYED | sync("local", period=every(4)),
+    "qsr": sync("local", period=QSR),
+    "sgp": sync("sgp"),
+    "sgp_two_peers_with_replacement": sync("sgp", peers=2) | {"sampling": "with_replacement"},
+    "sgp_weighted": sync("sgp", topology="random", peers=2) | {"evaluation": OWN},
+    "sgp_hybrid": sync("sgp", peers=[[0, 0], [0.5, 2], [1, 1]], mixing_weights=None),
+    "sgp_own_mixing_weights": sync("sgp", topology="linear", mixing_weights=[0.7, 0.3]),
+    "sgp_double_averaging": sync("sgp", topology="directed_exponential", peers=2, **MOMENTUM),
+    "slowmo_sgp_double_averaging": constant_lr(0.05)
+    | sync("slowmo", period=every(4), base={"name": "sgp", "topology": "random"} | MOMENTUM),
+    "osgp": sync("osgp") | {"evaluation": OWN},
+    "osgp_stale_two_peers": sync("osgp", peers=[[0, 2], [1, 1]], staleness=2),
+    "osgp_biased_adamw": adamw() | sync("osgp", topology="symmetric_exponential", biased=True),
+    "dpsgd": sync("dpsgd"),
+    "dpsgd_half_duplex": sync("dpsgd", half_duplex=True),
+    "dpsgd_base_graph": {"workers": 12, "batch_size": 48} | sync("dpsgd", topology="base_graph"),
+    "sgp_equistatic": sync("sgp", topology="u_equistatic", peers=[[0, 0], [0.5, 3]]),
+    "osgp_equidyn": sync("osgp", topology="ou_equidyn") | {"evaluation": OWN},
+    "adpsgd_random": sync("adpsgd", compute_times="random") | {"evaluation": OWN},
+    "adpsgd_straggler_adamw": DECAYED
+    | sync("adpsgd", topology="bipartite_linear", compute_times="straggler", slowdown=3.0),
+    "post_local": sync("local", period={"rule": "phases", "phases": [[0, 1], [1, 3]]}),
+    "swap": sync("local", period={"rule": "phases", "phases": [[0, 2], [1, "end"]]}),
+    "local_average_state": DECAYED | sync("local", period=every(4), average_state=["exp_avg", "exp_avg_sq"]),
+    "slowmo": sync("slowmo", period=every(4), buffers="zero"),
+    "slowmo_allreduce": sync("slowmo", period=every(4), base="allreduce"),
+    "slowmo_sgp": sync("slowmo", period=every(4), base="sgp") | {"evaluation": OWN},
+    "slowmo_osgp_averaged_buffers": sync("slowmo", period=every(4), base="osgp", buffers="average"),
+    "slowmo_without_average": sync("slowmo", period=every(3), base="sgp", average=False),
+    "slowmo_osgp_without_average": sync("slowmo", period=every(3), base="osgp", average=False),
+    "diloco": DECAYED | sync("diloco", period=every(4)),
+    "diloco_progress": sync("diloco_progress", period=QSR, lr=0.5, momentum=0.5, reference=0.2),
+    "muloco": constant_lr(0.02)
+    | {"optimizer": {"name": "muon", "weight_decay": 0.01}}
+    | sync("diloco", period=every(4), momentum=0.6),
+    "snoo": adamw() | sync("snoo", period=every(4), at="start"),
+    "gpa": adamw(weight_decay=0.1, decay="matrices") | constant_lr(0.01) | sync("gpa", h=4) | {"evaluation": OWN},
+    "palsgd": DECAYED
+    | constant_lr(0.01)
+    | {"clip_norm": 1.0}
+    | sync("palsgd", period=every(3), probability=0.4, start=0.5),
+    "streaming_diloco": DECAYED | sync("streaming_diloco", period=8, fragments=2, delay=3, mixing=0.25),
     # A pixel that is black in all images of a worker gets a first moment from the others, and a step of lr / eps of it.
-    "desloc": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05, "eps": 1e-2},
-        "sync": {"name": "desloc", "period": 2, "first_moment_period": 3},
-        "clip_norm": 0.5,
-    },
-    "noloco": {
-        "optimizer": {"name": "adamw", "weight_decay": 0.05},
-        "sync": {"name": "noloco", "period": {"rule": "constant", "h": 3}},
-        "evaluation": OWN,
-    },
+    "desloc": adamw(weight_decay=0.05, eps=1e-2) | {"clip_norm": 0.5} | sync("desloc", period=2, first_moment_period=3),
+    "noloco": DECAYED | sync("noloco", period=every(3)) | {"evaluation": OWN},
     "batch_norm": CNN_WITH_BATCH_NORM,
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "language_model": LANGUAGE_MODEL,
     "translation": TRANSLATION,
     "translation_sgp": TRANSLATION
-    | {"sync": {"name": "sgp"}, "evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},
+    | sync("sgp")
+    | {"evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},
 }
 _NAMED = {changes.get("sync", BASE["sync"])["name"] for changes in VARIANTS.values()}
 VARIANTS |= {
-    name: {"sync": {"name": name} | (ROUNDS if issubclass(options_of("sync", name), RoundsOptions) else {})}
+    name: sync(name, **({"period": every(3)} if issubclass(options_of("sync", name), RoundsOptions) else {}))
     for name in option_names("sync", PACKAGE)
     if name not in _NAMED
 }

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from images import declare, images, write_files
-from photos import SMALL_RUN, batches, declared, equal, linked, write_photos
+from photos import batches, declared, equal, linked, write_photos
 from PIL import Image
-from runs import trained
 
-from resync import data, prepare
+from resync import prepare
 from resync.data import streamed
 from resync.data.streamed import Streamed
 from resync.data_sets.declaration import DataSet
@@ -62,15 +61,6 @@ def test_both_formats_give_the_same_batches(loaded: dict[str, Streamed]):
     assert one.sha256 != other.sha256
     assert equal(batches(one), batches(other))
     assert equal(list(one.validation(0, 1)), list(other.validation(0, 1)))
-
-
-def test_runs_on_both_formats_agree(loaded: dict[str, Streamed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    rows = []
-    for format, found in loaded.items():
-        monkeypatch.setattr(data, "build", lambda *_, found=found: found)
-        chosen = {"data": {**SMALL_RUN["data"], "format": format}}
-        rows.append(trained(0, 1, tmp_path / format, SMALL_RUN | chosen)["rows"])
-    assert np.array_equal(*rows)
 
 
 def test_images_for_memory_are_packed_without_loss(tmp_path: Path):

@@ -148,28 +148,20 @@ def take(scales: LossScales, limit: float, steps: int = 1) -> tuple[torch.Tensor
     return losses, workers.grads
 
 
-def test_an_overflowing_gradient_is_taken_again_with_a_smaller_scale():
-    scales = LossScales(LossScale(initial=1024.0), 1)
-    losses, gradient = take(scales, limit=100.0)
-    assert scales.scales.tolist() == [128.0]  # each of two micro-batches adds half of the scale
+@pytest.mark.parametrize(
+    ("settings", "limit", "steps", "scale", "good_steps"),
+    [
+        ({"initial": 1024.0}, 100.0, 1, 128.0, 1),  # taken again: each of two micro-batches adds half of the scale
+        ({"initial": 4.0, "interval": 3}, 1e9, 7, 16.0, 1),
+        ({"initial": 1024.0, "interval": 2}, 100.0, 1, 128.0, 1),  # an overflow begins a new interval
+    ],
+)
+def test_the_scale_follows_from_overflows(settings, limit: float, steps: int, scale: float, good_steps: int):
+    scales = LossScales(LossScale(**settings), 1)
+    losses, gradient = take(scales, limit, steps)
+    assert (scales.scales.tolist(), scales.good_steps.tolist()) == ([scale], [good_steps])
     assert losses.tolist() == [3.0]
     assert torch.equal(gradient, torch.ones(1, 3))
-
-
-def test_the_scale_grows_after_an_interval_without_overflow():
-    scales = LossScales(LossScale(initial=4.0, interval=3), 1)
-    take(scales, limit=1e9, steps=7)
-    assert scales.scales.tolist() == [16.0]
-    assert scales.good_steps.tolist() == [1]
-
-
-def test_an_overflow_begins_a_new_interval():
-    scales = LossScales(LossScale(initial=100.0, interval=2), 1)
-    take(scales, limit=100.0)
-    assert scales.good_steps.tolist() == [1]
-    scales = LossScales(LossScale(initial=1024.0, interval=2), 1)
-    take(scales, limit=100.0)
-    assert (scales.scales.tolist(), scales.good_steps.tolist()) == ([128.0], [1])
 
 
 def test_a_gradient_that_no_scale_saves_is_a_diverged_run():

@@ -68,8 +68,9 @@ def test_a_mistake_is_one_line_and_not_tried_again(launched, capsys: pytest.Capt
         (ValueError("invalid literal"), r"Traceback(?s:.*)\nValueError: invalid literal\n"),
         (OSError(errno.ESTALE, "Stale file handle"), r"resync: error: .*Stale file handle \(.*:\d+\)\n"),
         (FileNotFoundError(errno.ENOENT, "no such file"), r"resync: error: .*no such file \(.*:\d+\)\n"),
+        (ConnectionError("no port"), r"resync: error: no port\n"),
     ],
-    ids=["defect", "a fault that may pass", "a file that has gone"],
+    ids=["defect", "a fault that may pass", "a file that has gone", "processes that cannot meet"],
 )
 def test_what_is_not_raised_on_purpose_says_where_and_is_tried_again(fault, said, launched, tmp_path: Path, capsys):
     assert [(code, len(calls)) for code, calls in [launched(fault, True)]] == [(0, 2)]
@@ -88,15 +89,6 @@ def test_a_programming_error_in_a_training_is_recorded_with_file_and_line(tmp_pa
     failed = state.recorded(tmp_path)
     assert not failed.mistake
     assert re.fullmatch(r"ValueError: invalid literal for int.* \(train/loop\.py:\d+\)", failed.reason)
-
-
-def test_processes_that_cannot_meet_are_started_again(launched, capsys: pytest.CaptureFixture[str]):
-    code, calls = launched(ConnectionError("no port"), True)
-    assert (code, len(calls)) == (0, 2)
-    printed = capsys.readouterr()
-    assert printed.err == "resync: error: no port\n"
-    assert "exit code 1, restart 1 of 1" in printed.out
-    assert launched(ConnectionError("no port"), restarts=0)[0] == 1
 
 
 def test_a_process_that_is_spawned_for_a_gpu_can_be_handed_its_request(tmp_path: Path):

@@ -92,17 +92,6 @@ def test_streaming_diloco_is_its_recursion_on_every_fragment(period, fragments, 
     assert problem.sync.transport.bytes_sent == sum(8 * 3 // fragments for _ in range(20 // (period // fragments)))
 
 
-def test_workers_that_keep_their_own_are_never_changed():
-    options = {"period": 4, "fragments": 2, "delay": 1, "mixing": 1.0}
-    streaming = Problem("streaming_diloco", CENTRES, START, **options)
-    free = Problem("local", CENTRES, START, period=Constant(h=10**6))
-    for _ in range(12):
-        streaming.step()
-        free.step()
-        assert np.array_equal(streaming.rows, free.rows)
-    assert not np.allclose(streaming.sync.anchor, START)
-
-
 def _overlapped(rank: int, world_size: int) -> dict:
     options = {"period": 6, "fragments": 2, "delay": 2, "mixing": 0.5}
     problem = Problem("streaming_diloco", CENTRES, START, rank=rank, world_size=world_size, **options)
@@ -146,16 +135,6 @@ def test_an_average_arrives_while_nobody_waits_for_it():
         assert run_processes(size, _arrives_by_itself) == [[1.5]] * size
 
 
-def test_equal_periods_are_local_adam_with_averaged_moments():
-    periods = {"period": 3, "first_moment_period": 3, "second_moment_period": 3}
-    desynced = Problem("desloc", CENTRES, START, **ADAM, **periods)
-    local = Problem("local", CENTRES, START, **ADAM, period=Constant(h=3), average_state=["exp_avg", "exp_avg_sq"])
-    for _ in range(9):
-        assert desynced.step() == local.step()
-        assert np.array_equal(desynced.rows, local.rows)
-    assert desynced.sync.transport.bytes_sent == local.sync.transport.bytes_sent == 3 * 3 * 24
-
-
 def test_desloc_averages_each_state_in_its_own_period():
     """Adam of every worker written out, with averages of x, u and v after 2, 3 and 12 (6 periods) steps."""
     problem = Problem("desloc", CENTRES, START, optimizer=torch.optim.Adam, period=2, first_moment_period=3)
@@ -168,16 +147,6 @@ def test_desloc_averages_each_state_in_its_own_period():
         assert problem.step() == (t % 2 == 0)
         np.testing.assert_allclose(problem.rows, x, **EXACT)
     assert problem.sync.transport.bytes_sent == (7 + 4 + 1) * 24
-
-
-def test_averages_in_every_step_are_not_allreduce_of_gradients():
-    """The second moment averages squares, all-reduce squares the average."""
-    ones = {"period": 1, "first_moment_period": 1, "second_moment_period": 1}
-    desynced, parallel = Problem("desloc", CENTRES, START, **ADAM, **ones), Problem("allreduce", CENTRES, START, **ADAM)
-    for _ in range(3):
-        desynced.step()
-        parallel.step()
-    assert not np.allclose(desynced.rows, parallel.rows, atol=1e-3)
 
 
 def test_moments_of_an_optimizer_without_them_are_an_error():
@@ -217,18 +186,6 @@ def test_noloco_in_one_group_is_diloco_with_heavy_ball(workers, options):
             problem.step()
         np.testing.assert_allclose(group.rows, diloco.rows, **EXACT)
     assert not np.allclose(group.rows, nesterov.rows, atol=1e-3)
-
-
-def test_noloco_without_momentum_averages_pairs():
-    problem = Problem("noloco", CENTRES, START, period=Constant(h=2), lr=1.0, momentum=0.0, pull=1.0)
-    gossip = np.tile(START, (4, 1))
-    for number in range(4):
-        gossip = CENTRES + 0.9**2 * (gossip - CENTRES)
-        pairs = [topology.out_peers("random_matching", k, 4, number)[0] for k in range(4)]
-        gossip = (gossip + gossip[pairs]) / 2
-        for _ in range(2):
-            problem.step()
-        np.testing.assert_allclose(problem.rows, gossip, **EXACT)
 
 
 @pytest.mark.parametrize(

@@ -42,22 +42,6 @@ def test_the_outer_step_is_that_of_torch_also_on_a_part_of_the_parameters(nester
     assert torch.equal(whole[:, [0, 1, 7]], torch.ones(2, 3, dtype=torch.float64))
 
 
-def test_the_outer_step_is_the_one_of_muloco_and_textbook_nesterov():
-    """u = m u + e D, x = x - m u - e D; and y = x - e D, x = y + m (y - the y before), from y = x_0."""
-    lr, momentum = 0.7, 0.6
-    x, buffer = torch.ones(5, dtype=torch.float64), torch.zeros(5, dtype=torch.float64)
-    of_muloco, u = x.clone(), torch.zeros_like(x)
-    of_books, before = x.clone(), x.clone()
-    for change in pseudo_gradients():
-        outer_step_(x, buffer, change.clone(), lr=lr, momentum=momentum, nesterov=True)
-        u = momentum * u + lr * change
-        of_muloco = of_muloco - momentum * u - lr * change
-        y = of_books - lr * change
-        of_books, before = y + momentum * (y - before), y
-        np.testing.assert_allclose(of_muloco, x, **EXACT)
-        np.testing.assert_allclose(of_books, x, **EXACT)
-
-
 def both_stepped(one: Problem, other: Problem, steps: int = 11) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The rows of two problems after each step."""
     for _ in range(steps):
@@ -81,33 +65,6 @@ def test_diloco_on_one_worker_or_on_equal_data_is_snoo(centres, nesterov):
     for ours, theirs in both_stepped(
         Problem("diloco", centres, START, **outer), Problem("snoo", centres, START, **outer)
     ):
-        np.testing.assert_allclose(ours, theirs, **EXACT)
-
-
-def test_diloco_without_an_outer_step_is_local_sgd():
-    diloco = Problem("diloco", CENTRES, START, period=3, lr=1.0, momentum=0.0)
-    for ours, theirs in both_stepped(diloco, Problem("local", CENTRES, START, period=3)):
-        np.testing.assert_allclose(ours, theirs, **EXACT)
-
-
-def test_snoo_without_momentum_is_lookahead():
-    snoo = Problem("snoo", CENTRES, START, period=4, lr=0.3, momentum=0.0)
-    ahead = {"alpha": 0.3, "beta": 0.0, "base": "allreduce", "average": False}
-    for ours, theirs in both_stepped(snoo, Problem("slowmo", CENTRES, START, period=4, **ahead)):
-        np.testing.assert_allclose(ours, theirs, **EXACT)
-
-
-def test_snoo_without_an_outer_step_is_its_inner_optimizer():
-    inner = {"optimizer": torch.optim.AdamW, "settings": {"weight_decay": 0.1}}
-    snoo = Problem("snoo", CENTRES, START, period=4, lr=1.0, momentum=0.0, **inner)
-    for ours, theirs in both_stepped(snoo, Problem("allreduce", CENTRES, START, **inner)):
-        np.testing.assert_allclose(ours, theirs, **EXACT)
-
-
-def test_snoo_after_every_step_of_sgd_is_torchs_nesterov():
-    snoo = Problem("snoo", CENTRES[:1], START, period=1, lr=0.68, momentum=0.37)
-    nesterov = {"lr": 0.068, "momentum": 0.37, "nesterov": True}
-    for ours, theirs in both_stepped(snoo, Problem("allreduce", CENTRES[:1], START, settings=nesterov)):
         np.testing.assert_allclose(ours, theirs, **EXACT)
 
 
@@ -155,14 +112,6 @@ def test_diloco_progress_is_its_recursion_where_rounds_differ():
             x = x - 0.7 * p * (change + 0.8**p * b)
             w, progress = np.tile(x, (4, 1)), 0.0
         np.testing.assert_allclose(problem.rows, w, **EXACT)
-
-
-def test_gpa_on_sgd_with_one_weight_is_torchs_nesterov():
-    """At y, with the learning rate (1 - m) lr and momentum m."""
-    gpa = Problem("gpa", CENTRES, START, mu_x=0.9, mu_y=0.9)
-    nesterov = {"lr": 0.01, "momentum": 0.9, "nesterov": True}
-    for ours, theirs in both_stepped(gpa, Problem("allreduce", CENTRES, START, settings=nesterov)):
-        np.testing.assert_allclose(ours, theirs, **EXACT)
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
@@ -250,14 +199,6 @@ def test_gpa_has_the_weights_of_the_authors_table():
     assert GPA().weight == table[32]
 
 
-def test_palsgd_without_pulls_is_diloco():
-    outer = {"period": 3, "lr": 0.1}
-    for probability, tolerance in ((0.0, 0.0), (1e-14, 1e-12)):
-        palsgd = Problem("palsgd", CENTRES, START, probability=probability, **outer)
-        for ours, theirs in both_stepped(palsgd, Problem("diloco", CENTRES, START, **outer)):
-            np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
-
-
 @pytest.mark.parametrize("coins", ["own", "common"])
 @pytest.mark.parametrize("strength", [0.0, 0.8])
 @pytest.mark.parametrize("start", [0, 3])
@@ -290,25 +231,6 @@ def test_palsgd_is_its_recursion(coins, strength, start):
     alike = {len(set(workers)) == 1 for workers in np.array(found).tolist()}
     assert alike == ({True} if coins == "common" else {True, False})
     assert 0.2 < np.mean(found) < 0.6
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("diloco", {"period": 2}),
-        ("diloco_progress", {"period": 2, "reference": 0.3}),
-        ("snoo", {"period": 2}),
-        ("gpa", {}),
-        ("palsgd", {"period": 2, "probability": 0.5}),
-    ],
-)
-def test_without_gradients_nothing_moves(name, options):
-    settings = {"lr": 0.1, "weight_decay": 0.0}
-    problem = Problem(name, CENTRES, START, optimizer=torch.optim.AdamW, settings=settings, **options)
-    for _ in range(5):
-        problem.step(still=True)
-        assert np.array_equal(problem.rows, np.tile(START, (4, 1)))
-        assert np.array_equal(problem.consensus(), START)
 
 
 @pytest.mark.parametrize(

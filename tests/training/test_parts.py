@@ -13,7 +13,6 @@ from resync.engine.clocks import Clocks
 from resync.engine.engine import Engine
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
-from resync.formulas.topology import in_peers
 from resync.sync.fields import field
 from resync.train.losses import Diverged, Losses
 
@@ -59,15 +58,6 @@ def test_parameters_and_gradients_are_views_into_rows():
     assert torch.allclose(reference.first.weight.grad.flatten(), workers.grads[1, 2:])
 
 
-def test_gradients_of_a_step_do_not_add_to_those_of_the_one_before():
-    workers = Workers(nn.Linear(3, 1), 1)
-    batch = torch.ones(1, 4, 3), torch.zeros(1, 4, 1)
-    engine_of(workers).gradients(*batch)
-    once = workers.grads.clone()
-    engine_of(workers).gradients(*batch)
-    assert torch.equal(workers.grads, once)
-
-
 @pytest.mark.parametrize(
     ("model", "found"),
     [
@@ -78,31 +68,6 @@ def test_gradients_of_a_step_do_not_add_to_those_of_the_one_before():
 def test_models_that_cannot_be_rows_are_refused(model: nn.Module, found: str):
     with pytest.raises(ValueError, match=f"share one dtype, found: {found}"):
         Workers(model, 1)
-
-
-def test_transport_averages_and_counts():
-    transport = Transport(4, Clocks(CPU))
-    rows = torch.arange(12.0).view(4, 3)
-    expected = rows.mean(0)
-    transport.mean_(rows)
-    assert torch.equal(rows, expected.expand(4, 3))
-    assert (transport.bytes_sent, transport.wire_bytes) == (12, 0)
-    assert transport.clocks.seconds("communication") > 0
-    with transport.uncounted():
-        transport.mean_(rows)
-    assert transport.bytes_sent == 12
-
-
-@pytest.mark.parametrize("peers", [1, 2])
-def test_transport_delivers_from_in_peers(peers: int):
-    transport = Transport(5, Clocks(CPU))
-    rows = torch.randn(5, 3)
-    senders = [in_peers("exponential", rank, 5, 1, peers) for rank in range(5)]
-    inbox = transport.post(rows, senders).wait()
-    assert inbox.shape == (peers, 5, 3)
-    for slot in range(peers):
-        assert torch.equal(inbox[slot], rows[[senders[rank][slot] for rank in range(5)]])
-    assert transport.bytes_sent == peers * 3 * 4
 
 
 def test_a_field_of_an_optimizer_over_modules_is_one_row():
@@ -125,11 +90,6 @@ def test_a_field_of_an_optimizer_over_modules_is_one_row():
     assert set(optimizer.state) == set(before)
     with field(workers, optimizer, "momentum_buffer") as values:
         assert torch.equal(values, 2 * expected.unsqueeze(0))
-
-
-def test_one_worker_has_nobody_to_hear():
-    transport = Transport(1, Clocks(CPU))
-    assert transport.post(torch.ones(1, 3), [in_peers("exponential", 0, 1, 0)]).wait().shape == (0, 1, 3)
 
 
 def test_workers_must_be_spread_evenly():

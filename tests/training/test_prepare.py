@@ -104,13 +104,6 @@ def test_a_record_is_of_its_file_also_after_an_interruption(made: tuple[DataSet,
     assert left_in(root) == ["tiny.json", "tiny.npz"]
 
 
-def test_the_first_declared_source_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    of, root = declare(tmp_path, [BATCHES, FILES]), tmp_path / "root"
-    write_files(root / "copy", images())
-    write_cifar10(root / "cifar-10-batches-py", images(), monkeypatch)
-    assert prepare.prepare(of, root)["variant"] == "official"
-
-
 def test_packing_without_ffcv_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     of, root = declare(tmp_path, [FILES], packed={}), tmp_path / "root"
     write_files(root / "copy", images())

@@ -187,8 +187,6 @@ def test_stacking_pays_for_small_layers_on_the_cpu():
     ("changes", "engine"),
     [
         ({}, "stacked"),
-        ({"precision": "bf16"}, "serial"),
-        ({"workers": 1}, "serial"),
         (VARIANTS["translation"], "serial"),
     ],
 )

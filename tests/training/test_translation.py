@@ -16,8 +16,6 @@ from torch.nn import functional as F
 from resync import data, models
 from resync.data.sampling import Sampler, Share
 from resync.data.text import TokenTargets
-from resync.engine.engine import Engine
-from resync.engine.workers import Workers
 from resync.metrics.evaluation import BeamSearch
 from resync.models.beam_search import translate
 from resync.prepare.vocabulary import BEGIN, END, PAD
@@ -256,33 +254,6 @@ def test_beam_search_with_one_beam_is_greedy():
             tokens.append(END if len(tokens) == limit else int(logits.argmax()))
         expected.append(tokens[1:-1])
     assert translate(model, SOURCES, 1, 0.6, torch.tensor([limit, limit])) == expected
-
-
-def test_the_model_learns_to_copy():
-    """Random sentences of 2 to 6 of 8 words; greedy translations of unseen ones have more than 99 % right tokens."""
-    generator = torch.Generator().manual_seed(0)
-
-    def sentences(count: int) -> torch.Tensor:
-        words = torch.randint(4, 12, (count, 7), generator=generator)
-        lengths = torch.randint(2, 7, (count, 1), generator=generator)
-        place = torch.arange(7)
-        return words.masked_fill(place == lengths, END).masked_fill(place > lengths, PAD)
-
-    options = TINY | {"dim": 32, "ffn_dim": 64, "heads": 4}
-    workers = Workers(models.build(options_of("models", "transformer")(**options), (8,), 12, seed=0), 1)
-    optimizer = torch.optim.AdamW([workers.rows], lr=0.005, betas=(0.9, 0.98), fused=True)
-    engine = Engine(workers, optimizer, Translation().loss)
-    for step in range(300):
-        source = sentences(64)
-        given = torch.cat([torch.full((64, 1), BEGIN), source[:, :-1]], 1)
-        tokens = float((source != PAD).sum())
-        engine.gradients([[(source, given)]], [[TokenTargets(source, tokens, tokens)]])
-        engine.step(0.01 * min(1, (step + 1) / 20) * (1 - step / 300))
-    source = sentences(200)
-    found = translate(workers.models[0].eval(), source, 1, 0.0, torch.full((200,), 8))
-    wanted = [[token for token in row if token not in (PAD, END)] for row in source.tolist()]
-    right = sum(a == b for ours, theirs in zip(found, wanted, strict=True) for a, b in zip(ours, theirs, strict=False))
-    assert right / sum(map(len, wanted)) > 0.99
 
 
 def test_bleu_adds_up_over_processes(text):

@@ -201,10 +201,7 @@ def read(
     shape = of.facts["input_shape"]
     return Streamed(
         splits=prepared.splits,
-        transforms={
-            "train": TrainingTransform(shape[-1], strong),
-            "val": validation_transform(shape[-1]),
-        },
+        transforms={"train": TrainingTransform(shape[-1], strong), "val": validation_transform(shape[-1])},
         pixels=Pixels.of(of.reader.mean, of.reader.std, shape, padding=None),
         shape=(shape[0], shape[1], shape[2]),
         variant=prepared.record["variant"],

@@ -24,14 +24,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from resync.errors import UserError
-from resync.settings.base import (
-    Check,
-    PositiveNumber,
-    Reading,
-    Several,
-    check_ascending,
-    checks_failed,
-)
+from resync.settings.base import Check, PositiveNumber, Reading, Several, check_ascending, checks_failed
 from resync.settings.errors import KeyPath, show
 from resync.settings.options import Part, TrainingShape
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps

@@ -213,12 +213,7 @@ def _decay(
     if not 0 <= min_lr <= max_lr:
         raise UserError(f"min_lr is {min_lr}, expected between 0 and max_lr = {max_lr}")
     after = partial(
-        _decay_lr,
-        shape=shape,
-        max_lr=float(max_lr),
-        min_lr=float(min_lr),
-        first=warmup_steps,
-        last=total_steps,
+        _decay_lr, shape=shape, max_lr=float(max_lr), min_lr=float(min_lr), first=warmup_steps, last=total_steps
     )
     return _warm_up(after, max_lr, warmup_steps, start, warmup_ahead)
 

@@ -12,15 +12,7 @@ from resync.paper.logs import LogsFile
 from resync.paper.published import PublishedValue
 from resync.run.parts import KindOptions, Width
 from resync.run.run import RunLayer, Scale, SeriesLayer
-from resync.settings.base import (
-    Check,
-    Id,
-    Items,
-    Settings,
-    Text,
-    checks_failed,
-    reading_of,
-)
+from resync.settings.base import Check, Id, Items, Settings, Text, checks_failed, reading_of
 from resync.settings.errors import not_among, show
 from resync.settings.options import option_names, options_of
 

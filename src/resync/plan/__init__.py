@@ -6,13 +6,4 @@ This module gives rounds, bytes and samples. `resync.plan.wallclock` gives their
 
 from resync.plan.cost import Cost, Total, Volume, cost, table, table_of_totals, totals, volume
 
-__all__ = [
-    "Cost",
-    "Total",
-    "Volume",
-    "cost",
-    "table",
-    "table_of_totals",
-    "totals",
-    "volume",
-]
+__all__ = ["Cost", "Total", "Volume", "cost", "table", "table_of_totals", "totals", "volume"]

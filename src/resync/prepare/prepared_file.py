@@ -68,11 +68,7 @@ def save(of: DataSet, root: Path, images: Images, origin: Mapping[str, Any]) -> 
 
 
 def write(
-    of: DataSet,
-    root: Path,
-    arrays: Mapping[str, NDArray[Any]],
-    origin: Mapping[str, Any],
-    counted: Mapping[str, Any],
+    of: DataSet, root: Path, arrays: Mapping[str, NDArray[Any]], origin: Mapping[str, Any], counted: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write the prepared file with these arrays, and its record: `origin`, the file's checksum, and `counted`.
 

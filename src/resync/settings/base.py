@@ -77,12 +77,7 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        validate_default=True,
-        protected_namespaces=(),
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True, protected_namespaces=()
     )
 
     layered: ClassVar[bool] = True

@@ -388,10 +388,10 @@ COMPONENTS = [
                  ["package/sync/options/local.py: default of Local: period: found 0, allowed: integer >= 1 or a rule"],
                  id="default of a class"),
     case("data without samples", "package/data/toy.yaml", "train_samples: 64, ", "",
-         "1: facts.train_samples: found null, allowed: integer >= 1"),
+         "2: facts.train_samples: found null, allowed: integer >= 1"),
     case("text without its language", "package/data/toy.yaml", "train_samples: 64, ",
          "train_samples: 64, task: translation, ",
-         "1: facts.target_language: found null, allowed: a language such as de"),
+         "2: facts.target_language: found null, allowed: a language such as de"),
 ]  # fmt: skip
 
 

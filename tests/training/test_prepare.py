@@ -240,7 +240,7 @@ def test_what_cannot_be_trained_on_says_what_to_do(tiny: tuple[DataSet, Path]):
     with pytest.raises(ValueError, match=r"tiny\.npz: damaged \(.*\); delete it, then: resync data prepare tiny$"):
         prepare.load(of, root)
     save(of, root, images((3, 8, 8)), ORIGIN)
-    with pytest.raises(ValueError, match=r"found train images \[6, 3, 8, 8\], allowed: \[6, 3, 32, 32\]; delete it"):
+    with pytest.raises(ValueError, match=r"found train images \[6, 3, 8, 8\], allowed: \[6, 3, 32, 32\]\); delete it"):
         prepare.load(of, root)
 
 

@@ -7,54 +7,59 @@ can validate a configuration in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, create_model
+from pydantic import Field, PrivateAttr, create_model
 
 from resync.data_sets.preparation import CharacterPreparation, Preparation, TextPreparation
 from resync.data_sets.readers import Reader
-from resync.settings.base import PACKAGE, Check, Settings, Text
-from resync.settings.errors import ConfigError, Problem, not_among, raise_if_any, show
+from resync.errors import UserError
+from resync.settings.base import PACKAGE, Check, Settings, Text, wrong
+from resync.settings.errors import ConfigError, not_among, show
 from resync.settings.loader import load
 from resync.settings.options import Options
-from resync.settings.tree import Node
 from resync.settings.validation import validated
 
 
-class _DataSetFile(Settings):
-    description: Text
-    download: Text | None = None
-    facts: dict[str, Any] = Field(default={})
-    reader: Reader | None = None
-    prepare: Preparation | None = None
-    prepare_text: TextPreparation | None = None
-    prepare_characters: CharacterPreparation | None = None
-
-    def checks(self) -> Iterator[Check]:
-        if self.reader:
-            prepared = self.prepare or self.prepare_text or self.prepare_characters
-            yield from self.reader.problems(prepared, self.facts)
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """The declaration of a data set; `config` is the model of its name and options in a run.
+class DataSet(Settings):
+    """The declaration of a data set, the content of `data/<name>.yaml`.
 
     `download` is a command for a shell that puts the originals below `$RESYNC_DATA`, if there is one.
     """
 
-    name: str
-    description: str
-    facts: Mapping[str, Any]
-    file: Path
-    preparation: Preparation | None = None
-    text: TextPreparation | None = None
-    characters: CharacterPreparation | None = None
+    description: Text
+    download: Text | None = None
+    facts: dict[str, Any] = Field(default={})
     reader: Reader | None = None
-    download: str | None = None
+    preparation: Preparation | None = Field(default=None, alias="prepare")
+    text: TextPreparation | None = Field(default=None, alias="prepare_text")
+    characters: CharacterPreparation | None = Field(default=None, alias="prepare_characters")
+    _file: Path = PrivateAttr()
+
+    def checks(self) -> Iterator[Check]:
+        """Require what the length of an epoch and BLEU follow from, and a reader for what is prepared."""
+        for key in ("train_samples", "val_samples"):
+            if type(self.facts.get(key)) is not int or self.facts[key] < 1:
+                yield wrong(("facts", key), show(self.facts.get(key)), "integer >= 1")
+        language = self.facts.get("target_language")
+        if self.facts.get("task") == "translation" and not (isinstance(language, str) and language):
+            yield wrong(("facts", "target_language"), show(language), "a language such as de")
+        if self.reader:
+            yield from self.reader.problems(self.preparation or self.text or self.characters, self.facts)
+
+    @property
+    def name(self) -> str:
+        return self._file.stem
+
+    @property
+    def file(self) -> Path:
+        return self._file
+
+    def error(self, message: object) -> UserError:
+        """An error in these data, or in where they are."""
+        return UserError(f"data {self.name}: {message}")
 
     @property
     def is_prepared(self) -> bool:
@@ -142,19 +147,6 @@ def _data_set(name: str, package: Path) -> DataSet:
     if name not in known:
         raise ConfigError([f"data: {not_among(name, known)}"])
     file = package / "data" / f"{name}.yaml"
-    node = load(file)
-    declared = validated(_DataSetFile, node, package)
-    raise_if_any(_missing_facts(declared.facts, node))
-    preparations = declared.prepare, declared.prepare_text, declared.prepare_characters
-    parts = declared.facts, file, *preparations, declared.reader, declared.download
-    return DataSet(name, declared.description, *parts)
-
-
-def _missing_facts(facts: Mapping[str, Any], node: Node) -> Iterator[Problem]:
-    """What the length of an epoch and BLEU follow from: numbers of samples, and the language of translations."""
-    for key in ("train_samples", "val_samples"):
-        if type(facts.get(key)) is not int or facts[key] < 1:
-            yield node.problem(f"found {show(facts.get(key))}, allowed: integer >= 1", "facts", key)
-    language = facts.get("target_language")
-    if facts.get("task") == "translation" and not (isinstance(language, str) and language):
-        yield node.problem(f"found {show(language)}, allowed: a language such as de", "facts", "target_language")
+    found = validated(DataSet, load(file), package)
+    found._file = file
+    return found

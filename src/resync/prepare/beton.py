@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from resync.data_sets.declaration import DataSet
 from resync.data_sets.preparation import Packing
-from resync.errors import UserError
 from resync.files import write_text
 from resync.prepare.folders import prepared_file, require_writable
 from resync.prepare.prepared_file import RECORD, Pixels, Split, counts, file_sha256, sums_sha256
@@ -64,7 +63,7 @@ def require_ffcv(of: DataSet, wanted: str, otherwise: str = "") -> None:
     """Raise ValueError if FFCV is not installed; `wanted` says what needs it, `otherwise` gives an alternative."""
     if not installed():
         how = "pip install ffcv==1.0.2, after the libraries that docs/data.md names"
-        raise UserError(f"data {of.name}: {wanted} FFCV: {how}{otherwise}")
+        raise of.error(f"{wanted} FFCV: {how}{otherwise}")
 
 
 def record_file(of: DataSet, root: Path) -> Path:
@@ -221,16 +220,14 @@ def _wait_for(of: DataSet, writer: ForkProcess, source: "_Source") -> None:
     while writer.is_alive():
         writer.join(POLL_SECONDS)
         if not source.errors.empty():
-            raise UserError(f"data {of.name}: {source.errors.get()}")
+            raise of.error(source.errors.get())
         if source.taken.value != taken:
             taken, since = source.taken.value, time.monotonic()
         elif time.monotonic() - since > SILENT_SECONDS:
-            found = (
-                f"FFCV's writer has taken no image for {SILENT_SECONDS} seconds: one of its processes failed, see above"
-            )
-            raise UserError(f"data {of.name}: {found}")
+            silent = f"FFCV's writer has taken no image for {SILENT_SECONDS} seconds"
+            raise of.error(f"{silent}: one of its processes failed, see above")
     if writer.exitcode:
-        raise UserError(f"data {of.name}: FFCV's writer failed, see above")
+        raise of.error("FFCV's writer failed, see above")
 
 
 def _write_all(settings: Packing, source: "_Source", file: Path) -> None:

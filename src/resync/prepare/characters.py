@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.data_sets.declaration import DataSet
-from resync.errors import UserError
 from resync.prepare.properties import Property, require_all
 
 
@@ -41,7 +40,7 @@ def divide(of: DataSet, text: str) -> CharacterText:
     """
     alphabet = "".join(sorted(set(text)))
     found = character_properties(of, len(text), len(alphabet))
-    require_all(found, lambda wrong: ValueError(f"data {of.name}: {wrong}"))
+    require_all(found, of.error)
     ids = np.searchsorted(np.array(list(alphabet)), np.array(list(text))).astype(np.uint16)
     train, val = np.split(ids, [of.facts["train_samples"]])
     return CharacterText(train, val, alphabet)
@@ -57,16 +56,15 @@ def original(of: DataSet, root: Path) -> tuple[Path, str]:
     file = next((folder / name for name in of.characters.files if (folder / name).is_file()), None)
     if file is None:
         names = " or ".join(of.characters.files)
-        raise UserError(f"data {of.name}: {folder}: no file {names} (docs/data.md)")
+        raise of.error(f"{folder}: no file {names} (docs/data.md)")
     try:
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         text = content.decode("utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"data {of.name}: {file}: damaged or not UTF-8 ({error})") from error
+        raise of.error(f"{file}: damaged or not UTF-8 ({error})") from error
     found = hashlib.sha256(content).hexdigest()
     if found != of.characters.sha256:
-        allowed = f"{of.characters.sha256}, that of the declared text"
-        raise UserError(f"data {of.name}: {file}: SHA-256 of the text: found {found}, allowed: {allowed}")
+        raise of.error(f"{file}: SHA-256 of the text: found {found}, allowed: {of.characters.sha256}, that declared")
     return file, text
 
 

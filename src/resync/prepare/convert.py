@@ -7,7 +7,6 @@ import numpy as np
 
 from resync.data_sets.declaration import DataSet, data_set, prepared_names
 from resync.data_sets.preparation import Preparation, TextPreparation
-from resync.errors import UserError
 from resync.prepare import beton
 from resync.prepare.characters import CharacterText, character_properties, divide, original
 from resync.prepare.folders import converting, prepared_file, require_writable
@@ -73,7 +72,7 @@ def _streams(of: DataSet, format: str | None) -> bool:
     if of.preparation and of.preparation.streaming:
         return True
     if format:
-        raise UserError(f"data {of.name}: found format {format}, allowed: none, it is read into memory")
+        raise of.error(f"found format {format}, allowed: none, it is read into memory")
     return False
 
 

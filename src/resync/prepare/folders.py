@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from resync.data_sets.declaration import DataSet
-from resync.errors import UserError
 from resync.processes.lock import alone
 
 DATA_ROOT = "RESYNC_DATA"
@@ -21,9 +20,9 @@ def data_root(of: DataSet) -> Path:
     """The folder that RESYNC_DATA names. Raises ValueError if it names none."""
     folder = os.environ.get(DATA_ROOT)
     if not folder:
-        raise UserError(f"data {of.name}: {DATA_ROOT} is not set, allowed: the folder of the data (docs/data.md)")
+        raise of.error(f"{DATA_ROOT} is not set, allowed: the folder of the data (docs/data.md)")
     if not Path(folder).is_dir():
-        raise UserError(f"data {of.name}: {DATA_ROOT}={folder}: no such folder")
+        raise of.error(f"{DATA_ROOT}={folder}: no such folder")
     return Path(folder)
 
 
@@ -41,9 +40,8 @@ def require_writable(of: DataSet, root: Path) -> None:
         with TemporaryFile(dir=there):
             pass
     except OSError as error:
-        found = f"prepared data cannot be written here ({error.strerror})"
-        allowed = f"allowed: another folder, named by {PREPARED_FOLDER} (docs/data.md)"
-        raise UserError(f"data {of.name}: {folder}: {found}, {allowed}") from error
+        found = f"{folder}: prepared data cannot be written here ({error.strerror})"
+        raise of.error(f"{found}, allowed: another folder, named by {PREPARED_FOLDER} (docs/data.md)") from error
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def refuse_changed(of: DataSet, listing: Listing) -> None:
             try:
                 files.require_length(index, files.file(index).stat().st_size)
             except (OSError, ValueError) as error:
-                raise UserError(f"data {of.name}: {error}") from error
+                raise of.error(error) from error
 
 
 def unchanged(listing: Listing) -> list[Property]:

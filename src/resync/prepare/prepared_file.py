@@ -109,11 +109,7 @@ def load(of: DataSet, root: Path, verified: bool = True) -> Prepared:
     for split in ("train", "val"):
         found = getattr(images, f"{split}_images").shape
         if found != (wanted := (of.facts[f"{split}_samples"], *shape)):
-            again = f"delete it, then: resync data prepare {of.name}"
-            raise UserError(
-                f"data {of.name}: {prepared_file(of, root)}: found {split} images {list(found)}, "
-                f"allowed: {list(wanted)}; {again}"
-            )
+            raise damaged(of, prepared_file(of, root), f"found {split} images {list(found)}, allowed: {list(wanted)}")
     return Prepared(images, record)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resync.data_sets.declaration import DataSet
 from resync.data_sets.preparation import TextFiles
+from resync.errors import UserError
 from resync.prepare.prepared_file import file_sha256, sums_sha256
 from resync.prepare.text import Lines, normalise
 
@@ -95,5 +96,5 @@ class RawText:
                     return file.read()
         raise self.error(f"has no file {name}", archive)
 
-    def error(self, found: str, path: Path | None = None) -> ValueError:
-        return ValueError(f"data {self.of.name}: {path or self.folder}: {found}")
+    def error(self, found: str, path: Path | None = None) -> UserError:
+        return self.of.error(f"{path or self.folder}: {found}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from resync.data_sets.declaration import DataSet
+from resync.errors import UserError
 from resync.settings.errors import show
 
 _NAMES = {str: "text", int: "a whole number", dict: "a mapping"}
@@ -30,12 +31,12 @@ def require(of: DataSet, file: Path, found: Mapping[str, Any], wanted: Mapping[s
             raise damaged(of, file, f"{within}{key}: found {show(found.get(key))}, allowed: {_NAMES[kind]}")
 
 
-def missing(of: DataSet, file: Path, flags: str = "") -> ValueError:
+def missing(of: DataSet, file: Path, flags: str = "") -> UserError:
     """The error for a missing file, with the command (and its `flags`) that makes it."""
-    return ValueError(f"data {of.name}: {file} is missing; make it with: resync data prepare {flags}{of.name}")
+    return of.error(f"{file} is missing; make it with: resync data prepare {flags}{of.name}")
 
 
-def damaged(of: DataSet, file: Path, reason: object, others: str = "") -> ValueError:
+def damaged(of: DataSet, file: Path, reason: object, others: str = "") -> UserError:
     """The error for a damaged file, which should be deleted, like the `others`, and made again."""
     again = f"delete it{others}, then: resync data prepare {of.name}"
-    return ValueError(f"data {of.name}: {file}: damaged ({reason}); {again}")
+    return of.error(f"{file}: damaged ({reason}); {again}")

@@ -55,8 +55,8 @@ class Original:
         files = sorted(path for path in self.path.rglob("*") if path.is_file())
         return sums_sha256((file_sha256(path), path.relative_to(self.path).as_posix()) for path in files)
 
-    def error(self, found: str) -> ValueError:
-        return ValueError(f"data {self.of.name}: {self.path}: {found}")
+    def error(self, found: str) -> UserError:
+        return self.of.error(f"{self.path}: {found}")
 
 
 def find(of: DataSet, root: Path) -> Original:
@@ -68,7 +68,7 @@ def find(of: DataSet, root: Path) -> Original:
             if evidence.exists():
                 return Original(of, source, root, path)
             looked_for.append(str(evidence))
-    raise UserError(f"data {of.name}: found none of {', '.join(looked_for)} (docs/data.md)")
+    raise of.error(f"found none of {', '.join(looked_for)} (docs/data.md)")
 
 
 def places_of(source: Source, root: Path) -> Iterator[tuple[Path, Path]]:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resync.data_sets.declaration import DataSet
-from resync.errors import UserError
 from resync.prepare.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test")
@@ -111,7 +110,7 @@ def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = No
     try:
         vocabulary = Vocabulary.train(_evenly(training, 2 * len(pairs["train"])), of.facts["num_classes"])
     except ValueError as error:
-        raise UserError(f"data {of.name}: {error}") from error
+        raise of.error(error) from error
     source, target = (
         {
             split: Sentences.encode([pair[side] for pair in of_split], vocabulary, f"{of.name} {split} {language}")
@@ -142,8 +141,7 @@ def _refuse_too_long(of: DataSet, side: str, splits: Mapping[str, Sentences]) ->
     for split, sentences in splits.items():
         if (found := int(sentences.lengths.max(initial=0))) > longest:
             number = int(sentences.lengths.argmax()) + 1
-            message = f"{side} sentence {number} of {split} has {found} tokens, allowed: at most {longest}"
-            raise UserError(f"data {of.name}: {message}")
+            raise of.error(f"{side} sentence {number} of {split} has {found} tokens, allowed: at most {longest}")
 
 
 def _evenly(sentences: Iterable[str], count: int) -> Iterator[str]:

@@ -136,11 +136,11 @@ class Targets:
 
     def item_files(self, paper: str) -> list[str]:
         """The files of a paper's figures and tables."""
-        figures = self.suite.papers[paper].figures
+        is_figure = self.suite.papers[paper].is_figure
         return [
             f"figures/{self.scale}/{paper}/{item}{suffix}"
             for item in self.suite.items(paper, self.scale)
-            for suffix in (FIGURE_FILES if item in figures else TABLE_FILES)
+            for suffix in (FIGURE_FILES if is_figure(item) else TABLE_FILES)
         ]
 
     def paper_files(self, paper: str) -> list[str]:
@@ -189,7 +189,7 @@ def why_not_made(target: str, suite: Suite) -> str:
                 item, declared = Path(file).stem, suite.papers[paper]
                 if item not in declared.items:
                     return f"{paper}: item: {not_among(item, declared.items)}"
-                made = FIGURE_FILES if item in declared.figures else TABLE_FILES
+                made = FIGURE_FILES if declared.is_figure(item) else TABLE_FILES
                 return f"{paper} {item}: {not_among(Path(file).suffix, made)}"
             case ["results", scale, paper, experiment, series, seed, *_]:
                 seeds = [f"seed{run.seed}" for run in suite.runs(paper, scale, experiment, series)]
@@ -219,12 +219,12 @@ def one_of(declared: Iterable[str]) -> str:
 
 def one_figure(suite: Suite) -> str:
     """The pattern that matches the declared figures, each within its own paper."""
-    return _one_item((paper.id, figure) for paper in suite.papers.values() for figure in paper.figures)
+    return _one_item((paper.id, figure.id) for paper in suite.papers.values() for figure in paper.figures)
 
 
 def one_table(suite: Suite) -> str:
     """The pattern that matches the declared tables, each within its own paper."""
-    return _one_item((paper.id, table) for paper in suite.papers.values() for table in paper.tables)
+    return _one_item((paper.id, table.id) for paper in suite.papers.values() for table in paper.tables)
 
 
 def train_anew(outputs: Iterable[Iterable[str]], forced: Collection[str], all_forced: bool) -> None:

@@ -204,7 +204,7 @@ def test_items_show_their_series_in_their_order(workspace):
     assert [run.series for run in suite.item_runs("qsr", "table1", "paper")] == ["parallel", "h4", "qsr"]
     assert {run.series for run in suite.item_runs("qsr", "table1", "smoke")} == {"parallel", "qsr"}
     assert suite.items("qsr", "smoke") == ["fig1", "table1"]
-    assert suite.papers["qsr"].figures["fig1"].options.metric == "val_top1"
+    assert suite.papers["qsr"].items["fig1"].options.metric == "val_top1"
 
 
 def test_an_item_exists_where_all_its_series_do(workspace):

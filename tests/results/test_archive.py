@@ -165,7 +165,7 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     assert f"| All papers | {len(drawn)} of 5 | none | none | 0 of 5 |" in text
     assert "**Scale `smoke`**, 6 runs:" in text
     assert "mini and gpu: vit exists only at smoke and paper scale" in text
-    title = markdown_text(f"toy: {suite.papers['toy'].figures['fig5'].title}")
+    title = markdown_text(f"toy: {suite.papers['toy'].items['fig5'].title}")
     assert f"![{title}](figures/reference/smoke/toy/fig5.png)<br>" in text
     assert "| [●](figures/reference/smoke/toy/fig5.svg) |" in text
     assert "| [●](figures/reference/smoke/toy/table1.md) |" in text

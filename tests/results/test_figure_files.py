@@ -152,7 +152,7 @@ def tables(suite: Suite, results: Path) -> dict[str, tuple[Table, float]]:
     """Every table of the papers at every scale that it exists at, with its width in inches."""
     found = {}
     for paper, scale in ((paper, scale) for paper in suite.papers for scale in suite.scales):
-        for item in suite.papers[paper].tables:
+        for item in (table.id for table in suite.papers[paper].tables):
             if suite.papers[paper].has_item(item, scale):
                 data = load(suite, paper, item, scale, results)
                 kind = __import__(f"resync.render.{data.item.kind}", fromlist=["prepare"])

@@ -105,7 +105,7 @@ def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterato
     yield from (f"{signs}.", "")
 
     def sign(row: Row, cell: AtScale) -> str:
-        suffix = ".svg" if row.item.id in suite.papers[row.paper].figures else ".md"
+        suffix = ".svg" if suite.papers[row.paper].is_figure(row.item.id) else ".md"
         file = place.figures / cell.scale / row.paper / f"{row.item.id}{suffix}"
         return f"[{SIGNS[DRAWN]}]({relpath(file, folder)})" if cell.state == DRAWN else SIGNS[cell.state]
 
@@ -150,7 +150,7 @@ def _first_figures(suite: Suite, place: ArchiveFolders, scale: str) -> Iterator[
         if (cell.scale, cell.state) == (scale, DRAWN)
     }
     for paper in suite.papers.values():
-        items = [item for item in paper.figures.values() if (paper.id, item.id) in drawn]
+        items = [item for item in paper.figures if (paper.id, item.id) in drawn]
         items.sort(key=lambda item: not item.series or KindOptions.named(item.kind).planned)
         for item in items[:1]:
             runs, references = suite.item_runs(paper.id, item.id, scale), suite.references(paper.id, item.id, scale)

@@ -25,7 +25,7 @@ def expand(
     paper: str, name: str, node: Node, scale_layers: dict[str, ScaleLayer], collector: Collector
 ) -> tuple[Experiment, list[Run]]:
     """The experiment in `node` and its runs at all of its scales; problems go to `collector`."""
-    collector.validate_layer(ExperimentFile, node)
+    collector.validate(ExperimentFile, node, partial=True)
     collector.note(_dangling_series(node))
     scales = _scales(node, scale_layers)
     noted = {problem.place for problem in collector.problems}

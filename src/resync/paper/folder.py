@@ -25,7 +25,7 @@ def read_scales(folder: Path, collector: Collector) -> dict[str, ScaleLayer]:
     for scale in SCALES:
         node = collector.load(folder / f"{scale}.yaml")
         if node is not None:
-            collector.validate_layer(ScaleFile, node)
+            collector.validate(ScaleFile, node, partial=True)
             reduced = node.child("reduced")
             reduction = collector.validate(Reduction, reduced) if reduced and reduced.value is not None else None
             layers[scale] = ScaleLayer(without(node, "reduced"), reduction, reduced)
@@ -51,30 +51,20 @@ def read_paper(
     file = collector.validate(PaperFile, node) if node else None
     if node is not None:
         collector.note(_dangling_references(node, experiments))
-    items = [item.id for item in (*file.figures, *file.tables)] if file else None
     by_name: dict[tuple[str, str, str], Run] = {(run.experiment, run.series, run.scale): run for run in runs}
-    metrics_at: dict[str, dict[str, str]] = {scale: at for scale, at in file.metrics_at.items()} if file else {}
-    known = Known(experiments, items, sound, by_name, metrics_at)
+    known = Known(experiments, file, sound, by_name)
     published = read_published(folder / "published.yaml", known, collector)
     claims = read_claims(folder / "claims.yaml", known, published, collector)
     logs = _read_logs(folder / "logs.yaml", collector)
     if file is None or node is None:
         return None, ()
-    paper = Paper(
-        folder.name,
-        file.title,
-        file.authors,
-        file.venue,
-        file.arxiv,
-        {name: experiment for name, experiment in experiments.items() if experiment},
-        {item.id: item for item in file.figures},
-        {item.id: item for item in file.tables},
-        published,
-        claims,
-        file.missing,
-        logs,
-        file.short,
-        metrics_at,
+    paper = Paper.model_construct(
+        **dict(file),
+        id=folder.name,
+        experiments={name: experiment for name, experiment in experiments.items() if experiment},
+        published=published,
+        claims=claims,
+        logs=logs,
     )
     if not collector.found_any:
         collector.note(_unreachable_items(node, paper))

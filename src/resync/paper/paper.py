@@ -1,7 +1,8 @@
 """A paper: its experiments, its figures and tables, its published values and its claims."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
@@ -117,6 +118,10 @@ class PaperFile(Settings):
                     yield (group, index, "id"), f"found {item.id!r} again, allowed: a name of its own"
                 seen.add(item.id)
 
+    def metrics_of(self, scale: str) -> Mapping[str, str]:
+        """The metrics that are shown at a scale instead of others, by the names of these."""
+        return next((metrics for at, metrics in self.metrics_at.items() if at == scale), {})
+
 
 class ScaleLayer(RunLayer):
     """Changes of an experiment at one scale."""
@@ -160,53 +165,46 @@ class Experiment:
         return tuple(self.labels)
 
 
-@dataclass(frozen=True)
-class Paper:
-    """A loaded paper."""
+class Paper(PaperFile):
+    """A loaded paper: the content of `paper.yaml` and of the files beside it."""
 
     id: str
-    title: str
-    authors: tuple[str, ...]
-    venue: str
-    arxiv: str | None
     experiments: Mapping[str, Experiment]
-    figures: dict[str, Item]
-    tables: dict[str, Item]
     published: tuple[PublishedValue, ...]
     claims: tuple[Claim, ...]
-    missing: tuple[MissingItem, ...] = ()
-    logs: LogsFile = field(default_factory=LogsFile)
-    short: str | None = None
-    metrics_at: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    logs: LogsFile
 
     @property
     def name(self) -> str:
         """How the paper is called in tables and menus."""
         return self.short or self.id.replace("_", " ")
 
-    @property
+    @cached_property
     def items(self) -> dict[str, Item]:
-        """Figures and tables by name."""
-        return self.figures | self.tables
+        return {item.id: item for item in (*self.figures, *self.tables)}
+
+    def is_figure(self, item: str) -> bool:
+        """Whether an item is a figure; the others are tables."""
+        return any(figure.id == item for figure in self.figures)
 
     def item_at(self, item: str, scale: str) -> Item:
         """An item with the metrics that it shows at a scale."""
-        declared, metrics = self.items[item], self.metrics_at.get(scale)
+        declared, metrics = self.items[item], self.metrics_of(scale)
         return declared.model_copy(update={"options": declared.options.showing(metrics)}) if metrics else declared
 
     def claims_at(self, scale: str) -> tuple[Claim, ...]:
         """The claims, with the metrics that they compare at a scale."""
-        metrics = self.metrics_at.get(scale, {})
+        metrics = self.metrics_of(scale)
         return tuple(
             claim.model_copy(update={"metric": metrics.get(claim.metric, claim.metric)}) for claim in self.claims
         )
 
     def published_beside(self, scale: str) -> tuple[PublishedValue, ...]:
         """The published values; one of another scale has the metric beside which this scale shows it."""
-        here = self.metrics_at.get(scale, {})
+        here = self.metrics_of(scale)
         found = []
         for value in self.published:
-            there = {instead: name for name, instead in self.metrics_at.get(value.scale, {}).items()}
+            there = {instead: name for name, instead in self.metrics_of(value.scale).items()}
             name = there.get(value.metric, value.metric)
             metric = value.metric if value.scale == scale else here.get(name, name)
             found.append(value.model_copy(update={"metric": metric}))

@@ -9,7 +9,7 @@ from pydantic import RootModel
 
 from resync.metrics.registry import unmeasured
 from resync.paper.claim import Claim, ClaimsFile
-from resync.paper.paper import Experiment
+from resync.paper.paper import Experiment, PaperFile
 from resync.paper.published import PublishedFile, PublishedValue, reference_time
 from resync.run.evaluated import is_evaluated_at
 from resync.run.run import Run
@@ -22,18 +22,17 @@ _Entry = TypeVar("_Entry", PublishedValue, Claim)
 
 @dataclass(frozen=True)
 class Known:
-    """The names that entries may refer to: experiments, figures and tables.
+    """What entries may refer to: experiments, and the figures and tables of `file`.
 
-    An experiment is None if its file cannot be read, so that references to it are not reported as well; `items` is
-    None if paper.yaml cannot be read. `sound`: the experiments have no errors, so that their scales and `runs`, one of
-    each (experiment, series, scale), can be relied on. `metrics_at`: as in paper.yaml.
+    An experiment is None if its file cannot be read, so that references to it are not reported as well; `file` is None
+    if paper.yaml cannot be read. `sound`: the experiments have no errors, so that their scales and `runs`, one of each
+    (experiment, series, scale), can be relied on.
     """
 
     experiments: Mapping[str, Experiment | None]
-    items: list[str] | None
+    file: PaperFile | None
     sound: bool
     runs: Mapping[tuple[str, str, str], Run]
-    metrics_at: Mapping[str, Mapping[str, str]]
 
     def unmeasured(self, metric: str, series: Iterable[tuple[str, str]], scale: str, place: Node) -> Iterator[Problem]:
         """The first of these (experiment, series) at a scale that does not measure a metric."""
@@ -77,8 +76,9 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
 
 def _dangling_item(entry: PublishedValue | Claim, node: Node, known: Known) -> Iterator[Problem]:
     """A figure or table that the paper does not have."""
-    if entry.item is not None and known.items is not None and entry.item not in known.items:
-        yield node.entries["item"].problem(not_among(entry.item, known.items))
+    items = [item.id for item in (*known.file.figures, *known.file.tables)] if known.file else None
+    if entry.item is not None and items is not None and entry.item not in items:
+        yield node.entries["item"].problem(not_among(entry.item, items))
 
 
 def _without_reference(value: PublishedValue, node: Node, values: tuple[PublishedValue, ...]) -> Iterator[Problem]:
@@ -105,7 +105,8 @@ def read_claims(
             at = place if "/" in series else node.entries["experiment"]
             collector.note(_dangling(experiment, at, {name: place}, claim.scales, node, known))
         for scale in claim.scales:
-            metric = known.metrics_at.get(scale, {}).get(claim.metric, claim.metric)
+            shown = known.file.metrics_of(scale) if known.file else {}
+            metric = shown.get(claim.metric, claim.metric)
             collector.note(known.unmeasured(metric, claim.compared, scale, node.entries["metric"]))
             if claim.at_epoch is not None:
                 collector.note(known.unevaluated(claim.at_epoch, claim.compared, scale, node.entries["at_epoch"]))

@@ -96,7 +96,7 @@ def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> AtScale:
         return AtScale(
             scale, ABSENT, ", ".join(f"{name} exists only at {scales} scale" for name, scales in names.items())
         )
-    suffix = ".png" if item.id in paper.figures else ".md"
+    suffix = ".png" if paper.is_figure(item.id) else ".md"
     drawn = (figures / scale / paper.id / f"{item.id}{suffix}").exists()
     return AtScale(scale, DRAWN if drawn else DECLARED, f"snakemake figures/{scale}/{paper.id}/{item.id}{suffix}")
 

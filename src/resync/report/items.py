@@ -29,7 +29,7 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
     if cell.state == ABSENT:
         return entry
     folder = content.figures / content.scale / paper.id
-    suffixes = _SUFFIXES["figure" if item.id in paper.figures else "table"]
+    suffixes = _SUFFIXES["figure" if paper.is_figure(item.id) else "table"]
     files = {suffix: file for suffix in suffixes if (file := folder / f"{item.id}.{suffix}").exists()}
     for file in files.values():
         writer.copy(file, f"figures/{paper.id}/{file.name}")

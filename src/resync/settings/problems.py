@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from resync.settings.errors import ConfigError, Problem
 from resync.settings.loader import load
 from resync.settings.tree import Node
-from resync.settings.validation import validate, validate_layer
+from resync.settings.validation import validate
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -31,26 +31,21 @@ class Collector:
             self.lines += error.lines
             return None
 
-    def validate(self, model: type[_Model], node: Node) -> _Model | None:
-        """`model` built from `node`; None if it has problems, which are noted."""
-        built, problems = self.validated(model, node)
+    def validate(self, model: type[_Model], node: Node, *, partial: bool = False) -> _Model | None:
+        """`model` built from `node`, or from a `partial` layer; None if it has problems, which are noted."""
+        built, problems = self.validated(model, node, partial=partial)
         self.problems.update(problems)
         return built
 
-    def validated(self, model: type[_Model], node: Node) -> tuple[_Model | None, list[Problem]]:
+    def validated(
+        self, model: type[_Model], node: Node, *, partial: bool = False
+    ) -> tuple[_Model | None, list[Problem]]:
         """`model` built from `node`, or None and its problems, which the caller should note."""
         try:
-            return validate(model, node, self.package)
+            return validate(model, node, self.package, partial=partial)
         except ConfigError as error:  # the declaration of a component is broken
             self.lines += error.lines
             return None, []
-
-    def validate_layer(self, model: type[BaseModel], node: Node) -> None:
-        """Note the problems of a layer that others will complete."""
-        try:
-            self.problems.update(validate_layer(model, node, self.package))
-        except ConfigError as error:
-            self.lines += error.lines
 
     def note(self, problems: Iterable[Problem]) -> None:
         self.problems.update(problems)

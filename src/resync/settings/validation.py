@@ -15,9 +15,14 @@ from resync.settings.tree import Node
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def validate(model: type[_Model], node: Node, package: Path = PACKAGE) -> tuple[_Model | None, list[Problem]]:
-    """Build `model` from `node`: the model and no problems, or None and every problem found."""
-    data, reading = node.plain(), Reading(package)
+def validate(
+    model: type[_Model], node: Node, package: Path = PACKAGE, *, partial: bool = False
+) -> tuple[_Model | None, list[Problem]]:
+    """Build `model` from `node`: the model and no problems, or None and every problem found.
+
+    Of a `partial` layer, which others will complete, all except missing keys and failed cross checks.
+    """
+    data, reading = node.plain(), Reading(package, partial)
     try:
         return model.model_validate(data, context=reading), []
     except ValidationError as error:
@@ -30,16 +35,6 @@ def validated(model: type[_Model], node: Node, package: Path = PACKAGE) -> _Mode
     raise_if_any(problems)
     assert built is not None
     return built
-
-
-def validate_layer(model: type[BaseModel], node: Node, package: Path = PACKAGE) -> list[Problem]:
-    """The problems of a layer that others will complete: all except missing keys and failed cross checks."""
-    data, reading = node.plain(), Reading(package, partial=True)
-    try:
-        model.model_validate(data, context=reading)
-    except ValidationError as error:
-        return list(_problems(error, model, node, data, reading))
-    return []
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ def _problems(
         cause = details.get("ctx", {}).get("error")
         if isinstance(cause, ConfigError):  # a component's own file is broken
             raise cause
-        if reading.partial and kind in ("missing", "union_tag_not_found") and _is_layered(place.model):
+        if reading.partial and kind in ("missing", "union_tag_not_found") and getattr(place.model, "layered", True):
             continue
         if kind == "missing" and (loc[:-1], loc[-1]) in misspelt:
             continue  # the unknown key already says it
@@ -75,10 +70,6 @@ def _problems(
             continue  # the items are wrong, not too few
         message, key = explain(details, place.model, place.field_path)
         yield place.node.problem(message, *place.absent, *key)
-
-
-def _is_layered(model: type[BaseModel]) -> bool:
-    return getattr(model, "layered", True)
 
 
 def _locate(loc: KeyPath, model: type[BaseModel], node: Node, data: Any, readers: dict[int, type[Settings]]) -> _Place:

@@ -34,7 +34,6 @@ File = Literal["metrics", "steps", "summary"]
 
 _EVALUATIONS: tuple[File, ...] = ("metrics", "summary")
 _BOTH: tuple[File, ...] = ("metrics", "steps")
-_METRICS: tuple[File, ...] = ("metrics",)
 _STEPS: tuple[File, ...] = ("steps",)
 _SUMMARY: tuple[File, ...] = ("summary",)
 
@@ -101,160 +100,101 @@ _end = partial(_time, files=_SUMMARY)
 
 _DECLARED = {
     "step": Metric(
-        "Step", "steps", "local steps completed by every worker; 0 is the evaluation before training", _BOTH, whole=True
+        "Step", "steps", "local steps completed by every worker; 0 is the evaluation before training", _BOTH,
+        whole=True,
     ),
     "epoch": Metric("Epoch", "epochs", "steps / steps_per_epoch", _BOTH),
     "round": Metric(
-        "Round", "rounds", "rounds completed; all-reduce and gossip complete one in every step", _BOTH, whole=True
+        "Round", "rounds", "rounds completed; all-reduce and gossip complete one in every step", _BOTH, whole=True,
     ),
     "h": Metric("Period H", "steps", "local steps of the round that the step is in", _BOTH),
     "lr": Metric("Learning rate", "1", "learning rate of the step", _BOTH),
     "train_loss": Metric(
-        "Training loss",
-        "nats",
-        "mean over the workers and the steps since the row before",
-        _EVALUATIONS,
-        span="interval",
-        better="lower",
-        tolerance=0.03,
-        tolerance_reason="programs average it over different steps, and augment differently",
-        best=True,
-        compared=True,
+        "Training loss", "nats", "mean over the workers and the steps since the row before", _EVALUATIONS,
+        span="interval", better="lower", tolerance=0.03,
+        tolerance_reason="programs average it over different steps, and augment differently", best=True, compared=True,
     ),
     "train_top1": _top(
         "Training top-1 accuracy",
-        meaning="of the batches trained on since the row before, in training mode, against the labels trained on: with "
-        "label noise the noisy ones, with Mixup those with the larger share",
-        span="interval",
-        tolerance=0.3,
+        meaning="of the batches trained on since the row before, in training mode, against the labels trained on: "
+        "with label noise the noisy ones, with Mixup those with the larger share", span="interval", tolerance=0.3,
         optional=True,
     ),
     "train_top5": _top(
-        "Training top-5 accuracy",
-        meaning="as train_top1, with the label among the five largest outputs",
-        span="interval",
-        tolerance=0.3,
-        optional=True,
+        "Training top-5 accuracy", meaning="as train_top1, with the label among the five largest outputs",
+        span="interval", tolerance=0.3, optional=True,
     ),
     "step_loss": _of_step(
-        "Training loss",
-        "nats",
+        "Training loss", "nats",
         "mean over the workers; that of worker 0 if they run asynchronously, as for all columns of a step",
         better="lower",
     ),
     "gradient_norm": _of_step(
-        "Gradient norm",
-        "1",
+        "Gradient norm", "1",
         "L2 norm of the gradient with which the optimizer steps, before clipping; mean over the workers; NaN if the "
-        "engine does not tell",
-        optional=True,
+        "engine does not tell", optional=True,
     ),
     "parameter_norm": Metric(
-        "Parameter norm", "1", "L2 norm of the parameters after the step; mean over the workers", _STEPS, optional=True
+        "Parameter norm", "1", "L2 norm of the parameters after the step; mean over the workers", _STEPS, optional=True,
     ),
     "loss_scale": Metric(
-        "Loss scale",
-        "1",
-        "factor of the loss in fp16 after the step; the smallest of the workers",
-        _STEPS,
+        "Loss scale", "1", "factor of the loss in fp16 after the step; the smallest of the workers", _STEPS,
         optional=True,
     ),
     "val_loss": _score(
-        "Validation loss",
-        "nats",
-        "of the consensus model, per token or character for text",
-        better="lower",
-        tolerance=0.03,
-        tolerance_reason="about 2 % of the losses that the papers print",
-        of_workers=True,
+        "Validation loss", "nats", "of the consensus model, per token or character for text", better="lower",
+        tolerance=0.03, tolerance_reason="about 2 % of the losses that the papers print", of_workers=True,
     ),
     "val_top1": _top(
-        "Validation top-1 accuracy",
-        meaning="of the consensus model",
-        tolerance=0.3,
-        tolerance_reason="a few standard deviations over seeds, for differences between programs",
-        evaluated=True,
+        "Validation top-1 accuracy", meaning="of the consensus model", tolerance=0.3,
+        tolerance_reason="a few standard deviations over seeds, for differences between programs", evaluated=True,
         of_workers=True,
     ),
     "val_top5": _top(
-        "Validation top-5 accuracy", meaning="of the consensus model", tolerance=0.2, evaluated=True, of_workers=True
+        "Validation top-5 accuracy", meaning="of the consensus model", tolerance=0.2, evaluated=True, of_workers=True,
     ),
     "val_loss_estimate": _score(
-        "Estimated validation loss",
-        "nats",
+        "Estimated validation loss", "nats",
         "as val_loss, on random windows of the validation text, other ones in every evaluation (nanoGPT)",
-        better="lower",
-        tolerance=0.03,
-        tolerance_reason="that of the validation loss",
-        needs=(ESTIMATE,),
+        better="lower", tolerance=0.03, tolerance_reason="that of the validation loss", needs=(ESTIMATE,),
     ),
     "val_bits_per_character": _score(
-        "Validation loss",
-        "bits",
-        "per character: val_loss / ln 2",
-        better="lower",
-        tolerance=0.04,
-        tolerance_reason="that of the validation loss, in bits",
-        of_workers=True,
-        needs=(LANGUAGE_MODEL,),
+        "Validation loss", "bits", "per character: val_loss / ln 2", better="lower", tolerance=0.04,
+        tolerance_reason="that of the validation loss, in bits", of_workers=True, needs=(LANGUAGE_MODEL,),
     ),
     "val_perplexity": _score(
-        "Validation perplexity",
-        "1",
-        "exp(val_loss) per token",
-        better="lower",
-        tolerance=0.15,
-        tolerance_reason="that of the validation loss, at a perplexity of about 5",
-        of_workers=True,
+        "Validation perplexity", "1", "exp(val_loss) per token", better="lower", tolerance=0.15,
+        tolerance_reason="that of the validation loss, at a perplexity of about 5", of_workers=True,
         needs=(TRANSLATION,),
     ),
     "test_bleu": _score(
-        "Test score",
-        "BLEU",
-        "0 to 100, of the consensus model's translations, by sacreBLEU",
-        better="higher",
+        "Test score", "BLEU", "0 to 100, of the consensus model's translations, by sacreBLEU", better="higher",
         needs=(BEAM_SEARCH,),
     ),
     "test_bleu_tokenised": _score(
-        "Tokenised score",
-        "BLEU",
-        "0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports",
-        better="higher",
-        tolerance=0.5,
-        tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
+        "Tokenised score", "BLEU",
+        "0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports", better="higher",
+        tolerance=0.5, tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
         needs=(BEAM_SEARCH,),
     ),
     "sharpness": _evaluated(
-        "Sharpness",
-        "nats",
-        "trace of the Hessian of the training loss at the consensus model, estimated",
-        better="lower",
-        needs=(SHARPNESS,),
+        "Sharpness", "nats", "trace of the Hessian of the training loss at the consensus model, estimated",
+        better="lower", needs=(SHARPNESS,),
     ),
     "consensus_distance": _evaluated(
-        "Consensus distance",
-        "1",
+        "Consensus distance", "1",
         "root of the mean over the workers of the squared L2 distance of their own parameters from the average (Kong "
-        "et al. 2021)",
-        better="lower",
-        needs=(SEVERAL_WORKERS,),
+        "et al. 2021)", better="lower", needs=(SEVERAL_WORKERS,),
     ),
     "bytes_sent": Metric(
-        "Bytes sent", "bytes", "by one worker", _EVALUATIONS, span="total", better="lower", depends_on="configuration"
+        "Bytes sent", "bytes", "by one worker", _EVALUATIONS, span="total", better="lower", depends_on="configuration",
     ),
     "volume_percent": Metric(
-        "Communication volume",
-        "%",
-        "of an all-reduce in every step",
-        _EVALUATIONS,
-        span="total",
-        better="lower",
-        depends_on="configuration",
-        compared=True,
+        "Communication volume", "%", "of an all-reduce in every step", _EVALUATIONS, span="total", better="lower",
+        depends_on="configuration", compared=True,
     ),
     "training_seconds": _time(
-        "Training clock",
-        meaning="data, forward, backward, optimizer and communication, without evaluation",
+        "Training clock", meaning="data, forward, backward, optimizer and communication, without evaluation",
         files=_EVALUATIONS,
     ),
     "communication_seconds": _time(
@@ -263,17 +203,17 @@ _DECLARED = {
         files=_EVALUATIONS,
     ),
     "evaluation_seconds": Metric(
-        "Evaluation clock", "s", "in no other clock", _EVALUATIONS, span="total", depends_on="hardware"
+        "Evaluation clock", "s", "in no other clock", _EVALUATIONS, span="total", depends_on="hardware",
     ),
     "step_data_seconds": _step_time(
-        "Data time", meaning="waiting for the batch of the step, and making it on the device"
+        "Data time", meaning="waiting for the batch of the step, and making it on the device",
     ),
     "step_compute_seconds": _step_time(
         "Computing time",
         meaning="in forward, backward and optimizer; with communication where it cannot be told from computing",
     ),
     "step_communication_seconds": _step_time(
-        "Communication time", meaning="in exchanges; NaN where it cannot be told from computing"
+        "Communication time", meaning="in exchanges; NaN where it cannot be told from computing",
     ),
     "step_bytes": _of_step("Bytes sent", "bytes", "by one worker", depends_on="configuration"),
     "training_hours": _end("Training time", unit="h", meaning="training clock at the end"),
@@ -282,20 +222,16 @@ _DECLARED = {
     "wall_seconds": _end("Wall time", meaning="of the run, start-up included"),
     "steps": Metric("Steps", "steps", "local steps of the run", _SUMMARY, span="total"),
     "rounds": Metric(
-        "Rounds", "rounds", "of the run", _SUMMARY, span="total", depends_on="configuration", compared=True
+        "Rounds", "rounds", "of the run", _SUMMARY, span="total", depends_on="configuration", compared=True,
     ),
     "wire_bytes": Metric("Bytes on the wire", "bytes", "sent by one process to others", _SUMMARY, span="total"),
     "parameters": Metric("Parameters", "1", "of one worker's model", _SUMMARY, depends_on="configuration"),
     "averaging_error": Metric(
-        "Averaging error",
-        "1",
+        "Averaging error", "1",
         "fraction of the squared deviations from the mean that remains after ceil(log2 workers) mixing steps of the "
-        "topology",
-        (),
-        depends_on="configuration",
-        compared=True,
+        "topology", (), depends_on="configuration", compared=True,
     ),
-}
+}  # fmt: skip
 
 
 Statistic = Literal["mean", "min", "max"]

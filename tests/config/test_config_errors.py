@@ -120,7 +120,7 @@ NAMES = [
          "15: tables[0].options.metrik: unknown key"),
     case("value of a kind's option", PAPER, "metric: val_loss", "metric: val_los",
          "15: tables[0].options.metric: found 'val_los'"),
-    case("series of a figure", PAPER, "vit/qsr", "vit/qrs", "9: figures[0].series[0]: found 'vit/qrs'"),
+    case("series of a figure", PAPER, "vit/qsr", "vit/qrs", "9: figures[0].series[0]: found 'qrs'"),
     case("experiment of a table", PAPER, "series: [vit]", "series: [vitt]", "14: tables[0].series[0]: found 'vitt'"),
     case("no series", PAPER, "    series: [vit]\n", "", "11: tables[0].series: found []"),
     case("series of a kind without any", PAPER, "kind: curve\n    title: A table", "kind: law\n    title: A table",

@@ -131,12 +131,12 @@ def test_the_text_of_an_item_follows_its_title_its_runs_and_what_was_published(s
     paper = suite.papers["qsr"]
     before = smoke.item_text("qsr", "fig5")
 
-    def text(item=paper.figures["fig5"], published=paper.published, runs=suite.expanded["qsr"]) -> str:
-        papers = {"qsr": _replaced(paper, figures=paper.figures | {"fig5": item}, published=published)}
+    def text(item=paper.items["fig5"], published=paper.published, runs=suite.expanded["qsr"]) -> str:
+        papers = {"qsr": paper.model_copy(update={"figures": (item,), "published": published})}
         return Targets(Suite(papers, {"qsr": runs}), "smoke").item_text("qsr", "fig5")
 
     assert text() == before
-    assert text(item=paper.figures["fig5"].model_copy(update={"title": "another"})) != before
+    assert text(item=paper.items["fig5"].model_copy(update={"title": "another"})) != before
     assert text(published=paper.published[1:]) != before
     assert text(runs=tuple(run.with_start(run) for run in suite.expanded["qsr"])) != before
 
@@ -149,7 +149,7 @@ def test_the_hashes_of_plan_and_site_follow_what_they_show(suite: Suite, smoke: 
         run._resources = run.resources.model_copy(update={"minutes": 17})
     plans = {Targets(Suite({"qsr": paper}, {"qsr": tuple(each)}), "smoke").plan_hash for each in (runs, longer, larger)}
     assert len(plans) == 3
-    renamed = Suite({"qsr": _replaced(paper, title="Another")}, {"qsr": runs})
+    renamed = Suite({"qsr": paper.model_copy(update={"title": "Another"})}, {"qsr": runs})
     assert Targets(renamed, "smoke").words_hash != Targets(Suite({"qsr": paper}, {"qsr": runs}), "smoke").words_hash
 
 
@@ -184,10 +184,6 @@ def test_the_scale_is_all_that_can_be_chosen(suite: Suite):
 
 def test_source_is_found_from_the_repository():
     assert {"src/resync/report/site.py", "src/resync/report/assets/charts.js"} <= set(code("report", "report/assets"))
-
-
-def _replaced(paper, **changes):
-    return type(paper)(**{name: getattr(paper, name) for name in paper.__dataclass_fields__} | changes)
 
 
 @pytest.mark.parametrize(

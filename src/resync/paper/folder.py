@@ -11,7 +11,7 @@ from resync.run.reduction import Reduction, ScaleFile, ScaleLayer
 from resync.run.run import SCALES, Run
 from resync.run.starts import with_starts
 from resync.settings.base import is_id
-from resync.settings.errors import Problem, not_among
+from resync.settings.errors import Problem
 from resync.settings.problems import Collector
 from resync.settings.tree import Node, without
 
@@ -49,10 +49,10 @@ def read_paper(
     sound = not collector.found_any
     node = collector.load(folder / "paper.yaml")
     file = collector.validate(PaperFile, node) if node else None
-    if node is not None:
-        collector.note(_dangling_references(node, experiments))
     by_name: dict[tuple[str, str, str], Run] = {(run.experiment, run.series, run.scale): run for run in runs}
     known = Known(experiments, file, sound, by_name)
+    if node is not None:
+        collector.note(_dangling_references(node, known))
     published = read_published(folder / "published.yaml", known, collector)
     claims = read_claims(folder / "claims.yaml", known, published, collector)
     logs = _read_logs(folder / "logs.yaml", collector)
@@ -95,23 +95,13 @@ def _read_experiments(
     return experiments, runs
 
 
-def _dangling_references(paper: Node, experiments: _Experiments) -> Iterator[Problem]:
+def _dangling_references(paper: Node, known: Known) -> Iterator[Problem]:
     for _, item in _items(paper):
-        series = item.child("series")
-        for reference in series.value if series and isinstance(series.value, list) else []:
+        references = item.child("series")
+        for reference in references.value if references and isinstance(references.value, list) else []:
             if isinstance(reference.value, str):
-                yield from _dangling_reference(reference, experiments)
-
-
-def _dangling_reference(reference: Node, experiments: _Experiments) -> Iterator[Problem]:
-    name, slash, series = reference.value.partition("/")
-    if name not in experiments:
-        yield reference.problem(not_among(name, experiments))
-        return
-    experiment = experiments[name]
-    if experiment and slash and series not in experiment.series:
-        known = [f"{name}/{other}" for other in experiment.series]
-        yield reference.problem(not_among(reference.value, known))
+                name, _, series = reference.value.partition("/")
+                yield from known.dangling(name, reference, {series: reference} if series else {})
 
 
 def _unreachable_items(paper_node: Node, paper: Paper) -> Iterator[Problem]:

@@ -5,7 +5,20 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from resync.metrics.registry import METRICS, ComparedMetric
-from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, PositiveNumber, Settings, Text
+from resync.settings.base import (
+    Check,
+    Count,
+    Id,
+    Items,
+    NonNegativeNumber,
+    PositiveInt,
+    PositiveNumber,
+    Settings,
+    Text,
+    check_unique,
+    wrong,
+)
+from resync.settings.errors import not_among
 
 
 class LogTable(Settings):
@@ -69,21 +82,17 @@ class LogsFile(Settings):
     def checks(self) -> Iterator[Check]:
         """Require names that are unique and exist, steps where they are counted, and steps to price for a rule."""
         for key in ("tables", "groups", "comparisons"):
-            names = [each.id for each in getattr(self, key)]
-            for index, name in enumerate(names):
-                if name in names[:index]:
-                    yield (key, index, "id"), f"found {name!r} again, allowed: a name of its own"
+            yield from check_unique(((key, index, "id"), each.id) for index, each in enumerate(getattr(self, key)))
         tables, groups = ({each.id: each for each in listed} for listed in (self.tables, self.groups))
         for index, group in enumerate(self.groups):
             if group.table not in tables:
-                yield ("groups", index, "table"), f"found {group.table!r}, allowed: {', '.join(tables) or 'none'}"
+                yield ("groups", index, "table"), not_among(group.table, tables)
             elif group.step is not None and tables[group.table].step is None:
-                yield ("groups", index, "step"), f"found {group.step}, allowed: null, as {group.table} has no steps"
+                yield wrong(("groups", index, "step"), group.step, f"null, as {group.table} has no steps")
         for index, comparison in enumerate(self.comparisons):
-            named = [groups.get(name) for name in (comparison.better, comparison.than)]
-            for key, found in zip(("better", "than"), named, strict=True):
-                if found is None:
-                    wrong = getattr(comparison, key)
-                    yield ("comparisons", index, key), f"found {wrong!r}, allowed: {', '.join(groups) or 'none'}"
-                elif comparison.rule and found.step is None:
-                    yield ("comparisons", index, "rule"), f"found for {found.id} without a step, allowed: with steps"
+            for key in ("better", "than"):
+                name = getattr(comparison, key)
+                if name not in groups:
+                    yield ("comparisons", index, key), not_among(name, groups)
+                elif comparison.rule and groups[name].step is None:
+                    yield wrong(("comparisons", index, "rule"), f"for {name} without a step", "with steps")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
@@ -13,7 +12,7 @@ from resync.paper.logs import LogsFile
 from resync.paper.published import PublishedValue
 from resync.run.parts import KindOptions, Width
 from resync.run.run import RunLayer, Scale, SeriesLayer
-from resync.settings.base import Check, Id, Items, Settings, Text, checks_failed, reading_of
+from resync.settings.base import Check, Id, Items, Settings, Text, check_unique, checks_failed, reading_of, wrong
 from resync.settings.errors import not_among, show
 from resync.settings.options import option_names, options_of
 
@@ -59,7 +58,7 @@ class Item(Settings):
         kind = options_of("render", name, reading_of(info).package)
         if bool(value) != getattr(kind, "shows_series", True):
             allowed = f"none, because {name} shows no series" if value else "at least one series"
-            raise checks_failed("series", [((), f"found {show(list(value))}, allowed: {allowed}")])
+            raise checks_failed("series", [wrong((), show(list(value)), allowed)])
         return value
 
     @field_validator("options", mode="before")
@@ -110,13 +109,12 @@ class PaperFile(Settings):
                 same = METRICS[name].unit, METRICS[name].better
                 if instead == name or (METRICS[instead].unit, METRICS[instead].better) != same:
                     allowed = f"another metric in {METRICS[name].unit} of which {METRICS[name].better} is better"
-                    yield ("metrics_at", scale, name), f"found {instead}, allowed: {allowed}"
-        seen: set[str] = set()
-        for group in ("figures", "tables"):
-            for index, item in enumerate(getattr(self, group)):
-                if item.id in seen:
-                    yield (group, index, "id"), f"found {item.id!r} again, allowed: a name of its own"
-                seen.add(item.id)
+                    yield wrong(("metrics_at", scale, name), instead, allowed)
+        yield from check_unique(
+            ((group, index, "id"), item.id)
+            for group in ("figures", "tables")
+            for index, item in enumerate(getattr(self, group))
+        )
 
     def metrics_of(self, scale: str) -> Mapping[str, str]:
         """The metrics that are shown at a scale instead of others, by the names of these."""
@@ -179,7 +177,7 @@ class Paper(PaperFile):
         """How the paper is called in tables and menus."""
         return self.short or self.id.replace("_", " ")
 
-    @cached_property
+    @property
     def items(self) -> dict[str, Item]:
         return {item.id: item for item in (*self.figures, *self.tables)}
 

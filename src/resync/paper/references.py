@@ -13,6 +13,7 @@ from resync.paper.paper import Experiment, PaperFile
 from resync.paper.published import PublishedFile, PublishedValue, reference_time
 from resync.run.evaluated import is_evaluated_at
 from resync.run.run import Run
+from resync.settings.base import check_unique
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
 from resync.settings.tree import Node
@@ -52,6 +53,26 @@ class Known:
                 yield place.problem(f"{found}, allowed: one of its {run.epochs} epochs that ends with an evaluation")
                 return
 
+    def dangling(
+        self, name: str, place: Node, series: Mapping[str, Node], scales: Iterable[str] = (), at: Node | None = None
+    ) -> Iterator[Problem]:
+        """References, each at its place, to an experiment or series that does not exist, or not at these scales."""
+        if name not in self.experiments:
+            yield place.problem(not_among(name, self.experiments))
+            return
+        experiment = self.experiments[name]
+        if experiment is None:
+            return
+        for one, node in series.items():
+            if one not in experiment.series:
+                yield node.problem(not_among(one, experiment.series))
+            elif self.sound:
+                existing = [scale for scale, found in experiment.scales.items() if one in found]
+                for scale in scales:
+                    if scale not in existing:
+                        message = f"{one} does not exist at scale {scale}, allowed: {', '.join(existing)}"
+                        yield (at or node).problem(message)
+
     def _runs(self, series: Iterable[tuple[str, str]], scale: str) -> Iterator[tuple[str, Run]]:
         for experiment, name in series if self.sound else ():
             if run := self.runs.get((experiment, name, scale)):
@@ -67,7 +88,7 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
             getattr(value, key): node.entries[key] for key in ("series", "than", "relative_to") if getattr(value, key)
         }
         place = node.entries["experiment"]
-        collector.note(_dangling(value.experiment, place, named, [value.scale], node, known))
+        collector.note(known.dangling(value.experiment, place, named, [value.scale], node.entries.get("scale")))
         collector.note(known.unmeasured(value.metric, value.compared, value.scale, node.entries["metric"]))
     values = tuple(value for value, _ in entries)
     collector.note(problem for value, node in entries for problem in _without_reference(value, node, values))
@@ -103,7 +124,7 @@ def read_claims(
         for series, place in zip(claim.series, listed, strict=True):
             experiment, name = claim.where(series)
             at = place if "/" in series else node.entries["experiment"]
-            collector.note(_dangling(experiment, at, {name: place}, claim.scales, node, known))
+            collector.note(known.dangling(experiment, at, {name: place}, claim.scales, node.entries["scales"]))
         for scale in claim.scales:
             shown = known.file.metrics_of(scale) if known.file else {}
             metric = shown.get(claim.metric, claim.metric)
@@ -119,36 +140,6 @@ def _read(model: type[RootModel[tuple[_Entry, ...]]], file: Path, collector: Col
     values = collector.validate(model, node) if node else None
     if node is None or values is None:
         return []
-    seen: set[str] = set()
-    for value, entry in zip(values.root, node.value, strict=True):
-        if value.id in seen:
-            collector.note([entry.entries["id"].problem(f"found {value.id!r} again, allowed: a name of its own")])
-        seen.add(value.id)
+    names = (((index, "id"), value.id) for index, value in enumerate(values.root))
+    collector.note(node.value[index].entries["id"].problem(message) for (index, _), message in check_unique(names))
     return list(zip(values.root, node.value, strict=True))
-
-
-def _dangling(
-    name: str, place: Node, series: Mapping[str, Node], scales: Iterable[str], entry: Node, known: Known
-) -> Iterator[Problem]:
-    """References to an experiment or series that does not exist, or not at the scales of the entry."""
-    if name not in known.experiments:
-        yield place.problem(not_among(name, known.experiments))
-        return
-    experiment = known.experiments[name]
-    if experiment is None:
-        return
-    for one, node in series.items():
-        if one not in experiment.series:
-            yield node.problem(not_among(one, experiment.series))
-        elif known.sound:
-            yield from _absent_at(scales, one, experiment, entry, node)
-
-
-def _absent_at(
-    scales: Iterable[str], series: str, experiment: Experiment, entry: Node, node: Node
-) -> Iterator[Problem]:
-    existing = [scale for scale, found in experiment.scales.items() if series in found]
-    place = entry.entries.get("scales") or entry.entries.get("scale") or node
-    for scale in scales:
-        if scale not in existing:
-            yield place.problem(f"{series} does not exist at scale {scale}, allowed: {', '.join(existing)}")

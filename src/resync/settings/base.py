@@ -125,6 +125,15 @@ def check_ascending(key: KeyPath, epochs: Iterable[float]) -> Iterator[Check]:
             yield wrong((*key, index, 0), f"{epoch:g}", f"later than {before:g}, the one before")
 
 
+def check_unique(ids: Iterable[tuple[KeyPath, str]]) -> Iterator[Check]:
+    """Yield the names, each with its place, that an earlier one has too."""
+    seen: set[str] = set()
+    for key, name in ids:
+        if name in seen:
+            yield wrong(key, f"{name!r} again", "a name of its own")
+        seen.add(name)
+
+
 def checks_failed(title: str, found: Iterable[Check]) -> ValidationError:
     """An error with one line per check, whose text is already what the user should read."""
     return ValidationError.from_exception_data(

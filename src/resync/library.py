@@ -210,7 +210,7 @@ class Synchronised:
         return self.algorithm.state_dict() | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a `state_dict`, after the states of the model and the optimizer have been restored.
+        """Restore a `state_dict` on all ranks, after the states of the model and the optimizer have been restored.
 
         Raises ValueError if the model does not have the parameters with which the state was saved.
         """

@@ -315,6 +315,7 @@ def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, r
     own = torch.tensor([float(rank), 1.0 - rank]) if start is None else torch.tensor(start)
     sync.algorithm.published.copy_(own)
     model.theta.data.copy_(own)
+    sync.transport.barrier()  # no partner may ask for an average of what is not yet set
     return model, optimizer, sync
 
 
@@ -399,6 +400,18 @@ def _slow_half(rank: int, world_size: int) -> list[float]:
     return found
 
 
+def _slow_to_load(rank: int, world_size: int) -> list[float]:
+    """The active partner is ready to step long before the passive one has loaded its state."""
+    model, optimizer, sync = _pair(rank)
+    state = sync.state_dict()
+    if rank == 0:
+        time.sleep(0.3)
+    sync.load_state_dict(state)
+    _still(model, optimizer)
+    sync.finish()
+    return model.theta.tolist()
+
+
 def _failing_steps(rank: int, world_size: int) -> list[float]:
     """A closure that raises, twice, costs its step and no other."""
     model, optimizer, sync = _pair(rank)
@@ -426,7 +439,7 @@ def _idle(rank: int, world_size: int) -> list[float]:
     return model.theta.tolist()
 
 
-@pytest.mark.parametrize("case", [_closed_during_an_average, _slow_half, _failing_steps, _idle])
+@pytest.mark.parametrize("case", [_closed_during_an_average, _slow_half, _slow_to_load, _failing_steps, _idle])
 def test_an_asynchronous_pair_ends_with_both_halves_of_every_average(case):
     assert run_processes(2, case) == [[0.5, 0.5]] * 2
 

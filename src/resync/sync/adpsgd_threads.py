@@ -36,10 +36,10 @@ class AsynchronousPairs(Algorithm):
     over gloo and are staged on the CPU. The averages between two steps depend on the speed of the machines, so that no
     two runs have the same bits.
 
-    `consensus`, `state_dict` and `close` are collective: the workers end their averages and meet. `close` ends the
-    thread of this process when all of its partners have closed too. If a message of an average that has begun does not
-    come within the time limit of the process group, the next of these calls or the next step fails and names the rank
-    it was expected from. A request may come at any time, until `close` has waited for so long.
+    `consensus`, `state_dict`, `load_state_dict` and `close` are collective: the workers meet. `close` ends the thread
+    of this process when all of its partners have closed too. If a message of an average that has begun does not come
+    within the time limit of the process group, the next of these calls or the next step fails and names the rank it
+    was expected from. A request may come at any time, until `close` has waited for so long.
 
     Raises ValueError for several workers in a process, and for a topology without pairs.
     """
@@ -125,6 +125,7 @@ class AsynchronousPairs(Algorithm):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         with self._changed:
             super().load_state_dict(state)
+        self.transport.barrier()  # a request that came before would be answered with what the state overwrites
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:

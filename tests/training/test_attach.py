@@ -303,10 +303,6 @@ def test_a_period_that_was_not_told_the_whole_warm_up_is_refused(method, period)
         _rounds(method(period=period), 93_600, 10_000, None)
 
 
-def test_a_short_training_in_rounds_of_h_base_is_no_mistake():
-    assert _rounds(resync.LocalSGD(period=Phases(phases=[(0, VIT_B)])), 4, 0, 0) == [4]
-
-
 def _pair(rank: int, start: Any = None) -> tuple[Point, torch.optim.Optimizer, resync.Synchronised]:
     """A worker of asynchronous AD-PSGD with parameters of its own, by default (rank, 1 - rank)."""
     model = Point([0.0, 0.0], torch.float32)

@@ -97,11 +97,6 @@ def _rebind(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     model[2].weight.data = model[2].weight.data.clone()
 
 
-def _assign(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    vector = nn.utils.parameters_to_vector(model.parameters())
-    nn.utils.vector_to_parameters(vector.clone(), model.parameters())
-
-
 def _replace(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     model[2].bias = optimizer.param_groups[0]["params"][-1] = nn.Parameter(torch.zeros(2))
 
@@ -124,7 +119,6 @@ STRANGE = "{} is trained and not averaged: it was added, replaced or unfrozen af
 CHANGES: dict[str, tuple[Change, str]] = {
     "half": (lambda model, _: model.half(), "4 parameters, the first " + STORED.format("1.weight")),
     "data": (_rebind, "1 parameters, the first " + STORED.format("2.weight")),
-    "vector_to_parameters": (_assign, "4 parameters, the first " + STORED.format("1.weight")),
     "attached twice": (_attach_to_a_part, "2 parameters, the first " + STORED.format("2.weight")),
     "unfrozen": (lambda model, _: model[0].requires_grad_(), STRANGE.format("0.weight")),
     "replaced": (_replace, STRANGE.format("2.bias")),
@@ -183,14 +177,11 @@ def _untrained(rank: int) -> list[str]:
 
 
 REFUSED = {
-    "fsdp": "_flat_param is a shard of FullyShardedDataParallel, allowed: whole parameters",
-    "fsdp original": "weight is a shard of FullyShardedDataParallel, allowed: whole parameters",
+    "fsdp": "weight is a shard of FullyShardedDataParallel, allowed: whole parameters",
     "fully_shard": "weight is a DTensor, as fully_shard makes them, allowed: plain tensors",
     "compiled ddp": "_orig_mod of the model is wrapped in DistributedDataParallel, allowed: the model",
     "meta": "weight is on the meta device and has no values",
-    "shapes": "rank 0 has parameter weight: float32 [1, 3], rank 1 has parameter weight: float32 [1, 6]",
     "order": "rank 0 has parameter 0.weight: float32 [3, 2], rank 1 has parameter 0.weight: float32 [2, 3]",
-    "dtypes": "rank 0 has parameter weight: float32 [2, 2], rank 1 has parameter weight: float64 [2, 2]",
     "frozen": "rank 0 has parameter weight: float32 [2, 2], rank 1 has parameter weight: float32 [2, 2], frozen",
     "periods": "the ranks attach different things: rank 0 has LocalSGD(period=Constant(h=2)) ",
     "again": "an algorithm is attached to this model already: end it with finish(), or after",
@@ -206,14 +197,11 @@ def _refused(rank: int) -> list[str]:
     mesh, cpu = init_device_mesh("cpu", (2,)), torch.device("cpu")
     wrapped = DistributedDataParallel(nn.Linear(2, 2))
     models: dict[str, nn.Module] = {
-        "fsdp": FullyShardedDataParallel(nn.Linear(4, 4), device_id=cpu),
-        "fsdp original": FullyShardedDataParallel(nn.Linear(4, 4), device_id=cpu, use_orig_params=True),
+        "fsdp": FullyShardedDataParallel(nn.Linear(4, 4), device_id=cpu, use_orig_params=True),
         "fully_shard": fully_shard(nn.Linear(4, 4), mesh=mesh),
         "compiled ddp": torch.compile(wrapped),
         "meta": nn.Linear(2, 2, device="meta"),
-        "shapes": nn.Linear(*((6, 1) if rank else (3, 1)), bias=bool(rank == 0)),
         "order": nn.Sequential(*[nn.Linear(2, 3), nn.Linear(3, 2)][:: -1 if rank else 1]),
-        "dtypes": nn.Linear(2, 2, dtype=[torch.float32, torch.float64][rank]),
         "frozen": nn.Linear(2, 2).requires_grad_(rank == 0),
         "periods": nn.Linear(2, 2),
         "again": _loop(rank)[0],
@@ -440,17 +428,11 @@ def test_an_optimizer_that_ignores_its_closure_is_an_error():
         optimizer.step(lambda: None)
 
 
-def test_a_model_is_free_after_finish():
+def test_a_model_is_free_after_finish_and_after_detach_which_keeps_its_parameters():
     model, optimizer, sync = _alone()
-    for _ in range(2):
-        optimizer.step()
-        sync.finish()
-        assert sync.steps == 1
-        sync = resync.attach(model, optimizer, METHODS["LocalSGD"])
-
-
-def test_a_model_is_free_after_detach_and_keeps_its_parameters():
-    model, optimizer, sync = _alone()
+    optimizer.step()
+    sync.finish()
+    sync = resync.attach(model, optimizer, METHODS["LocalSGD"])
     with sync.consensus(), pytest.raises(RuntimeError, match="called inside `with consensus"):
         optimizer.step()
     before = model.weight.detach().clone()
@@ -465,7 +447,6 @@ def test_a_model_is_free_after_detach_and_keeps_its_parameters():
     ("method", "given", "message"),
     [
         ("LocalSGD", {"total_steps": 0}, r"total_steps: found 0, allowed: integer >= 1"),
-        ("LocalSGD", {"total_steps": 2.5}, r"total_steps: found 2\.5"),
         ("LocalSGD", {"warmup_steps": -1}, r"warmup_steps: found -1"),
         ("LocalSGD", {"clip_norm": 0.0}, r"clip_norm: found 0"),
         ("LocalSGD", {"clip_norm": 1.0}, r"^clip_norm: found 1 with LocalSGD\(.*\), which averages no gradients"),

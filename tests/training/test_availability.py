@@ -62,15 +62,6 @@ def test_prepared_data_may_be_elsewhere(root: Path, monkeypatch: pytest.MonkeyPa
     assert list(missing(["cifar10"])) == []
 
 
-def test_each_data_set_is_one_line_with_a_command(root: Path):
-    lines = list(missing(["shakespeare_char", "cifar10_16", "cifar10_16"]))
-    assert [line.split()[1] for line in lines] == ["cifar10_16", "shakespeare_char"]
-    assert lines[0].endswith(
-        """ -> python -c "from torchvision.datasets import CIFAR10; CIFAR10('$RESYNC_DATA', download=True)\""""
-    )
-    assert "/shakespeare-char/input.txt" in lines[1].partition(" -> curl ")[2]
-
-
 @pytest.mark.parametrize("name", [name for name in prepared_names() if data_set(name).download])
 def test_a_declared_download_is_one_command_into_the_folder_that_is_looked_at(name: str, root: Path):
     command = data_set(name).download

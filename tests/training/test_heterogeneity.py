@@ -42,12 +42,6 @@ def test_proportions_are_those_of_a_dirichlet_distribution(alpha: float):
     assert np.sort(found).mean(axis=0) == pytest.approx(np.sort(independent).mean(axis=0), abs=0.03)
 
 
-def test_a_large_alpha_gives_uniform_samples_and_a_small_one_single_classes():
-    """The deviations at large alpha are those of a sample of 100."""
-    assert proportions(1e6, seed=0).std() == pytest.approx(0.3 / 100**0.5, rel=0.15)
-    assert (proportions(1e-4, seed=0)[:4].max(axis=1) == 1).all()
-
-
 def test_unequal_classes_keep_their_proportions():
     labels = np.repeat(np.arange(3), [4000, 1500, 500])
     found = np.concatenate([proportions(1.0, seed, labels=labels)[:4, :3] for seed in range(100)])

@@ -22,14 +22,11 @@ SMALL_VIT = {"patch": 2, "dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64}
     [
         ("mlp", {}, DIGITS, 64 * 64 + 64 + 640 + 10),
         ("cnn", {}, DIGITS, 72 + 16 + 1152 + 32 + 170),
-        ("cnn", {"norm": "batch"}, DIGITS, 72 + 16 + 1152 + 32 + 170),
         ("cnn", {"norm": "none"}, DIGITS, 72 + 8 + 1152 + 16 + 170),
         ("mnist_cnn", {}, MNIST, 5_752_714),
         ("vit", SMALL_VIT, DIGITS, 17_458),
         ("cifar_resnet", {"depth": 8}, CIFAR, 75_290),
         ("cifar_resnet", {"depth": 20}, CIFAR, 269_722),
-        ("cifar_resnet", {"depth": 32}, CIFAR, 464_154),
-        ("cifar_resnet", {"depth": 44}, CIFAR, 658_586),
         ("cifar_resnet", {"depth": 56}, CIFAR, 853_018),
         ("cifar_resnet", {"depth": 56, **GROUP_SILU}, CIFAR, 853_018),
         ("cifar_resnet", {"depth": 110}, CIFAR, 1_727_962),
@@ -114,21 +111,17 @@ def test_a_step_of_training_reaches_every_parameter(name: str, options: dict, sh
     assert model(images[0]).shape == (3, 10)
 
 
-@pytest.mark.parametrize(("name", "options"), [("mlp", {}), ("cnn", {}), ("cifar_resnet", {"depth": 8})])
-def test_initial_weights_are_a_function_of_the_seed(name: str, options: dict):
+@pytest.mark.parametrize(("name", "options"), [("cnn", {}), ("cifar_resnet", {"depth": 8})])
+def test_initial_weights_are_a_function_of_the_seed_and_leave_the_global_state_alone(name: str, options: dict):
     def weights(seed: int) -> torch.Tensor:
         torch.rand(1)
+        before = torch.random.get_rng_state()
         model = models.build(options_of("models", name)(**options), DIGITS, 10, seed)
+        assert torch.equal(before, torch.random.get_rng_state())
         return nn.utils.parameters_to_vector(model.parameters())
 
     assert torch.equal(weights(5), weights(5))
     assert not torch.equal(weights(5), weights(6))
-
-
-def test_building_a_model_leaves_the_global_random_state_alone():
-    before = torch.random.get_rng_state()
-    models.build(options_of("models", "mlp")(), DIGITS, 10, seed=5)
-    assert torch.equal(before, torch.random.get_rng_state())
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import torch
 from quadratic import Point, Problem
-from runs import VARIANTS, make_run, make_session
 
 import resync
 from resync.formulas.periods import Phases, PowerRule
-from resync.plan.cost import cost
 from resync.settings.options import options_of
 from resync.streams import stream
 from resync.sync.options.every_step import GPA
 from resync.sync.outer import outer_step_
-from resync.train.loop import train_to_end
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
@@ -231,22 +228,6 @@ def test_palsgd_is_its_recursion(coins, strength, start):
     alike = {len(set(workers)) == 1 for workers in np.array(found).tolist()}
     assert alike == ({True} if coins == "common" else {True, False})
     assert 0.2 < np.mean(found) < 0.6
-
-
-@pytest.mark.parametrize(
-    ("name", "vectors", "rounds"),
-    [("diloco", 4, 4), ("diloco_progress", 5, 5), ("muloco", 4, 4), ("snoo", 14, 5), ("gpa", 14, 14), ("palsgd", 8, 8)],
-)
-@pytest.mark.parametrize("workers", [4, 1])
-def test_what_is_sent_is_what_is_planned(tmp_path, name, vectors, rounds, workers):
-    """Fourteen steps; a single worker sends nothing."""
-    changes = VARIANTS[name] | {"workers": workers, "evaluation": {}}
-    session = make_session(tmp_path / "run", **changes)
-    parameters = session.workers.num_parameters
-    planned = cost(make_run(tmp_path / "config", **changes), parameters)
-    train_to_end(session)
-    assert session.transport.bytes_sent == planned.bytes_per_worker == vectors * parameters * 4 * (workers > 1)
-    assert session.sync.rounds == planned.rounds == rounds
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import json
 import math
 import os
+import re
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from launched import code_of, forked
 from processes import run_processes
-from runs import VARIANTS, make_run, make_session
+from runs import QSR, VARIANTS, every, make_run, make_session
 
 from resync.cli import main
 from resync.engine.transport import Transport
@@ -33,6 +33,7 @@ from resync.train.loop import batches, train_step, train_to_end
 from resync.train.losses import Diverged
 from resync.train.saving import resume, save
 
+FINISHED = VARIANTS["batch_norm"] | VARIANTS["qsr"] | {"log": {"every_steps": 5}}
 KEY = "5ec2e7" * 6 + "cafe"
 
 
@@ -40,8 +41,7 @@ KEY = "5ec2e7" * 6 + "cafe"
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run of QSR with BatchNorm, logged to Weights & Biases offline."""
     folder = tmp_path_factory.mktemp("finished")
-    changes = VARIANTS["batch_norm"] | {"sync": VARIANTS["qsr"]["sync"], "log": {"every_steps": 5}}
-    run = make_run(folder, **changes)
+    run = make_run(folder, **FINISHED)
     with pytest.MonkeyPatch.context() as patch, (folder / "train.log").open("w") as log:
         patch.setenv("WANDB_API_KEY", KEY)
         with redirect_stdout(log), redirect_stderr(log):
@@ -76,7 +76,7 @@ def test_metrics_have_a_row_per_evaluation_and_steps_a_row_per_sample(finished: 
 
 def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Path):
     summary = json.loads((finished / "summary.json").read_text())
-    run = make_run(finished, **VARIANTS["batch_norm"] | {"sync": VARIANTS["qsr"]["sync"], "log": {"every_steps": 5}})
+    run = make_run(finished, **FINISHED)
     planned = cost(run, summary["parameters"])
     assert summary["status"] == "finished"
     assert summary["config_hash"] == run.hash
@@ -90,69 +90,55 @@ def test_summary_agrees_with_the_plan_and_says_where_it_comes_from(finished: Pat
     assert set(summary["versions"]) >= {"python", "torch", "resync"}
 
 
-@pytest.mark.parametrize(
-    "sync",
-    [
-        {"name": "osgp", "staleness": 2},
-        {"name": "osgp", "staleness": 1, "peers": [[0, 2], [1, 0]]},
-        {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": {"name": "osgp", "staleness": 2}},
-        {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": {"name": "osgp", "staleness": 2},
-         "average": False},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_messages_that_may_be_late_are_planned_one_by_one(tmp_path: Path, sync: dict[str, Any]):
-    """The push-sum weights are not planned, the bytes of which come to less than half a message."""
-    run = make_run(tmp_path / "config", sync=sync)
-    session = make_session(tmp_path / "run", sync=sync)
-    vector = session.workers.rows[0].nbytes
-    train_to_end(session)
-    planned = cost(run, session.workers.rows.shape[1])
-    assert round(session.transport.bytes_of_all / vector) == planned.vectors * 4
-    assert session.sync.rounds == planned.rounds
+H3 = every(3)
+
+
+def slowmo(base: Any, **options: Any) -> dict[str, Any]:
+    return {"name": "slowmo", "period": H3, "base": base, **options}
 
 
 @pytest.mark.parametrize(
-    "sync",
+    ("sync", "vectors"),
     [
-        {"name": "dpsgd", "topology": "base_graph"},
-        {"name": "sgp", "topology": "base_graph", "peers": [[0, 2], [1, 1]], "average_state": ["exp_avg"]},
-        {"name": "sgp", "topology": "ou_equidyn"},
-        {"name": "dpsgd", "topology": "random_matching"},
-        {"name": "noloco", "period": {"rule": "constant", "h": 3}},
-        {"name": "noloco", "period": {"rule": "constant", "h": 4}, "topology": "base_graph"},
-        {"name": "streaming_diloco", "period": 4, "fragments": 2, "delay": 1},
-        {"name": "desloc", "period": 4, "first_moment_period": 3},
-        {"name": "desloc", "period": 2},
+        # Messages that may be late are planned one by one.
+        ({"name": "osgp", "staleness": 2}, None),
+        ({"name": "osgp", "staleness": 1, "peers": [[0, 2], [1, 0]]}, None),
+        (slowmo({"name": "osgp", "staleness": 2}), None),
+        (slowmo({"name": "osgp", "staleness": 2}, average=False), None),
+        # A base sends in its 14 steps what its own options say, and there are 5 averages.
+        (slowmo("sgp"), 14 + 5),
+        (slowmo({"name": "sgp", "peers": 2}), 2 * 14 + 5),
+        (slowmo("osgp"), 14 + 5),
+        (slowmo({"name": "sgp", "peers": [[0, 0], [1, 2]]}), 7 + 2 * 7 + 5),
+        # Graphs with idle workers, fragments, and moments with periods of their own.
+        ({"name": "dpsgd", "topology": "base_graph"}, None),
+        ({"name": "sgp", "topology": "base_graph", "peers": [[0, 2], [1, 1]], "average_state": ["exp_avg"]}, None),
+        ({"name": "sgp", "topology": "ou_equidyn"}, None),
+        ({"name": "dpsgd", "topology": "random_matching"}, None),
+        ({"name": "noloco", "period": H3}, None),
+        ({"name": "noloco", "period": H3, "topology": "base_graph"}, None),
+        ({"name": "streaming_diloco", "period": 4, "fragments": 2, "delay": 1}, None),
+        ({"name": "desloc", "period": 4, "first_moment_period": 3}, None),
+        ({"name": "desloc", "period": 2}, None),
+        ({"name": "diloco", "period": H3}, 5),
+        ({"name": "diloco_progress", "period": QSR, "reference": 0.2}, None),
+        ({"name": "snoo", "period": H3, "at": "start"}, 14),
+        ({"name": "gpa"}, 14),
+        ({"name": "palsgd", "period": H3, "probability": 0.4, "start": 0.5}, None),
     ],
     ids=str,
 )
-def test_what_some_send_in_some_steps_is_planned_exactly(tmp_path: Path, sync: dict[str, Any]):
-    """Graphs with idle workers, fragments, and moments with periods of their own."""
+def test_what_is_sent_is_what_is_planned(tmp_path: Path, sync: dict[str, Any], vectors: int | None):
+    """But for push-sum weights, the bytes of which come to less than half a message of any worker."""
     changes = {"workers": 5, "batch_size": 60, "sync": sync, "optimizer": {"name": "adamw"}}
     run, session = make_run(tmp_path / "config", **changes), make_session(tmp_path / "run", **changes)
     train_to_end(session)
-    assert session.transport.bytes_sent == cost(run, session.workers.rows.shape[1]).bytes_per_worker
-
-
-@pytest.mark.parametrize(
-    ("base", "average", "vectors"),
-    [
-        ("sgp", True, 14 + 5),
-        ({"name": "sgp", "peers": 2}, True, 2 * 14 + 5),
-        ("osgp", True, 14 + 5),
-        ({"name": "sgp", "peers": [[0, 0], [1, 2]]}, True, 7 + 2 * 7 + 5),
-    ],
-)
-def test_a_base_sends_what_its_own_options_plan(tmp_path: Path, base: Any, average: bool, vectors: int):
-    """Rounds of 3, 3, 3, 3 and 2 steps; push-sum weights of some bytes are not planned."""
-    sync = {"name": "slowmo", "period": {"rule": "constant", "h": 3}, "base": base, "average": average}
-    run = make_run(tmp_path / "config", sync=sync, workers=6, batch_size=60)
-    session = make_session(tmp_path / "run", sync=sync, workers=6, batch_size=60)
     parameters = session.workers.rows.shape[1]
-    train_to_end(session)
-    assert cost(run, parameters).bytes_per_worker == vectors * parameters * 4
-    assert session.transport.bytes_sent == pytest.approx(vectors * parameters * 4, rel=0.01)
+    planned, weights = cost(run, parameters), any(name in str(sync) for name in ("osgp", "slowmo"))
+    assert session.sync.rounds == planned.rounds
+    tolerance = 2 * parameters / 5 if weights else 0
+    assert session.transport.bytes_sent == pytest.approx(planned.bytes_per_worker, abs=tolerance)
+    assert vectors in (None, planned.vectors)
 
 
 def test_saved_model_is_the_average_with_its_own_statistics(finished: Path):
@@ -180,8 +166,7 @@ def test_a_column_that_is_not_declared_is_refused_at_its_first_row(tmp_path: Pat
 
 def test_finished_run_started_again_changes_nothing(finished: Path, tmp_path: Path):
     before = (finished / "metrics.csv").read_bytes(), (finished / "model.pt").read_bytes()
-    changes = VARIANTS["batch_norm"] | {"sync": VARIANTS["qsr"]["sync"], "log": {"every_steps": 5}}
-    train(make_run(finished, **changes), finished)
+    train(make_run(finished, **FINISHED), finished)
     assert ((finished / "metrics.csv").read_bytes(), (finished / "model.pt").read_bytes()) == before
 
 
@@ -195,13 +180,11 @@ def test_diverged_run_ends_as_a_result_that_says_so(tmp_path: Path, capsys: pyte
     assert not (tmp_path / "model.pt").exists()
 
 
-def test_a_device_that_is_not_there_is_one_clear_error(tmp_path: Path):
+def test_a_device_that_is_not_there_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     make_run(tmp_path, device="cuda")
-    command = [sys.executable, "-m", "resync", "train", "--config", tmp_path / "config.yaml", "--out", tmp_path]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    message = "device is cuda, but torch finds no CUDA device here; allowed: auto, cpu"
-    assert (done.returncode, done.stderr) == (2, f"resync: error: {message}\n")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
+    assert re.fullmatch(r"resync: error: device is cuda, .*; allowed: auto, cpu\n", capsys.readouterr().err)
 
 
 def _train_with_others(rank: int, world_size: int, folder: Path, port: int, sync: dict[str, Any]) -> int:
@@ -234,8 +217,9 @@ def _free_port() -> int:
     ],
 )
 def test_communication_that_overlaps_with_computing_is_nan_and_never_0(sync, known, tmp_path: Path):
-    run_processes(2, _train_with_others, tmp_path, _free_port(), sync)
+    assert run_processes(2, _train_with_others, tmp_path, _free_port(), sync) == [0, 0]  # no thread is left
     result = read_run(tmp_path)
+    assert (result.summary["status"], result.summary["launch"]["world_size"]) == ("finished", 2)
     trained = result.metrics[result.metrics["step"] > 0]
     times = [trained["communication_seconds"], result.steps["step_communication_seconds"]]
     assert [bool(column.notna().all()) for column in times] == [known] * 2
@@ -250,13 +234,6 @@ def test_communication_that_overlaps_with_computing_is_nan_and_never_0(sync, kno
     assert result.final("seconds_per_step") * result.summary["steps"] == pytest.approx(seconds)
     assert (trained["training_seconds"] > 0).all()
     assert (result.steps["step_compute_seconds"] > 0).all()
-
-
-def test_an_asynchronous_run_ends_with_its_threads(tmp_path: Path):
-    sync = {"name": "adpsgd", "asynchronous": True}
-    assert run_processes(2, _train_with_others, tmp_path, _free_port(), sync) == [0, 0]
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert (summary["status"], summary["steps"], summary["launch"]["world_size"]) == ("finished", 14, 2)
 
 
 ASYNCHRONOUS = {
@@ -357,7 +334,6 @@ def test_settings_from_the_command_line_make_a_trial_that_says_so(tmp_path: Path
                                           "allowed: number >= 0"),
         (["optimiser.weight_decay=1"], "--set optimiser.weight_decay=1: optimiser: unknown key, allowed: "),
         (["optimizer.weight_decay"], "--set optimizer.weight_decay: allowed: KEY=VALUE, such as"),
-        (["epochs=1", "epochs=2"], "--set epochs: found more than once, allowed: once"),
         (["workers=3"], "{folder}/config.yaml:1: batch_size: found 64, allowed: a multiple of workers = 3"),
         (["model.hidden=[8"], "--set model.hidden=[8: YAML syntax error: did not find"),
     ],

@@ -22,12 +22,17 @@ from resync.prepare.folders import DATA_ROOT
 from resync.run.run import SCALES
 from resync.settings.errors import ConfigError
 
-_OLDEST_PYTHON = (3, 11)
 _LEAST_GB = 5.0
 """Free space, in GB, below which results of mini scale may not fit."""
-
-
 _SLURM_SECONDS = 20
+_OPTIONAL = (
+    ("ffcv", "ImageNet at paper scale from .beton files; torch reads image files without it"),
+    ("deepspeed", "engine and launcher deepspeed"),
+    ("wandb", "the second record of each run's metrics"),
+    ("tensorboard", "log.tensorboard"),
+)
+"""Packages that are extras of the same name, and what needs them."""
+_PROGRAMS = (("git", "its commit is recorded with each result"), ("chromium", "draws the pages in their tests"))
 
 
 @dataclass(frozen=True)
@@ -50,55 +55,34 @@ class Finding:
 
 def examine(configs: Path, results: Path) -> Iterator[Finding]:
     """Everything that was looked for, from what all runs need to what some tests need."""
-    yield _python()
-    yield from _clone(configs)
+    yield Finding("Python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
+    try:
+        yield Finding("resync", "ok", version("resync-suite"))
+    except PackageNotFoundError:
+        yield Finding("resync", "optional", "runs from its sources", "pip install --no-deps -e .")
+    if configs.is_dir() and Path("Snakefile").is_file():
+        yield Finding("papers", "ok", f"{configs} is there")
+    else:
+        remedy = "start in a clone of the repository; the library, train and launch work without one"
+        yield Finding("papers", "needed", f"{configs} is not here", remedy)
     yield _package("snakemake", "needed", "make, or pip install 'resync-suite[suite]'")
     yield from _torch()
     yield _disk(results)
     yield _locks(results)
     yield from _data(configs)
     yield _slurm()
-    for name, extra, use in (
-        ("ffcv", "ffcv", "ImageNet at paper scale from .beton files; torch reads image files without it"),
-        ("deepspeed", "deepspeed", "engine and launcher deepspeed"),
-        ("wandb", "wandb", "the second record of each run's metrics"),
-        ("tensorboard", "tensorboard", "log.tensorboard"),
-    ):
-        yield _package(name, "optional", f"pip install 'resync-suite[{extra}]': {use}")
-    yield _program("git", "optional", "its commit is recorded with each result")
-    yield _program("chromium", "optional", "draws the pages in their tests")
-
-
-def _python() -> Finding:
-    found = f"{sys.version.split()[0]} ({sys.executable})"
-    if sys.version_info < _OLDEST_PYTHON:
-        return Finding("Python", "needed", found, "Python 3.11 to 3.13")
-    return Finding("Python", "ok", found)
-
-
-def _clone(configs: Path) -> Iterator[Finding]:
-    try:
-        installed = version("resync-suite")
-    except PackageNotFoundError:
-        yield Finding("resync", "optional", "runs from its sources", "pip install --no-deps -e .")
-    else:
-        yield Finding("resync", "ok", installed)
-    there = configs.is_dir() and Path("Snakefile").is_file()
-    remedy = "" if there else "start in a clone of the repository; the library, train and launch work without one"
-    yield Finding("papers", "ok" if there else "needed", f"{configs} {'is there' if there else 'is not here'}", remedy)
+    for name, use in _OPTIONAL:
+        yield _package(name, "optional", f"pip install 'resync-suite[{name}]': {use}")
+    for name, use in _PROGRAMS:
+        path = shutil.which(name)
+        yield Finding(name, "ok" if path else "optional", path or "not in PATH",
+                      "" if path else f"a package of the system: {use}")  # fmt: skip
 
 
 def _package(name: str, without: Literal["needed", "optional"], remedy: str) -> Finding:
     if find_spec(name) is None:
         return Finding(name, without, "not installed", remedy)
     return Finding(name, "ok", version(name))
-
-
-def _program(name: str, without: Literal["needed", "optional"], use: str) -> Finding:
-    path = shutil.which(name)
-    return (
-        Finding(name, "ok", path) if path else Finding(name, without, "not in PATH", f"a package of the system: {use}")
-    )
 
 
 def _torch() -> Iterator[Finding]:
@@ -123,32 +107,21 @@ def _torch() -> Iterator[Finding]:
         yield Finding("NCCL", "ok", ".".join(map(str, torch.cuda.nccl.version())))
     else:
         yield Finding("NCCL", "optional", "not in this torch", "needed for several GPUs")
-    yield _gloo()
-
-
-def _gloo() -> Finding:
-    """Whether gloo finds an interface: a host whose name has no address is a common reason why it does not."""
-    import torch.distributed as dist
-
     try:
-        group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
-        del group
-    except (AttributeError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        host = socket.gethostname()
-        return Finding("gloo", "needed", reason, f"an address for {host} in /etc/hosts, or GLOO_SOCKET_IFNAME=lo")
-    return Finding("gloo", "ok", "finds an interface")
+        dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
+        yield Finding("gloo", "ok", "finds an interface")
+    except (AttributeError, RuntimeError) as error:  # such as of a host whose name has no address
+        remedy = f"an address for {socket.gethostname()} in /etc/hosts, or GLOO_SOCKET_IFNAME=lo"
+        yield Finding("gloo", "needed", str(error).splitlines()[0], remedy)
 
 
 def _disk(results: Path) -> Finding:
     folder = next(each for each in (results, *results.absolute().parents) if each.exists())
     free = shutil.disk_usage(folder).free / 1e9
     found = f"{free:.1f} GB free for {results}"
-    if free < _LEAST_GB:
-        return Finding(
-            "disk", "optional", found, f"less than {_LEAST_GB:g} GB: see `resync plan` for what a scale needs"
-        )
-    return Finding("disk", "ok", found)
+    if free >= _LEAST_GB:
+        return Finding("disk", "ok", found)
+    return Finding("disk", "optional", found, f"less than {_LEAST_GB:g} GB: `resync plan` says what a scale needs")
 
 
 def _locks(results: Path) -> Finding:
@@ -170,41 +143,39 @@ def _data(configs: Path) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("configuration", "needed", error.lines[0], "resync validate lists all problems")
         return
-    root = Path(os.environ[DATA_ROOT]) if os.environ.get(DATA_ROOT) else None
-    if root is None:
+    root = os.environ.get(DATA_ROOT)
+    if not root:
         yield Finding(
             DATA_ROOT, "optional", "not set", "the folder of real data; smoke scale needs none (docs/data.md)"
         )
-    elif not root.is_dir():
+    elif not Path(root).is_dir():
         yield Finding(DATA_ROOT, "optional", f"{root}: no such folder", "docs/data.md")
     else:
-        yield Finding(DATA_ROOT, "ok", str(root))
-    for name, unlocked in sorted(_readers(suite).items()):
+        yield Finding(DATA_ROOT, "ok", root)
+    for name, readers in sorted(_readers(suite).items()):
         where = availability(data_set(name))
-        yield Finding(f"data {name} ({unlocked})", "optional" if where.remedy else "ok", where.found, where.remedy)
+        yield Finding(f"data {name} ({readers})", "optional" if where.remedy else "ok", where.found, where.remedy)
 
 
 def _readers(suite: Suite) -> dict[str, str]:
     """For each data set that is prepared, the scales and papers with runs that read it."""
-    papers: dict[str, dict[str, set[str]]] = {}
+    found: dict[str, list[str]] = {}
     for scale in SCALES:
-        for paper in suite.papers:
-            for run in suite.runs(paper, scale):
-                if run.data.component.is_prepared:
-                    papers.setdefault(run.data.name, {}).setdefault(scale, set()).add(paper)
-    return {
-        name: "; ".join(f"{scale}: {', '.join(sorted(found))}" for scale, found in scales.items())
-        for name, scales in papers.items()
-    }
+        papers: dict[str, list[str]] = {}
+        for paper in sorted(suite.papers):
+            for name in {run.data.name for run in suite.runs(paper, scale) if run.data.component.is_prepared}:
+                papers.setdefault(name, []).append(paper)
+        for name, readers in papers.items():
+            found.setdefault(name, []).append(f"{scale}: {', '.join(readers)}")
+    return {name: "; ".join(scales) for name, scales in found.items()}
 
 
 def _slurm() -> Finding:
     if not shutil.which("sbatch"):
         return Finding("Slurm", "optional", "no sbatch in PATH", "needed for snakemake --profile slurm only")
+    ask = ["sinfo", "--noheader", "--format=%R"]
     try:
-        done = subprocess.run(
-            ["sinfo", "--noheader", "--format=%R"], capture_output=True, text=True, check=False, timeout=_SLURM_SECONDS
-        )
+        done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=_SLURM_SECONDS)
     except subprocess.TimeoutExpired:
         return Finding("Slurm", "optional", f"sinfo gives no answer within {_SLURM_SECONDS} s")
     except OSError as error:

@@ -41,18 +41,15 @@ class Targets:
 
     @cached_property
     def runs(self) -> dict[str, Run]:
-        """The runs of all papers by directory."""
         return {f"results/{run.directory}": run for paper in self.suite.papers for run in self._runs(paper)}
 
     @cached_property
     def pilots(self) -> dict[str, Run]:
-        """The pilot runs of all papers by directory."""
         found = (run for paper in self.suite.papers for run in self.suite.pilots(paper, self.scale))
         return {f"results/{run.directory}": run for run in found}
 
     @property
     def pilot_files(self) -> list[str]:
-        """The files that training writes for the pilot runs of all papers."""
         return _files(self.pilots.values())
 
     def run(self, directory: str) -> Run:
@@ -74,7 +71,6 @@ class Targets:
 
     @cached_property
     def papers(self) -> list[str]:
-        """The papers that have runs at this scale."""
         return [paper for paper in self.suite.papers if self._runs(paper)]
 
     @property
@@ -89,11 +85,9 @@ class Targets:
         return _hash(chain(papers, map(self.run_yaml, self.runs)))
 
     def run_files(self, paper: str) -> list[str]:
-        """The files that training writes for the runs of a paper."""
         return _files(self._runs(paper))
 
     def labels(self, paper: str) -> list[str]:
-        """The labels of a paper's runs in figures."""
         return [run.label for run in self._runs(paper)]
 
     def audited(self, paper: str) -> list[str]:
@@ -135,7 +129,6 @@ class Targets:
         return f"{self._item(paper, item).model_dump_json()} {shown} {at_paper_scale} {known}"
 
     def item_files(self, paper: str) -> list[str]:
-        """The files of a paper's figures and tables."""
         is_figure = self.suite.papers[paper].is_figure
         return [
             f"figures/{self.scale}/{paper}/{item}{suffix}"

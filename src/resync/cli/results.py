@@ -8,19 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from resync.cli.declare import (
-    CONFIGS,
-    FIGURES,
-    JSON,
-    ONE_PAPER,
-    PAPER,
-    PILOTS,
-    RESULTS,
-    SCALE,
-    flag,
-    suite_of,
-    verb,
-)
+from resync.cli.declare import CONFIGS, FIGURES, JSON, ONE_PAPER, PAPER, PILOTS, RESULTS, SCALE, flag, suite_of, verb
 from resync.errors import UserError
 from resync.results.state import Status
 from resync.run.run import SCALES
@@ -193,11 +181,7 @@ def _power(options: argparse.Namespace) -> None:
     "write a third-party log as the results of a declared run",
     CONFIGS,
     RESULTS,
-    flag(
-        "--run",
-        required=True,
-        help="id of the declared run, as `resync expand` lists it, or paper/table for runs",
-    ),
+    flag("--run", required=True, help="id of the declared run, as `resync expand` lists it, or paper/table for runs"),
     SCALE,
     flag(
         "--format",

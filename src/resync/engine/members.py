@@ -31,12 +31,7 @@ class Members:
     """
 
     def __init__(
-        self,
-        num_workers: int,
-        number: int = 1,
-        rank: int = 0,
-        world_size: int = 1,
-        timeout: timedelta | None = None,
+        self, num_workers: int, number: int = 1, rank: int = 0, world_size: int = 1, timeout: timedelta | None = None
     ) -> None:
         self.number = number
         self.processes = max(1, world_size // num_workers)

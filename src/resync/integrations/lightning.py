@@ -36,10 +36,11 @@ class Strategy(DDPStrategy):
     checkpoint has no file of this worker.
     """
 
+    sync: Synchronised
+
     def __init__(self, attach: Callable[[nn.Module, Optimizer], Synchronised], **arguments: Any) -> None:
         super().__init__(**arguments)
         self.attach = attach
-        self.sync: Synchronised | None = None
         self._training = False
         self._average = ExitStack()
         self._in_average = False
@@ -69,8 +70,6 @@ class Strategy(DDPStrategy):
         self._training = True
 
     def on_train_end(self) -> None:
-        """Give every worker the final average."""
-        assert self.sync is not None
         self.sync.finish()
         self._training = False
 
@@ -78,7 +77,6 @@ class Strategy(DDPStrategy):
         """Free the module for another `fit`."""
         super().on_exception(exception)
         if self._training:
-            assert self.sync is not None
             self._leave_average()
             self._training = False
             self.sync.detach()
@@ -97,7 +95,6 @@ class Strategy(DDPStrategy):
         # The tensors of `checkpoint` are those of the module, and change with them.
         validating = self._in_average
         self._leave_average()
-        assert self.sync is not None
         if "optimizer_states" in checkpoint:
             own = checkpoint | {"resync": self.sync.state_dict()}
             self.checkpoint_io.save_checkpoint(own, self._own_file(filepath), storage_options)
@@ -121,7 +118,6 @@ class Strategy(DDPStrategy):
 
     def load_optimizer_state_dict(self, checkpoint: Any) -> None:
         super().load_optimizer_state_dict(checkpoint)
-        assert self.sync is not None
         self.sync.load_state_dict(checkpoint["resync"])
 
     def remove_checkpoint(self, filepath: Any) -> None:
@@ -138,7 +134,6 @@ class Strategy(DDPStrategy):
 
     def _enter_average(self) -> None:
         if self._training and not self._in_average:
-            assert self.sync is not None
             self._average.enter_context(self.sync.consensus())
             self._in_average = True
 

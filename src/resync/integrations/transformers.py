@@ -37,9 +37,10 @@ class Trainer(transformers.Trainer):
     scale would let workers skip different steps, and FileNotFoundError if a checkpoint has no file of this worker.
     """
 
+    sync: Synchronised
+
     def __init__(self, *args: Any, attach: Callable[[nn.Module, Optimizer], Synchronised], **kwargs: Any) -> None:
         self.attach = attach
-        self.sync: Synchronised | None = None
         self._training = self._in_average = False
         self._resumed_from: str | None = None
         super().__init__(*args, **kwargs)
@@ -47,7 +48,6 @@ class Trainer(transformers.Trainer):
         self.add_callback(_Workers(self))
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Create an accelerator that does not wrap the model."""
         super().create_accelerator_and_postprocess()
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             raise ValueError("found FSDP or DeepSpeed, allowed: neither; every worker holds the whole model")
@@ -63,7 +63,6 @@ class Trainer(transformers.Trainer):
             return super().train(resume_from_checkpoint, *args, **kwargs)
         except BaseException:
             if self._training:
-                assert self.sync is not None
                 self._training = False
                 self.sync.detach()
             raise
@@ -96,7 +95,6 @@ class Trainer(transformers.Trainer):
 
     def save_own(self) -> None:
         """Write what this worker continues from into the checkpoint that has just been saved."""
-        assert self.sync is not None
         if self.args.save_only_model:
             return
         own = self._own_file(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
@@ -108,7 +106,6 @@ class Trainer(transformers.Trainer):
     def finish(self) -> None:
         """Give every worker the final average, once."""
         if self._training:
-            assert self.sync is not None
             self.sync.finish()
             self._training = False
 
@@ -125,7 +122,6 @@ class Trainer(transformers.Trainer):
         if not self._training or self._in_average:
             yield
             return
-        assert self.sync is not None
         with self.sync.consensus():
             self._in_average = True
             try:

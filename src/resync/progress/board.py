@@ -55,15 +55,12 @@ class Board:
     _started: float | None = None
 
     def begins(self, total: int) -> None:
-        """The workflow is about to do `total` jobs."""
         self.total, self._started = total, self.clock()
 
     def starts(self, job: Job) -> None:
-        """A job starts, perhaps again."""
         self.running[job.number] = self._known[job.number] = job
 
     def ends(self, number: int) -> None:
-        """A job has made its files."""
         self.running.pop(number, None)
         self.failed.pop(number, None)
         self.done += 1
@@ -85,7 +82,6 @@ class Board:
 
     @property
     def seconds(self) -> float:
-        """Time since the jobs began."""
         return 0.0 if self._started is None else self.clock() - self._started
 
     @property
@@ -146,12 +142,16 @@ def place_of(job: Job, found: Progress | None) -> str:
     """Where a running job is: `qsr/vit_b16_b4096/h4/seed0 step 1200/3900, 0:02:10 left, val_top1 46.31`."""
     if found is None or not found.step:
         return job.name
-    parts = [f"{job.name} step {found.step}/{found.steps}"]
-    if found.seconds_left is not None:
-        parts.append(f"{duration(found.seconds_left)} left")
-    if found.metric is not None and found.value is not None:
-        parts.append(f"{found.metric} {found.value:.4g}")
-    return ", ".join(parts)
+    step, _, *rest = cells_of(found)
+    return ", ".join([f"{job.name} {step}", *filter(None, rest)])
+
+
+def cells_of(found: Progress) -> tuple[str, str, str, str]:
+    """Step, share, time left and last value of a run."""
+    share = f"{100 * found.step / found.steps:.0f} %"
+    left = "" if found.seconds_left is None else f"{duration(found.seconds_left)} left"
+    value = "" if found.value is None else f"{found.metric} {found.value:.4g}"
+    return f"step {found.step}/{found.steps}", share, left, value
 
 
 def _tail(log: Path | None) -> list[str]:

@@ -13,9 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from resync.progress.board import Board
+from resync.progress.board import Board, cells_of
 from resync.results.state import Status
-from resync.results.status import Line, Progress, duration
+from resync.results.status import Line
 
 PICTURE_SECONDS = 0.5
 LINE_SECONDS = 30.0
@@ -48,17 +48,14 @@ class View:
         self._thread = threading.Thread(target=self._show, daemon=True)
 
     def start(self) -> None:
-        """Begin to show the board."""
         if self._live:
             self._live.start()
         self._thread.start()
 
     def say(self, text: str, style: str = "") -> None:
-        """Print lines above the picture."""
         self.console.print(Text(text, style=style))
 
     def close(self) -> None:
-        """Stop showing the board, and print the totals and what failed."""
         if self._end.is_set() or not self._thread.ident:
             return
         self._end.set()
@@ -84,17 +81,9 @@ class View:
         places = board.places()
         lines = Table.grid(padding=(0, 2))
         for job, found in places[:_LARGEST]:
-            lines.add_row(Text(f"  {job.name}"), *(map(Text, _cells(found)) if found else ()))
+            lines.add_row(Text(f"  {job.name}"), *(map(Text, cells_of(found)) if found else ()))
         more = [Text(f"  and {len(places) - _LARGEST} more", style="dim")] if len(places) > _LARGEST else []
         return Group(head, lines, *more)
-
-
-def _cells(found: Progress) -> tuple[str, str, str, str]:
-    """Step, share, time left and last value of a run."""
-    share = f"{100 * found.step / found.steps:.0f} %"
-    left = "" if found.seconds_left is None else f"{duration(found.seconds_left)} left"
-    value = "" if found.value is None else f"{found.metric} {found.value:.4g}"
-    return f"step {found.step}/{found.steps}", share, left, value
 
 
 def colored(heading: Sequence[str], lines: Sequence[Line], last: str) -> RenderableType:

@@ -114,28 +114,27 @@ class Algorithm:
 
         To be used between two steps. The average is not counted as communication.
         """
-        rows = self.rows
-        saved = rows.clone()
-        with self.transport.uncounted(), torch.no_grad():
-            self.to_consensus(rows)
-        try:
+        with self._restored() as rows:
+            with self.transport.uncounted(), torch.no_grad():
+                self.to_consensus(rows)
             yield self.workers.models[0]
-        finally:
-            with torch.no_grad():
-                rows.copy_(saved)
 
     @contextmanager
     def own_models(self) -> Iterator[list[nn.Module]]:
         """The k models of the local workers with their own parameters, for evaluation; restores the rows afterwards."""
+        with self._restored() as rows:
+            rows.copy_(self.own_rows())
+            yield self.workers.models
+
+    @contextmanager
+    def _restored(self) -> Iterator[Tensor]:
+        """The rows, which the block may change; it changes them for itself only."""
         rows = self.rows
         saved = rows.clone()
-        with torch.no_grad():
-            rows.copy_(self.own_rows())
         try:
-            yield self.workers.models
+            yield rows
         finally:
-            with torch.no_grad():
-                rows.copy_(saved)
+            rows.copy_(saved)
 
     def own_rows(self) -> Tensor:
         """The parameters with which each local worker would be used by itself, [k, P], between two steps.

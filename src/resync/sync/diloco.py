@@ -33,7 +33,6 @@ class DiLoCo(Rounds):
 
     @torch.no_grad()
     def end_round(self) -> None:
-        """Average over the workers, and take the outer step."""
         self.synchronise()
         change = self.anchor - self.rows[:1]
         given = self.options

@@ -41,7 +41,6 @@ class GPA(Algorithm):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Average, and load the next y."""
         start = apply_decay(self.z, self.workers, self.optimizer)
         y = self.y.lerp_(start, 1 - self.mu_x).sub_(start - self.rows, alpha=1 - self.mu_y * self.mu_x)
         self.z.copy_(self.rows)

@@ -1,6 +1,6 @@
 """The mixing steps of gossip, as a pure function of the training step: in-peers and mixing weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -32,22 +32,19 @@ class Mix:
 
     def apply(self, state: Tensor, transport: Transport) -> None:
         """Mix `state` [k, n] of the local workers with the messages of their in-peers, in place."""
+        turns: list[Sequence[Sequence[int]]] = [self.in_peers]
+        if self.half_duplex:
+            turns = [
+                [peers if worker % 2 == turn else () for worker, peers in enumerate(self.in_peers)] for turn in (0, 1)
+            ]
         exchanges, received = [], []
-        for senders in self._turns():
+        for senders in turns:
             exchanges.append(transport.post(state, senders))
             received.append(exchanges[-1].wait())
         state.mul_(self.self_weight(state, transport))
         for exchange, messages in zip(exchanges, received, strict=True):
             self.add(state, messages, transport)
             exchange.release()
-
-    def _turns(self) -> Iterator[Sequence[Sequence[int]]]:
-        """The in-peers of all workers at once, or first those of the even workers and then those of the odd ones."""
-        if not self.half_duplex:
-            yield self.in_peers
-            return
-        for turn in (0, 1):
-            yield [peers if worker % 2 == turn else () for worker, peers in enumerate(self.in_peers)]
 
     def self_weight(self, state: Tensor, transport: Transport) -> Tensor:
         """The self weights of the local workers, [k, 1], with dtype and device of `state`."""
@@ -68,16 +65,15 @@ class Average:
         transport.mean_(state)
 
 
-@dataclass(frozen=True)
 class MixingSteps:
     """The mixing step of every training step.
 
     Mixing steps are counted from 0 in every phase. Where every training step has one, they depend on the step alone.
     """
 
-    traffic: Traffic
-    num_workers: int
-    seed: int
+    def __init__(self, traffic: Traffic, num_workers: int, seed: int) -> None:
+        assert traffic.topology is not None
+        self.traffic, self.topology, self.num_workers, self.seed = traffic, traffic.topology, num_workers, seed
 
     @property
     def doubly_stochastic(self) -> bool:
@@ -85,8 +81,17 @@ class MixingSteps:
 
         Raises ValueError for a topology, peers or mixing weights that do not fit the number of workers.
         """
-        numbers = [peers for _, peers in self.traffic.peers if peers]
-        return all([self._is_doubly_stochastic(number) for number in numbers])  # a list, so that all are checked
+        found = True
+        for peers in [peers for _, peers in self.traffic.peers if peers]:
+            if not resolve(self.topology).regular:
+                found = found and self.num_workers <= 1
+                continue
+            for k in range(cycle(self.topology, self.num_workers, peers) or 1):
+                matrix = mixing.matrix(
+                    self.topology, self.num_workers, k, peers, mixing_weights=self.traffic.mixing_weights
+                )
+                found = found and mixing.is_doubly_stochastic(matrix)
+        return found
 
     def phase(self, step: int) -> tuple[int, int]:
         """The first step of the phase that `step` belongs to, and its number of peers."""
@@ -101,25 +106,11 @@ class MixingSteps:
         if peers == 0:
             return Average()
         number = step - first if number is None else number
-        topology = self._topology
-        seed = self.seed if resolve(topology).random else 0
-        if repeats := cycle(topology, self.num_workers, peers):
+        if repeats := cycle(self.topology, self.num_workers, peers):
             number %= repeats
-        mix = _mix(topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
+        seed = self.seed if resolve(self.topology).random else 0
+        mix = _mix(self.topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
         return replace(mix, half_duplex=True) if self.traffic.half_duplex else mix
-
-    @property
-    def _topology(self) -> str:
-        assert self.traffic.topology is not None
-        return self.traffic.topology
-
-    def _is_doubly_stochastic(self, peers: int) -> bool:
-        topology, weights = self._topology, self.traffic.mixing_weights
-        if not resolve(topology).regular:
-            return self.num_workers <= 1
-        number = cycle(topology, self.num_workers, peers) or 1
-        matrices = (mixing.matrix(topology, self.num_workers, k, peers, mixing_weights=weights) for k in range(number))
-        return all(map(mixing.is_doubly_stochastic, matrices))
 
 
 @lru_cache(maxsize=512)

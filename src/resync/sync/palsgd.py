@@ -41,7 +41,6 @@ class PALSGD(DiLoCo):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Lengthen the optimizer's steps, and pull."""
         p = self.palsgd.probability
         if p and self.steps >= self.palsgd.start:
             steps = (self.rows - self.before).div_(1 - p)

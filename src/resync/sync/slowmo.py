@@ -56,7 +56,6 @@ class SlowMo(Rounds):
         self.base.after_backward()
 
     def after_step(self, lr: float) -> bool:
-        """The base algorithm's communication, and the outer step at the end of the round."""
         if self.scaled:
             self.gamma = lr or (self.gamma if self.local_steps else 0.0)
         self.base.after_step(lr)

@@ -27,10 +27,7 @@ class Interruption:
         interruption = cls()
         # torchrun passes on a Ctrl-C that the terminal has sent to its processes already, and kills them in the end.
         then = signal.SIG_IGN if dist.is_torchelastic_launched() else signal.default_int_handler
-        with (
-            handled(interruption._remember),
-            first_interrupt_handled(interruption._remember, then),
-        ):
+        with handled(interruption._remember), first_interrupt_handled(interruption._remember, then):
             yield interruption
 
     def _remember(self, number: int, frame: FrameType | None) -> None:

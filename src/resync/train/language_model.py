@@ -13,11 +13,11 @@ from torch.nn import functional as F
 from resync.data.characters import Characters
 from resync.engine.transport import Transport
 from resync.streams import stream
-from resync.train.objective import CrossEntropy, Objective
+from resync.train.objective import Objective
 
 
 @dataclass(frozen=True)
-class LanguageModel(CrossEntropy):
+class LanguageModel(Objective):
     """Cross entropy per character."""
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:

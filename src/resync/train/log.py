@@ -54,7 +54,6 @@ class RunLog:
             self._tensorboard.add("step", row)
 
     def progress(self, steps: int) -> None:
-        """Move the progress bar to `steps` completed steps."""
         if self._bar is not None:
             self._bar.update(steps - self._bar.n)
 
@@ -86,7 +85,6 @@ class RunLog:
         return self.rows
 
     def load_state_dict(self, state: dict[str, list[Row]]) -> None:
-        """Continue from the rows of a checkpoint."""
         self.rows = state
         for name, rows in state.items():
             write_text(_partial(self.directory, name), _csv(rows))

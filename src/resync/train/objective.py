@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,68 +12,26 @@ from torch.nn import functional as F
 from resync.data import Dataset
 
 
-class Objective(Protocol):
-    """The loss of a task and its metrics."""
+@dataclass(frozen=True)
+class Objective(ABC):
+    """The loss of a task, cross entropy, and its metrics. The forward pass is under autocast to `half`, if given."""
+
+    label_smoothing: float = 0.0
+    half: torch.dtype | None = None
+    training_metrics: ClassVar[tuple[str, ...]] = ()
+    """The names of what `training_loss` returns beside the loss."""
 
     @property
     def signatures(self) -> dict[str, str]:
         """The exact definitions of metrics that exist in several versions, by metric."""
+        return {}
 
-    @property
-    def training_metrics(self) -> tuple[str, ...]:
-        """The names of what `training_loss` returns beside the loss."""
-
+    @abstractmethod
     def loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor:
         """The training loss of a forward pass; a worker's loss is the mean over the forward passes of the step."""
 
     def training_loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor | tuple[Tensor, Tensor]:
         """The same loss, and the `training_metrics` of the forward pass if there are any."""
-
-    def logits(self, model: nn.Module, inputs: Any) -> Tensor:
-        """The model's output in float32."""
-
-    def sums(self, models: Sequence[nn.Module], data: Any, rank: int, world_size: int) -> Tensor:
-        """Sums over one process's validation samples, a row for each of n models: float64 [n, s].
-
-        The samples are read once for all models. Metrics follow from the sum of a row over all processes.
-        """
-
-    def test_sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Tensor:
-        """Sums over one process's test samples, float64, which follow those of validation; empty without a test."""
-
-    def metrics(self, sums: Tensor) -> dict[str, float]:
-        """The metrics from the sums over all processes, by their names in `resync.metrics.registry`.
-
-        Those of the test are absent if their sums are.
-        """
-
-
-@dataclass(frozen=True)
-class CrossEntropy(ABC):
-    """What objectives whose loss is cross entropy have in common.
-
-    The forward pass is under autocast to `half`, if given. As it is here, there are no training metrics and no test.
-    """
-
-    label_smoothing: float = 0.0
-    half: torch.dtype | None = None
-
-    @property
-    def signatures(self) -> dict[str, str]:
-        """Empty: the metrics have only one version."""
-        return {}
-
-    @property
-    def training_metrics(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @abstractmethod
-    def loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor:
-        """The training loss of a forward pass."""
-
-    def training_loss(self, model: nn.Module, inputs: Any, targets: Any) -> Tensor | tuple[Tensor, Tensor]:
-        """The loss alone."""
         return self.loss(model, inputs, targets)
 
     def logits(self, model: nn.Module, inputs: Any) -> Tensor:
@@ -82,19 +40,30 @@ class CrossEntropy(ABC):
         with torch.autocast(device.type, self.half, enabled=self.half is not None):
             return model(inputs).float()
 
+    @abstractmethod
+    def sums(self, models: Sequence[nn.Module], data: Any, rank: int, world_size: int) -> Tensor:
+        """Sums over one process's validation samples, a row for each of n models: float64 [n, s].
+
+        The samples are read once for all models. Metrics follow from the sum of a row over all processes.
+        """
+
     def test_sums(self, model: nn.Module, data: Any, rank: int, world_size: int) -> Tensor:
-        """Empty: there is no test apart from the validation."""
+        """Sums over one process's test samples, float64, which follow those of validation; empty without a test."""
         return torch.empty(0, dtype=torch.float64)
+
+    @abstractmethod
+    def metrics(self, sums: Tensor) -> dict[str, float]:
+        """The metrics from the sums over all processes, by their names in `resync.metrics.registry`.
+
+        Those of the test are absent if their sums are.
+        """
 
 
 @dataclass(frozen=True)
-class Classification(CrossEntropy):
+class Classification(Objective):
     """Cross entropy, top-1 and top-5 accuracy."""
 
-    @property
-    def training_metrics(self) -> tuple[str, ...]:
-        """The accuracies."""
-        return "train_top1", "train_top5"
+    training_metrics = "train_top1", "train_top5"
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         """Mean training loss of a batch: inputs [b, ...], targets [b], or probabilities [b, classes]."""

@@ -86,11 +86,7 @@ def _only_job(run: Run, out: Path) -> Iterator[None]:
 
 
 def _train_and_publish(
-    run: Run,
-    out: Path,
-    place: tuple[torch.device, int, int, timedelta],
-    interruption: Interruption,
-    watchdog: Watchdog,
+    run: Run, out: Path, place: tuple[torch.device, int, int, timedelta], interruption: Interruption, watchdog: Watchdog
 ) -> bool:
     job = provenance.Job()
     session = build(run, out, *place)

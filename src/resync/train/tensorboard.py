@@ -27,7 +27,6 @@ class TensorBoard:
         self._writer: Any = None
 
     def add(self, group: str, row: Mapping[str, float]) -> None:
-        """Add the numbers of a row as `group`/<column> at its step."""
         step = int(row["step"])
         if self._writer is None:
             self._writer = self._open(str(self._directory), purge_step=step)

@@ -17,7 +17,7 @@ from resync.metrics.evaluation import BeamSearch
 from resync.models.beam_search import translate
 from resync.models.transformer import Transformer
 from resync.prepare.vocabulary import PAD
-from resync.train.objective import CrossEntropy
+from resync.train.objective import Objective
 
 if TYPE_CHECKING:
     from resync.train.bleu import Bleu
@@ -30,7 +30,7 @@ LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
-class Translation(CrossEntropy):
+class Translation(Objective):
     """Cross entropy per token, and BLEU of the test sentences in `language` if `beam_search` is given.
 
     A worker's loss is the sum over its tokens in the step, divided by their number; with `over_all_workers`, it is

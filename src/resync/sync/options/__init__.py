@@ -4,16 +4,7 @@ They are also the algorithms of the library: `resync.SGP` is `SGP` here.
 """
 
 from resync.sync.options.every_step import ADPSGD, DPSGD, GPA, OSGP, SGP, AllReduce
-from resync.sync.options.outer import (
-    PALSGD,
-    SNOO,
-    DiLoCo,
-    DiLoCoProgress,
-    Lookahead,
-    NoLoCo,
-    SlowMo,
-    StreamingDiLoCo,
-)
+from resync.sync.options.outer import PALSGD, SNOO, DiLoCo, DiLoCoProgress, Lookahead, NoLoCo, SlowMo, StreamingDiLoCo
 from resync.sync.options.rounds import DESLOC, QSR, LocalSGD
 
 __all__ = [

@@ -73,6 +73,15 @@ Peers = Annotated[
 ]
 
 
+def no_graph(topology: str, workers: int, peers: int = 1) -> str:
+    """Why a topology has no graph of so many workers and peers; empty if it has one."""
+    try:
+        cycle(topology, workers, peers)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 class GossipOptions(SyncOptions):
     """The options of an algorithm that mixes with peers after every step."""
 
@@ -84,17 +93,14 @@ class GossipOptions(SyncOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Require phases in order."""
         if not isinstance(self.peers, int):
             yield from phase_checks(("peers",), [first for first, _ in self.peers])
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
         """Require a graph for this number of workers, and phases that start before the end of the training."""
         for number in [self.peers] if isinstance(self.peers, int) else [number for _, number in self.peers if number]:
-            try:
-                cycle(self.topology, shape.workers, number)
-            except ValueError as error:
-                yield ("topology",), str(error)
+            if problem := no_graph(self.topology, shape.workers, number):
+                yield ("topology",), problem
         if not isinstance(self.peers, int):
             yield from in_time_checks(("peers",), self.peers, shape)
 
@@ -102,20 +108,14 @@ class GossipOptions(SyncOptions):
         """Fewer peers, with equal weights, where the topology has fewer in a graph of so many workers."""
 
         def fewer(number: int) -> int:
-            return next((each for each in range(number, 1, -1) if self._has_graph(shape.workers, each)), min(number, 1))
+            fitting = (each for each in range(number, 1, -1) if not no_graph(self.topology, shape.workers, each))
+            return next(fitting, min(number, 1))
 
         peers = reduced.get("peers", 1)
         fitting = fewer(peers) if isinstance(peers, int) else [[first, fewer(number)] for first, number in peers]
         if fitting == peers:
             return {}
         return {"peers": fitting} | ({"mixing_weights": None} if "mixing_weights" in reduced else {})
-
-    def _has_graph(self, workers: int, number: int) -> bool:
-        try:
-            cycle(self.topology, workers, number)
-        except ValueError:
-            return False
-        return True
 
     @property
     def phases(self) -> tuple[tuple[int, int], ...]:
@@ -144,12 +144,10 @@ class PushSumOptions(GossipOptions):
         "0 peers: average over all workers",
     )
     mixing_weights: Several[NonNegativeNumber] | None = Field(
-        default=None,
-        description="self weight, then the weight of each out-peer, with sum 1; null: equal weights",
+        default=None, description="self weight, then the weight of each out-peer, with sum 1; null: equal weights"
     )
 
     def checks(self) -> Iterator[Check]:
-        """Refuse mixing weights for a topology that has its own."""
         yield from super().checks()
         if self.mixing_weights is not None and resolve(self.topology).weighted:
             found = f"{show(self.mixing_weights)} with topology {self.topology}, which has weights of its own"
@@ -191,7 +189,6 @@ class DPSGD(GossipOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Require pairs for messages in turns."""
         yield from super().checks()
         if self.half_duplex and not resolve(self.topology).bipartite:
             yield wrong("half_duplex", f"true with topology {self.topology}", "false, or a bipartite topology")
@@ -214,13 +211,11 @@ class SGP(PushSumOptions):
     label = "SGP"
     look = Look("green", "^", "dash-dot")
     name: Literal["sgp"] = Field(default="sgp", init=False)
-    average_state: Annotated[
-        Several[str],
-        Field(
-            description="fields of the optimizer's state that travel with the parameters and are mixed like them, e.g. "
-            "momentum_buffer; each is one more message per peer; all others stay with their worker"
-        ),
-    ] = ()
+    average_state: Several[str] = Field(
+        default=(),
+        description="fields of the optimizer's state that travel with the parameters and are mixed like them, e.g. "
+        "momentum_buffer; each is one more message per peer; all others stay with their worker",
+    )
 
     @property
     def traffic(self) -> Traffic:
@@ -273,12 +268,6 @@ class OSGP(PushSumOptions):
         return replace(super().traffic, staleness=self.staleness, overlap="bounded")
 
 
-PairTopology = Annotated[
-    Literal["bipartite_exponential", "bipartite_linear"],
-    Field(description="graph of the pairs; odd workers are active (ask), even ones passive (answer)"),
-]
-
-
 class ADPSGD(SyncOptions):
     """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018).
 
@@ -293,7 +282,10 @@ class ADPSGD(SyncOptions):
     label = "AD-PSGD"
     look = Look("orange", "X", "short")
     name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
-    topology: PairTopology = "bipartite_exponential"
+    topology: Literal["bipartite_exponential", "bipartite_linear"] = Field(
+        default="bipartite_exponential",
+        description="graph of the pairs; odd workers are active (ask), even ones passive (answer)",
+    )
     asynchronous: bool = Field(
         default=False,
         description="true: asynchronous in real time, with an averaging thread in each process of one worker; "
@@ -309,7 +301,6 @@ class ADPSGD(SyncOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Refuse simulated times without simulation."""
         for name in ("compute_times", "slowdown"):
             value, default = getattr(self, name), type(self).model_fields[name].default
             if self.asynchronous and value != default:
@@ -353,7 +344,6 @@ class GPA(SyncOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Refuse two values for one weight."""
         if self.h is not None and self.mu_x != type(self).model_fields["mu_x"].default:
             yield wrong("mu_x", f"{self.mu_x:g} beside h", "one of the two")
 

@@ -11,13 +11,12 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 
 from resync.formulas.periods import Constant, Period, Phases, rule_of
-from resync.formulas.topology import cycle
 from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, PositiveNumber, checks_failed, wrong
 from resync.settings.errors import not_among
 from resync.settings.options import TrainingShape, option_names
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
-from resync.sync.options.every_step import AllReduce
+from resync.sync.options.every_step import AllReduce, no_graph
 from resync.sync.options.rounds import RoundsOptions
 
 OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
@@ -100,7 +99,6 @@ class SlowMo(RoundsOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Require an average or a base algorithm."""
         if self.inner is None and not self.average:
             yield wrong("average", "false without a base algorithm", "true, or false with one")
         if getattr(self.inner, "biased", False):
@@ -170,13 +168,10 @@ class DiLoCoProgress(OuterOptions):
 
     label = "DiLoCo, corrected"
     name: Literal["diloco_progress"] = Field(default="diloco_progress", init=False)
-    reference: Annotated[
-        InnerLR,
-        Field(
-            description="sum of the learning rates of the steps of a round whose outer step is that of DiLoCo, such as "
-            "the smallest H times the largest learning rate"
-        ),
-    ]
+    reference: InnerLR = Field(
+        description="sum of the learning rates of the steps of a round whose outer step is that of DiLoCo, such as "
+        "the smallest H times the largest learning rate"
+    )
 
 
 class SNOO(OuterOptions):
@@ -204,7 +199,6 @@ class SNOO(OuterOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Require a constant period for outer steps that are counted from 0."""
         if self.at == "start" and not isinstance(self.period, Constant):
             yield wrong("at", f"start with the period rule {rule_of(self.period).rule}", "end, or a constant period")
 
@@ -265,7 +259,6 @@ class PALSGD(OuterOptions):
             yield wrong("start", found, "0, or a constant period")
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require local steps."""
         yield from super().checks_in(shape)
         if self.start >= shape.epochs:
             yield wrong("start", f"{self.start:g}", f"less than epochs = {shape.epochs}")
@@ -334,7 +327,6 @@ class StreamingDiLoCo(SyncOptions):
         return Traffic(every="round", overlapped=self.delay)
 
     def vectors_per_round(self, state_vectors: int) -> Fraction:
-        """One fragment."""
         return Fraction(1, self.fragments)
 
 
@@ -363,12 +355,9 @@ class NoLoCo(RoundsOptions):
     )
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require a graph for this number of workers."""
         yield from super().checks_in(shape)
-        try:
-            cycle(self.topology, shape.workers)
-        except ValueError as error:
-            yield ("topology",), str(error)
+        if problem := no_graph(self.topology, shape.workers):
+            yield ("topology",), problem
 
     @property
     def traffic(self) -> Traffic:

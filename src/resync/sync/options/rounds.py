@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -29,14 +29,6 @@ class RoundsOptions(SyncOptions):
         return Traffic(every="round")
 
 
-StateNames = Annotated[
-    Several[str],
-    Field(
-        description="fields of the optimizer's state to average too, e.g. exp_avg; all others stay with their worker"
-    ),
-]
-
-
 class LocalSGD(RoundsOptions):
     """Local SGD / Local AdamW, parameters averaged after every round of H local steps (Gu et al. 2024, Algorithm 2).
 
@@ -49,7 +41,10 @@ class LocalSGD(RoundsOptions):
     """
 
     name: Literal["local"] = Field(default="local", init=False)
-    average_state: StateNames = ()
+    average_state: Several[str] = Field(
+        default=(),
+        description="fields of the optimizer's state to average too, e.g. exp_avg; all others stay with their worker",
+    )
 
     def vectors_per_round(self, state_vectors: int) -> int:
         """The parameters, and the state that is averaged with them."""

@@ -35,13 +35,6 @@ def test_no_values_stay_further_apart_than_the_error_and_some_stay_as_far(name, 
     assert deviation((product @ worst)[:, None]) == pytest.approx(errors[mixes], abs=1e-9)
 
 
-@pytest.mark.parametrize("power", range(1, 7))
-def test_the_exponential_graph_averages_in_log2_n_mixes(power):
-    errors = averaging_errors(mixing_run("exponential", 2**power), power)
-    assert errors[-1] == pytest.approx(0, abs=1e-12)
-    assert errors[-2] > 0.1
-
-
 @pytest.mark.parametrize(("workers", "peers", "mixes"), [(5, 1, 5), (25, 1, 9), (25, 2, 6), (25, 4, 2)])
 def test_the_base_graph_averages_any_number_of_workers(workers, peers, mixes):
     """The numbers of mixing steps are those of the authors' code."""

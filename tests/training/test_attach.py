@@ -114,7 +114,18 @@ def test_a_state_dict_continues_exactly(attached, name):
         assert all(resumed[count] == whole[count] for count in ("steps", "rounds", "bytes"))
 
 
-def _clipped(rank: int, world_size: int) -> list[list[float]]:
+@pytest.fixture(scope="module")
+def pair() -> list[dict[str, Any]]:
+    """What each of two processes found in the cases that need no more."""
+    return run_processes(2, _all_of_two)
+
+
+def _all_of_two(rank: int, world_size: int) -> dict[str, Any]:
+    scaled = {fused: _scaled(rank, fused) for fused in (False, True)}
+    return {"clipped": _clipped(rank), "awkward": _awkward(rank)} | scaled
+
+
+def _clipped(rank: int) -> list[list[float]]:
     found = []
     all_reduce, snoo, gpa = resync.AllReduce(), resync.SNOO(period=9), resync.GPA(mu_x=0.0)
     for options, clip_norm in (all_reduce, 0.5), (snoo, 0.5), (gpa, 0.5), (all_reduce, None):
@@ -129,14 +140,14 @@ def _clipped(rank: int, world_size: int) -> list[list[float]]:
     return found
 
 
-def test_averaged_gradients_are_clipped_as_an_average_and_the_loop_what_a_worker_has():
+def test_averaged_gradients_are_clipped_as_an_average_and_the_loop_what_a_worker_has(pair):
     """Gradients (-6, -8) and (0, 0): their average (-3, -4) has norm 5; one alone has norm 10."""
-    for *inside, before in run_processes(2, _clipped):
+    for *inside, before in (rank["clipped"] for rank in pair):
         np.testing.assert_allclose(inside, [[0.3, 0.4]] * 3, atol=1e-5)
         np.testing.assert_allclose(before, [0.15, 0.2], atol=1e-5)
 
 
-def _scaled(rank: int, world_size: int, fused: bool) -> tuple[int, float, float]:
+def _scaled(rank: int, fused: bool) -> tuple[int, float, float]:
     model = Point([0.0, 0.0], torch.float32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
     sync = resync.attach(model, optimizer, resync.LocalSGD(period=2))
@@ -154,8 +165,8 @@ def _scaled(rank: int, world_size: int, fused: bool) -> tuple[int, float, float]
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep(fused):
-    one, two = run_processes(2, _scaled, fused)
+def test_torchs_sharded_scaler_keeps_the_workers_in_lockstep(pair, fused):
+    one, two = (rank[fused] for rank in pair)
     # The fifth step that counts is in the middle of a round: the workers differ, their counts do not.
     assert one[:2] == two[:2] == (5, 2.0)
     assert np.isfinite([one[2], two[2]]).all()
@@ -192,7 +203,7 @@ class Awkward(nn.Module):
         return self.decode(self.encode(self.frozen(x)))
 
 
-def _awkward(rank: int, world_size: int) -> dict[str, Any]:
+def _awkward(rank: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = Awkward()
     reference = Awkward()
@@ -218,9 +229,9 @@ def _awkward(rank: int, world_size: int) -> dict[str, Any]:
         model.named_parameters(), reference.parameters(), strict=True)}  # fmt: skip
 
 
-def test_an_awkward_model_trains_as_with_distributed_data_parallel():
-    for rank in run_processes(2, _awkward):
-        for name, (ours, theirs) in rank.items():
+def test_an_awkward_model_trains_as_with_distributed_data_parallel(pair):
+    for rank in pair:
+        for name, (ours, theirs) in rank["awkward"].items():
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6, err_msg=name)
 
 

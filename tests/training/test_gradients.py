@@ -111,15 +111,15 @@ def test_a_gradient_below_the_limit_is_left_alone():
     torch.testing.assert_close(workers.grads, torch.tensor([[0.3, 0.4], [0.6, 0.8]]))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_trains_like_float32(tmp_path: Path, precision: str):
+def test_half_precision_trains_like_float32(tmp_path: Path):
     long = {"epochs": 6, "steps_per_epoch": 20}
-    full, half = (trained(0, 1, tmp_path / name, long | {"precision": name}) for name in ("fp32", precision))
-    accuracies = [run["log"]["metrics.csv"][-1]["val_top1"] for run in (full, half)]
-    assert accuracies[0] > 85
-    assert accuracies[1] == pytest.approx(accuracies[0], abs=3)
-    assert half["rows"].dtype == np.float32
-    assert np.abs(half["rows"] - full["rows"]).max() > 1e-5
+    full, *halves = (trained(0, 1, tmp_path / name, long | {"precision": name}) for name in ("fp32", "bf16", "fp16"))
+    exact = full["log"]["metrics.csv"][-1]["val_top1"]
+    assert exact > 85
+    for half in halves:
+        assert half["log"]["metrics.csv"][-1]["val_top1"] == pytest.approx(exact, abs=3)
+        assert half["rows"].dtype == np.float32
+        assert np.abs(half["rows"] - full["rows"]).max() > 1e-5
 
 
 class Overflowing(nn.Module):
@@ -195,14 +195,24 @@ def test_options_for_speed_leave_the_result_alone(
 
     torch_compile = torch.compile
     monkeypatch.setattr(torch, "compile", traced)
-    changes = CNN | LOCAL | {"epochs": 1, "steps_per_epoch": 4, "schedule": {"name": "constant", "lr": 0.1}}
+    changes = (
+        CNN
+        | LOCAL
+        | {
+            "workers": 2,
+            "batch_size": 32,
+            "epochs": 1,
+            "steps_per_epoch": 4,
+            "schedule": {"name": "constant", "lr": 0.1},
+        }
+    )
     plain, fast = (make_session(tmp_path / name, **changes | more) for name, more in (("a", {}), ("b", option)))
     for session in (plain, fast):
         train_to_end(session)
     for model, other in zip(plain.workers.models, fast.workers.models, strict=True):
         for name, value in model.state_dict().items():
             torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-4, atol=1e-5, msg=name)
-    assert compiled == [option["compile"]] * 4 if "compile" in option else not compiled
+    assert compiled == [option["compile"]] * 2 if "compile" in option else not compiled
     if "memory_format" in option:
         weights = [value for value in fast.workers.models[0].parameters() if value.dim() == 4 and value.shape[1] > 1]
         assert weights

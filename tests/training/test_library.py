@@ -114,25 +114,10 @@ def test_help_says_what_an_algorithm_does_sends_and_takes_with_an_example_that_w
         (lambda: resync.SGP(peer=2), ValueError, "^SGP: peer: unknown key, allowed: .*; did you mean 'peers'"),
         (lambda: resync.SGP(None, None), TypeError, r"resync\.attach\(model, optimizer, SGP\(\.\.\.\)"),
         (lambda: resync.LocalSGD(period=0), ValueError, "^LocalSGD: period: found 0, allowed: integer >= 1 or a rule$"),
-        (lambda: resync.LocalSGD(period=2.5), ValueError, r"^LocalSGD: period: found 2\.5"),
-        (lambda: resync.LocalSGD(period="4"), ValueError, "^LocalSGD: period: found '4'"),
         (lambda: resync.QSR(alpha=-1), ValueError, "^PowerRule: alpha: found -1, allowed: number > 0$"),
         (lambda: resync.SlowMo(period=2, base="local"), ValueError, "^SlowMo: base: found 'local', allowed: none, all"),
-        (
-            lambda: resync.attach(None, None, resync.SGP),
-            TypeError,
-            "^algorithm: found <class .*SGP'>, allowed: ",
-        ),
-        (
-            lambda: resync.attach(None, None, resync.QSR(alpha=1.0)),
-            ValueError,
-            "^total_steps: missing, allowed: .*1",
-        ),
-        (
-            lambda: resync.attach(None, None, resync.QSR(alpha=1.0), total_steps=9),
-            ValueError,
-            "^warmup_steps: missing, allowed: integer >= 0, because the period follows the learning rate$",
-        ),
+        (lambda: resync.attach(None, None, resync.SGP), TypeError, "^algorithm: found <class .*SGP'>, allowed: "),
+        (lambda: resync.attach(None, None, resync.QSR(alpha=1.0)), ValueError, "^total_steps: missing, allowed: .*1"),
     ],
 )
 def test_a_wrong_call_is_one_line(call, error, message: str):

@@ -29,7 +29,7 @@ from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.errors import UserError
 from resync.formulas.periods import Period
-from resync.processes.meeting import Meetings
+from resync.processes.meeting import StoreAllGather
 from resync.run.parts import SyncOptions
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
@@ -83,7 +83,7 @@ def attach(
     check_attachable(model, optimizer)
     algorithm = algorithm.in_steps()
     rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    meetings = Meetings(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
+    meetings = StoreAllGather(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
     _check_equal(meetings, [f"{algorithm!r} {given!r}", *description(model)])
     workers = Workers.attach(model)
     transport = Transport(size, Clocks(workers.rows.device), rank, size)
@@ -111,7 +111,12 @@ class Synchronised:
     """
 
     def __init__(
-        self, model: nn.Module, options: SyncOptions, training: Training, meetings: Meetings, clip_norm: float | None
+        self,
+        model: nn.Module,
+        options: SyncOptions,
+        training: Training,
+        meetings: StoreAllGather,
+        clip_norm: float | None,
     ) -> None:
         self.model, self.options, self.optimizer = model, options, training.optimizer
         self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
@@ -362,7 +367,7 @@ def _time_limit(model: nn.Module) -> timedelta:
     return time_limit(device)
 
 
-def _check_equal(meetings: Meetings, lines: list[str]) -> None:
+def _check_equal(meetings: StoreAllGather, lines: list[str]) -> None:
     """Raise ValueError on every rank, with the first line that differs, if `lines` are not the same on all ranks."""
     digests = meetings.meet("attaching", sha256("\n".join(lines).encode()).hexdigest())
     if len(set(digests)) == 1:

@@ -56,11 +56,6 @@ def test_no_second_timer_is_set_before_the_first_one_has_ended(timers):
     assert [each.seconds for each in timers] == [10, 5]
 
 
-def test_a_scheduler_without_timers_is_left_alone():
-    scheduler = object()
-    workflow_timer.keep_one(scheduler)
-
-
 def test_snakemake_still_sets_a_timer_at_each_look():
     """Otherwise `keep_one` has become needless."""
     assert "_schedule_reevalutation" in inspect.getsource(JobScheduler.schedule)

@@ -1,4 +1,4 @@
-"""Meetings of all ranks through torch's store, which end with an error that names whoever does not come."""
+"""All-gathers of texts through torch's store, which end with an error that names whoever does not come."""
 
 import time
 from datetime import timedelta
@@ -9,12 +9,11 @@ _LONGEST_WAIT = 0.05
 """Seconds between two looks at the store."""
 
 
-class Meetings:
-    """Places where every rank says something and hears what all others said; collective calls, in the same order.
+class StoreAllGather:
+    """All-gathers of short texts through the default store; collective calls, in the same order on all ranks.
 
-    Unlike a collective of the back end, a meeting cannot be mistaken for another collective on another rank: a rank
-    waits until all others are at the same meeting, at most for `limit`. `name` tells these meetings from others in the
-    same store.
+    Unlike a collective of the back end, one cannot be mistaken for another collective on another rank: a rank waits
+    until all others have made the same call, at most for `limit`. `name` tells these calls from others in the store.
     """
 
     def __init__(self, name: str, rank: int, world_size: int, limit: timedelta) -> None:

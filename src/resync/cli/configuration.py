@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
@@ -148,7 +149,7 @@ def _time(options: argparse.Namespace) -> None:
     numbers, given = options.workers or [None], {"compute": options.compute, "delay": options.delay}
     if len(numbers) > 1:
         scaled, at_the_end, unknown = scaling.scalings(runs, published, network, numbers, **given)
-        print(json_text(scaling.as_dicts(scaled)) if options.json else scaling.table(scaled, at_the_end))
+        print(json_text([asdict(each) for each in scaled]) if options.json else scaling.table(scaled, at_the_end))
     else:
         found, unknown = forecast(runs, published, network, **given, workers=numbers[0])
         print(json_text([item.as_dict() for item in found]) if options.json else table(found))

@@ -71,7 +71,6 @@ class Characters:
         return self._windows(self.val, torch.from_numpy(starts).to(self.val.device))
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> Windows:
-        """Training windows [batch_size, context] and what follows, number `index` of `statistics_draws`."""
         starts, _ = statistics_draws(seed, epoch, index, batch_size, (self.num_train, 1))
         return self._windows(self.train, torch.from_numpy(starts).to(self.train.device))
 

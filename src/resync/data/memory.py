@@ -42,10 +42,6 @@ class InMemory:
         return replace(self, **tensors, pixels=self.pixels.to(device) if self.pixels else None)
 
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
-        """Training batches of the chosen workers, starting at `first_step` of the epoch.
-
-        Yields inputs [k, b, *input_shape] and targets [k, b] for the k workers of the slice.
-        """
         device = self.train_targets.device
         indices = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(device)
         draws = torch.from_numpy(sampler.draws(epoch, workers, self._num_draws)[first_step:]).to(device)
@@ -59,9 +55,7 @@ class InMemory:
             yield self.pixels.normalise(batch) if self.pixels else batch, labels
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Training inputs [batch_size, *input_shape] and targets [batch_size], number `index` of `statistics_draws`."""
-        high = self.num_train, self._num_draws
-        drawn = statistics_draws(seed, epoch, index, batch_size, high)
+        drawn = statistics_draws(seed, epoch, index, batch_size, (self.num_train, self._num_draws))
         chosen, draws = (torch.from_numpy(each).to(self.train_inputs.device) for each in drawn)
         return self._training_inputs(chosen, draws), self.train_targets[chosen]
 

@@ -61,7 +61,6 @@ class Streamed:
         return replace(self, pixels=self.pixels.to(device), device=device)
 
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs [k, b, C, H, W] and targets [k, b] of the slice's k workers, starting at `first_step` of the epoch."""
         indices = sampler.epoch(epoch)[first_step:, workers]
         seeds = sampler.draws(epoch, workers, SEEDS)[first_step:]
         requests = np.stack([indices, seeds], axis=-1).reshape(len(indices), -1, 2)
@@ -75,7 +74,6 @@ class Streamed:
         return self._load("val", [requests[first : first + batch_size] for first in starts])
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
-        """Training inputs [batch_size, C, H, W] and targets [batch_size], number `index` of `statistics_draws`."""
         requests = np.stack(statistics_draws(seed, epoch, index, batch_size, (self.num_train, SEEDS)), axis=-1)
         # For a single batch, starting processes would take longer than decoding it here.
         seen = torch.stack([_image(self.splits["train"], self.transforms["train"], *each) for each in requests])

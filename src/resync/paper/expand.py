@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 
 from resync.paper.paper import Experiment, ExperimentFile
-from resync.run.reduction import ScaleLayer, reduced
+from resync.run.reduction import LoadedScale, reduced
 from resync.run.run import SCALES, Run, SeriesLayer
 from resync.settings.base import is_id
 from resync.settings.errors import Problem, not_among
@@ -22,7 +22,7 @@ _Found = dict[Problem, list[tuple[str, str]]]
 
 
 def expand(
-    paper: str, name: str, node: Node, scale_layers: dict[str, ScaleLayer], collector: Collector
+    paper: str, name: str, node: Node, scale_layers: dict[str, LoadedScale], collector: Collector
 ) -> tuple[Experiment, list[Run]]:
     """The experiment in `node` and its runs at all of its scales; problems go to `collector`."""
     collector.validate(ExperimentFile, node, partial=True)
@@ -63,7 +63,7 @@ def _entries(node: Node, key: str) -> dict[str, Node]:
     return child.entries if child else {}
 
 
-def _scales(node: Node, scale_layers: dict[str, ScaleLayer]) -> dict[str, tuple[str, ...]]:
+def _scales(node: Node, scale_layers: dict[str, LoadedScale]) -> dict[str, tuple[str, ...]]:
     """The series at each scale that the experiment declares, or to which its published form is reduced."""
     declared = _entries(node, "scales")
     scales = {}
@@ -83,7 +83,7 @@ def _series_at(node: Node, scale: str) -> tuple[str, ...]:
     return tuple(name for name in series if not isinstance(only, list) or name in only)
 
 
-def _merge_layers(node: Node, scale_layer: ScaleLayer | None, scale: str, series: str) -> Node:
+def _merge_layers(node: Node, scale_layer: LoadedScale | None, scale: str, series: str) -> Node:
     """All layers of a series at a scale, merged. A key that no layer gives is reported as missing in base."""
     base = node.child("base") or Node({}, node.file, node.line, ("base",))
     at_scale = _entries(node, "scales")[scale]

@@ -7,7 +7,7 @@ from resync.paper.expand import expand
 from resync.paper.logs import LogsFile
 from resync.paper.paper import Experiment, Paper, PaperFile
 from resync.paper.references import Known, read_claims, read_published
-from resync.run.reduction import Reduction, ScaleFile, ScaleLayer
+from resync.run.reduction import LoadedScale, Reduction, ScaleFile
 from resync.run.run import SCALES, Run
 from resync.run.starts import with_starts
 from resync.settings.base import is_id
@@ -19,7 +19,7 @@ _Experiments = dict[str, Experiment | None]
 """Experiments by name; None for an unreadable file, so that references to it are not reported as well."""
 
 
-def read_scales(folder: Path, collector: Collector) -> dict[str, ScaleLayer]:
+def read_scales(folder: Path, collector: Collector) -> dict[str, LoadedScale]:
     """The layers that all experiments share, by scale."""
     layers = {}
     for scale in SCALES:
@@ -28,7 +28,7 @@ def read_scales(folder: Path, collector: Collector) -> dict[str, ScaleLayer]:
             collector.validate(ScaleFile, node, partial=True)
             reduced = node.child("reduced")
             reduction = collector.validate(Reduction, reduced) if reduced and reduced.value is not None else None
-            layers[scale] = ScaleLayer(without(node, "reduced"), reduction, reduced)
+            layers[scale] = LoadedScale(without(node, "reduced"), reduction, reduced)
     _refuse_other_files(folder, [f"{scale}.yaml" for scale in SCALES], collector)
     return layers
 
@@ -41,7 +41,7 @@ def paper_folders(configs: Path, collector: Collector) -> list[Path]:
 
 
 def read_paper(
-    folder: Path, scale_layers: dict[str, ScaleLayer], collector: Collector
+    folder: Path, scale_layers: dict[str, LoadedScale], collector: Collector
 ) -> tuple[Paper | None, tuple[Run, ...]]:
     """A paper and its runs at all scales; None if the paper cannot be read, with its problems noted."""
     _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml", "logs.yaml"], collector)
@@ -55,7 +55,8 @@ def read_paper(
         collector.note(_dangling_references(node, known))
     published = read_published(folder / "published.yaml", known, collector)
     claims = read_claims(folder / "claims.yaml", known, published, collector)
-    logs = _read_logs(folder / "logs.yaml", collector)
+    logs_node = collector.load(folder / "logs.yaml") if (folder / "logs.yaml").exists() else None
+    logs = (collector.validate(LogsFile, logs_node) if logs_node else None) or LogsFile()
     if file is None or node is None:
         return None, ()
     paper = Paper.model_construct(
@@ -73,13 +74,8 @@ def read_paper(
     return paper, tuple(runs)
 
 
-def _read_logs(file: Path, collector: Collector) -> LogsFile:
-    node = collector.load(file) if file.exists() else None
-    return (collector.validate(LogsFile, node) if node else None) or LogsFile()
-
-
 def _read_experiments(
-    folder: Path, scale_layers: dict[str, ScaleLayer], collector: Collector
+    folder: Path, scale_layers: dict[str, LoadedScale], collector: Collector
 ) -> tuple[_Experiments, list[Run]]:
     experiments: _Experiments = {}
     runs: list[Run] = []

@@ -54,16 +54,12 @@ class ExchangeKind:
     @property
     def count(self) -> float:
         """Number of exchanges of a worker, averaged over the workers."""
-        return float(total) if isinstance(total := self._total, Fraction) else total
+        return float(sum(self.after.values()))
 
     @property
     def sent(self) -> Fraction:
         """Number of parameter vectors that a worker sends in all exchanges, averaged over the workers."""
-        return Fraction(self._total * self.vectors)
-
-    @property
-    def _total(self) -> int | Fraction:
-        return whole(Fraction(sum(self.after.values())))
+        return Fraction(sum(self.after.values()) * self.vectors)
 
 
 def exchanges(run: Run) -> list[ExchangeKind]:
@@ -71,20 +67,16 @@ def exchanges(run: Run) -> list[ExchangeKind]:
 
     Raises ValueError for an algorithm that declares no traffic.
     """
-    found = _exchanges(run)
-    return [replace(each, vectors=0) for each in found] if run.workers == 1 else found
-
-
-def _exchanges(run: Run) -> list[ExchangeKind]:
     options = run.sync.in_steps(run.steps_per_epoch)
     if _traffic(run, options).every == "step":
-        return list(_mixes(run, options))
-    lengths = round_lengths(run)
-    averages = list(_after_rounds(run, options, lengths))
-    if options.inner is None:
-        return averages
-    starts = list(accumulate(lengths[:-1]))
-    return [*averages, *(replace(each, within_round=True) for each in _mixes(run, options.inner, starts))]
+        found = list(_mixes(run, options))
+    else:
+        lengths = round_lengths(run)
+        found = list(_after_rounds(run, options, lengths))
+        if options.inner is not None:
+            within = _mixes(run, options.inner, restarts=list(accumulate(lengths[:-1])))
+            found += (replace(each, within_round=True) for each in within)
+    return [replace(each, vectors=0) for each in found] if run.workers == 1 else found
 
 
 def number_of_rounds(run: Run) -> int:

@@ -1,14 +1,13 @@
 """How the time for a fixed number of samples shrinks as workers are added, and where that ends."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from resync.paper.published import PublishedValue
 from resync.plan.cost import FLOAT32_BYTES, in_units
 from resync.plan.forecast import Forecast, calibrations, forecast, limits
 from resync.plan.network import Network
-from resync.plan.wallclock import Machine, WallClock, wall_clock
+from resync.plan.wallclock import Machine, wall_clock
 from resync.run import Run
 from resync.text_tables import aligned
 
@@ -93,18 +92,12 @@ def _method(run: Run) -> tuple[str, str, int]:
 
 def _half(run: Run, machine: Machine, num_parameters: int) -> int:
     half, workers = 0, 4
-    while workers <= MOST_WORKERS and _computes_half(wall_clock(run, machine, num_parameters, workers)):
+    while workers <= MOST_WORKERS:
+        clock = wall_clock(run, machine, num_parameters, workers)
+        if clock.compute / clock.total < 0.5:
+            break
         half, workers = workers, 2 * workers
     return half
-
-
-def _computes_half(clock: WallClock) -> bool:
-    return clock.compute / clock.total >= 0.5
-
-
-def as_dicts(found: Sequence[Scaling]) -> list[dict[str, Any]]:
-    """All numbers, for JSON."""
-    return [asdict(each) for each in found]
 
 
 def table(found: Sequence[Scaling], forecasts: Sequence[Forecast]) -> str:

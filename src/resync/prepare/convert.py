@@ -10,7 +10,7 @@ from resync.data_sets.preparation import Preparation, TextPreparation
 from resync.prepare import beton
 from resync.prepare.characters import CharacterText, character_properties, divide, original
 from resync.prepare.folders import converting, prepared_file, require_writable
-from resync.prepare.packed import check_packed, require_packer, save_packed
+from resync.prepare.packed import check_packed, save_packed
 from resync.prepare.prepared_file import Images, Pixels, file_sha256, load, load_record, origin_of, read, save, write
 from resync.prepare.properties import Property, pairs, properties, require_all, text_properties, variant
 from resync.prepare.raw_text import RawText
@@ -40,7 +40,7 @@ def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any
             return prepare_stream(of, root, format or of.config.model_fields["format"].default)
         packed = of.preparation and of.preparation.packed
         if packed:
-            require_packer(of)
+            beton.require_ffcv(of, "its .beton files need")
         if known := (beton.load_record if packed else load_record)(of, root):
             return known
         require_writable(of, root)

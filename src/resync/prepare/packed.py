@@ -40,7 +40,7 @@ def load_packed(of: DataSet, root: Path, whole: bool = True) -> Prepared:
 
     Raises ValueError if one is missing or damaged, or FFCV is not installed.
     """
-    require_packer(of)
+    beton.require_ffcv(of, "its .beton files need")
     record = beton.load_record(of, root)
     if record is None:
         raise missing(of, beton.record_file(of, root))
@@ -60,8 +60,3 @@ def check_packed(of: DataSet, root: Path) -> list[Property]:
         *properties(of, prepared.images),
         *beton.properties(of, root, prepared.record),
     ]
-
-
-def require_packer(of: DataSet) -> None:
-    """Raise ValueError if FFCV is not installed."""
-    beton.require_ffcv(of, "its .beton files need")

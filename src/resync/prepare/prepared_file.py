@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from zipfile import BadZipFile
@@ -127,18 +126,14 @@ def read(
     try:
         with file.open("rb") as stream:
             if verified:
-                _verify(stream, record["sha256"])
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+                if found != record["sha256"]:
+                    raise UserError(f"SHA-256: found {found}, allowed: {record['sha256']}, that of its record")
+                stream.seek(0)
             with np.load(stream) as arrays:
                 return made_of(arrays), record
     except (BadZipFile, EOFError, KeyError, TypeError, ValueError, FileNotFoundError) as error:
         raise damaged(of, file, error) from error
-
-
-def _verify(stream: BufferedReader, sha256: str) -> None:
-    found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != sha256:
-        raise UserError(f"SHA-256: found {found}, allowed: {sha256}, that of its record")
-    stream.seek(0)
 
 
 def sums_sha256(sums: Iterable[tuple[str, str]]) -> str:

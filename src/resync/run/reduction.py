@@ -71,7 +71,7 @@ class ScaleFile(RunLayer):
 
 
 @dataclass(frozen=True)
-class ScaleLayer:
+class LoadedScale:
     """What a file of `scales/` holds: the layer of settings, and the reduction with its node, if there is one."""
 
     settings: Node
@@ -79,7 +79,7 @@ class ScaleLayer:
     node: Node | None
 
 
-def reduced(node: Node, published: SeriesLayer, scale: ScaleLayer) -> Node:
+def reduced(node: Node, published: SeriesLayer, scale: LoadedScale) -> Node:
     """The merged layers `node` of a published series, which are valid as `published`, at a reduced scale."""
     assert scale.reduction
     assert scale.node

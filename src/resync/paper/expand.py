@@ -35,7 +35,7 @@ def expand(
     published: dict[str, tuple[Node, SeriesLayer]] = {}
     # The published scale is the last one, and what is reduced comes from it.
     for scale, series in ((scale, series) for scale, existing in reversed(scales.items()) for series in existing):
-        if scale in _entries(node, "scales"):
+        if scale in node.entries_at("scales"):
             merged = _merge_layers(node, scale_layers.get(scale), scale, series)
         elif series in published:
             merged = reduced(*published[series], scale_layers[scale])
@@ -53,19 +53,14 @@ def expand(
     collector.note(_report(found, node, scales))
     if not collector.found_any:
         collector.note(_unreachable_series(node, scales))
-    ordered = {series: labels.get(series, series) for series in _entries(node, "series")}
+    ordered = {series: labels.get(series, series) for series in node.entries_at("series")}
     expect = node.child("expect")
     return Experiment(name, expect.value if expect else "", ordered, scales), runs
 
 
-def _entries(node: Node, key: str) -> dict[str, Node]:
-    child = node.child(key)
-    return child.entries if child else {}
-
-
 def _scales(node: Node, scale_layers: dict[str, LoadedScale]) -> dict[str, tuple[str, ...]]:
     """The series at each scale that the experiment declares, or to which its published form is reduced."""
-    declared = _entries(node, "scales")
+    declared = node.entries_at("scales")
     scales = {}
     for scale in SCALES:
         if scale in declared:
@@ -76,9 +71,9 @@ def _scales(node: Node, scale_layers: dict[str, LoadedScale]) -> dict[str, tuple
 
 
 def _series_at(node: Node, scale: str) -> tuple[str, ...]:
-    layers = _entries(node, "series").items()
+    layers = node.entries_at("series").items()
     series = [name for name, layer in layers if is_id(name) and isinstance(layer.value, dict)]
-    chosen = _entries(node, "scales")[scale].child("series_only")
+    chosen = node.entries_at("scales")[scale].child("series_only")
     only = chosen.plain() if chosen else None
     return tuple(name for name in series if not isinstance(only, list) or name in only)
 
@@ -86,9 +81,9 @@ def _series_at(node: Node, scale: str) -> tuple[str, ...]:
 def _merge_layers(node: Node, scale_layer: LoadedScale | None, scale: str, series: str) -> Node:
     """All layers of a series at a scale, merged. A key that no layer gives is reported as missing in base."""
     base = node.child("base") or Node({}, node.file, node.line, ("base",))
-    at_scale = _entries(node, "scales")[scale]
-    of_series = _entries(node, "series")[series]
-    own = _entries(at_scale, "series").get(series)
+    at_scale = node.entries_at("scales")[scale]
+    of_series = node.entries_at("series")[series]
+    own = at_scale.entries_at("series").get(series)
     shared = scale_layer.settings if scale_layer else None
     layers = [base, shared, without(at_scale, "series", "series_only"), of_series, own]
     present = [layer for layer in layers if layer is not None and isinstance(layer.value, dict)]
@@ -97,13 +92,12 @@ def _merge_layers(node: Node, scale_layer: LoadedScale | None, scale: str, serie
 
 def _dangling_series(node: Node) -> Iterator[Problem]:
     """Series that a scale names but that the experiment or the scale does not have."""
-    known = _entries(node, "series")
-    for scale, layer in _entries(node, "scales").items():
-        only = layer.child("series_only")
-        for entry in only.value if only and isinstance(only.value, list) else []:
+    known = node.entries_at("series")
+    for scale, layer in node.entries_at("scales").items():
+        for entry in layer.listed_at("series_only"):
             if isinstance(entry.value, str) and entry.value not in known:
                 yield entry.problem(not_among(entry.value, known))
-        for name, entry in _entries(layer, "series").items():
+        for name, entry in layer.entries_at("series").items():
             if name not in known:
                 yield entry.problem(not_among(name, known))
             elif name not in _series_at(node, scale):
@@ -112,7 +106,7 @@ def _dangling_series(node: Node) -> Iterator[Problem]:
 
 def _unreachable_series(node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:
     reached = {name for existing in scales.values() for name in existing}
-    for name, entry in _entries(node, "series").items():
+    for name, entry in node.entries_at("series").items():
         if name not in reached:
             yield entry.problem("exists at no scale, allowed: series that series_only names at one of them")
 
@@ -124,7 +118,7 @@ def _report(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> It
         affected = {name for name, _ in where}
         if _is_lacking(problem, node) and affected != reached:
             for name in affected:
-                place = _entries(node, "series")[name]
+                place = node.entries_at("series")[name]
                 moved = replace(problem, line=place.line, path=f"series.{name}{problem.path.removeprefix('base')}")
                 yield _with_scales(moved, [(n, scale) for n, scale in where if n == name], scales)
         else:
@@ -134,7 +128,7 @@ def _report(found: _Found, node: Node, scales: dict[str, tuple[str, ...]]) -> It
 def _is_lacking(problem: Problem, node: Node) -> bool:
     """Whether the problem concerns a key that no layer gives, so that its place in base is only a guess."""
     head, key, *_ = [*re.split(r"[.\[]", problem.path), ""]
-    return problem.file == node.file and head == "base" and key not in _entries(node, "base")
+    return problem.file == node.file and head == "base" and key not in node.entries_at("base")
 
 
 def _with_scales(problem: Problem, where: list[tuple[str, str]], scales: dict[str, tuple[str, ...]]) -> Problem:

@@ -93,8 +93,7 @@ def _read_experiments(
 
 def _dangling_references(paper: Node, known: Known) -> Iterator[Problem]:
     for _, item in _items(paper):
-        references = item.child("series")
-        for reference in references.value if references and isinstance(references.value, list) else []:
+        for reference in item.listed_at("series"):
             if isinstance(reference.value, str):
                 name, _, series = reference.value.partition("/")
                 yield from known.dangling(name, reference, {series: reference} if series else {})
@@ -119,8 +118,7 @@ def _unused_metrics(paper_node: Node, paper: Paper) -> Iterator[Problem]:
     """Metrics for which `metrics_at` has others, and that nothing names."""
     named = {claim.metric for claim in paper.claims}
     named |= {metric for item in paper.items.values() for metric in item.options.shown_metrics}
-    declared = paper_node.child("metrics_at")
-    for metrics in declared.entries.values() if declared else ():
+    for metrics in paper_node.entries_at("metrics_at").values():
         for name, place in metrics.entries.items():
             if name not in named:
                 yield place.problem("has no effect, allowed: a metric that a figure, table or claim names")
@@ -128,8 +126,7 @@ def _unused_metrics(paper_node: Node, paper: Paper) -> Iterator[Problem]:
 
 def _items(paper: Node) -> Iterator[tuple[str, Node]]:
     for group in ("figures", "tables"):
-        items = paper.child(group)
-        for item in items.value if items and isinstance(items.value, list) else []:
+        for item in paper.listed_at(group):
             yield (item.entries["id"].value if "id" in item.entries else ""), item
 
 

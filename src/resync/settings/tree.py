@@ -42,6 +42,16 @@ class Node:
             return self.value[key]
         return None
 
+    def entries_at(self, key: str) -> dict[str, Node]:
+        """The entries of the mapping at `key`; empty if there is none."""
+        child = self.entries.get(key)
+        return child.entries if child else {}
+
+    def listed_at(self, key: str) -> list[Node]:
+        """The entries of the list at `key`; empty if there is none."""
+        child = self.entries.get(key)
+        return child.value if child and isinstance(child.value, list) else []
+
     def problem(self, message: str, *keys: str | int) -> Problem:
         """A problem with this value, or with the entry at `keys` below it, which may be missing."""
         return Problem(self.file, self.line, dotted((*self.path, *keys)), message)

@@ -3,10 +3,9 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from resync.formulas.periods import Constant
 from resync.metrics.registry import BEST, DRAWN, METRICS, columns
@@ -15,6 +14,9 @@ from resync.paper.published import most_certain
 from resync.render import style
 from resync.report.content import Content, SeriesName
 from resync.results.runs import RunResult, RunState
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_POINTS = 400
 """Rows of a table that a chart gets: more than it has room for."""
@@ -36,22 +38,20 @@ def run_data(state: RunState, settings: Mapping[str, str]) -> str:
         "status": state.status,
         "settings": settings,
         "final": {name: shortened(value) for name, value in result.final_values()} if result else {},
-        "metrics": _columns(result.evaluations) if result else {},
-        "steps": _columns(result.sampled) if result else {},
+        "metrics": _columns(result.metrics) if result else {},
+        "steps": _columns(result.steps) if result else {},
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return f"resync.loaded({json.dumps(state.run.id)},{text});\n"
 
 
-def _columns(table: pa.Table) -> dict[str, list[float | int | None]]:
+def _columns(table: "pd.DataFrame") -> dict[str, list[float | int | None]]:
     """The columns that have any value, thinned out to what a chart can show; NaN and infinities are null."""
-    rows = np.unique(np.linspace(0, max(table.num_rows - 1, 0), MOST_POINTS).round().astype(int))[: table.num_rows]
-    found = {}
-    for name in table.column_names:
-        values = table[name].to_numpy()[rows]
-        if np.isfinite(values).any():
-            found[name] = [shortened(value) for value in values.tolist()]
-    return found
+    rows = np.unique(np.linspace(0, max(len(table) - 1, 0), MOST_POINTS).round().astype(int))[: len(table)]
+    shown = table.iloc[rows]
+    return {
+        str(name): list(map(shortened, values.tolist())) for name, values in shown.items() if np.isfinite(values).any()
+    }
 
 
 def shortened(value: float) -> float | int | None:
@@ -82,7 +82,7 @@ def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:
     run = state.run
     rule = run.sync.rule
     varied = [("Period", ("h",))] if rule is not None and not isinstance(rule, Constant) else []
-    if np.ptp(state.result.sampled["lr"].to_numpy()) > 0 if state.result.sampled.num_rows else False:
+    if state.result.steps["lr"].nunique() > 1:
         varied.append(("Learning rate", ("lr",)))
     siblings = [name for name in content.series if name[:2] == (run.paper, run.experiment) and name[2] != run.series]
     [own, *others] = lines(content, [(run.paper, run.experiment, run.series), *siblings])
@@ -99,7 +99,7 @@ def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:
 def main_metric(result: RunResult) -> str:
     """The metric that says most of a run: the first of those that are best known, otherwise its training loss."""
     known = ("val_top1", "test_bleu", "val_bits_per_character", "val_loss", "train_loss")
-    return next(name for name in known if name in result.evaluations.column_names)
+    return next(name for name in known if name in result.metrics)
 
 
 def lines(content: Content, names: Iterable[SeriesName]) -> list[dict[str, Any]]:

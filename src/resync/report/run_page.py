@@ -58,13 +58,12 @@ def _final(result: RunResult) -> list[tuple[str, str, str]]:
 
 def _evaluations(result: RunResult) -> dict[str, Any]:
     """A table of evaluations, thinned out to what a page has room for."""
-    table = result.evaluations
+    table = result.metrics
     metric = main_metric(result)
     wanted = ("step", "epoch", "round", "h", "lr", "train_loss", "val_loss", metric, "bytes_sent", "training_seconds")
-    names = [name for name in dict.fromkeys(wanted) if name in table.column_names]
-    every = -(-table.num_rows // _MOST_ROWS)
-    rows = sorted({*range(0, table.num_rows, every), table.num_rows - 1})
-    columns = [table[name].to_pylist() for name in names]
+    names = [name for name in dict.fromkeys(wanted) if name in table]
+    every = -(-len(table) // _MOST_ROWS)
+    rows = sorted({*range(0, len(table), every), len(table) - 1})
     return {
         "headings": [
             (
@@ -73,9 +72,9 @@ def _evaluations(result: RunResult) -> dict[str, Any]:
             )
             for name in names
         ],
-        "rows": [[shown(column[row]) for column in columns] for row in rows],
+        "rows": [[shown(value) for value in row] for row in table[names].iloc[rows].itertuples(index=False)],
         "every": every,
-        "of": table.num_rows,
+        "of": len(table),
     }
 
 
@@ -104,14 +103,8 @@ def _time(result: RunResult) -> dict[str, Any]:
 
 def _step(result: RunResult) -> list[tuple[str, str]]:
     """The mean milliseconds of a sampled step for data, computing and communication."""
-    names = ("step_data_seconds", "step_compute_seconds", "step_communication_seconds")
-    found = []
-    for name in names:
-        values = result.sampled[name].to_numpy()
-        known = values[values == values]
-        if known.size:
-            found.append((METRICS[name].title.lower(), f"{1000 * known.mean():.3g}"))
-    return found
+    means = result.steps[["step_data_seconds", "step_compute_seconds", "step_communication_seconds"]].mean().dropna()
+    return [(METRICS[name].title.lower(), f"{1000 * seconds:.3g}") for name, seconds in means.items()]
 
 
 def _facts(result: RunResult) -> list[tuple[str, str]]:

@@ -3,13 +3,15 @@
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from resync.metrics.registry import BEST, EVALUATED, METRICS
 from resync.results.errors import ResultsError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _AT_THE_END = {"rounds": "round", "volume_percent": "volume_percent", "bytes_sent": "bytes_sent"}
 """Totals of a summary, by the column whose last value they are."""
@@ -19,7 +21,7 @@ Pair = tuple[str, float | None, float | None]
 """A number's name, its value in the summary, and the one computed again; None where it is NaN, infinite or absent."""
 
 
-def require_agreement(path: Path, summary: Mapping[str, Any], metrics: pa.Table) -> None:
+def require_agreement(path: Path, summary: Mapping[str, Any], metrics: "pd.DataFrame") -> None:
     """Raise ResultsError with the first number of the summary at `path` that does not follow from metrics.csv."""
     for name, written, computed in _pairs(summary, metrics):
         if written != computed:
@@ -28,8 +30,8 @@ def require_agreement(path: Path, summary: Mapping[str, Any], metrics: pa.Table)
             raise ResultsError(f"{path}: {name} is {shown}, by metrics.csv {other}")
 
 
-def _pairs(summary: Mapping[str, Any], metrics: pa.Table) -> Iterator[Pair]:
-    last = {name: _number(metrics[name][-1].as_py()) for name in metrics.column_names}
+def _pairs(summary: Mapping[str, Any], metrics: "pd.DataFrame") -> Iterator[Pair]:
+    last = {name: _number(metrics[name].iloc[-1]) for name in metrics}
     if summary["status"] == "finished":
         yield "steps", summary["steps"], last["step"]
     if summary["steps"] == last["step"]:  # a run may diverge between two evaluations
@@ -37,14 +39,14 @@ def _pairs(summary: Mapping[str, Any], metrics: pa.Table) -> Iterator[Pair]:
             yield name, summary[name], last[column]
     for clock in _CLOCKS:
         yield f"seconds.{clock}", summary["seconds"][clock], last[f"{clock}_seconds"]
-    shown = {name for name in metrics.column_names if name in EVALUATED or name in BEST}
+    shown = {name for name in metrics if name in EVALUATED or name in BEST}
     for name in sorted(shown | summary["final"].keys()):
         yield f"final.{name}", summary["final"].get(name), last.get(name)
     for name in sorted(shown.intersection(BEST) | summary["best"].keys()):
         yield f"best.{name}", summary["best"].get(name), _best(name, metrics) if name in shown else None
 
 
-def _best(name: str, metrics: pa.Table) -> float | None:
+def _best(name: str, metrics: "pd.DataFrame") -> float | None:
     values = metrics[name].to_numpy()
     finite = values[np.isfinite(values)]
     if not finite.size:

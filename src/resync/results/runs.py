@@ -7,11 +7,8 @@ from another program makes the run *damaged*, for a reason of one line that name
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from resync.metrics.registry import SECONDS_PER_HOUR, columns
 from resync.processes.lock import holder
@@ -32,26 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Results of a finished or diverged run: its summary and its two tables.
+    """Results of a finished or diverged run: its summary, and a row per evaluation and per sampled step.
 
     `from_wandb` says that metrics.csv is missing, and that the evaluations are those in the run's wandb logs.
     """
 
     directory: Path
-    evaluations: pa.Table
-    sampled: pa.Table
+    metrics: "pd.DataFrame"
+    steps: "pd.DataFrame"
     summary: dict[str, Any]
     from_wandb: bool = False
-
-    @cached_property
-    def metrics(self) -> "pd.DataFrame":
-        """metrics.csv: one row per evaluation."""
-        return self.evaluations.to_pandas()
-
-    @cached_property
-    def steps(self) -> "pd.DataFrame":
-        """steps.csv: one row per sampled step."""
-        return self.sampled.to_pandas()
 
     def final(self, metric: str) -> float:
         """Final value of a metric, in its unit. Raises ResultsError if the run does not have the metric."""
@@ -180,7 +167,7 @@ def _read_files(directory: Path, summary: dict[str, Any]) -> RunResult:
     from_wandb = not file.exists() and bool(_recorded_logs(summary))
     metrics = _read_wandb(file, whole, summary) if from_wandb else read_table(file, whole, summary)
     steps = read_table(directory / "steps.csv", whole, summary)
-    if not metrics.num_rows:
+    if metrics.empty:
         raise ResultsError(f"{file}: contains no evaluation")
     require_agreement(directory / NAME, summary, metrics)
     if not from_wandb:
@@ -193,7 +180,7 @@ def _recorded_logs(summary: dict[str, Any]) -> dict[str, str]:
     return {name: written for name, written in summary[DIGESTS].items() if name.startswith(wandb_log.FOLDER)}
 
 
-def _read_wandb(lost: Path, whole: Iterable[str], summary: dict[str, Any]) -> pa.Table:
+def _read_wandb(lost: Path, whole: Iterable[str], summary: dict[str, Any]) -> "pd.DataFrame":
     """The evaluations of a run whose metrics.csv is lost, from its wandb logs. Raises ResultsError."""
     directory = lost.parent
     for name, written in _recorded_logs(summary).items():
@@ -208,7 +195,7 @@ def _read_wandb(lost: Path, whole: Iterable[str], summary: dict[str, Any]) -> pa
     return parse_table(lost, text.encode(), whole)
 
 
-def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: pa.Table) -> None:
+def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: "pd.DataFrame") -> None:
     """Require the wandb logs with which metrics.csv was compared when it was written; compare again with changed ones.
 
     Raises ResultsError.
@@ -218,7 +205,7 @@ def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: pa.Ta
         raise ResultsError(f"{directory / lost[0]}: missing, although summary.json has its SHA-256")
     if any(digest_of(directory / name) != written for name, written in recorded.items()):
         try:
-            wandb_log.compare(directory, metrics.to_pylist(), summary.get("resumed_from") or [])
+            wandb_log.compare(directory, metrics.to_dict("records"), summary.get("resumed_from") or [])
         except wandb_log.WandbLogError as error:
             remedy = f"without {directory / NAME} the run is completed again from its last checkpoint"
             raise ResultsError(f"{error}; {remedy}") from None

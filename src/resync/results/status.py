@@ -153,7 +153,7 @@ def _mean(values: Sequence[float]) -> float | None:
 def _last_evaluation(state: RunState, directory: Path) -> tuple[str | None, float | None]:
     """Name and value of the metric that stands for a run, at its last evaluation."""
     if state.result:
-        row = {name: state.result.evaluations[name][-1].as_py() for name in state.result.evaluations.column_names}
+        row = dict(state.result.metrics.iloc[-1])
     else:
         row = next(iter(_rows(directory / "metrics.csv.partial", 1)), {})
     for name in _SHOWN:

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv
 
 from resync.metrics.registry import METRICS, File, columns, required_columns
 from resync.results.errors import ResultsError
 from resync.results.summary import digest, require_unchanged
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def read_table(path: Path, whole: Iterable[str], summary: Mapping[str, Any]) -> pa.Table:
+
+def read_table(path: Path, whole: Iterable[str], summary: Mapping[str, Any]) -> "pd.DataFrame":
     """A CSV file of numbers with all required and no unknown columns, complete lines and strictly increasing steps.
 
     The columns in `whole` hold integers; the summary has the digest of the file. Raises ResultsError.
@@ -26,11 +29,11 @@ def read_table(path: Path, whole: Iterable[str], summary: Mapping[str, Any]) -> 
     return table
 
 
-def parse_table(path: Path, content: bytes, whole: Iterable[str]) -> pa.Table:
+def parse_table(path: Path, content: bytes, whole: Iterable[str]) -> "pd.DataFrame":
     """The table in the content of a CSV file, as `read_table` reads it. Raises ResultsError."""
     file: File = "steps" if path.stem == "steps" else "metrics"
     if not content and file == "steps":  # the run ended before its first sampled step
-        return pa.table({name: pa.array([], pa.float64()) for name in required_columns(file)})
+        return pa.table({name: pa.array([], pa.float64()) for name in required_columns(file)}).to_pandas()
     header = _header(path, content, file)
     types = {name: pa.int64() if name in whole else pa.float64() for name in header}
     try:
@@ -42,12 +45,11 @@ def parse_table(path: Path, content: bytes, whole: Iterable[str]) -> pa.Table:
         )
     except pa.ArrowInvalid as error:
         raise ResultsError(f"{path}: {error}: half-written or damaged?") from None
-    steps = table["step"]
     if any(table[name].null_count for name in whole):
         raise ResultsError(f"{path}: an empty {' or '.join(whole)}, allowed: an integer")
-    if table.num_rows > 1 and not pc.all(pc.greater(steps[1:], steps[:-1])).as_py():
+    if (np.diff(table["step"].to_numpy()) <= 0).any():
         raise ResultsError(f"{path}: steps do not increase from line to line")
-    return table
+    return table.to_pandas()
 
 
 def _header(path: Path, content: bytes, file: File) -> list[str]:

@@ -94,7 +94,7 @@ def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Sui
     others = [each for each in data.published if each.value != 79.32]
     for published, known in ((data.published, True), ((*recalled, *others), False)):
         numbers = period_and_accuracy.prepare(replace(data, published=tuple(published)))
-        assert [line.published for line in numbers.metric] == [Level(79.32, known), Level(80.98)]
+        assert [line.published for line in numbers.panels[1].lines] == [Level(79.32, known), Level(80.98)]
         levels = [row for row in rows_of(numbers) if row["shows"].startswith("published")]
         assert [(row["panel"], row["x"], row["y"]) for row in levels] == [("b", "", "79.32"), ("b", "", "80.98")]
         assert ("pale dotted: published, unverified" in numbers.setting) is not known

@@ -27,7 +27,7 @@ from resync.render import (
     training_curves,
 )
 from resync.render.item import load, render
-from resync.render.metric_panels import MetricPanels
+from resync.render.lines import Panels
 from resync.render.points import Level, points_csv
 from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
 from resync.render.table import Cell, Heading, Table
@@ -93,21 +93,21 @@ def test_a_figure_reads_its_own_runs_only(
 
 def test_lines_are_means_of_finished_seeds_with_a_band(suite: Suite, finished: Path):
     panels = period_and_accuracy.prepare(load(suite, "toy", "fig5", "smoke", finished))
-    qsr = panels.metric[2]
+    qsr = panels.panels[1].lines[2]
     last = [synthetic.tables(run)[0][-1]["val_top1"] for run in seeds(suite, "qsr")]
     assert qsr.label == "QSR, H_base = 4"
     assert qsr.y[-1] == pytest.approx(np.mean(last))
     assert (qsr.low[-1], qsr.high[-1]) == (min(last), max(last))
     assert qsr.x[-1] == 30
-    assert list(panels.periods[1].y) == [4] * len(panels.periods[1].y)
-    assert panels.periods[2].y.max() > 16
+    assert list(panels.panels[0].lines[1].y) == [4] * len(panels.panels[0].lines[1].y)
+    assert panels.panels[0].lines[2].y.max() > 16
     assert (
         panels.setting
         == "smoke-scale stand-in: mlp on digits, 8 workers, 660 steps · mean over 3 seeds, band: minimum to maximum"
     )
 
 
-def panels_with(suite: Suite, results: Path, **options: Any) -> MetricPanels:
+def panels_with(suite: Suite, results: Path, **options: Any) -> Panels:
     """Both panels of figure 6 with other options."""
     data = load(suite, "toy", "fig6", "smoke", results)
     chosen = options_of("render", "accuracy_curves")(**options)
@@ -123,21 +123,21 @@ def test_the_band_over_workers_is_between_their_extremes(suite: Suite, results: 
         table.to_csv(file, index=False, na_rep="nan")
         synthetic.reseal(file.parent)
     panels = panels_with(suite, results, metric="worker_val_top1_mean", band="workers")
-    for line in (line for lines in panels.lines.values() for line in lines):
+    for line in (line for panel in panels.panels for line in panel.lines):
         np.testing.assert_allclose(line.y - line.low, np.mean([1, 2, 3]))
         np.testing.assert_allclose(line.high - line.y, 2)
-    assert panels.metric_label == "Workers' mean validation top-1 accuracy (%)"
+    assert panels.panels[0].y_axis == "Workers' mean validation top-1 accuracy (%)"
     assert panels.setting.endswith("band: minimum to maximum over the workers · time without evaluation")
 
 
 def test_an_accuracy_is_drawn_as_an_error_and_a_loss_in_bits(suite: Suite, finished: Path):
     accuracy = panels_with(suite, finished)
     error = panels_with(suite, finished, unit="error %")
-    np.testing.assert_allclose(error.lines["Epoch"][0].y, 100 - accuracy.lines["Epoch"][0].y)
-    assert error.metric_label == "Validation top-1 error (%)"
+    np.testing.assert_allclose(error.panels[0].lines[0].y, 100 - accuracy.panels[0].lines[0].y)
+    assert error.panels[0].y_axis == "Validation top-1 error (%)"
     nats, bits = (panels_with(suite, finished, metric="val_loss", unit=unit) for unit in (None, "bits"))
-    np.testing.assert_allclose(bits.lines["Epoch"][0].y, np.log2(np.exp(nats.lines["Epoch"][0].y)))
-    assert (nats.metric_label, bits.metric_label) == ("Validation loss (nats)", "Validation loss (bits)")
+    np.testing.assert_allclose(bits.panels[0].lines[0].y, np.log2(np.exp(nats.panels[0].lines[0].y)))
+    assert (nats.panels[0].y_axis, bits.panels[0].y_axis) == ("Validation loss (nats)", "Validation loss (bits)")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_logarithmic_axis_shows_what_is_positive_after_the_cut(suite: Suite, f
     figure = training_curves.draw(panels, TEXT)
     loss, accuracy = figure.axes
     assert (loss.get_yscale(), accuracy.get_yscale()) == ("log", "linear")
-    positive = [y for line in panels.lines["Validation loss (nats)"] for y in line.low[1:] if y > 0]
+    positive = [y for line in panels.panels[0].lines for y in line.low[1:] if y > 0]
     assert 0 < loss.get_ylim()[0] < min(positive)
     with pytest.raises(ValueError, match="log: found 'train_loss', allowed: val_loss, val_top1"):
         options_of("render", "training_curves")(metrics=["val_loss", "val_top1"], log=["train_loss"])
@@ -169,7 +169,7 @@ def test_a_logarithmic_axis_shows_what_is_positive_after_the_cut(suite: Suite, f
 
 def test_time_is_training_and_communication_without_evaluation(suite: Suite, finished: Path):
     panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", finished))
-    parallel, sgp = panels.lines["Time of the simulation (s)"]
+    parallel, sgp = panels.panels[1].lines
     assert parallel.x[-1] > sgp.x[-1]
     result = load(suite, "toy", "fig6", "smoke", finished).series[0].results("finished")[0].metrics
     assert parallel.x[-1] == pytest.approx(result["training_seconds"].iloc[-1], rel=0.2)
@@ -181,7 +181,7 @@ def test_long_trainings_are_shown_in_larger_units(factor, unit, suite, tmp_path,
     for run in seeds(suite, "parallel"):
         synthetic.write_run(run, tmp_path)
     panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", tmp_path))
-    assert list(panels.lines)[1] == f"Time of the simulation ({unit})"
+    assert panels.panels[1].x_axis == f"Time of the simulation ({unit})"
 
 
 def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Path, tmp_path: Path):
@@ -191,15 +191,15 @@ def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Pat
     (results / seeds(suite, "qsr")[2].directory / "steps.csv").write_text("damaged")
     data = load(suite, "toy", "fig5", "smoke", results)
     panels = period_and_accuracy.prepare(data)
-    assert [line.label for line in panels.metric] == [
+    assert [line.label for line in panels.panels[1].lines] == [
         "Parallel SGD (1 of 3 not run)",
         "Local SGD, H = 4 (1 of 3 diverged)",
         "QSR, H_base = 4 (1 of 3 stale, 1 of 3 damaged)",
         "SGP (not run)",
     ]
-    assert [len(line.diverged) for line in panels.metric] == [0, 1, 0, 0]
-    assert np.isfinite(panels.metric[1].y).all()
-    assert panels.metric[3].y.size == 0
+    assert [len(line.diverged) for line in panels.panels[1].lines] == [0, 1, 0, 0]
+    assert np.isfinite(panels.panels[1].lines[1].y).all()
+    assert panels.panels[1].lines[3].y.size == 0
     assert panels.setting.endswith(" · cross: diverged · not run: SGP")
     with look():
         legend = period_and_accuracy.draw(panels, COLUMN).legends[0]
@@ -290,8 +290,9 @@ def test_a_table_of_metrics_has_published_columns_where_something_is_published(s
 
 def test_periods_are_drawn_without_any_run(suite: Suite, tmp_path: Path):
     panels = period_schedule.prepare(load(suite, "toy", "fig7", "smoke", tmp_path))
-    constant, qsr = panels.periods
-    assert len(panels.rates) == 1  # both series have the same
+    rates, periods = panels.panels
+    constant, qsr = periods.lines
+    assert len(rates.lines) == 1  # both series have the same
     assert (constant.label, qsr.label) == ("Local SGD, H = 4: 25.0 %", "QSR, H_base = 4: 19.5 %")
     assert len(qsr.y) == 129 + 1
     assert qsr.y.sum() - qsr.y[-1] == 660
@@ -474,9 +475,9 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         half = synthetic.planned(run).bytes_per_worker // 2
         synthetic.write_short_run(run, tmp_path, 75.0, bytes_sent=index * half)
     panels = cost_curves.prepare(load(suite, "outer_optimizers", "methods", "smoke", tmp_path))
-    assert list(panels.lines) == ["Step", "Sent by a worker (MB)", "Modelled time (ms)"]
+    assert [panel.x_axis for panel in panels.panels] == ["Step", "Sent by a worker (MB)", "Modelled time (ms)"]
     for index, run in enumerate(runs[:2]):
-        steps, sent, times = (lines[index] for lines in panels.lines.values())
+        steps, sent, times = (panel.lines[index] for panel in panels.panels)
         assert steps.x.tolist() == [0, run.total_steps]
         assert sent.x.tolist() == [0, index * synthetic.planned(run).bytes_per_worker // 2 / 1e6]
         assert sent.y.tolist() == times.y.tolist() == [1.0, 1.0]
@@ -486,5 +487,5 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         # Without bytes sent there is no time of communication.
         share = 0.5 if index else 0.0
         assert times.x.tolist() == pytest.approx([0, 1e3 * (clock.total - (1 - share) * clock.communication)])
-    assert panels.lines["Modelled time (ms)"][2].x.size == 0
+    assert panels.panels[2].lines[2].x.size == 0
     assert len(cost_curves.draw(panels, TEXT).axes) == 3

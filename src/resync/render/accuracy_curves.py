@@ -6,15 +6,14 @@ from numpy.typing import ArrayLike
 from resync.metrics.columns import CONVERSIONS
 from resync.metrics.registry import METRICS
 from resync.render.item import ItemData, require_results
-from resync.render.lines import Coordinate, Floats, Line, limits, metric_line, setting
-from resync.render.metric_panels import MetricPanels
-from resync.render.metric_panels import draw as draw
+from resync.render.lines import Coordinate, Floats, Line, Panel, Panels, limits, metric_line, setting
 from resync.render.options import AccuracyCurves
+from resync.render.panels import draw as draw
 from resync.render.style import axis_label, time_unit
 from resync.results.runs import RunResult
 
 
-def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
+def prepare(data: ItemData[AccuracyCurves]) -> Panels:
     """The metric at every evaluation; times are those of the training clock, where a process may simulate workers."""
     require_results(data)
     metric, unit = data.options.metric, data.options.unit
@@ -37,15 +36,12 @@ def prepare(data: ItemData[AccuracyCurves]) -> MetricPanels:
         return [metric_line(data, series, metric, x, in_unit, over_workers) for series in data.drawn]
 
     by_progress = lines(lambda run: run.metrics[data.options.by])
-    return MetricPanels(
-        lines={
-            METRICS[data.options.by].title: by_progress,
-            f"{clock} ({time})": lines(lambda run: _training_seconds(run) / seconds),
-        },
-        metric_label=axis_label(metric, unit),
-        limits=limits(by_progress),
-        setting=f"{setting(data, by_progress)} · time without evaluation",
-    )
+    by_time = lines(lambda run: _training_seconds(run) / seconds)
+    panels = [
+        Panel(title, axis_label(metric, unit), found, limits(by_progress))
+        for title, found in ((METRICS[data.options.by].title, by_progress), (f"{clock} ({time})", by_time))
+    ]
+    return Panels(panels, f"{setting(data, by_progress)} · time without evaluation")
 
 
 def _training_seconds(run: RunResult) -> Floats:

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from resync.plan.averaging_error import averaging_errors, mixes_of
 from resync.render.item import ItemData
-from resync.render.lines import Line, draw_lines, footnote, legend, points_of
+from resync.render.lines import Line, draw_lines, footnote, legend
 from resync.render.options import AveragingError
 from resync.render.points import Point
 from resync.render.style import GREY, new_figure
@@ -27,7 +27,8 @@ class Errors:
     def points(self) -> Iterator[Point]:
         """Those of the lines, then the published values."""
         axes = "Mixing steps", "Averaging error"
-        yield from points_of("a", *axes, self.lines)
+        for line in self.lines:
+            yield from line.points("a", *axes)
         for line, mixes, value in self.published:
             yield Point("a", line.label, "published", axes[0], mixes, axes[1], value)
 

@@ -6,17 +6,16 @@ from resync.plan.cost import cost
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import Coordinate, Floats, Line, limits, metric_line, setting
-from resync.render.metric_panels import MetricPanels
-from resync.render.metric_panels import draw as draw
+from resync.render.lines import Coordinate, Floats, Line, Panel, Panels, limits, metric_line, setting
 from resync.render.options import CostCurves
+from resync.render.panels import draw as draw
 from resync.render.style import axis_label, time_unit
 from resync.results.runs import RunResult
 
 MEGABYTE = 1e6
 
 
-def prepare(data: ItemData[CostCurves]) -> MetricPanels:
+def prepare(data: ItemData[CostCurves]) -> Panels:
     """The metric at every evaluation, mean over seeds."""
     require_results(data)
     options = data.options
@@ -32,16 +31,13 @@ def prepare(data: ItemData[CostCurves]) -> MetricPanels:
     timed = [line(series, _modelled(clock, unit)) for series, clock in zip(data.drawn, clocks, strict=True)]
     by_step = lines(lambda run: run.curve("step"))
     modelled = f"{LINKS[options.network].title}, {1000 * options.compute:g} ms of computing per step"
-    return MetricPanels(
-        lines={
-            "Step": by_step,
-            "Sent by a worker (MB)": lines(lambda run: _column(run, "bytes_sent") / MEGABYTE),
-            f"Modelled time ({name})": timed,
-        },
-        metric_label=axis_label(options.metric),
-        limits=limits(by_step),
-        setting=f"{setting(data, by_step)} · modelled time: {modelled}",
-    )
+    by_title = {
+        "Step": by_step,
+        "Sent by a worker (MB)": lines(lambda run: _column(run, "bytes_sent") / MEGABYTE),
+        f"Modelled time ({name})": timed,
+    }
+    panels = [Panel(title, axis_label(options.metric), found, limits(by_step)) for title, found in by_title.items()]
+    return Panels(panels, f"{setting(data, by_step)} · modelled time: {modelled}")
 
 
 def _clock(series: Series, options: CostCurves) -> tuple[WallClock, int] | None:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from resync.metrics.registry import extremes_of_workers
@@ -78,9 +78,29 @@ class Line:
             yield point(self.published.shows, None, self.published.value)
 
 
-def points_of(panel: str, x_axis: str, y_axis: str, lines: Iterable[Line]) -> Iterator[Point]:
-    """The points of a panel of lines."""
-    return (point for line in lines for point in line.points(panel, x_axis, y_axis))
+@dataclass(frozen=True)
+class Panel:
+    """The lines of a panel, the titles of its axes, and the limits of the vertical one, which may be logarithmic."""
+
+    x_axis: str
+    y_axis: str
+    lines: Sequence[Line]
+    limits: tuple[float, float] | None = None
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The panels of a figure from left to right or from top to bottom, and the setting below them."""
+
+    panels: Sequence[Panel]
+    setting: str
+
+    def points(self) -> Iterator[Point]:
+        """Those of every panel."""
+        for name, panel in zip(LETTERS, self.panels, strict=False):
+            for line in panel.lines:
+                yield from line.points(name, panel.x_axis, panel.y_axis)
 
 
 def mean_over_seeds(
@@ -220,6 +240,15 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
             x, y = curve.x[kept], curve.y[kept]
             axes.plot(x, y, color=line.style.color, linewidth=0.6, alpha=0.7)
             axes.plot(x[-1:], y[-1:], "x", color=line.style.color, markeredgewidth=1.2, markersize=5)
+
+
+def draw_periods(axes: Axes, lines: Iterable[Line]) -> None:
+    """Draw the periods of rounds as steps, on a logarithmic axis."""
+    for line in lines:
+        axes.plot(line.x, line.y, label=line.label, drawstyle="steps-post", **line.style.line | {"marker": ""})
+    axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
+    axes.set_ylabel("Period $H$ (steps)")
 
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:

@@ -1,60 +1,55 @@
 """The learning rate above the period H of every round that follows from it: a period rule without any training."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
-from resync.render.lines import Floats, Line, footnote, ignore_truncated_rounds, legend, letter, points_of
+from resync.render.lines import (
+    Floats,
+    Line,
+    Panel,
+    Panels,
+    draw_periods,
+    footnote,
+    ignore_truncated_rounds,
+    legend,
+    letter,
+)
 from resync.render.options import PeriodSchedule
-from resync.render.points import Point
-from resync.render.style import GREY, new_figure, period_axis
+from resync.render.style import GREY, new_figure
 from resync.run import Run
 
 LR_POINTS = 400
 
 
-@dataclass(frozen=True)
-class Panels:
-    """The numbers of both panels; a learning rate that several series share appears once."""
-
-    rates: list[Line]
-    periods: list[Line]
-    setting: str
-
-    def points(self) -> Iterator[Point]:
-        """Those of both panels."""
-        yield from points_of("a", "Epoch", "Learning rate", self.rates)
-        yield from points_of("b", "Epoch", "Period H (steps)", self.periods)
-
-
 def prepare(data: ItemData[PeriodSchedule]) -> Panels:
-    """H of every round of every series, exactly as in training; labels end with the communication volume."""
+    """H of every round of every series, exactly as in training; labels end with the communication volume.
+
+    A learning rate that several series share appears once.
+    """
     rates: list[Line] = []
     for series in data.series:
         line = _rate_line(series)
         if not any(np.array_equal(line.y, other.y) and np.array_equal(line.x, other.x) for other in rates):
             rates.append(line)
-    periods = [_period_line(series) for series in data.series]
-    return Panels(rates, periods, f"{data.setting} · computed · percentages: communication volume")
+    periods = Panel("Epoch", "Period H (steps)", [_period_line(series) for series in data.series])
+    panels = [Panel("Epoch", "Learning rate", rates), periods]
+    return Panels(panels, f"{data.setting} · computed · percentages: communication volume")
 
 
 def draw(panels: Panels, width: float) -> Figure:
     """Two panels with a common epoch axis."""
     figure = new_figure(width, 3.0)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
-    for line in panels.rates:  # grey, because several series may share it
-        upper.plot(line.x, line.y, color=GREY, linestyle=line.style.dash if len(panels.rates) > 1 else "-")
-    for line in panels.periods:
-        lower.plot(line.x, line.y, label=line.label, drawstyle="steps-post", **{**line.style.line, "marker": ""})
+    rates, periods = panels.panels
+    for line in rates.lines:  # grey, because several series may share it
+        upper.plot(line.x, line.y, color=GREY, linestyle=line.style.dash if len(rates.lines) > 1 else "-")
+    draw_periods(lower, periods.lines)
     upper.set_ylabel("Learning rate")
     upper.set_ylim(bottom=0)
-    period_axis(lower.yaxis)
-    lower.set(xlabel="Epoch", ylabel="Period $H$ (steps)")
+    lower.set_xlabel("Epoch")
     lower.set_xlim(left=0)
     letter((upper, lower))
     legend(figure, lower, columns=2)

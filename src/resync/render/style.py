@@ -14,11 +14,9 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import YAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from resync.formulas.periods import Constant, Phases, PowerRule
 from resync.metrics.registry import METRICS
@@ -256,12 +254,6 @@ def new_panels(width: float, count: int, height: float, least: float = 2.0, **sh
 def label_y(axes: Axes, label: str, height: float) -> None:
     """Write the title of the vertical axis in lines that are no longer than a panel of `height` inches."""
     axes.set_ylabel("\n".join(wrapped(label, 0.6 * 72 * height, LABEL)), linespacing=1.1)
-
-
-def period_axis(axis: YAxis) -> None:
-    """A logarithmic axis of a period, with ticks at powers of two."""
-    axis.axes.set_yscale("log", base=2)
-    axis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
 
 
 def encode(figure: Figure, title: str = "") -> dict[str, bytes]:

@@ -37,7 +37,6 @@ class ArchiveFolders:
         return audits | {file.relative_to(self.figures / scale) for file in drawn}
 
     def path(self, scale: str, file: Path) -> Path:
-        """Where a kept file is."""
         return (self.archive if file.name == _AUDIT else self.figures) / scale / file
 
 

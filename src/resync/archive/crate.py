@@ -82,7 +82,6 @@ def archive(
 
 
 def _describe(crate: ROCrate, suite: Suite, made: Made, environments: Mapping[str, Any], terms: Terms) -> None:
-    """What the crate is, by whom, under which licence, and what to cite."""
     licence = f"https://spdx.org/licenses/{terms.licence}"
     papers = [paper for paper in suite.papers if any(paper in packed.runs for packed, _ in made.values())]
     sentences = [f"{scale} scale: {drawn.sentence}" for scale, (_, drawn) in made.items()]
@@ -117,7 +116,6 @@ def _describe(crate: ROCrate, suite: Suite, made: Made, environments: Mapping[st
 def _describe_runs(
     crate: ROCrate, repository: Path, configs: Path, made: Made, environments: Mapping[str, Any]
 ) -> None:
-    """The workflow, and its execution at each scale from the first start of a run to the last end of one."""
     workflow = crate.add_workflow(repository / _WORKFLOW, _WORKFLOW, main=True, lang="snakemake", record_size=True)
     workflow["name"] = "from configurations to figures, tables and audits"
     workflow["sha256"] = digest_of(repository / _WORKFLOW)
@@ -147,5 +145,4 @@ def _describe_runs(
 
 
 def _add(crate: ROCrate, identifier: str, kind: str, **properties: Any) -> ContextEntity:
-    """An entity that is no file of the crate."""
     return crate.add(ContextEntity(crate, identifier, properties={"@type": kind, **properties}))

@@ -80,7 +80,6 @@ class Difference:
         return any([*self.only, *self.unreadable, self.settings, self.values, self.verdicts])
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields, and whether the two are equal."""
         return asdict(self) | {"equal": not self}
 
 

@@ -78,7 +78,6 @@ def _ended(runs: Iterable[Run], sources: Sequence[Path], packed: Packed) -> Iter
 
 
 def _files(directory: Path) -> Files:
-    """The files of a run that are packed, with the summary that says what is left out."""
     summary = read_summary(directory / NAME)
     digests = {name: value for name, value in summary[DIGESTS].items() if name != NAME}
     kept = [name for name in digests if Path(name).suffix in _KEPT and (directory / name).exists()]

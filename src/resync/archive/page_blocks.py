@@ -142,7 +142,6 @@ def _rows(cells: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _first_figures(suite: Suite, place: ArchiveFolders, scale: str) -> Iterator[tuple[str, str, Path]]:
-    """Title, scale and picture of a figure per paper."""
     drawn = {
         (row.paper, row.item.id)
         for row in coverage(suite, place.figures)

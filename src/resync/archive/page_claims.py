@@ -33,7 +33,6 @@ def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[
 
 
 def _row(claim: Mapping[str, Any]) -> list[str]:
-    """The cells of a claim; an order has an effect for each pair of neighbours."""
     counts = dict.fromkeys(count for effect in claim["effects"] for count in effect["n"] or ())
     return [
         markdown_text(claim["statement"]),

@@ -62,7 +62,6 @@ def _problem(before: str, value: Any, factor: float) -> str:
 
 
 def _value(path: str, audits: Audits) -> Any:
-    """What a quote refers to. Raises ValueError."""
     scale, *keys = path.split("/")
     if scale not in audits:
         raise UserError(f"no audit of scale {scale!r}, allowed: {', '.join(audits) or 'none is there'}")

@@ -117,7 +117,6 @@ def _require_files_of_runs(members: Sequence[tarfile.TarInfo]) -> None:
 
 
 def _by_run(members: Sequence[tarfile.TarInfo]) -> dict[str, set[str]]:
-    """The names of the files of each run by its folder."""
     found: dict[str, set[str]] = {}
     for member in members:
         path = PurePosixPath(member.name)

@@ -60,7 +60,6 @@ class ClaimSeries:
 
     @property
     def by_seed(self) -> dict[int, float]:
-        """The values of the finished runs by seed."""
         seeds = [state.run.seed for state in self.states if state.status == "finished"]
         return dict(zip(seeds, self.evidence.values, strict=True))
 
@@ -128,7 +127,6 @@ def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[
 
 
 def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
-    """Verdicts on series some of whose declared seeds have not finished."""
     found = [(one.label, *problem) for one in series if (problem := unfinished(one.states))]
     for kind in ("stale", "not run"):
         yield from (Verdict(kind, f"{label}: {reason}") for label, word, reason in found if word == kind)
@@ -154,7 +152,6 @@ def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
 
 
 def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
-    """The effect between two comparable series; positive is better."""
     sign = 1.0 if claim.direction == "higher" else -1.0
     first, second = (SeedValues.of(sign * value for value in one.evidence.values) for one in (better, than))
     if claim.test == "exact":

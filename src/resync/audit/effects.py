@@ -47,7 +47,6 @@ class Estimate:
 
     @property
     def is_tie(self) -> bool:
-        """Whether all seeds agree, so that no test is possible."""
         return self.error <= ROUNDING
 
     def p_values(self, at_least: float) -> tuple[float, float]:

@@ -49,7 +49,6 @@ def _row(paper: Paper, group: LogGroup, results: Path) -> ValueRow:
 
 
 def _recomputed(paper: Paper, group: LogGroup, results: Path, tolerance: Tolerance) -> tuple[SeedValues, Verdict]:
-    """The values of a group, and whether mean, deviation and number of its runs are those that were published."""
     try:
         evidence = values_of(results, paper.id, paper.logs, group)
     except ResultsError as error:

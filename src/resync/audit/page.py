@@ -63,7 +63,6 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
 
 
 def _bare(name: str) -> str:
-    """The id without its paper."""
     return name.partition("/")[2]
 
 

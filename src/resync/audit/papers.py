@@ -85,7 +85,6 @@ def _published_row(
     groups: Mapping[tuple[str, str], list[RunState]],
     scale: str,
 ) -> ValueRow:
-    """The row of a published quantity, of which there may be several sources."""
     value, *others = same
     also = tuple(reference_of(other) for other in others)
     if value.metric in EXACT:
@@ -247,7 +246,6 @@ def _verdict_of_states(states: list[RunState]) -> Verdict | None:
 
 
 def _evidence(states: list[RunState], metric: str) -> tuple[SeedValues, Verdict | None]:
-    """The values of the finished seeds; no values but a verdict if they do not have the metric."""
     evidence, problem = measured(states, metric)
     return evidence, Verdict("not comparable", problem) if problem else None
 

@@ -126,7 +126,6 @@ def _pilots(claim: Claim, pilots: Mapping[tuple[str, str], list[RunState]], name
 
 
 def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSeries, wanted: float) -> Power:
-    """The comparison with what the pilots of its two series say."""
     problem = next((f"{one.name}: {one.problem}" for one in (better, than) if one.problem), "")
     if problem:
         return replace(row, problem=problem)

@@ -147,7 +147,6 @@ class Audit:
 
     @property
     def damaged_runs(self) -> list[str]:
-        """The damaged runs of all papers, one line each."""
         return [line for lines in self.damaged.values() for line in lines]
 
     @property

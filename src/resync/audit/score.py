@@ -100,7 +100,6 @@ def _why(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, o
 
 
 def _of_claim(claim: Claim) -> str:
-    """Why no run decides a claim; empty if runs do."""
     if claim.undecidable:
         return "not comparable"
     if claim.status == "unverified":
@@ -109,7 +108,6 @@ def _of_claim(claim: Claim) -> str:
 
 
 def _of_value(value: PublishedValue) -> str:
-    """Why no run decides whether a published number is reproduced; empty if runs do."""
     if value.value is None:
         return "value unknown"
     if value.status == "unverified":

@@ -142,7 +142,6 @@ class Target:
 
     @property
     def assumed_std(self) -> float:
-        """The standard deviation over seeds that is assumed beforehand."""
         return ASSUMED_SHARE * self.tolerance.value if self.tolerance else 0.0
 
     @property

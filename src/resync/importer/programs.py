@@ -109,7 +109,6 @@ def _ends(first: int, last: int, seconds: float, ended: Values, run: Run) -> lis
 
 
 def _transformer(rows: Rows, run: Run) -> ImportedLog:
-    """A row of metrics per validation, with the values of the training until there."""
     metrics: dict[int, Values] = {}
     training: dict[int, Values] = {}
     for place, values in rows:

@@ -65,7 +65,6 @@ def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], dire
 
 
 def _csv(rows: Sequence[Values], file: File) -> str:
-    """CSV text with all required columns and those that occur in a row; empty without rows."""
     if not rows:
         return ""
     given = {name for row in rows for name in row}
@@ -106,13 +105,11 @@ def _summary(run: Run, log: ImportedLog, diverged: int | None) -> dict[str, Any]
 
 
 def _known(row: Values, name: str) -> float | None:
-    """A value of a row; None if it is absent, NaN or infinite."""
     value = row.get(name, math.nan)
     return value if math.isfinite(value) else None
 
 
 def _imported(kind: str, origins: Sequence[Origin]) -> dict[str, Any]:
-    """The entry that marks a result that was not trained here."""
     return {
         "format": kind,
         "sources": [asdict(origin) for origin in origins],

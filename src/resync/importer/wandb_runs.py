@@ -74,7 +74,6 @@ def read_offline(path: Path) -> tuple[Table, list[Origin]]:
 
 
 def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
-    """The columns of one run by metric."""
     columns = [name for name in table.columns[1:] if not name.endswith(_BOUNDS)]
     if wandb_run is None:
         runs = dict.fromkeys(name.split(_SEPARATOR)[0] for name in columns if _SEPARATOR in name)

@@ -80,7 +80,6 @@ def state_notes(marks: Mapping[str, str]) -> list[str]:
 
 
 def _marks(data: ItemData) -> dict[str, str]:
-    """The letters of a table that shows the number of seeds where it differs."""
     return state_marks(series.defects for series in data.series if series.results("finished"))
 
 
@@ -170,7 +169,6 @@ def _decimals(metric: str, unit: str, found: Sequence[SeedValues]) -> int:
 
 
 def _note(data: ItemData, columns: Sequence[Column], metrics: Sequence[str]) -> str:
-    """What the numbers are, then what their marks mean."""
     seeds = data.seeds if data.seeds == "1 seed" else f"mean ± standard deviation of {data.seeds}"
     parts = [data.setting, seeds]
     values = (data.published_value(series, metric) for series in data.series for metric in metrics)

@@ -68,7 +68,6 @@ class Series:
 
     @property
     def legend(self) -> str:
-        """The label with the deviations from the declaration."""
         return f"{self.label} ({self.note})" if self.note else self.label
 
     @property
@@ -157,7 +156,6 @@ class ItemData(Generic[OptionsT]):
 
     @property
     def width(self) -> float:
-        """The width of the item in inches."""
         return style.WIDTHS[self.item.width or type(self.item.options).width]
 
     def published_value(self, series: Series, metric: str) -> PublishedValue | None:

@@ -106,7 +106,6 @@ def draw(panels: Panels, width: float) -> Figure:
 
 
 def _value_of(run: Run, option: str) -> float | None:
-    """The value at a path of a run's settings; None if it has no such setting, or one that is not a number."""
     found: Any = run
     for name in option.split("."):
         found = getattr(found, name, None)

@@ -55,12 +55,10 @@ class Level:
 
     @property
     def shows(self) -> str:
-        """What a point of it shows."""
         return "published" if self.known else "published, unverified"
 
     @property
     def alpha(self) -> float | None:
-        """Its opacity; None: full."""
         return None if self.known else 0.4
 
 

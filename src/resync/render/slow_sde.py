@@ -69,7 +69,6 @@ class Panels:
 def _simulated(
     panel: str, series: str, axes: tuple[str, str], xs: Floats, ys: Floats, errors: Floats
 ) -> Iterator[Point]:
-    """Simulations with two standard errors."""
     for x, y, error in zip(xs.tolist(), ys.tolist(), (2 * errors).tolist(), strict=True):
         yield Point(panel, series, "simulated", axes[0], x, axes[1], y, y - error, y + error, "± 2 standard errors")
 

@@ -24,7 +24,6 @@ class Heading:
 
     @property
     def own(self) -> str:
-        """The title with its unit: `Training time (h)`."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
     @property

@@ -92,7 +92,6 @@ def _fitted(table: Table, width: float) -> tuple[_Head, str, float]:
 
 
 def _head(table: Table, broken: bool) -> _Head:
-    """The headings, broken at words where they are wider than the cells below."""
 
     def least(title: str) -> int:
         return max(map(len, title.split() if broken else [title]), default=0)
@@ -153,7 +152,6 @@ def _headings(headings: tuple[Heading, ...], head: _Head) -> list[str]:
 
 
 def _lowered(lines: list[str], count: int) -> list[str]:
-    """The lines below empty ones, `count` together."""
     return [*[""] * (count - len(lines)), *lines]
 
 

@@ -138,7 +138,6 @@ def draw(panels: Panels, width: float) -> Figure:
 
 
 def _references(data: ItemData[declared.TimePerIteration], panel: declared.Panel) -> list[Run]:
-    """The item's series of the panel's experiment."""
     found = [run for run in data.references if run.experiment == panel.experiment]
     if panel.experiment and not found:
         allowed = ", ".join(dict.fromkeys(run.experiment for run in data.references))
@@ -153,7 +152,6 @@ def _options(runs: Iterable[Run], algorithm: str) -> SyncOptions:
 
 
 def _all_reduce(runs: Iterable[Run], panel: declared.Panel) -> str:
-    """The all-reduce of the line of AR-SGD, in words."""
     traffic = _options(runs, "allreduce").traffic
     own = traffic is not None and traffic.all_reduce != "default"
     return (traffic.all_reduce if traffic is not None and own else panel.all_reduce).replace("_", " ")
@@ -216,7 +214,6 @@ def _note(
 
 
 def _range(percents: list[float]) -> str:
-    """The range of some percentages: `-5.6 to +8.5 %`, or one number."""
     ends = dict.fromkeys(f"{end:+.1f}" for end in (min(percents), max(percents)))
     return f"{' to '.join(ends)} %"
 
@@ -257,7 +254,6 @@ def _marker(style: Style, status: str) -> dict[str, Any]:
 
 
 def _legend(figure: Figure, panels: Panels) -> None:
-    """Entries for the algorithms, then for the fill of a point."""
     modelled = [curve.algorithm for curve in panels.waiting]
     times = [time for panel in panels.panels for time in panel.times]
     handles, labels = [], []
@@ -279,5 +275,4 @@ def _legend(figure: Figure, panels: Panels) -> None:
 
 
 def _label_of(algorithm: str) -> str:
-    """Label of an algorithm in the figure."""
     return SyncOptions.named(algorithm).label or algorithm

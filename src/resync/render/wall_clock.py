@@ -71,7 +71,6 @@ def _row(data: ItemData, run: Run) -> _Method:
 
 
 def _timings(row: _Method, published: Iterable[PublishedValue]) -> list[Timing]:
-    """The published time of the row that can calibrate the model, if there is one."""
     if row.load is None or row.total is None or row.total.value is None:
         return []
     status = certainty(row.run, row.total, published)
@@ -147,7 +146,6 @@ def _record(row: _Method, model: Calibration) -> dict[str, Any]:
 
 
 def _basis(row: _Method, model: Calibration) -> str:
-    """Origin of the model's numbers in a row, in a word or two."""
     if row.run.id in (model.more.name, model.less.name):
         return "fitted"
     status = CERTAINTY[model.certainty[0]]
@@ -155,7 +153,6 @@ def _basis(row: _Method, model: Calibration) -> str:
 
 
 def _error(row: _Method, model: Calibration) -> float | None:
-    """(model - published) / published for a row that was not fitted."""
     if row.load is None or row.total is None or row.total.value is None or _basis(row, model) == "fitted":
         return None
     return model.total(row.load) / row.total.value - 1

@@ -81,7 +81,6 @@ def _smallest_effect(line: Line) -> dict[str, Any]:
 
 
 def _other_side(kind: str) -> str:
-    """What our numbers are compared with, in a word."""
     return _OTHER_SIDES.get(kind, "published")
 
 

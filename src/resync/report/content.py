@@ -86,7 +86,6 @@ class Content:
 
     @cached_property
     def papers(self) -> list[Paper]:
-        """The papers that have runs at this scale."""
         return [paper for name, paper in self.suite.papers.items() if self.suite.runs(name, self.scale)]
 
     @cached_property
@@ -95,12 +94,10 @@ class Content:
 
     @cached_property
     def states(self) -> dict[str, RunState]:
-        """The states of the runs by their ids."""
         return {run.id: state_of(run, self.results) for run in self.runs}
 
     @cached_property
     def settings(self) -> dict[str, dict[str, str]]:
-        """The settings of the runs by their ids, see `settings_of`."""
         return {run.id: settings_of(run) for run in self.runs}
 
     @cached_property
@@ -110,7 +107,6 @@ class Content:
 
     @cached_property
     def series(self) -> dict[SeriesName, list[RunState]]:
-        """The states of the seeds of every series."""
         groups = groupby(self.runs, key=lambda run: (run.paper, run.experiment, run.series))
         return {name: [self.states[run.id] for run in group] for name, group in groups}
 
@@ -120,7 +116,6 @@ class Content:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """The lines of the audit; none if there is no audit."""
         return self.audit.lines if self.audit else ()
 
     def lines_of(self, paper: str) -> list[Line]:
@@ -128,7 +123,6 @@ class Content:
 
     @cached_property
     def lines_of_series(self) -> dict[SeriesName, list[Line]]:
-        """The lines of the audit that are about a series."""
         found: dict[SeriesName, list[Line]] = defaultdict(list)
         for line in self.lines:
             for name in series_of_line(line):
@@ -137,7 +131,6 @@ class Content:
 
     @cached_property
     def items_of_series(self) -> dict[SeriesName, list[str]]:
-        """The figures and tables that show a series."""
         found: dict[SeriesName, list[str]] = defaultdict(list)
         for paper in self.papers:
             for item in self.items[paper.id]:

@@ -53,7 +53,6 @@ class Count:
 
     @property
     def declared(self) -> int:
-        """The number of items that exist at the scale, drawn or not."""
         return len(self.states) - self.states.count(ABSENT)
 
     @property
@@ -108,7 +107,6 @@ def _missing(paper: Paper, reference: str, scale: str) -> str:
 
 
 def _scales_of(paper: Paper, reference: str) -> list[str]:
-    """The scales at which an experiment or series exists."""
     experiment, _, series = reference.partition("/")
     scales = paper.experiments[experiment].scales.items()
     return [scale for scale, existing in scales if existing and (not series or series in existing)]

@@ -40,7 +40,6 @@ def script(name: str, found: list[dict[str, Any]]) -> str:
 def _lines(
     rows_of: Mapping[tuple[str, str, str], list[dict[str, str]]], looks: Mapping[str, Look]
 ) -> list[dict[str, Any]]:
-    """The lines of a panel by series, what they show, and seed; what is published is dotted in the series' colour."""
     others = dict.fromkeys(series for series, _, _ in rows_of if _declared(series, looks) is None)
     chosen = dict(zip(others, itertools.product(_DASHES, style.PALETTE), strict=False))
     found = []

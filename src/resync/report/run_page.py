@@ -48,7 +48,6 @@ def _differences(content: Content, state: RunState) -> list[tuple[str, list[str]
 
 
 def _final(result: RunResult) -> list[tuple[str, str, str]]:
-    """Title, value and unit of the numbers at the end of a run that are declared as metrics."""
     return [
         (METRICS[name].title, text, "" if METRICS[name].unit == "1" else METRICS[name].unit)
         for name, value in result.final_values()
@@ -108,7 +107,6 @@ def _step(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _facts(result: RunResult) -> list[tuple[str, str]]:
-    """Where and with which versions the results came about, as names and texts."""
     summary = result.summary
     launch, data = (summary.get(name) or {} for name in ("launch", "data"))
     gits = [f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" for git in commits(summary)]
@@ -128,7 +126,6 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _moment(time: str | None) -> str:
-    """`2026-11-22 13:31 UTC` of an ISO time in UTC."""
     return f"{time[:10]} {time[11:16]} UTC" if time else ""
 
 

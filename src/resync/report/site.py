@@ -48,8 +48,6 @@ def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
 
 
 class _Site:
-    """The pages of a scale."""
-
     def __init__(self, content: Content, folder: Path) -> None:
         self.content = content
         audit = content.audit
@@ -164,7 +162,6 @@ class _Site:
         self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id]))
 
     def _copied(self, state: RunState) -> list[str]:
-        """The names of a run's files beside its page."""
         if not state.result:
             return []
         directory = self.content.results / state.run.directory
@@ -184,12 +181,10 @@ class _Site:
 
 
 def _missing(suite: Suite) -> list[tuple[Paper, MissingItem]]:
-    """The figures and tables of the papers that no item regenerates."""
     return [(paper, item) for paper in suite.papers.values() for item in paper.missing]
 
 
 def _counts(audit: AuditFile | None, lines: list[Line]) -> dict[str, dict[str, int]]:
-    """For each kind of line, the number of lines per verdict; nothing without an audit."""
     if audit is None:
         return {}
     kinds = dict.fromkeys(line["kind"] for line in lines)
@@ -197,7 +192,6 @@ def _counts(audit: AuditFile | None, lines: list[Line]) -> dict[str, dict[str, i
 
 
 def _run_row(state: RunState) -> dict[str, Any]:
-    """A line of the list of runs."""
     result = state.result
     row: dict[str, Any] = {"state": state, "run": state.run, "metric": "", "value": None, "seconds": None, "ended": ""}
     if result is None:
@@ -212,7 +206,6 @@ def _run_row(state: RunState) -> dict[str, Any]:
 
 
 def _note(states: Iterable[RunState]) -> str:
-    """The date of the newest result, and the commits with which the results were trained."""
     summaries = [state.result.summary for state in states if state.result]
     ended = max((summary.get("ended") or "" for summary in summaries), default="")
     gits = [git for summary in summaries for git in commits(summary)]
@@ -225,7 +218,6 @@ def _note(states: Iterable[RunState]) -> str:
 
 
 def _write_index(suite: Suite, results: Path, figures: Path) -> None:
-    """`results/index.html`, which leads to the sites of all scales."""
     rows = coverage(suite, figures)
     entries = [
         {

@@ -65,7 +65,6 @@ def collect(runs: Iterable[Run], results: Path, stem: Path) -> Collected:
 
 
 def _rows(state: RunState, result: RunResult) -> pd.DataFrame:
-    """A row per value of a run: those of its evaluations, of its sampled steps and of its summary."""
     summary = result.metrics[["step", "epoch"]].tail(1).assign(**dict(result.final_values()))
     tables = {"evaluation": result.metrics, "step": result.steps, "summary": summary}
     melted = (

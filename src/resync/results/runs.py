@@ -99,7 +99,6 @@ class RunState:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has results of the declared configuration."""
         return self.status in ("finished", "diverged")
 
 

@@ -58,7 +58,6 @@ class Progress:
 
     @property
     def series(self) -> str:
-        """paper/experiment/series."""
         return self.run.rpartition("/")[0]
 
 
@@ -151,7 +150,6 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _last_evaluation(state: RunState, directory: Path) -> tuple[str | None, float | None]:
-    """Name and value of the metric that stands for a run, at its last evaluation."""
     if state.result:
         row = dict(state.result.metrics.iloc[-1])
     else:
@@ -171,7 +169,6 @@ def _last_rows(directory: Path) -> list[dict[str, str]]:
 
 
 def _rows(file: Path, count: int) -> list[dict[str, str]]:
-    """The last complete rows of a table that is being written."""
     try:
         with file.open(newline="", encoding="utf-8", errors="replace") as text:
             return list(deque(csv.DictReader(line for line in text if line.endswith("\n")), maxlen=count))
@@ -187,6 +184,5 @@ def _is_whole(row: dict[str, str]) -> bool:
 
 
 def _seconds_per_step(rows: list[dict[str, str]]) -> float:
-    """Mean of the measured seconds; communication that was not measured separately is part of the computation."""
     values = (float(row[name]) for row in rows for name in _SECONDS)
     return sum(value for value in values if value == value) / len(rows)

@@ -53,7 +53,6 @@ def parse_table(path: Path, content: bytes, whole: Iterable[str]) -> "pd.DataFra
 
 
 def _header(path: Path, content: bytes, file: File) -> list[str]:
-    """The column names of a file in which every line is terminated."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:

@@ -4,11 +4,13 @@ Each side is a folder of results or an archive. Values are compared seed by seed
 over its seeds. Times are left out unless asked for: they belong to a machine.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from resync.audit import audit
 from resync.data_sets.readers import EXECUTION
@@ -16,70 +18,42 @@ from resync.metrics.registry import METRICS
 from resync.paper import Suite
 from resync.results.errors import MissingRun, ResultsError
 from resync.results.runs import RunResult, read_run
-from resync.results.seed_values import SeedValues
 from resync.run.training import Execution
 from resync.settings.loader import load
 from resync.settings.tree import leaves
 from resync.text_tables import aligned
 
-Sides = tuple[Any, Any]
-
-
-@dataclass(frozen=True)
-class SettingDifference:
-    """A setting, by its dotted key, that a run has with two values; None where it is not set."""
-
-    run: str
-    key: str
-    values: Sides
-
-
-@dataclass(frozen=True)
-class ValueDifference:
-    """A number at the end of runs that differs at some of the seeds that both sides have.
-
-    `means` are over these seeds, `spread` is the larger standard deviation over them, NaN for a single one.
-    """
-
-    series: str
-    metric: str
-    unit: str
-    seeds: int
-    differing: int
-    means: tuple[float, float]
-    spread: float
-
-    @property
-    def in_spreads(self) -> float:
-        """The difference of the means in units of the spread; NaN if there is none."""
-        return abs(self.means[1] - self.means[0]) / self.spread if self.spread else math.nan
-
-
-@dataclass(frozen=True)
-class VerdictDifference:
-    """A published value or a claim on which the two audits differ."""
-
-    scale: str
-    name: str
-    verdicts: Sides
+Entry = dict[str, Any]
 
 
 @dataclass
 class Difference:
-    """How two sets of results differ; `execution` holds settings that change no result, and is not a difference."""
+    """How two sets of results differ; `values`, `verdicts` and settings are pairs, those of one side and of the other.
+
+    Attributes:
+        only: the runs of each side that the other one does not have.
+        unreadable: the runs of each side that cannot be read, and why.
+        settings: `run`, dotted `key` and `values`, None where it is not set.
+        execution: the same of settings that change no result, which are not a difference.
+        values: `series`, `metric` and `unit`, number of common `seeds` and of `differing` ones, `means` over the common
+            seeds, and `spread`, the larger standard deviation over them, NaN for a single one.
+        verdicts: `scale`, `name` of a published value or claim, and `verdicts`.
+        compared: the number of runs of both sides.
+    """
 
     only: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     unreadable: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    settings: list[SettingDifference] = field(default_factory=list)
-    execution: list[SettingDifference] = field(default_factory=list)
-    values: list[ValueDifference] = field(default_factory=list)
-    verdicts: list[VerdictDifference] = field(default_factory=list)
+    settings: list[Entry] = field(default_factory=list)
+    execution: list[Entry] = field(default_factory=list)
+    values: list[Entry] = field(default_factory=list)
+    verdicts: list[Entry] = field(default_factory=list)
     compared: int = 0
 
     def __bool__(self) -> bool:
         return any([*self.only, *self.unreadable, self.settings, self.values, self.verdicts])
 
     def as_dict(self) -> dict[str, Any]:
+        """All fields, and whether the two are equal."""
         return asdict(self) | {"equal": not self}
 
 
@@ -90,13 +64,6 @@ class Limits:
     tolerance: float = 1e-9
     spreads: float = 0.0
     times: bool = False
-
-    def compares(self, metric: str) -> bool:
-        return self.times or metric not in METRICS or METRICS[metric].depends_on != "hardware"
-
-    def same(self, first: float, second: float) -> bool:
-        both_nan = math.isnan(first) and math.isnan(second)
-        return both_nan or math.isclose(first, second, rel_tol=self.tolerance)
 
 
 def compare(suite: Suite, sides: Sequence[Path], scales: Iterable[str], limits: Limits) -> Difference:
@@ -111,8 +78,13 @@ def compare(suite: Suite, sides: Sequence[Path], scales: Iterable[str], limits: 
         for name in common:
             _compare_settings(name, runs[0][name].directory, runs[1][name].directory, found)
         found.values += _values(common, runs, limits)
-        papers = {name.split("/")[1] for each in runs for name in each} & suite.papers.keys()
-        found.verdicts += _verdicts(suite, sides, scale, sorted(papers))
+        papers = sorted({name.split("/")[1] for each in runs for name in each} & suite.papers.keys())
+        one, other = ({f"{row.paper}/{row.id}": row.verdict for row in audit(suite, scale, side, papers).lines}
+                      for side in sides)  # fmt: skip
+        found.verdicts += [
+            {"scale": scale, "name": name, "verdicts": (verdict, other[name])}
+            for name, verdict in one.items() if verdict != other[name]
+        ]  # fmt: skip
     return found
 
 
@@ -137,50 +109,40 @@ def _compare_settings(name: str, first: Path, second: Path, found: Difference) -
     one, other = (dict(leaves(load(file).plain())) for file in files)
     for key in sorted(one.keys() | other.keys()):
         if one.get(key) != other.get(key):
-            difference = SettingDifference(name, key, (one.get(key), other.get(key)))
-            (found.execution if _changes_no_result(key) else found.settings).append(difference)
+            first_key, _, rest = key.partition(".")
+            of_data = first_key == "data" and rest.partition(".")[0] in EXECUTION
+            of = found.execution if of_data or first_key in Execution.model_fields else found.settings
+            of.append({"run": name, "key": key, "values": (one.get(key), other.get(key))})
 
 
-def _changes_no_result(key: str) -> bool:
-    first, _, rest = key.partition(".")
-    return first in Execution.model_fields or (first == "data" and rest.partition(".")[0] in EXECUTION)
-
-
-def _values(
-    common: Iterable[str], runs: Sequence[Mapping[str, RunResult]], limits: Limits
-) -> Iterator[ValueDifference]:
+def _values(common: Sequence[str], runs: Sequence[Mapping[str, RunResult]], limits: Limits) -> Iterator[Entry]:
     """The differing numbers of each series, over the seeds that both sides have."""
-    series: dict[str, list[str]] = {}
-    for name in common:
-        series.setdefault(name.rpartition("/")[0], []).append(name)
-    for title, names in series.items():
-        pairs = [[dict(side[name].final_values()) for side in runs] for name in names]
-        for metric in dict.fromkeys(key for pair in pairs for side in pair for key in side):
-            if limits.compares(metric):
-                sides = [[side.get(metric, math.nan) for side in each] for each in zip(*pairs, strict=True)]
-                yield from _value(title, metric, sides, limits)
+    keys = ["series", "seed", "metric"]
+    one, other = (
+        pd.DataFrame(
+            [(*name.rsplit("/", 1), *number) for name in common for number in side[name].final_values()],
+            columns=[*keys, "value"],
+        )
+        for side in runs
+    )
+    pairs = one.merge(other, how="outer", on=keys)
+    for (series, metric), both in pairs.groupby(["series", "metric"]):
+        declared = METRICS.get(metric)
+        if declared and declared.depends_on == "hardware" and not limits.times:
+            continue
+        values = both[["value_x", "value_y"]]
+        equal = np.isclose(values["value_x"], values["value_y"], rtol=limits.tolerance, atol=0.0, equal_nan=True)
+        means, spread = values.mean(skipna=False), values.std(skipna=False).max()
+        if not equal.all() and not (limits.spreads and _in_spreads(*means, spread) <= limits.spreads):
+            yield {
+                "series": series, "metric": metric, "unit": declared.unit if declared else "", "seeds": len(both),
+                "differing": int((~equal).sum()), "means": tuple(means.tolist()), "spread": float(spread),
+            }  # fmt: skip
 
 
-def _value(series: str, metric: str, sides: Sequence[Sequence[float]], limits: Limits) -> Iterator[ValueDifference]:
-    differing = sum(not limits.same(*pair) for pair in zip(*sides, strict=True))
-    if not differing:
-        return
-    ours, theirs = map(SeedValues.of, sides)
-    spread = max((each.std for each in (ours, theirs) if each.std == each.std), default=math.nan)
-    unit = METRICS[metric].unit if metric in METRICS else ""
-    found = ValueDifference(series, metric, unit, ours.n, differing, (ours.mean, theirs.mean), spread)
-    if not (limits.spreads and found.in_spreads <= limits.spreads):
-        yield found
-
-
-def _verdicts(suite: Suite, sides: Sequence[Path], scale: str, papers: Sequence[str]) -> Iterator[VerdictDifference]:
-    found = []
-    for side in sides:
-        lines = audit(suite, scale, side, papers).lines
-        found.append({f"{row.paper}/{row.id}": row.verdict for row in lines})
-    for name, verdict in found[0].items():
-        if verdict != found[1][name]:
-            yield VerdictDifference(scale, name, (verdict, found[1][name]))
+def _in_spreads(first: float, second: float, spread: float) -> float:
+    """The difference of two means in units of the spread; NaN if there is none."""
+    return abs(second - first) / (spread or float("nan"))
 
 
 def report(found: Difference, names: Sequence[str]) -> str:
@@ -190,15 +152,15 @@ def report(found: Difference, names: Sequence[str]) -> str:
         lines += [f"only in {side}: {run}" for run in only]
         lines += [f"unreadable in {side}: {line}" for line in unreadable]
     for title, settings in (("setting", found.settings), ("execution (changes no result)", found.execution)):
-        lines += [f"{title}: {each.run}: {each.key}: {each.values[0]!r} -> {each.values[1]!r}" for each in settings]
-    lines += [f"verdict: {each.scale} {each.name}: {each.verdicts[0]} -> {each.verdicts[1]}" for each in found.verdicts]
+        lines += ["{}: {run}: {key}: {values[0]!r} -> {values[1]!r}".format(title, **each) for each in settings]
+    lines += ["verdict: {scale} {name}: {verdicts[0]} -> {verdicts[1]}".format(**each) for each in found.verdicts]
     if found.values:
         header = ("series", "metric", "A", "B", "spread", "in spreads", "seeds that differ")
-        lines += ["", *aligned([header, *map(_line, found.values)])]
+        lines += ["", *aligned([header, *map(_cells, found.values)])]
     return "\n".join([*lines, "", "different" if found else "equal"])
 
 
-def _line(each: ValueDifference) -> tuple[str, ...]:
-    numbers = (*each.means, each.spread)
-    shown = [f"{value:.6g}" for value in numbers]
-    return (each.series, each.metric, *shown, f"{each.in_spreads:.2f}", f"{each.differing} of {each.seeds}")
+def _cells(each: Entry) -> tuple[str, ...]:
+    shown = [f"{value:.6g}" for value in (*each["means"], each["spread"])]
+    in_spreads = f"{_in_spreads(*each['means'], each['spread']):.2f}"
+    return (each["series"], each["metric"], *shown, in_spreads, f"{each['differing']} of {each['seeds']}")

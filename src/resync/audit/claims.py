@@ -14,15 +14,12 @@ from resync.audit.rows import CLAIM, OWN_CLAIM, ClaimRow, Ours, Side, ours_of, p
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
-    hardware_of,
     known_beforehand,
     measured,
-    measured_at,
     of_imported,
     unfinished,
 )
 from resync.audit.verdicts import Verdict
-from resync.metrics.registry import METRICS
 from resync.paper.claim import LEAST_SEEDS, Claim
 from resync.paper.paper import Paper
 from resync.results.runs import RunState
@@ -54,9 +51,7 @@ class ClaimSeries:
     def _found(self) -> tuple[SeedValues, str]:
         if self.claim.test == "exact":
             return known_beforehand((state.run for state in self.states), self.claim.metric)
-        if self.claim.at_epoch is not None:
-            return measured_at(self.states, self.claim.metric, self.claim.at_epoch)
-        return measured(self.states, self.claim.metric)
+        return measured(self.states, self.claim.metric, self.claim.at_epoch)
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -73,9 +68,9 @@ class ClaimSeries:
 
 def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[RunState]], scale: str) -> ClaimRow:
     """The verdict on a claim at a scale; `groups` holds the states of the runs by (experiment, series)."""
-    labels = {name: _label(paper, *claim.where(name)) for name in claim.series}
-    states = {name: groups.get(claim.where(name), []) for name in labels}
-    series = {name: ClaimSeries(name, label, states[name], claim) for name, label in labels.items()}
+    places = {name: claim.where(name) for name in claim.series}
+    labels = {name: paper.experiments[place[0]].labels[place[1]] for name, place in places.items()}
+    series = {name: ClaimSeries(name, labels[name], groups.get(place, []), claim) for name, place in places.items()}
     runs = [state for one in series.values() for state in one.states]
     verdict = next(_obstacles(claim, list(series.values()), scale), None)
     found: tuple[Effect, ...] = ()
@@ -99,10 +94,6 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
     )  # fmt: skip
 
 
-def _label(paper: Paper, experiment: str, series: str) -> str:
-    return paper.experiments[experiment].labels[series]
-
-
 def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
     """Reasons why nothing can be compared, the most serious one first."""
     if scale not in claim.scales:
@@ -120,18 +111,18 @@ def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[
         bad = [seed for seed, value in one.by_seed.items() if not SeedValues.of([value]).finite]
         if bad:
             yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is NaN or infinite")
-    other = different_hardware(hardware_of(state for one in series for state in one.states))
-    if METRICS[claim.metric].depends_on == "hardware" and other:
-        yield Verdict("not comparable", other)
+    if other := different_hardware((state for one in series for state in one.states), claim.metric):
+        yield other
     yield from _too_few(claim, series)
 
 
 def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
-    found = [(one.label, *problem) for one in series if (problem := unfinished(one.states))]
+    found = [(one.label, problem) for one in series if (problem := unfinished(one.states))]
     for kind in ("stale", "not run"):
-        yield from (Verdict(kind, f"{label}: {reason}") for label, word, reason in found if word == kind)
-    lacking = {"diverged": f": no {claim.metric} to compare", "partial": ""}
-    yield from (Verdict("inconclusive", f"{label}: {word}, {reason}{lacking[word]}") for label, word, reason in found)
+        yield from (Verdict(kind, f"{label}: {each.reason}") for label, each in found if each.word == kind)
+    for label, each in found:
+        lacking = f": no {claim.metric} to compare" if each.word == "diverged" else ""
+        yield Verdict("inconclusive", f"{label}: {each.word}, {each.reason}{lacking}")
 
 
 def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:

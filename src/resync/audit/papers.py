@@ -1,7 +1,7 @@
 """The audit: published values and claims beside the results on disk, and whether runs did the planned rounds."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +29,6 @@ from resync.audit.score import outcome
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
-    hardware_of,
     known_beforehand,
     measured,
     of_imported,
@@ -39,10 +38,15 @@ from resync.audit.verdicts import Target, Verdict
 from resync.metrics.registry import EXACT, METRICS
 from resync.paper import Suite
 from resync.paper.claim import LEAST_SEEDS
+from resync.paper.paper import Paper
 from resync.paper.published import PublishedValue, quantities, reference_time
 from resync.plan import volume
 from resync.results.runs import RunState, state_of
 from resync.results.seed_values import SeedValues, number
+from resync.run import Run
+
+Groups = Mapping[tuple[str, str], list[RunState]]
+"""The states of the runs by experiment and series."""
 
 
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
@@ -59,10 +63,11 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         states = [state_of(run, results) for run in suite.runs(paper, scale)]
         bad = [state for state in states if state.status == "damaged"]
         damaged[paper] = tuple(f"{state.run.id} ({scale}): damaged: {state.reason}" for state in bad)
-        groups = {key: list(group) for key, group in groupby(states, _series_of)}
+        by_series = groupby(states, lambda state: (state.run.experiment, state.run.series))
+        groups = {key: list(group) for key, group in by_series}
         beside = {value.id: value for value in declared.published_beside(scale)}
         sources = [[beside[value.id] for value in same] for same in quantities(declared.published)]
-        published = [(_published_row(suite, paper, same, groups, scale), same[0]) for same in sources]
+        published = [(_published_row(suite, declared, same, groups, scale), same[0]) for same in sources]
         claimed = [(claim_row(declared, claim, groups, scale), claim) for claim in declared.claims_at(scale)]
         on_gpus: dict[tuple[str, str, str], bool] = {
             (run.scale, run.experiment, run.series): run.resources.gpus_per_node > 0 for run in suite.expanded[paper]
@@ -78,35 +83,30 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
     return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, names), damaged)
 
 
-def _published_row(
-    suite: Suite,
-    paper: str,
-    same: list[PublishedValue],
-    groups: Mapping[tuple[str, str], list[RunState]],
-    scale: str,
-) -> ValueRow:
+def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], groups: Groups, scale: str) -> ValueRow:
     value, *others = same
-    also = tuple(reference_of(other) for other in others)
+    labels = paper.experiments[value.experiment].labels
+    label = labels[value.series]
+    if value.than:
+        label = f"{label}, {'divided by' if value.is_ratio else 'minus'} {labels[value.than]}"
+    names = {
+        "paper": paper.id, "id": value.id, "item": value.item, "experiment": value.experiment,
+        "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
+        "reference": reference_of(value), "also": tuple(map(reference_of, others)),
+    }  # fmt: skip
     if value.metric in EXACT:
-        return _planned_row(suite, paper, value, also)
-    return _measured_row(suite, paper, value, also, groups, scale)
+        return _planned_row(suite.runs(paper.id, value.scale, value.experiment, value.series), value, names)
+    return _measured_row(paper, value, names, groups, scale)
 
 
-def _measured_row(
-    suite: Suite,
-    paper: str,
-    value: PublishedValue,
-    also: tuple[Reference, ...],
-    groups: Mapping[tuple[str, str], list[RunState]],
-    scale: str,
-) -> ValueRow:
+def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], groups: Groups, scale: str) -> ValueRow:
     """A value measured in training: it is compared only at its own scale, and only if all seeds have finished."""
     states = groups.get((value.experiment, value.series), [])
     beside = groups.get((value.experiment, value.series_beside), []) if value.series_beside else None
     sides = [states] if beside is None else [states, beside]
     found = [_evidence(side, value.metric) for side in sides]
     trained = any(state.run.total_steps for side in sides for state in side)
-    reference = reference_time(value, suite.papers[paper].published)
+    reference = reference_time(value, paper.published)
     target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
     obstacle = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     evidence = [one for one, _ in found]
@@ -114,7 +114,8 @@ def _measured_row(
     verdict = obstacle or of_imported(_compared(value, target, evidence), states)
     shown = target if value.scale == scale and not value.is_bare_time else None
     return ValueRow(
-        **_names(suite, paper, value, OWN_REFERENCE if value.status == "measured" else MEASURED, also),
+        **names,
+        kind=OWN_REFERENCE if value.status == "measured" else MEASURED,
         ours=_ours(value, target, evidence, sides, scale),
         # Times differ between machines; the reason gives the ratio.
         difference=_difference(shown.ours(*evidence), shown.value) if shown and not value.relative_to else None,
@@ -135,13 +136,12 @@ def _obstacles(
     if value.is_bare_time:
         yield Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
     for side, problem in zip(sides, problems, strict=True):
-        yield from filter(None, [problem, _verdict_of_states(side)])
+        yield from filter(None, [problem, unfinished(side)])
     for side in sides:
         if other := _other_images(side):
             yield Verdict("not comparable", other)
-    other = different_hardware(hardware_of(state for side in sides for state in side))
-    if METRICS[value.metric].depends_on == "hardware" and other:
-        yield Verdict("not comparable", other)
+    if hardware := different_hardware((state for side in sides for state in side), value.metric):
+        yield hardware
     if value.status == "unverified":
         yield Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
 
@@ -184,9 +184,8 @@ def _other_images(states: list[RunState]) -> str:
     return ""
 
 
-def _planned_row(suite: Suite, paper: str, value: PublishedValue, also: tuple[Reference, ...]) -> ValueRow:
+def _planned_row(runs: Sequence[Run], value: PublishedValue, names: dict[str, Any]) -> ValueRow:
     """A value that follows from the configuration: computed for the published scale, regardless of what was run."""
-    runs = suite.runs(paper, value.scale, value.experiment, value.series)
     evidence, problem = known_beforehand(runs, value.metric)
     target = Target(value.value or 0.0, declared=value.tolerance, reason=value.tolerance_reason or "")
     tolerance = verdicts.planned_tolerance(target)
@@ -202,7 +201,8 @@ def _planned_row(suite: Suite, paper: str, value: PublishedValue, also: tuple[Re
             verdict = Verdict("unverified source", f"{verdict.reason}; uncertain: {value.source}")
     text = f"{number(evidence.mean, 3)} ({BEFOREHAND})" if evidence.n else "none"
     return ValueRow(
-        **_names(suite, paper, value, COMPUTED, also),
+        **names,
+        kind=COMPUTED,
         ours=Ours(text, value.scale, mean=evidence.mean if evidence.n else None),
         difference=_difference(evidence.mean, value.value),
         **verdict_fields(verdict, tolerance if value.value is not None else None),
@@ -217,7 +217,7 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     evidence, problem = _evidence(states, "rounds")
     known = [value for value in evidence.values if not math.isnan(value)]
     wrong = [value for value in known if value != expected]
-    verdict = problem or _verdict_of_states(states)
+    verdict = problem or unfinished(states)
     if wrong:
         reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned: {expected}"
         verdict = Verdict("not as planned", reason)
@@ -235,16 +235,6 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     )  # fmt: skip
 
 
-def _series_of(state: RunState) -> tuple[str, str]:
-    return state.run.experiment, state.run.series
-
-
-def _verdict_of_states(states: list[RunState]) -> Verdict | None:
-    """The verdict on a series with unfinished seeds, without a comparison; None if every declared seed has finished."""
-    found = unfinished(states)
-    return Verdict(*found) if found else None
-
-
 def _evidence(states: list[RunState], metric: str) -> tuple[SeedValues, Verdict | None]:
     evidence, problem = measured(states, metric)
     return evidence, Verdict("not comparable", problem) if problem else None
@@ -252,15 +242,3 @@ def _evidence(states: list[RunState], metric: str) -> tuple[SeedValues, Verdict 
 
 def _difference(ours: float, published: float | None) -> float | None:
     return None if published is None or not math.isfinite(ours) else ours - published
-
-
-def _names(suite: Suite, paper: str, value: PublishedValue, kind: str, also: tuple[Reference, ...]) -> dict[str, Any]:
-    labels = suite.papers[paper].experiments[value.experiment].labels
-    label = labels[value.series]
-    if value.than:
-        label = f"{label}, {'divided by' if value.is_ratio else 'minus'} {labels[value.than]}"
-    return {
-        "paper": paper, "kind": kind, "id": value.id, "item": value.item, "experiment": value.experiment,
-        "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
-        "reference": reference_of(value), "also": also,
-    }  # fmt: skip

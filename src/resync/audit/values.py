@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from resync.audit.verdicts import Verdict
+from resync.metrics.registry import METRICS
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
 from resync.results.errors import ResultsError
@@ -15,20 +16,12 @@ BEFOREHAND = "from the configuration"
 UNKNOWN_HARDWARE = "unknown (imported)"
 
 
-def measured(states: Iterable[RunState], metric: str) -> tuple[SeedValues, str]:
-    """The values of the finished runs in the order of the seeds; none and a reason if a run lacks the metric."""
+def measured(states: Iterable[RunState], metric: str, epoch: float | None = None) -> tuple[SeedValues, str]:
+    """The values of the finished runs at their end, or at an epoch; none and a reason if a run does not have them."""
     results = [state.result for state in states if state.status == "finished" and state.result]
     try:
-        return SeedValues.of(result.final(metric) for result in results), ""
-    except ResultsError as error:
-        return SeedValues(()), str(error)
-
-
-def measured_at(states: Iterable[RunState], metric: str, epoch: float) -> tuple[SeedValues, str]:
-    """The values of the finished runs at the evaluation of an epoch; none and a reason if a run has none there."""
-    results = [state.result for state in states if state.status == "finished" and state.result]
-    try:
-        return SeedValues.of(result.at_epoch(metric, epoch) for result in results), ""
+        found = (result.final(metric) if epoch is None else result.at_epoch(metric, epoch) for result in results)
+        return SeedValues.of(found), ""
     except ResultsError as error:
         return SeedValues(()), str(error)
 
@@ -43,44 +36,37 @@ def of_imported(verdict: Verdict, states: Iterable[RunState]) -> Verdict:
     return Verdict(word, f"{verdict.reason}; {imported} of {len(results)} runs are imported logs")
 
 
-def hardware_of(states: Iterable[RunState]) -> set[str]:
-    """Devices and numbers of processes with which the finished runs were trained; unknown for imported logs."""
+def different_hardware(states: Iterable[RunState], metric: str) -> Verdict | None:
+    """The verdict on times of different devices or numbers of processes, or of imported logs; None if they compare."""
     launches = [state.result.summary.get("launch") for state in states if state.result]
-    return {f"{at['device']} in {at['world_size']} processes" if at else UNKNOWN_HARDWARE for at in launches}
-
-
-def different_hardware(found: set[str]) -> str:
-    """Why times of this hardware cannot be compared; empty if they can."""
-    if len(found) > 1 or UNKNOWN_HARDWARE in found:
-        return f"times of different or unknown hardware: {', '.join(sorted(found))}"
-    return ""
+    found = {f"{at['device']} in {at['world_size']} processes" if at else UNKNOWN_HARDWARE for at in launches}
+    if METRICS[metric].depends_on != "hardware" or (len(found) <= 1 and UNKNOWN_HARDWARE not in found):
+        return None
+    return Verdict("not comparable", f"times of different or unknown hardware: {', '.join(sorted(found))}")
 
 
 def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[SeedValues, str]:
     """The value that the configuration determines, the same for all seeds; none and a reason if it does not."""
     try:
-        return SeedValues.of(_from_configuration(run, metric) for run in list(runs)[:1]), ""
+        of = averaging_error if metric == "averaging_error" else lambda run: float(getattr(volume(run), metric))
+        return SeedValues.of(of(run) for run in list(runs)[:1]), ""
     except ValueError as error:
         return SeedValues(()), str(error)
 
 
-def _from_configuration(run: Run, metric: str) -> float:
-    return averaging_error(run) if metric == "averaging_error" else float(getattr(volume(run), metric))
-
-
-def unfinished(states: list[RunState]) -> tuple[str, str] | None:
-    """The word and the reason for a series with unfinished seeds; None if every declared seed has finished."""
+def unfinished(states: list[RunState]) -> Verdict | None:
+    """The verdict on a series with unfinished seeds, without a comparison; None if every declared seed has finished."""
     if not states:
-        return "not run", "no run is declared at this scale"
+        return Verdict("not run", "no run is declared at this scale")
     for word in ("stale", "diverged"):
         found = [state for state in states if state.status == word]
         if found:
             which = f"seed {found[0].run.seed}" + (f" {found[0].reason}" if found[0].reason else "")
-            return word, f"{len(found)} of {len(states)} seeds; {which}"
+            return Verdict(word, f"{len(found)} of {len(states)} seeds; {which}")
     missing = [state for state in states if not state.has_ended]
     if missing:
         word = "not run" if len(missing) == len(states) else "partial"
         first = missing[0]
         why = first.reason if first.status == "not run" else f"seed {first.run.seed} {first.status}: {first.reason}"
-        return word, f"{len(states) - len(missing)} of {len(states)} seeds; {why}"
+        return Verdict(word, f"{len(states) - len(missing)} of {len(states)} seeds; {why}")
     return None

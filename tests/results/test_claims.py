@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 import pytest
 import synthetic
 
@@ -30,7 +30,7 @@ def state_of(run: Run, top1: float, **changes: Any) -> RunState:
     status, reason = changes.pop("status", ("finished", ""))
     last = {"step": run.total_steps, "bytes_sent": 0, "val_top1": top1, "val_loss": 1.0}
     summary = synthetic.summary(run, [last | {"training_seconds": 4.0, "communication_seconds": 1.0}]) | changes
-    result = RunResult(run.directory, pa.table({}), pa.table({}), summary)
+    result = RunResult(run.directory, pd.DataFrame(), pd.DataFrame(), summary)
     return RunState(run, status, reason, result if status != "not run" else None)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 import pytest
 
 from resync.audit import Audit, audit, papers
@@ -54,8 +54,8 @@ def finished(suite: Suite, run: Run) -> RunState:
     summary["best"] |= {name.removeprefix("best_"): known[name] for name in known if name.startswith("best_")}
     epochs = range(0, run.epochs + 1, run.evaluation.every_epochs)
     rows = {"step": [epoch * run.steps_per_epoch for epoch in epochs], "epoch": [float(epoch) for epoch in epochs]}
-    evaluations = pa.table(rows | {"val_top1": [known["val_top1"]] * len(epochs)})
-    return RunState(run, "finished", "", RunResult(run.directory, evaluations, pa.table({}), summary))
+    evaluations = pd.DataFrame(rows | {"val_top1": [known["val_top1"]] * len(epochs)})
+    return RunState(run, "finished", "", RunResult(run.directory, evaluations, pd.DataFrame(), summary))
 
 
 def audited(suite: Suite, scale: str) -> Audit:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -30,8 +31,6 @@ WIDTHS: dict[Width, float] = {"column": COLUMN, "text": TEXT}
 
 SMALL = 7.0
 """The smallest text, in points: that of notes, which is still readable in print."""
-LABEL = 8.5
-"""The titles of axes."""
 GREY = "#5f5f5f"
 _UNITS = ((2 * 3600, 3600, "h"), (5 * 60, 60, "min"), (0.1, 1, "s"), (1e-9, 1e-3, "ms"), (0, 1, "s"))
 """For each unit: the smallest number of seconds for which it is used, its length in seconds, its name."""
@@ -39,41 +38,9 @@ PNG_DPI = 220
 _BACKENDS = {"pdf": "pdf", "png": "agg", "svg": "svg"}
 """The modules of matplotlib that draw each kind of file."""
 
-# Type 42 keeps the text of a PDF searchable. Text in an SVG stays text, and its ids are the same in every drawing.
-RC = {
-    "font.family": list(FONTS),
-    "mathtext.fontset": "stix",
-    "text.hinting": "no_hinting",
-    "font.size": 8.5,
-    "axes.labelsize": LABEL,
-    "axes.titlesize": 8.5,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "legend.fontsize": 7.5,
-    "legend.frameon": False,
-    "legend.handlelength": 2.4,
-    "legend.handletextpad": 0.6,
-    "legend.columnspacing": 1.0,
-    "legend.labelspacing": 0.3,
-    "legend.borderpad": 0.2,
-    "legend.borderaxespad": 0.2,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.6,
-    "lines.markeredgewidth": 0.5,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.5,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "resync",
-}
+RC = matplotlib.rc_params_from_file(Path(__file__).with_name("figures.mplstyle"), use_default_template=False)
+LABEL: float = RC["axes.labelsize"]
+"""The size of the titles of axes."""
 _SVG_FONTS = b"STIXGeneral, 'STIX Two Text', 'Times New Roman', Times, serif"
 """STIX, or for viewers without it a font with the same widths of letters."""
 _COLORS = {

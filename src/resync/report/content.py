@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resync.audit.rows import CLAIMS
+from resync.audit.verdicts import VERDICTS
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -29,50 +30,28 @@ WITHOUT_RESULT = ("not run", "unknown", "not comparable")
 """The verdicts of lines of which these runs say nothing."""
 
 
-@dataclass(frozen=True)
-class AuditFile:
-    """The audit of a scale as `audit.json` has it; `lines` are its rows and claims.
+def read_audit(file: Path) -> dict[str, Any]:
+    """The content of `audit.json`, with its claims and rows as `lines`; empty if there is no audit yet.
 
-    `score` counts the published numbers and claims with each outcome, in all and in `papers`; `outcomes` says what
-    these words mean.
+    Raises ValueError for a file of another version.
     """
+    if not file.exists():
+        return {}
+    found = read_json(file)
+    try:
+        rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in found["rows"]]
+        claims = [claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}"} for claim in found["claims"]]
+        known = {name: found[name] for name in ("headline", "score", "outcomes", "verdicts", "signs", "failures")}
+        damaged = [line for lines in found["damaged"].values() for line in lines]
+        return known | {"damaged": damaged, "lines": [*claims, *rows]}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
 
-    headline: tuple[str, ...]
-    score: Mapping[str, Any]
-    outcomes: Mapping[str, str]
-    signs: Mapping[str, str]
-    meanings: Mapping[str, str]
-    failures: tuple[str, ...]
-    damaged: tuple[str, ...]
-    lines: tuple[Line, ...]
 
-    @classmethod
-    def read(cls, file: Path) -> "AuditFile | None":
-        """None if there is no audit yet. Raises ValueError for a file of another version."""
-        if not file.exists():
-            return None
-        found = read_json(file)
-        try:
-            rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in found["rows"]]
-            claims = [claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}"} for claim in found["claims"]]
-            damaged = tuple(line for lines in found["damaged"].values() for line in lines)
-            return cls(
-                headline=tuple(found["headline"]),
-                score=found["score"],
-                outcomes=found["outcomes"],
-                signs=found["signs"],
-                meanings=found["verdicts"],
-                failures=tuple(found["failures"]),
-                damaged=damaged,
-                lines=(*claims, *rows),
-            )
-        except (AttributeError, KeyError, TypeError) as error:
-            raise UserError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
-
-    def counts(self, lines: Iterable[Line]) -> dict[str, int]:
-        """Number of lines per verdict, first of those that decide."""
-        found = Counter(line["verdict"] for line in lines)
-        return {word: found[word] for word in dict.fromkeys((*_DECIDED, *self.signs)) if found[word]}
+def counts(lines: Iterable[Line]) -> dict[str, int]:
+    """Number of lines per verdict, first of those that decide."""
+    found = Counter(line["verdict"] for line in lines)
+    return {word: found[word] for word in dict.fromkeys((*_DECIDED, *VERDICTS)) if found[word]}
 
 
 @dataclass(frozen=True)
@@ -111,12 +90,12 @@ class Content:
         return {name: [self.states[run.id] for run in group] for name, group in groups}
 
     @cached_property
-    def audit(self) -> AuditFile | None:
-        return AuditFile.read(self.results / self.scale / "audit.json")
+    def audit(self) -> dict[str, Any]:
+        return read_audit(self.results / self.scale / "audit.json")
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
-        return self.audit.lines if self.audit else ()
+    def lines(self) -> list[Line]:
+        return self.audit.get("lines", [])
 
     def lines_of(self, paper: str) -> list[Line]:
         return [line for line in self.lines if line["paper"] == paper]

@@ -14,9 +14,9 @@ from resync.audit.rows import CLAIMS, is_failure
 from resync.files import delete_folder, write_text
 from resync.metrics.registry import METRICS
 from resync.paper import Suite
-from resync.paper.paper import MissingItem, Paper
+from resync.paper.paper import Paper
 from resync.report.audit_lines import sections
-from resync.report.content import WITHOUT_RESULT, AuditFile, Content, Line, page_of
+from resync.report.content import WITHOUT_RESULT, Content, counts, page_of, read_audit
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Row, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
 from resync.report.items import item_entry
@@ -58,10 +58,10 @@ class _Site:
             METRICS=METRICS,
             page_of=page_of,
             shown=shown,
-            signs=audit.signs if audit else {},
-            meanings=audit.meanings if audit else {},
-            failures=audit.failures if audit else (),
-            outcomes=audit.outcomes if audit else {},
+            signs=audit.get("signs", {}),
+            meanings=audit.get("verdicts", {}),
+            failures=audit.get("failures", ()),
+            outcomes=audit.get("outcomes", {}),
             items_of_line=content.items_of_line,
             CLAIMS=CLAIMS,
             WITHOUT_RESULT=WITHOUT_RESULT,
@@ -69,6 +69,7 @@ class _Site:
             cell_signs=SIGNS,
             cell_meanings=MEANINGS,
             suite=content.suite,
+            missing=[(paper, item) for paper in content.suite.papers.values() for item in paper.missing],
         )
 
     @cached_property
@@ -112,7 +113,6 @@ class _Site:
             problems=problems,
             failed=[line for line in content.lines if is_failure(line["kind"], line["verdict"])],
             scales=content.suite.scales,
-            missing=_missing(content.suite),
             note=_note(content.states.values()),
         )
 
@@ -120,7 +120,7 @@ class _Site:
         """Name, link and score of all papers together and of each; none without an audit."""
         if not self.content.audit:
             return []
-        score, pages = self.content.audit.score, {paper.id for paper in self.content.papers}
+        score, pages = self.content.audit["score"], {paper.id for paper in self.content.papers}
         papers = [
             (paper.name, f"{name}/index.html" if name in pages else "", score["papers"][name])
             for name, paper in self.content.suite.papers.items()
@@ -132,6 +132,7 @@ class _Site:
         states = [state for state in content.states.values() if state.run.paper == paper.id]
         cells = [cell for row in self.coverage if row.paper == paper.id for cell in row.cells]
         here = [cell.state for cell in cells if cell.scale == content.scale]
+        lines = content.lines_of(paper.id)
         return {
             "paper": paper,
             "ended": sum(state.has_ended for state in states),
@@ -139,7 +140,10 @@ class _Site:
             "drawn": here.count(DRAWN),
             "items": len(here) - here.count(ABSENT),
             "elsewhere": here.count(ABSENT),
-            "counts": _counts(content.audit, content.lines_of(paper.id)),
+            "counts": {
+                kind: counts(line for line in lines if line["kind"] == kind)
+                for kind in dict.fromkeys(line["kind"] for line in lines)
+            },
         }
 
     def _paper(self, paper: Paper) -> None:
@@ -176,19 +180,7 @@ class _Site:
             "audit",
             audit=self.content.audit,
             sections=sections(self.content.lines),
-            missing=_missing(self.content.suite),
         )
-
-
-def _missing(suite: Suite) -> list[tuple[Paper, MissingItem]]:
-    return [(paper, item) for paper in suite.papers.values() for item in paper.missing]
-
-
-def _counts(audit: AuditFile | None, lines: list[Line]) -> dict[str, dict[str, int]]:
-    if audit is None:
-        return {}
-    kinds = dict.fromkeys(line["kind"] for line in lines)
-    return {kind: audit.counts(line for line in lines if line["kind"] == kind) for kind in kinds}
 
 
 def _run_row(state: RunState) -> dict[str, Any]:
@@ -246,10 +238,9 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
 def _headline(file: Path) -> tuple[str, ...]:
     """The sentences of a scale's audit, or why it cannot be read: another scale's audit stops no report."""
     try:
-        audit = AuditFile.read(file)
+        return read_audit(file).get("headline", ())
     except ValueError as error:
         return (str(error),)
-    return audit.headline if audit else ()
 
 
 def _script(content: Any) -> str:

@@ -126,7 +126,7 @@ def panels(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> time_per_
 
 def test_lines_go_through_what_calibrates_and_predict_the_rest(panels: time_per_iteration.Panels):
     ethernet = panels.panels[0]
-    curves = {curve.algorithm: dict(zip(curve.workers, curve.values, strict=True)) for curve in ethernet.curves}
+    curves = ethernet.curves
     points = {(time.algorithm, time.workers): time for time in ethernet.times}
     assert len(points) == 12
     for workers in (4, 32):
@@ -143,11 +143,11 @@ def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iter
         "10 Gbit/s Ethernet\nAR: recursive doubling", "10 Gbit/s Ethernet\nAR: ring", "100 Gbit/s InfiniBand\nAR: ring",
     ]  # fmt: skip
     assert [len(panel.times) for panel in panels.panels] == [12, 0, 0]
-    at_32 = [{curve.algorithm: curve.values[3] for curve in panel.curves} for panel in panels.panels]
+    at_32 = [{name: values[32] for name, values in panel.curves.items()} for panel in panels.panels]
     assert at_32[0]["allreduce"] > at_32[1]["allreduce"] > at_32[2]["allreduce"]
     message = LINKS["infiniband_100g"].message(4 * 25_557_032)
     assert at_32[2]["sgp"] == pytest.approx(at_32[2]["osgp"] + message)
-    waiting = {curve.algorithm: curve.values for curve in panels.waiting}
+    waiting = {name: list(values.values()) for name, values in panels.waiting.items()}
     assert waiting["allreduce"][0] == pytest.approx(1 / 2 + 1 / 3 + 1 / 4)
     assert waiting["allreduce"][3] > waiting["dpsgd"][3] > 0
     assert waiting["allreduce"][3] > waiting["sgp"][3] > waiting["osgp"][3] > waiting["adpsgd"][3] == 0

@@ -9,7 +9,7 @@ What stands between the two is made again from the archive, by `resync reference
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -134,11 +134,8 @@ def gallery(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
         for title, setting, file in _first_figures(suite, place, scale)
     ]
     shown += [""] * (-len(shown) % _COLUMNS)
-    yield from pipe_table([""] * _COLUMNS, _rows(shown), "c" * _COLUMNS)
-
-
-def _rows(cells: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (cells[at : at + _COLUMNS] for at in range(0, len(cells), _COLUMNS))
+    rows = (shown[at : at + _COLUMNS] for at in range(0, len(shown), _COLUMNS))
+    yield from pipe_table([""] * _COLUMNS, rows, "c" * _COLUMNS)
 
 
 def _first_figures(suite: Suite, place: ArchiveFolders, scale: str) -> Iterator[tuple[str, str, Path]]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -82,8 +83,9 @@ def _extract(file: Path, into: Path) -> None:
             # Not the times of an archive, which has none: Snakemake compares those of files.
             written = [member.replace(mtime=time.time(), mode=0o644) for member in members]
             tar.extractall(into, written, filter="data")
-        for run, names in _by_run(members).items():
-            _require_whole(into / run, names)
+        files = sorted(PurePosixPath(member.name) for member in members)
+        for run, names in groupby(files, key=lambda file: file.parent):
+            _require_whole(into / run, {file.name for file in names})
     except ResultsError as error:
         raise ResultsError(f"{file}: damaged: {str(error).replace(f'{into}/', '')}") from None
     except (OSError, ValueError, TypeError, KeyError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
@@ -114,14 +116,6 @@ def _require_files_of_runs(members: Sequence[tarfile.TarInfo]) -> None:
         if name in seen:
             raise ResultsError(f"{name!r}: twice")
         seen.add(name)
-
-
-def _by_run(members: Sequence[tarfile.TarInfo]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for member in members:
-        path = PurePosixPath(member.name)
-        found.setdefault(str(path.parent), set()).add(path.name)
-    return found
 
 
 def _require_whole(directory: Path, names: set[str]) -> None:

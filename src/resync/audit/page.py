@@ -50,20 +50,17 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
     known = {f"{line.paper}/{name}": line for line in lines for name in _ids(line)}
     found = {}
     for wanted in ids:
-        names = [name for name in known if wanted in (name, _bare(name))]
+        names = [name for name in known if wanted in (name, name.partition("/")[2])]
         if len(names) > 1:
             raise UserError(f"{wanted}: found in several papers, allowed: {' or '.join(names)}")
         if not names:
             paper, slash, _ = wanted.rpartition("/")
-            of = [name for name in known if name.startswith(f"{paper}/")] if slash else [*known, *map(_bare, known)]
+            bare = (name.partition("/")[2] for name in known)
+            of = [name for name in known if name.startswith(f"{paper}/")] if slash else [*known, *bare]
             allowed = f"an id in audit.json{suggestion(wanted, of)}"
             raise UserError(f"claim or published number: found {wanted!r}, allowed: {allowed}")
         found[names[0]] = known[names[0]]
     return found
-
-
-def _bare(name: str) -> str:
-    return name.partition("/")[2]
 
 
 def answer(found: Mapping[str, ValueRow | ClaimRow], as_json: bool) -> str:

@@ -108,10 +108,17 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
     trained = any(state.run.total_steps for side in sides for state in side)
     reference = reference_time(value, paper.published)
     target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
-    obstacle = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     evidence = [one for one, _ in found]
     states = [state for side in sides for state in side]
-    verdict = obstacle or of_imported(_compared(value, target, evidence), states)
+    verdict = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
+    if verdict is None:
+        assert target is not None
+        verdict = verdicts.compare(target, *evidence)
+        if METRICS[value.metric].depends_on == "hardware" and verdict.word in ("better", "not reproduced"):
+            # Times on another machine than the published one may have another ratio, which is no failure.
+            reason = f"{verdict.reason}; another machine or network than the paper's may explain it"
+            verdict = Verdict("inconclusive", reason)
+        verdict = of_imported(verdict, states)
     shown = target if value.scale == scale and not value.is_bare_time else None
     return ValueRow(
         **names,
@@ -144,18 +151,6 @@ def _obstacles(
         yield hardware
     if value.status == "unverified":
         yield Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
-
-
-def _compared(value: PublishedValue, target: Target | None, evidence: list[SeedValues]) -> Verdict:
-    """The verdict of a comparison that nothing stands in the way of.
-
-    Times on another machine than the published one may have another ratio, which is no failure.
-    """
-    assert target is not None
-    verdict = verdicts.compare(target, *evidence)
-    if METRICS[value.metric].depends_on == "hardware" and verdict.word in ("better", "not reproduced"):
-        return Verdict("inconclusive", f"{verdict.reason}; another machine or network than the paper's may explain it")
-    return verdict
 
 
 def _ours(

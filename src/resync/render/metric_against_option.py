@@ -1,5 +1,6 @@
 """A number at the end of the runs against an option in which their series differ, with the time per step beside it."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,27 +22,27 @@ _HEIGHT = 2.1
 _LOGARITHMIC_FROM = 4
 """Ratio of the largest to the smallest value of the option from which the axis is logarithmic."""
 
-
 _STD = "± 1 standard deviation"
 
 
 @dataclass(frozen=True)
 class Ending:
-    """A series: its label, our mean and deviation over `seeds`, and the published number.
+    """A series: its label, its value `x` of the option, our mean and deviation over `seeds`, and the published number.
 
-    A number that does not exist is None; there is no deviation of a single seed.
+    A number that does not exist is None; there is no deviation of a single seed, and no `x` of a level.
     """
 
     label: str
     style: Style
+    x: float | None
     mean: float | None
     std: float | None
     published: Level | None
     seeds: tuple[int, ...]
 
-    def points(self, panel: str, x_axis: str, x: float | None, y_axis: str) -> Iterator[Point]:
-        """Ours and the published one, at the value of the option; None for a level."""
-        one = self.seeds[0] if len(self.seeds) == 1 else None
+    def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
+        """Ours and the published one."""
+        x, one = self.x, self.seeds[0] if len(self.seeds) == 1 else None
         if self.mean is not None:
             low, high = (None, None) if self.std is None else (self.mean - self.std, self.mean + self.std)
             yield Point(
@@ -54,11 +55,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class Panel:
-    """One metric: the endings with their values of the option, in its order, and those of series without it."""
+    """One metric: the endings in the order of the option, then those of series without it."""
 
     label: str
-    swept: list[tuple[float, Ending]]
-    fixed: list[Ending]
+    endings: list[Ending]
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Panels:
     def points(self) -> Iterator[Point]:
         """Those of every panel; series without the option are levels."""
         for name, panel in zip(LETTERS, self.panels, strict=False):
-            for value, ending in (*panel.swept, *((None, ending) for ending in panel.fixed)):
-                yield from ending.points(name, self.axis, value, panel.label)
+            for ending in panel.endings:
+                yield from ending.points(name, self.axis, panel.label)
 
 
 def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
@@ -84,8 +84,12 @@ def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
     if all(value is None for value in values):
         raise UserError(f"{data.item.id}: option: found {option}, allowed: a setting of the runs with a number")
     metrics = [data.options.metric, *(["seconds_per_step"] if data.options.time else [])]
-    panels = [_panel(data, metric, values) for metric in metrics]
-    shown = [ending for panel in panels for ending in (*panel.fixed, *(ending for _, ending in panel.swept))]
+    panels = []
+    for metric in metrics:
+        endings = [_ending(data, series, metric, x) for series, x in zip(data.series, values, strict=True)]
+        endings.sort(key=lambda each: math.inf if each.x is None else each.x)
+        panels.append(Panel(axis_label(metric), endings))
+    shown = [ending for panel in panels for ending in panel.endings]
     parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{_STD} of {data.seeds}"]
     parts.append(levels_note((ending.published for ending in shown), "open or dotted"))
     return Panels(panels, data.options.axis or option, " · ".join(filter(None, [*parts, data.absent])))
@@ -112,18 +116,12 @@ def _value_of(run: Run, option: str) -> float | None:
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def _panel(data: ItemData, metric: str, values: list[float | None]) -> Panel:
-    endings = [_ending(data, series, metric) for series in data.series]
-    swept = [(value, ending) for value, ending in zip(values, endings, strict=True) if value is not None]
-    fixed = [ending for value, ending in zip(values, endings, strict=True) if value is None]
-    return Panel(axis_label(metric), sorted(swept, key=lambda pair: pair[0]), fixed)
-
-
-def _ending(data: ItemData, series: Series, metric: str) -> Ending:
+def _ending(data: ItemData, series: Series, metric: str, x: float | None) -> Ending:
     ours = series.evidence(metric)
     return Ending(
         label=series.legend,
         style=series.style,
+        x=x,
         mean=ours.mean if ours.finite else None,
         std=ours.std if ours.finite and ours.n > 1 else None,
         published=Level.of(data.published_value(series, metric), data.scale),
@@ -132,9 +130,10 @@ def _ending(data: ItemData, series: Series, metric: str) -> Ending:
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
-    known = [(value, ending.mean) for value, ending in panel.swept if ending.mean is not None]
+    swept = [(ending.x, ending) for ending in panel.endings if ending.x is not None]
+    known = [(value, ending.mean) for value, ending in swept if ending.mean is not None]
     axes.plot([value for value, _ in known], [mean for _, mean in known], color=GREY, linewidth=0.8, zorder=2)
-    for value, ending in panel.swept:
+    for value, ending in swept:
         marker: dict[str, Any] = {"marker": ending.style.marker, "markersize": 5.0, "linestyle": "", "zorder": 3}
         if ending.mean is not None:
             axes.errorbar(
@@ -144,13 +143,13 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             alone: dict[str, Any] = {"label": ending.label} if ending.mean is None else {}
             level = marker | {"markerfacecolor": "none", "markeredgecolor": "black", "alpha": ending.published.alpha}
             axes.plot(value, ending.published.value, **level, **alone)
-    for ending in panel.fixed:
+    for ending in panel.endings[len(swept) :]:
         if ending.mean is not None:
             axes.axhline(ending.mean, label=ending.label, color=ending.style.color, linestyle=ending.style.dash)
         if ending.published is not None:
             color, alpha = ending.style.color, ending.published.alpha
             axes.axhline(ending.published.value, color=color, linewidth=0.6, linestyle=":", alpha=alpha)
-    _scale_axis(axes, [value for value, _ in panel.swept])
+    _scale_axis(axes, [value for value, _ in swept])
     axes.margins(0.08)
 
 

@@ -35,14 +35,8 @@ _DELAY = 0.1
 """The mean exponential delay of a step in the panel of stragglers, as a fraction of the computation."""
 _SECONDS, _WAITING = "Time per iteration (s)", "Waiting (mean delays)"
 
-
-@dataclass(frozen=True)
-class ModelCurve:
-    """One algorithm against the number of workers: seconds per iteration, or waiting time in mean delays."""
-
-    algorithm: str
-    workers: list[int]
-    values: list[float]
+Curves = dict[str, dict[int, float]]
+"""By algorithm, the model's numbers by number of workers."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +52,19 @@ class Time:
 
 @dataclass(frozen=True)
 class Panel:
-    """The curves and points of one network."""
+    """The curves and points of one network; a curve has seconds per iteration by number of workers."""
 
     title: str
-    curves: list[ModelCurve]
+    curves: Curves
     times: list[Time]
 
 
 @dataclass(frozen=True)
 class Panels:
-    """All networks, the cost of stragglers on the first one, and the note below."""
+    """All networks, the cost of stragglers on the first one in mean delays, and the note below."""
 
     panels: list[Panel]
-    waiting: list[ModelCurve]
+    waiting: Curves
     note: str
 
     def points(self) -> Iterator[Point]:
@@ -85,10 +79,10 @@ class Panels:
         yield from _computed(LETTERS[len(self.panels)], self.waiting, _WAITING)
 
 
-def _computed(panel: str, curves: Iterable[ModelCurve], y_axis: str) -> Iterator[Point]:
-    for curve in curves:
-        for workers, value in zip(curve.workers, curve.values, strict=True):
-            yield Point(panel, _label_of(curve.algorithm), "computed", "Workers", workers, y_axis, value)
+def _computed(panel: str, curves: Curves, y_axis: str) -> Iterator[Point]:
+    for algorithm, values in curves.items():
+        for workers, value in values.items():
+            yield Point(panel, _label_of(algorithm), "computed", "Workers", workers, y_axis, value)
 
 
 def prepare(data: ItemData[declared.TimePerIteration]) -> Panels:
@@ -162,15 +156,16 @@ def _curves(
     runs: Sequence[Run],
     machine: Machine,
     value: Callable[[WallClock], float],
-) -> list[ModelCurve]:
+) -> Curves:
     """The model of every algorithm, at powers of two from the item's smallest number of workers."""
     fewest, most = min(run.workers for run in data.references), _MOST_WORKERS
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
-    curves = []
+    curves = {}
     for algorithm in _ALGORITHMS:
         run = data.references[0].model_copy(update={"sync": _options(runs, algorithm)})
-        clocks = [wall_clock(run, machine, data.options.parameters, count) for count in workers]
-        curves.append(ModelCurve(algorithm, workers, [value(clock) for clock in clocks]))
+        curves[algorithm] = {
+            count: value(wall_clock(run, machine, data.options.parameters, count)) for count in workers
+        }
     return curves
 
 
@@ -228,12 +223,14 @@ def _draw_network(axes: Axes, panel: Panel) -> None:
     axes.margins(y=0.1)
 
 
-def _draw_curves(axes: Axes, curves: list[ModelCurve]) -> None:
+def _draw_curves(axes: Axes, curves: Curves) -> None:
     """Lines over the number of workers; a line hidden by a later one is drawn wide and pale below it."""
-    for position, curve in enumerate(curves):
-        hidden = any(np.allclose(curve.values, other.values) for other in curves[position + 1 :])
+    drawn = [list(values.values()) for values in curves.values()]
+    for position, (algorithm, values) in enumerate(curves.items(), 1):
+        hidden = any(np.allclose(drawn[position - 1], other) for other in drawn[position:])
         below = {"linestyle": "-", "linewidth": 3.2, "alpha": 0.6} if hidden else {}
-        axes.plot(curve.workers, curve.values, **{**style_of_algorithm(curve.algorithm).line, "marker": "", **below})
+        look = style_of_algorithm(algorithm).line | {"marker": ""} | below
+        axes.plot(list(values), list(values.values()), **look)
     axes.set_xscale("log", base=2)
     axes.set_xlabel("Workers")
     axes.xaxis.set_major_locator(LogLocator(base=4, numticks=20))
@@ -254,11 +251,10 @@ def _marker(style: Style, status: str) -> dict[str, Any]:
 
 
 def _legend(figure: Figure, panels: Panels) -> None:
-    modelled = [curve.algorithm for curve in panels.waiting]
     times = [time for panel in panels.panels for time in panel.times]
     handles, labels = [], []
-    for algorithm in dict.fromkeys([*modelled, *(time.algorithm for time in times)]):
-        line = style_of_algorithm(algorithm).line | ({} if algorithm in modelled else {"linestyle": ""})
+    for algorithm in dict.fromkeys([*panels.waiting, *(time.algorithm for time in times)]):
+        line = style_of_algorithm(algorithm).line | ({} if algorithm in panels.waiting else {"linestyle": ""})
         handles.append(Line2D([], [], **line))
         labels.append(_label_of(algorithm))
     grey = Style(GREY, "o", (0, ()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from resync.paper import Suite
@@ -72,10 +73,7 @@ def coverage(suite: Suite, figures: Path) -> list[Row]:
 
 def by_paper(rows: Iterable[Row]) -> dict[str, tuple[Count, ...]]:
     """The counts of each paper at every scale."""
-    papers: dict[str, list[Row]] = {}
-    for row in rows:
-        papers.setdefault(row.paper, []).append(row)
-    return {paper: _counts(found) for paper, found in papers.items()}
+    return {paper: _counts(list(found)) for paper, found in groupby(rows, key=lambda row: row.paper)}
 
 
 def of_all(rows: Iterable[Row]) -> Mapping[str, Count]:

@@ -67,12 +67,9 @@ def item_chart(content: Content, paper: Paper, item: Item) -> dict[str, Any] | N
     curves = paper.item_at(item.id, content.scale).options.curves
     if not curves or not shown:
         return None
-    return {"metrics": sorted(curves, key=_least_telling), "lines": shown}
-
-
-def _least_telling(metric: str) -> tuple[bool, bool]:
-    """What is evaluated comes before what is trained on, and both before what is no goal of the training."""
-    return METRICS[metric].better is None, not METRICS[metric].evaluated
+    # What is evaluated comes before what is trained on, and both before what is no goal of the training.
+    metrics = sorted(curves, key=lambda name: (METRICS[name].better is None, not METRICS[name].evaluated))
+    return {"metrics": metrics, "lines": shown}
 
 
 def run_charts(content: Content, state: RunState) -> list[dict[str, Any]]:

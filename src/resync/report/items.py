@@ -1,12 +1,14 @@
 """Figures and tables on the page of a paper: their files, their cells, their claims and published numbers."""
 
 import re
-import struct
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from resync.audit.rows import CLAIMS
 from resync.paper.paper import Item, Paper
+from resync.render.style import PNG_DPI
 from resync.report.content import Content
 from resync.report.coverage import ABSENT, Row
 from resync.report.curves import item_chart, lines
@@ -17,8 +19,8 @@ from resync.text_tables import markdown_cells, plain_text
 
 _SUFFIXES = {"figure": ("svg", "pdf", "png", "csv"), "table": ("md", "tex", "csv")}
 _CELL = re.compile(r"(?P<bold>\*\*)?(?P<text>.*?)(?(bold)\*\*)(<sup>(?P<mark>.*)</sup>)?", re.DOTALL)
-_PNG_DPI, _PIXELS_PER_INCH = 220, 100
-"""Resolution of the figures, and the width at which their smallest letters, of 6.5 points, are 9 pixels high."""
+_PIXELS_PER_INCH = 100
+"""The width at which the smallest letters of a figure are 9 pixels high."""
 
 
 def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict[str, Any]:
@@ -66,11 +68,8 @@ def _picture(files: dict[str, Path], paper: Paper, item: Item) -> dict[str, Any]
     """The picture of a figure, its size on the page, and the width below which its letters become too small."""
     if "png" not in files:
         return None
-    with files["png"].open("rb") as file:
-        header = file.read(24)
-    if len(header) < 24:
-        return None
-    width, height = (round(pixels * _PIXELS_PER_INCH / _PNG_DPI) for pixels in struct.unpack(">II", header[16:24]))
+    with Image.open(files["png"]) as picture:
+        width, height = (round(pixels * _PIXELS_PER_INCH / PNG_DPI) for pixels in picture.size)
     suffix = "svg" if "svg" in files else "png"
     return {"path": f"figures/{paper.id}/{item.id}.{suffix}", "width": width, "height": height}
 

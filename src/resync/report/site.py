@@ -6,7 +6,6 @@ Everything that a page needs lies in the site's folder, figures included, so tha
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from resync.paper import Suite
 from resync.paper.paper import Paper
 from resync.report.audit_lines import sections
 from resync.report.content import WITHOUT_RESULT, Content, counts, page_of, read_audit
-from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, Row, by_paper, coverage, of_all
+from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
 from resync.report.items import item_entry
 from resync.report.run_page import run_page, shown
@@ -50,6 +49,7 @@ def report(suite: Suite, scale: str, results: Path, figures: Path) -> Path:
 class _Site:
     def __init__(self, content: Content, folder: Path) -> None:
         self.content = content
+        self.coverage = coverage(content.suite, content.figures)
         audit = content.audit
         self.writer = Writer(
             folder,
@@ -72,10 +72,6 @@ class _Site:
             missing=[(paper, item) for paper in content.suite.papers.values() for item in paper.missing],
         )
 
-    @cached_property
-    def coverage(self) -> list[Row]:
-        return coverage(self.content.suite, self.content.figures)
-
     def write(self) -> None:
         self._assets()
         for paper in self.content.papers:
@@ -91,16 +87,14 @@ class _Site:
     def _assets(self) -> None:
         for file in ASSETS.iterdir():
             self.writer.copy(file, f"assets/{file.name}")
-        index = {state.run.id: f"{state.run.label}, seed {state.run.seed}" for state in self._shown()}
-        self.writer.text("assets/metrics.js", f"resync.metrics = {_script(metric_names())};\n")
-        self.writer.text("assets/runs.js", f"resync.runs = {_script(index)};\n")
-
-    def _shown(self) -> Iterable[RunState]:
-        return (state for state in self.content.states.values() if state.has_ended)
+        ended = (state.run for state in self.content.states.values() if state.has_ended)
+        index = {run.id: f"{run.label}, seed {run.seed}" for run in ended}
+        for name, content in (("metrics", metric_names()), ("runs", index)):
+            script = json.dumps(content, separators=(",", ":"))
+            self.writer.text(f"assets/{name}.js", f"resync.{name} = {script};\n")
 
     def _overview(self) -> None:
         content = self.content
-        problems = [state for state in content.states.values() if state.status in PROBLEMS]
         self.writer.page(
             "index.html",
             "overview",
@@ -110,7 +104,7 @@ class _Site:
             totals=of_all(self.coverage),
             score=self._scores(),
             entries=[self._paper_totals(paper) for paper in content.papers],
-            problems=problems,
+            problems=[state for state in content.states.values() if state.status in PROBLEMS],
             failed=[line for line in content.lines if is_failure(line["kind"], line["verdict"])],
             scales=content.suite.scales,
             note=_note(content.states.values()),
@@ -162,17 +156,12 @@ class _Site:
 
     def _run(self, state: RunState) -> None:
         run = state.run
-        self.writer.page(page_of(run), "run", **run_page(self.content, state), copied=self._copied(state))
+        directory = self.content.results / run.directory
+        copied = [name for name in _COPIED if state.result and (directory / name).exists()]
+        for name in copied:
+            self.writer.copy(directory / name, f"{run.id}/{name}")
+        self.writer.page(page_of(run), "run", **run_page(self.content, state), copied=copied)
         self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id]))
-
-    def _copied(self, state: RunState) -> list[str]:
-        if not state.result:
-            return []
-        directory = self.content.results / state.run.directory
-        names = [name for name in _COPIED if (directory / name).exists()]
-        for name in names:
-            self.writer.copy(directory / name, f"{state.run.id}/{name}")
-        return names
 
     def _audit(self) -> None:
         self.writer.page(
@@ -219,12 +208,8 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
         }
         for scale in SCALES
     ]
-    sites = {
-        (entry["scale"], paper): f"{entry['scale']}/site/{paper}/index.html"
-        for entry in entries
-        for paper in suite.papers
-        if (results / str(entry["scale"]) / "site" / paper / "index.html").exists()
-    }
+    pages = {(scale, paper): f"{scale}/site/{paper}/index.html" for scale in SCALES for paper in suite.papers}
+    sites = {key: page for key, page in pages.items() if (results / page).exists()}
     shared = {"suite": suite, "scales": SCALES, "cell_signs": SIGNS, "cell_meanings": MEANINGS}
     css = (ASSETS / "site.css").read_text(encoding="utf-8")
     write_text(
@@ -241,7 +226,3 @@ def _headline(file: Path) -> tuple[str, ...]:
         return read_audit(file).get("headline", ())
     except ValueError as error:
         return (str(error),)
-
-
-def _script(content: Any) -> str:
-    return json.dumps(content, separators=(",", ":"))

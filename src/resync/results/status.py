@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from resync.metrics.registry import BEST, METRICS, columns
@@ -125,7 +126,8 @@ def _line_of_series(name: str, seeds: Sequence[Progress]) -> Line:
     first = next(each for each in seeds if each.status == status)
     if status == "finished":
         values = [each.value for each in seeds if each.value is not None and each.metric == first.metric]
-        place = (f"{first.step}/{first.steps}", f"{first.epoch:.1f}", "", _shown(first.metric, _mean(values)))
+        mean = fmean(values) if values else None
+        place = (f"{first.step}/{first.steps}", f"{first.epoch:.1f}", "", _shown(first.metric, mean))
     else:
         place = _place(first)
     return Line((name, tallied(Counter(states)), *place, first.reason), status)
@@ -143,10 +145,6 @@ def duration(seconds: float) -> str:
 
 def _shown(metric: str | None, value: float | None) -> str:
     return "" if metric is None or value is None else f"{metric} {value:.4g}"
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
 
 
 def _last_evaluation(state: RunState, directory: Path) -> tuple[str | None, float | None]:

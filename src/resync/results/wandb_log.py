@@ -34,7 +34,7 @@ class History:
     complete: bool
 
 
-def compare(directory: Path, rows: Sequence[Mapping[str, float]], resumed_from: Sequence[int]) -> None:
+def compare(directory: Path, rows: Sequence[Mapping[Any, float]], resumed_from: Sequence[int]) -> None:
     """Compare the rows of metrics.csv with the run's wandb logs, value by value; a missing value counts as NaN.
 
     A log whose writer was killed may lack steps before the last step from which the run was resumed. Raises

@@ -127,22 +127,22 @@ def _values(common: Sequence[str], runs: Sequence[Mapping[str, RunResult]], limi
     )
     pairs = one.merge(other, how="outer", on=keys)
     for (series, metric), both in pairs.groupby(["series", "metric"]):
-        declared = METRICS.get(metric)
+        declared = METRICS.get(str(metric))
         if declared and declared.depends_on == "hardware" and not limits.times:
             continue
         values = both[["value_x", "value_y"]]
         equal = np.isclose(values["value_x"], values["value_y"], rtol=limits.tolerance, atol=0.0, equal_nan=True)
         means, spread = values.mean(skipna=False), values.std(skipna=False).max()
-        if not equal.all() and not (limits.spreads and _in_spreads(*means, spread) <= limits.spreads):
+        if not equal.all() and not (limits.spreads and _in_spreads(means.tolist(), spread) <= limits.spreads):
             yield {
                 "series": series, "metric": metric, "unit": declared.unit if declared else "", "seeds": len(both),
                 "differing": int((~equal).sum()), "means": tuple(means.tolist()), "spread": float(spread),
             }  # fmt: skip
 
 
-def _in_spreads(first: float, second: float, spread: float) -> float:
+def _in_spreads(means: Sequence[float], spread: float) -> float:
     """The difference of two means in units of the spread; NaN if there is none."""
-    return abs(second - first) / (spread or float("nan"))
+    return abs(means[1] - means[0]) / (spread or float("nan"))
 
 
 def report(found: Difference, names: Sequence[str]) -> str:
@@ -162,5 +162,5 @@ def report(found: Difference, names: Sequence[str]) -> str:
 
 def _cells(each: Entry) -> tuple[str, ...]:
     shown = [f"{value:.6g}" for value in (*each["means"], each["spread"])]
-    in_spreads = f"{_in_spreads(*each['means'], each['spread']):.2f}"
+    in_spreads = f"{_in_spreads(each['means'], each['spread']):.2f}"
     return (each["series"], each["metric"], *shown, in_spreads, f"{each['differing']} of {each['seeds']}")

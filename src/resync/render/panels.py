@@ -18,13 +18,14 @@ def draw(panels: Panels, width: float) -> Figure:
     figure, grid = new_panels(width, len(panels.panels), height, sharex=one_x, sharey=not one_x)
     for axes, panel in zip(grid.flat, panels.panels, strict=False):
         draw_lines(axes, panel.lines)
-        axes.set_yscale("log" if panel.log else "linear")
+        if one_x:
+            axes.set_yscale("log" if panel.log else "linear")  # with the ticks of the scale
+        else:
+            axes.set_xlabel(panel.x_axis)
+            _scale_axis(axes, panel)
         axes.set_ylim(panel.limits)
         if one_x or axes in grid[:, 0]:
             label_y(axes, panel.y_axis, height)
-        if not one_x:
-            axes.set_xlabel(panel.x_axis)
-            _scale_axis(axes, panel)
     for axes in grid[-1] if one_x else ():
         axes.set(xlabel=panels.panels[0].x_axis, xlim=(0, None))
     letter(grid.flat)

@@ -103,7 +103,7 @@ def _time(result: RunResult) -> dict[str, Any]:
 def _step(result: RunResult) -> list[tuple[str, str]]:
     """The mean milliseconds of a sampled step for data, computing and communication."""
     means = result.steps[["step_data_seconds", "step_compute_seconds", "step_communication_seconds"]].mean().dropna()
-    return [(METRICS[name].title.lower(), f"{1000 * seconds:.3g}") for name, seconds in means.items()]
+    return [(METRICS[str(name)].title.lower(), f"{1000 * seconds:.3g}") for name, seconds in means.items()]
 
 
 def _facts(result: RunResult) -> list[tuple[str, str]]:

@@ -205,7 +205,7 @@ def with_values(suite: Suite, tmp_path: Path) -> Callable[..., Audit]:
         published = tuple(
             PublishedValue(**(common | {"id": "value", "source": "abstract"} | value)) for value in values
         )
-        paper = replace(suite.papers["toy"], published=published)
+        paper = suite.papers["toy"].model_copy(update={"published": published})
         return audit(replace(suite, papers={"toy": paper}), "paper", tmp_path)
 
     return make

@@ -43,10 +43,10 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
         function, text, flags = VERBS[name]
         added = verbs.add_parser(name, help=text, description=text)
         added.set_defaults(verb=function)
-        for flag in flags:
-            argument = added.add_argument(flag.name, **flag.settings)
-            if flag.name in COMPLETED:
-                argument.completer = COMPLETED[flag.name]  # type: ignore[attr-defined] # argcomplete reads it
+        for flag, settings in flags:
+            argument = added.add_argument(flag, **settings)
+            if flag in COMPLETED:
+                argument.completer = COMPLETED[flag]  # type: ignore[attr-defined] # argcomplete reads it
     return parser
 
 

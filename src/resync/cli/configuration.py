@@ -30,13 +30,13 @@ def _validate(options: argparse.Namespace) -> None:
 def _expand(options: argparse.Namespace) -> None:
     runs = runs_of(suite_of(options), options.paper, options)
     if options.json:
-        print(json_text([_described(run) for run in runs]))
+        print(json_text([_describe(run) for run in runs]))
     else:
         for run in runs:
             print(run.id)
 
 
-def _described(run: Run) -> dict[str, object]:
+def _describe(run: Run) -> dict[str, object]:
     """A run as `expand --json` lists it: its configuration and the values derived from it."""
     derived = {
         "id": run.id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from resync.errors import UserError
 from resync.paper import Suite, load_suite
@@ -18,16 +18,13 @@ VERBS: dict[str, tuple[Verb, str, tuple[Flag, ...]]] = {}
 """The verbs in the order of their declaration: function, help line and flags of each."""
 
 
-class Flag(NamedTuple):
-    """A flag or argument of a verb, and its settings for argparse."""
-
-    name: str
-    settings: dict[str, Any]
+Flag = tuple[str, dict[str, Any]]
+"""A flag or argument of a verb, and its settings for argparse."""
 
 
 def flag(name: str, **settings: Any) -> Flag:
     """The flag `name`, with the keyword arguments of argparse's `add_argument`."""
-    return Flag(name, settings)
+    return name, settings
 
 
 def verb(text: str, *flags: Flag) -> Callable[[Verb], Verb]:

@@ -41,7 +41,7 @@ def _archive(options: argparse.Namespace) -> None:
 
     terms, suite = Terms(options.licence, tuple(options.author)), suite_of(options)
     with opened(options.results) as results:
-        scales = _chosen(options, [scale for scale in SCALES if _has_results(results, scale)], options.results)
+        scales = _choose_scales(options, [scale for scale in SCALES if _has_results(results, scale)], options.results)
         made = archive(suite, scales, results, Path(), options.configs, options.out, terms)
     for scale, (packed, drawn) in made.items():
         _tell(scale, packed, drawn)
@@ -61,7 +61,7 @@ def _redraw(options: argparse.Namespace) -> None:
 
     suite, archive = suite_of(options), archive_in(options.archive)
     into = _new_folder(options.into)
-    for scale in _chosen(options, _scales_of(archive), archive):
+    for scale in _choose_scales(options, _scales_of(archive), archive):
         drawn = redraw(suite, scale, archive, into)
         _tell(scale, None, drawn)
         print(into / "results" / scale / "site" / "index.html")
@@ -115,7 +115,7 @@ def _check(options: argparse.Namespace) -> int:
     from resync.archive.reference import check, other_versions, place_of, wrong_quotes_in
 
     place, suite = place_of(options.results, options.figures), suite_of(options)
-    scales = _chosen(options, _scales_of(place.archive), place.archive)
+    scales = _choose_scales(options, _scales_of(place.archive), place.archive)
     differs = False
     with TemporaryDirectory() as scratch:
         into = _new_folder(options.into) if options.into else Path(scratch)
@@ -173,7 +173,7 @@ def _diff(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         sides = [stack.enter_context(opened(side)) for side in options.sides]
         present = [scale for scale in SCALES if any(_has_results(side, scale) for side in sides)]
-        scales = _chosen(options, present, *options.sides)
+        scales = _choose_scales(options, present, *options.sides)
         found = compare(suite_of(options), sides, scales, limits)
     print(json_text(found.as_dict()) if options.json else report(found, [str(side) for side in options.sides]))
     return 1 if found else 0
@@ -200,7 +200,7 @@ def _scales_of(archive: Path) -> list[str]:
     return [scale for scale in SCALES if scale in scales_of(archive)]
 
 
-def _chosen(options: argparse.Namespace, present: Sequence[str], *folders: Path) -> Sequence[str]:
+def _choose_scales(options: argparse.Namespace, present: Sequence[str], *folders: Path) -> Sequence[str]:
     """The scales to work on. Raises ValueError without any."""
     where = " and ".join(map(str, folders))
     if not present:

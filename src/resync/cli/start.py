@@ -35,34 +35,26 @@ class _Example(NamedTuple):
 
 _EXAMPLES = {
     "algorithm": _Example(
-        "docs/extend.md",
-        "pull",
-        r"src/resync/sync/",
+        "docs/extend.md", "pull", r"src/resync/sync/",
         "write the step and say in `traffic` what it sends; `pytest tests/training -k {name}` has the tests that it "
         "must pass; name it in a series: sync: {{name: {name}}}",
     ),
     "model": _Example(
-        "docs/extend.md",
-        "linear",
-        r"src/resync/models/",
+        "docs/extend.md", "linear", r"src/resync/models/",
         "write the module; name it in a series: model: {{name: {name}}}",
     ),
     "figure": _Example(
-        "docs/extend.md", "final_bars", r"src/resync/render/", "draw; name it in a paper.yaml: kind: {name}"
+        "docs/extend.md", "final_bars", r"src/resync/render/", "draw; name it in a paper.yaml: kind: {name}",
     ),
     "paper": _Example(
-        "docs/own_experiment.md",
-        "question",
-        r"paper_configs/",
+        "docs/own_experiment.md", "question", r"paper_configs/",
         "write your question; resync validate; snakemake {name}",
     ),
     "experiment": _Example(
-        "docs/own_experiment.md",
-        "periods",
-        r"paper_configs/question/experiments/",
+        "docs/own_experiment.md", "periods", r"paper_configs/question/experiments/",
         "name it in the list `series` of a figure or table of the paper",
     ),
-}
+}  # fmt: skip
 
 
 @verb(

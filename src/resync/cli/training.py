@@ -92,14 +92,13 @@ def _launch(options: argparse.Namespace) -> int:
     from resync.launch import Request, launch, run_part
     from resync.launch.request import REMOTE_SHELL
 
-    where = {"nodes": options.nodes, "cpus": options.cpus}
-    how = {"launcher": options.launcher, "max_restarts": options.max_restarts, "timeout": options.timeout}
-    how["attempt"] = options.attempt
-    how["overrides"] = tuple(options.overrides)
     hostfile = options.hostfile or os.environ.get("RESYNC_HOSTFILE")
-    how["hostfile"] = Path(hostfile) if hostfile else None
-    how["remote_shell"] = options.remote_shell or os.environ.get("RESYNC_REMOTE_SHELL") or REMOTE_SHELL
-    request = Request(options.config, options.out, **where, **how)
+    request = Request(
+        options.config, options.out, nodes=options.nodes, cpus=options.cpus, launcher=options.launcher,
+        max_restarts=options.max_restarts, timeout=options.timeout, attempt=options.attempt,
+        overrides=tuple(options.overrides), hostfile=Path(hostfile) if hostfile else None,
+        remote_shell=options.remote_shell or os.environ.get("RESYNC_REMOTE_SHELL") or REMOTE_SHELL,
+    )  # fmt: skip
     return run_part(request, options.place) if options.place else launch(request, options.on_node)
 
 

@@ -195,17 +195,7 @@ def test_options_for_speed_leave_the_result_alone(
 
     torch_compile = torch.compile
     monkeypatch.setattr(torch, "compile", traced)
-    changes = (
-        CNN
-        | LOCAL
-        | {
-            "workers": 2,
-            "batch_size": 32,
-            "epochs": 1,
-            "steps_per_epoch": 4,
-            "schedule": {"name": "constant", "lr": 0.1},
-        }
-    )
+    changes = CNN | LOCAL | ONE_STEP | {"workers": 2, "batch_size": 32, "steps_per_epoch": 4}
     plain, fast = (make_session(tmp_path / name, **changes | more) for name, more in (("a", {}), ("b", option)))
     for session in (plain, fast):
         train_to_end(session)

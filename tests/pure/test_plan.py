@@ -157,3 +157,12 @@ def test_seeds_share_the_lengths_of_their_rounds_and_nothing_else_does(monkeypat
         a_run(schedule={"name": "cosine", "max_lr": 0.009, "min_lr": 1e-6, "warmup_steps": 10_000})
     )
     assert len({tuple(lengths[0]), tuple(shorter), tuple(warmer)}) == len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("experiment", "series", "percent"),
+    [("vit_b16_b4096", "qsr_h4", 10.375), ("resnet152_b4096", "qsr_h2", 39.731), ("vit_b16_b4096", "h4", 25)],
+)
+def test_published_settings_of_qsr_have_their_volume(experiment, series, percent):
+    runs = load_suite(PAPER_CONFIGS).runs("qsr", "paper", experiment, series)
+    assert {round(cost(run, num_parameters=1).volume_percent, 3) for run in runs} == {percent}

@@ -17,11 +17,14 @@ FP16 = {"precision": "fp16", "loss_scale": {"initial": 1e9, "interval": 3}}
 TWO = {"workers": 2, "processes": 2}
 CASES = {
     "stage0": (0, {}),
+    "stage1_adamw": (1, {"optimizer": {"name": "adamw", "weight_decay": 0.05}}),
     "stage1_clipped": (1, {"clip_norm": 0.5}),
     "stage2_adamw": (2, {"optimizer": {"name": "adamw", "weight_decay": 0.05}}),
     "stage2_micro_batches": (2, {"micro_batch_size": 8}),
     "stage0_bf16": (0, {"precision": "bf16"}),
+    "stage2_bf16_adamw": (2, {"precision": "bf16", "optimizer": {"name": "adamw", "weight_decay": 0.05}}),
     "stage0_fp16": (0, FP16),
+    "stage1_fp16_clipped": (1, FP16 | {"clip_norm": 0.5}),
     "stage2_fp16_micro_batches": (2, FP16 | {"micro_batch_size": 8}),
 }
 

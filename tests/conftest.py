@@ -45,6 +45,14 @@ def real_data() -> Path:
     return Path(os.environ["RESYNC_DATA"])
 
 
+@pytest.fixture(scope="session")
+def papers() -> object:
+    """The declared papers, read once: a `Suite`, for reading only."""
+    from resync.paper import load_suite  # after the variables of the environment above
+
+    return load_suite(Path(__file__).parents[1] / "paper_configs")
+
+
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     """Turn a skipped report into a failed one that keeps the reason."""
     if not (REQUIRE_ALL and report.skipped):

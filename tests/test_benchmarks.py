@@ -1,9 +1,7 @@
 """The harness of the benchmarks: rounds, ratios, goals, processes, results, figures."""
 
-import json
 import socket
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -118,26 +116,3 @@ def test_all_benchmarks_are_found_and_fit_into_half_an_hour():
     declared = {name: load(name).benchmark() for name in names()}
     assert {"augmentation", "warm_start"} <= declared.keys()
     assert sum(each.minutes for each in declared.values()) <= 30
-
-
-def test_the_page_on_choosing_has_the_measured_times():
-    folder = Path(__file__).parents[1]
-    found = json.loads((folder / "benchmarks/results/cpu2/synchronisation.json").read_text())["cases"]
-    times = {(case["group"], case["name"]): case["numbers"]["step_time"]["median"] for case in found if case["numbers"]}
-    cases = {
-        "no communication": "no communication",
-        "all-reduce": "all-reduce (library)",
-        "all-reduce (engine `ddp` of a run)": "all-reduce (suite)",
-        "`local`, H = 8": "Local SGD (library)",
-        "`slowmo`, H = 8": "SlowMo (library)",
-        "`sgp`": "SGP (library)",
-        "`osgp`": "OSGP (library)",
-        "`dpsgd`": "D-PSGD (library)",
-    }
-    groups = [f"MLP, {each}" for each in ("2 processes, loopback", "4 processes, loopback", "4 processes, 1gbit",
-                                          "2 processes, 100mbit")]  # fmt: skip
-    section = (folder / "docs/choosing.md").read_text().split("## What a step costs, measured")[1].split("## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
-    assert [row[0] for row in rows[2:]] == list(cases)
-    for label, _, _, *shown in rows[2:]:
-        assert shown == [f"{times[key]:.0f}" if (key := (group, cases[label])) in times else "" for group in groups]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -94,11 +93,6 @@ def test_a_new_algorithm_is_trained_on_several_processes_without_being_listed(cl
     done = run(clone, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training/test_equivalence.py", "-k", "tug")
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
-
-
-def test_a_new_class_has_the_name_that_was_given_and_a_docstring_to_fill_in(clone: Path):
-    for file in ("sync/tug.py", "sync/options/tug.py"):
-        assert re.search(r'class TUG\(.*\):\n    """FILL IN: ', (clone / "src/resync" / file).read_text())
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,12 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "package"
 
 
+@pytest.fixture(scope="session")
+def suite(papers: Suite) -> Suite:
+    """The declared papers."""
+    return papers
+
+
 @pytest.fixture
 def workspace(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.chdir(tmp_path)

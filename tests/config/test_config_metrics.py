@@ -1,12 +1,11 @@
 """The registry of metrics: one name has one meaning."""
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 
 from resync.metrics import registry as metrics
-from resync.metrics.registry import AXES, METRICS, Metric, columns, required_columns, worker_metric
+from resync.metrics.registry import AXES, METRICS, Metric, columns
 
 
 def test_every_metric_is_documented():
@@ -22,29 +21,6 @@ def test_a_column_means_the_same_in_both_tables():
     assert {metric.span for metric in both} == {"moment"}
     assert {METRICS[name].span for name in columns("steps")} == {"moment", "step"}
     assert "step" not in {METRICS[name].span for name in columns("metrics")}
-
-
-def test_required_columns_are_those_that_every_run_has():
-    accuracies = {"train_top1", "train_top5"}
-    assert set(columns("metrics")) - set(required_columns("metrics")) == {*metrics.EVALUATED, *accuracies}
-    assert set(columns("steps")) - set(required_columns("steps")) == {"gradient_norm", "parameter_norm", "loss_scale"}
-
-
-def test_metrics_of_workers_are_like_those_of_the_consensus_model():
-    for name in ("val_loss", "val_top1", "val_top5", "val_perplexity"):
-        for statistic in metrics.STATISTICS:
-            worker = METRICS[worker_metric(name, statistic)]
-            of_one = replace(
-                METRICS[name],
-                title=worker.title,
-                meaning=worker.meaning,
-                needs=worker.needs,
-                of_workers=False,
-                best=worker.best,
-            )
-            assert worker == of_one
-        assert f"best_worker_{name}_mean" in METRICS
-        assert f"best_worker_{name}_min" not in METRICS
 
 
 def test_what_is_compared_has_a_direction_or_follows_from_the_configuration():

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from resync.audit import audit
-from resync.paper import load_suite
 from resync.plan import volume
 from resync.render import averaging_error, style
 from resync.render.item import load
@@ -15,11 +14,6 @@ from resync.run import Run
 from resync.settings.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
-
-
-@pytest.fixture(scope="module")
-def suite():
-    return load_suite(CONFIGS)
 
 
 def run_of(suite, paper, experiment, series, scale="paper"):
@@ -389,18 +383,6 @@ def test_claims_are_of_what_the_paper_says(suite):
     }
     assert all(paper.claims for paper in suite.papers.values())
     assert {claim.test for claim in claims.values() if "smoke" in claim.scales} == {"exact"}
-
-
-def test_the_page_on_evidence_has_every_claim_of_mini_scale_with_its_effect_and_seeds(suite):
-    lines = (CONFIGS.parent / "docs/evidence.md").read_text().splitlines()
-    rows = {cells[1].strip(" `"): cells for line in lines if len(cells := line.split("|")) == 6}
-    for paper in set(suite.papers) - {"outer_optimizers"}:
-        for claim in suite.papers[paper].claims:
-            if "mini" in claim.scales and claim.test != "exact":
-                _, _, _, effect, seeds, _ = rows[claim.id]
-                assert effect.split(":")[0].strip() == (f"{claim.expected['mini']:+g}" if claim.expected else "open")
-                runs = suite.runs(paper, "mini", *claim.where(claim.series[0]))
-                assert int(seeds) == sum(not run.is_pilot for run in runs)
 
 
 def test_claims_on_volumes_follow_from_the_declared_schedules(suite, tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from resync.paper import load_suite, schema
+from resync.paper import schema
 from resync.settings.base import PACKAGE
 from resync.settings.loader import load
 from resync.settings.options import option_names
@@ -42,8 +42,7 @@ def test_real_files_fit_their_schema(validators, name, file):
     validators[name].validate(json.loads(json.dumps(load(file).plain())))
 
 
-def test_run_files_fit_their_schema(validators):
-    suite = load_suite(CONFIGS)
+def test_run_files_fit_their_schema(suite, validators):
     of_an_experiment = {
         (run.experiment, run.scale): run
         for paper in suite.papers

@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from resync.run import Run
 from resync.settings.errors import ConfigError
-from resync.settings.options import option_names, options_of
 
 VIT = "configs/qsr/experiments/vit.yaml"
 RUN = """\
@@ -99,17 +97,6 @@ def test_a_declared_schedule_is_that_of_its_function(workspace):
         [0.8 * (step + 1) / 12 for step in (0, 0, 0, 3, 3, 3, 6, 6, 8, 8, 8, 11)]
     )
     assert [lr(step) for step in (12, 14, 16)] == pytest.approx([0.8, 0.4, 0])
-
-
-def test_properties_of_a_run(workspace):
-    run = run_of(workspace.load())
-    assert run.id == "qsr/vit/qsr/seed1"
-    assert run.directory == Path("smoke/qsr/vit/qsr/seed1")
-    assert (run.total_steps, run.warmup_steps, run.local_batch_size) == (16, 8, 2)
-    assert run.label == "QSR"
-    assert run.facts["train_samples"] == 64
-    assert (run.model.widths, run.model.norm) == ((4, 8), "group")
-    assert run.sync.traffic.every == "round"
 
 
 HASHES = {
@@ -228,16 +215,6 @@ def test_an_item_of_a_kind_without_series_exists_at_every_scale(workspace):
     assert suite.item_runs("qsr", "table1", "smoke") == []
 
 
-def test_what_a_paper_says_about_itself(workspace):
-    paper = workspace.load().papers["qsr"]
-    assert (paper.id, paper.authors, paper.arxiv) == ("qsr", ("One", "Two"), "2310.14423")
-    vit = paper.experiments["vit"]
-    assert vit.expect == "QSR wins"
-    assert vit.labels == {"parallel": "Parallel", "h4": "Local", "qsr": "QSR"}
-    assert vit.scales == {"smoke": ("parallel", "qsr"), "paper": ("parallel", "h4", "qsr")}
-    assert paper.published[0].value == 80.98
-
-
 QUESTIONS = [
     (lambda suite: suite.runs("qsrr", "smoke"), "paper: found 'qsrr', allowed: qsr; did you mean 'qsr'?"),
     (lambda suite: suite.runs("qsr", "smok"), "scale: found 'smok'"),
@@ -252,26 +229,6 @@ def test_asking_for_an_unknown_name_is_one_line(workspace, lines_of, ask, expect
     suite = workspace.load()
     [line] = lines_of(lambda: ask(suite))
     assert line.startswith(expected)
-
-
-def test_components_say_what_they_are(workspace, lines_of):
-    assert option_names("sync", workspace.package) == ["allreduce", "local"]
-    local = options_of("sync", "local", workspace.package)
-    assert local.description() == "periodic averaging"
-    assert local.model_fields["period"].is_required()
-    assert local.traffic.every == "round"
-    assert lines_of(lambda: options_of("sync", "lokal", workspace.package)) == [
-        "sync: found 'lokal', allowed: allreduce, local; did you mean 'local'?"
-    ]
-
-
-def test_loading_is_fast(workspace):
-    def cpu_seconds():
-        started = time.process_time()
-        workspace.load()
-        return time.process_time() - started
-
-    assert min(cpu_seconds() for _ in range(5)) < 0.2  # the best of several: the machine may be shared
 
 
 def test_reading_the_configuration_imports_nothing_heavy():

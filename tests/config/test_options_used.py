@@ -5,7 +5,6 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from resync.paper import load_suite
 from resync.settings.options import option_names, options_of
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +52,7 @@ def models(value: object) -> Iterator[BaseModel]:
         yield from models(each)
 
 
-def test_every_option_is_used_by_a_declared_run_or_item_or_listed():
-    suite = load_suite(ROOT / "paper_configs")
+def test_every_option_is_used_by_a_declared_run_or_item_or_listed(suite):
     runs = [run for found in suite.expanded.values() for run in found]
     items = [item.options for paper in suite.papers.values() for item in paper.items.values()]
     components = [

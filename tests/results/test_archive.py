@@ -19,7 +19,7 @@ from resync.archive.rounding import difference
 from resync.archive.unpack import CHECKSUMS, RUNS, scales_of, unpack
 from resync.audit import audit
 from resync.cli import main
-from resync.paper import Suite, load_suite
+from resync.paper import Suite
 from resync.results.runs import state_of
 from resync.results.status import progress
 from resync.results.summary import digest_of, publish
@@ -293,8 +293,8 @@ def audited(tmp_path: Path) -> ArchiveFolders:
     return ArchiveFolders(tmp_path / "archive", tmp_path / "figures")
 
 
-def test_a_table_of_claims_is_written_from_the_audit(audited: ArchiveFolders, tmp_path: Path):
-    page, suite = tmp_path / "page.md", load_suite(ROOT / "paper_configs")
+def test_a_table_of_claims_is_written_from_the_audit(papers: Suite, audited: ArchiveFolders, tmp_path: Path):
+    page, suite = tmp_path / "page.md", papers
     before, after = "# A page\n\n<!--results: claims mini/sgp open\n  beats-->\n", "<!--/results-->\n\nAfter.\n"
     page.write_text(f"{before}old\n{after}")
     assert len(list(outdated([page], suite, audited))) == 1
@@ -320,10 +320,10 @@ def test_a_table_of_claims_is_written_from_the_audit(audited: ArchiveFolders, tm
         ("score", "did you mean 'scores'?"),
     ],
 )
-def test_what_cannot_be_shown_is_named(head: str, named: str, audited: ArchiveFolders, tmp_path: Path):
-    page, suite = tmp_path / "page.md", load_suite(ROOT / "paper_configs")
+def test_what_cannot_be_shown_is_named(head: str, named: str, papers: Suite, audited: ArchiveFolders, tmp_path: Path):
+    page = tmp_path / "page.md"
     page.write_text(f"<!--results: {head}-->\n<!--/results-->\n")
-    [line] = outdated([page], suite, audited)
+    [line] = outdated([page], papers, audited)
     assert line.startswith(f"{page}: ")
     assert named in line
 

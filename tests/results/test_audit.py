@@ -12,7 +12,7 @@ import synthetic
 from resync.audit import Audit, audit, gather, sentence, write
 from resync.audit.headline import headline, totals
 from resync.audit.page import to_json
-from resync.paper import Suite, load_suite
+from resync.paper import Suite
 from resync.paper.published import PublishedValue
 from resync.results import runs as runs_on_disk
 from resync.run import Run
@@ -38,12 +38,13 @@ def row_of(result: Audit, name: str):
 
 
 @pytest.mark.parametrize(("variant", "verdict"), [("cifar10", "reproduced"), ("cifar10-jpeg-q75", "not comparable")])
-def test_results_on_another_copy_of_the_images_are_not_compared(tmp_path: Path, variant: str, verdict: str):
-    suite = load_suite(Path(__file__).parents[2] / "paper_configs")
-    for run in suite.runs("slowmo", "paper", "cifar10_resnet18", "ar"):
+def test_results_on_another_copy_of_the_images_are_not_compared(
+    papers: Suite, tmp_path: Path, variant: str, verdict: str
+):
+    for run in papers.runs("slowmo", "paper", "cifar10_resnet18", "ar"):
         synthetic.write_short_run(run, tmp_path, 92.66)
         synthetic.rewrite(tmp_path / run.directory, data={"name": "cifar10", "variant": variant, "sha256": "0" * 64})
-    rows = audit(suite, "paper", tmp_path, papers=["slowmo"]).rows
+    rows = audit(papers, "paper", tmp_path, papers=["slowmo"]).rows
     [row] = [each for each in rows if (each.experiment, each.series, each.metric) == ("cifar10_resnet18", "ar", METRIC)]
     assert row.verdict == verdict
     assert ("trained on cifar10-jpeg-q75, published on cifar10" in row.reason) == (verdict == "not comparable")
@@ -52,13 +53,8 @@ def test_results_on_another_copy_of_the_images_are_not_compared(tmp_path: Path, 
 def test_accuracies_are_compared_at_their_own_scale_only(suite: Suite, finished: Path):
     result = audit(suite, "smoke", finished)
     row = row_of(result, "qsr_top1")
-    assert (row.verdict, row.reason) == (
-        "not comparable",
-        "published at paper scale, these runs are of smoke scale",
-    )
-    assert row.difference is None
-    assert row.tolerance is None
-    assert row.ours.scale == "smoke"
+    assert row.verdict == "not comparable"
+    assert (row.difference, row.tolerance, row.ours.scale) == (None, None, "smoke")
     assert row.ours.text.endswith("(n=3)")
 
 
@@ -75,12 +71,7 @@ def test_volumes_are_compared_at_every_scale_from_the_declared_schedule(suite: S
 
 def test_a_value_that_is_not_known_is_to_be_filled(suite: Suite, finished: Path):
     row = row_of(audit(suite, "smoke", finished), "sgp_top1")
-    assert (row.verdict, row.reference.text, row.reference.status) == (
-        "unknown",
-        "not known",
-        "missing",
-    )
-    assert row.difference is None
+    assert (row.verdict, row.reference.status, row.difference) == ("unknown", "missing", None)
 
 
 def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
@@ -92,16 +83,10 @@ def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
 
 
 def test_the_headline_counts_the_verdicts_and_names_the_command_for_other_scales(suite: Suite, finished: Path):
-    assert headline(audit(suite, "smoke", finished)) == (
-        "Score at smoke scale: of 8 published numbers, 0 reproduced, 0 not reproduced, 2 computed only, "
-        "1 value unknown, 1 source unverified, 1 not comparable, 3 at another scale; of 5 claims, "
-        "3 holds, 0 fails, 1 computed only, 1 at another scale.",
-        "5 published numbers that training measures: 4 not comparable, 1 unknown.",
-        "3 numbers computed from the configuration, without a run: 1 unverified source, 2 computed.",
-        "5 claims of papers: 1 not comparable, 1 computed, 3 holds.",
-        "4 checks of planned rounds: 4 as planned.",
-        "1 claim of paper scale: `make reproduce SCALE=paper`.",
-    )
+    lines = headline(audit(suite, "smoke", finished))
+    counts = ["8002111353011", "541", "312", "5113", "44", "1"]
+    assert ["".join(re.findall(r"\d+", line)) for line in lines] == counts
+    assert "make reproduce SCALE=paper" in lines[-1]
 
 
 def test_without_runs_nothing_is_reproduced_and_no_claim_holds(without_runs: dict[str, Audit]):
@@ -193,12 +178,7 @@ def with_values(suite: Suite, tmp_path: Path) -> Callable[..., Audit]:
         for series, times in seconds.items():
             for run, value, time in zip(suite.runs("toy", "paper", "vit", series), top1[series], times, strict=False):
                 synthetic.write_short_run(run, tmp_path, value)
-                clocks = {
-                    "training": 0.0 if time is None else time,
-                    "communication": 0.0,
-                    "evaluation": 0.0,
-                    "wall": 1.0,
-                }
+                clocks = {"training": time or 0.0, "communication": 0.0, "evaluation": 0.0, "wall": 1.0}
                 launch = None if time is None else {"device": "cpu", "world_size": 1}
                 synthetic.rewrite(tmp_path / run.directory, seconds=clocks, launch=launch)
         common = {"experiment": "vit", "series": "qsr", "metric": "val_top1", "unit": "%", "status": "verified"}
@@ -223,22 +203,18 @@ TOP1 = {"qsr": [80.9, 81.0, 81.1], "parallel": [79.75, 79.85, 79.95]}
 
 @pytest.mark.parametrize("hour", [3600, 360], ids=["hours", "less than an hour"])
 @pytest.mark.parametrize(
-    ("qsr_hours", "words", "reason"),
+    ("qsr_hours", "word", "reason"),
     [
-        ([1.5, 1.5, 1.52], ["reproduced", "reproduced", "reproduced"], "ratio 0.753, published 0.757; of their log"),
-        ([2.1, 2.1, 2.1], ["inconclusive"] * 3, "another machine or network than the paper's may explain it"),
-        (
-            [1.5, None, 1.5],
-            ["not comparable"] * 3,
-            "times of different or unknown hardware: cpu in 1 processes, unknown",
-        ),
+        ([1.5, 1.5, 1.52], "reproduced", "ratio 0.753, published 0.757; of their log"),
+        ([2.1, 2.1, 2.1], "inconclusive", "another machine or network than the paper's may explain it"),
+        ([1.5, None, 1.5], "not comparable", "hardware: cpu in 1 processes, unknown"),
     ],
 )
-def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, words, reason, hour):
+def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, word, reason, hour):
     seconds = {"qsr": [hour * h if h else None for h in qsr_hours], "parallel": [hour * 2.0] * 3}
     result = with_values(TIMES, seconds, TOP1)
     rows = [row_of(result, name) for name in ("qsr", "ratio", "bound")]
-    assert [row.verdict for row in rows] == words
+    assert {row.verdict for row in rows} == {word}
     assert reason in rows[0].reason
     assert rows[0].difference is None
     assert row_of(result, "parallel").reason == "time depends on the hardware; compare ratios on one machine"
@@ -280,13 +256,6 @@ def test_a_diverged_seed_is_never_averaged_away(suite: Suite, tmp_path: Path):
     assert result.failed
 
 
-def test_damaged_results_are_not_run_and_say_why(suite: Suite, results: Path, runs: list[Run]):
-    (results / runs[0].directory / "metrics.csv").write_text("step")
-    row = row_of(audit(suite, "smoke", results), "vit_qsr_rounds")
-    assert row.verdict == "partial"
-    assert "half-written" in row.reason
-
-
 def test_a_run_is_read_once_and_an_unchanged_configuration_not_validated_again(
     suite: Suite, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -297,10 +266,6 @@ def test_a_run_is_read_once_and_an_unchanged_configuration_not_validated_again(
     monkeypatch.setattr(Run, "from_file", pytest.fail)
     audit(suite, "smoke", finished)
     assert len(read) == len(set(read)) == 2 * len(suite.runs("toy", "smoke"))
-
-
-def test_papers_can_be_chosen(suite: Suite, finished: Path):
-    assert audit(suite, "smoke", finished, papers=[]).rows == ()
 
 
 def test_the_audit_is_written_as_json(suite: Suite, finished: Path, tmp_path: Path):
@@ -321,12 +286,7 @@ def test_the_audit_is_written_as_json(suite: Suite, finished: Path, tmp_path: Pa
     }
     missing = next(row for row in content["rows"] if row["id"] == "sgp_top1")
     assert missing["reference"]["value"] is None
-
-
-def test_what_is_not_regenerated_is_listed(suite: Suite, finished: Path, tmp_path: Path):
-    file = write(audit(suite, "smoke", finished), tmp_path)
-    [item] = json.loads(file.read_text())["missing_items"]["toy"]
-    assert item == {"title": "Figure 9: accuracy on <other> data", "reason": "the data are unknown"}
+    assert [item["title"] for item in content["missing_items"]["toy"]] == ["Figure 9: accuracy on <other> data"]
 
 
 def test_an_overview_says_what_the_parts_say_and_reads_no_run(suite: Suite, results: Path):
@@ -350,10 +310,3 @@ def test_an_overview_needs_every_part(suite: Suite, tmp_path: Path, content: str
         (tmp_path / "smoke/toy/audit.json").write_text(content)
     with pytest.raises(ValueError, match=f"smoke/toy/audit.json: {message}"):
         gather(suite, "smoke", tmp_path)
-
-
-def test_writing_twice_gives_the_same_bytes(suite: Suite, finished: Path, tmp_path: Path):
-    file = write(audit(suite, "smoke", finished), tmp_path)
-    before = file.read_bytes()
-    write(audit(suite, "smoke", finished), tmp_path)
-    assert before == file.read_bytes()

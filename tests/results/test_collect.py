@@ -10,7 +10,7 @@ from synthetic import collected
 from resync.metrics.registry import columns
 from resync.paper import Suite
 from resync.results.collect import collect
-from resync.results.errors import MissingRun, ResultsError
+from resync.results.errors import MissingRun
 from resync.results.runs import read_run, state_of
 from resync.run import Run
 
@@ -29,74 +29,6 @@ def test_reads_what_a_run_wrote(runs: list[Run], finished: Path):
     assert result.final("val_top1") == result.metrics["val_top1"].iloc[-1]
     assert set(result.metrics) <= set(columns("metrics"))
     assert set(result.steps) <= set(columns("steps"))
-
-
-def cut_line(directory: Path) -> None:
-    text = (directory / "metrics.csv").read_text()
-    (directory / "metrics.csv").write_text(text[:-20])
-
-
-def cut_rows(directory: Path) -> None:
-    lines = (directory / "metrics.csv").read_text().splitlines(keepends=True)
-    (directory / "metrics.csv").write_text("".join(lines[:-3]))
-
-
-DAMAGES = {
-    "half a line": (cut_line, "metrics.csv: the last line is not terminated"),
-    "rows cut off": (cut_rows, "metrics.csv: changed since it was written: SHA-256 "),
-    "short line": (
-        lambda path: edit(path / "steps.csv", "\n20,", "\n20\n21,"),
-        "steps.csv: CSV parse error: Row #3: Expected 10 columns, got 1: 20: half-written",
-    ),
-    "no metrics": (
-        lambda path: (path / "metrics.csv").unlink(),
-        "metrics.csv: missing, although summary.json",
-    ),
-    "empty": (lambda path: (path / "metrics.csv").write_text(""), "metrics.csv: the last line is not terminated"),
-    "binary": (lambda path: (path / "steps.csv").write_bytes(b"\xff\xfe\x00\n"), "steps.csv: not text"),
-    "foreign column": (
-        lambda path: edit(path / "metrics.csv", "val_top1", "accuracy"),
-        "metrics.csv: not a file of resync, it has a column 'accuracy'",
-    ),
-    "column of another file": (
-        lambda path: edit(path / "steps.csv", "step_data_seconds", "evaluation_seconds"),
-        "steps.csv: not a file of resync, it has a column 'evaluation_seconds'",
-    ),
-    "lacking column": (
-        lambda path: edit(path / "metrics.csv", "step,", "val_top1,"),
-        "the column step is missing",
-    ),
-    "no number": (
-        lambda path: edit(path / "metrics.csv", "\n22,", "\nmany,"),
-        "metrics.csv: In CSV column #0: Row #3: CSV conversion error to int64: invalid value 'many'",
-    ),
-    "steps repeated": (lambda path: edit(path / "metrics.csv", "\n44,", "\n22,"), "steps do not increase"),
-    "half a summary": (
-        lambda path: (path / "summary.json").write_text('{"status": "fin'),
-        "summary.json: not JSON, half-written?",
-    ),
-    "foreign summary": (
-        lambda path: (path / "summary.json").write_text('{"status": "finished"}'),
-        "summary.json: not a run's summary, run, config_hash",
-    ),
-    "empty summary": (lambda path: (path / "summary.json").write_text("[]"), "everything missing"),
-    "strange status": (
-        lambda path: synthetic.rewrite(path, status="ok"),
-        "status is 'ok', allowed: finished, diverged",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_file_is_one_line_that_names_run_and_file(name: str, runs: list[Run], results: Path):
-    damage, message = DAMAGES[name]
-    directory = results / runs[1].directory
-    damage(directory)
-    with pytest.raises(ResultsError) as caught:
-        read_run(directory)
-    assert message in str(caught.value)
-    assert str(runs[1].directory) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_run_without_summary_is_missing(runs: list[Run], results: Path):
@@ -173,16 +105,6 @@ def test_nothing_collected_is_an_empty_table_with_all_columns(runs: list[Run], t
     assert len(table.attrs["missing"]) == 3
 
 
-def test_all_damages_are_named_and_the_others_are_rows(runs: list[Run], results: Path):
-    for run in runs[:2]:
-        (results / run.directory / "steps.csv").unlink()
-    table = collected(runs, results)
-    assert set(table["seed"]) == {2}
-    assert [line.split(": damaged: /")[0] for line in table.attrs["damaged"]] == [
-        f"toy/vit/qsr/seed{seed} (smoke)" for seed in (0, 1)
-    ]
-
-
 def test_a_changed_configuration_makes_results_stale(suite: Suite, runs: list[Run], results: Path):
     directory = results / runs[0].directory
     synthetic.rewrite(directory, config_hash="0" * 16)
@@ -191,14 +113,6 @@ def test_a_changed_configuration_makes_results_stale(suite: Suite, runs: list[Ru
     assert "run.yaml has configuration" in state_of(runs[1], results).reason
     table = collected(runs, results)
     assert dict(zip(table["seed"], table["status"], strict=True)) == {0: "stale", 1: "stale", 2: "finished"}
-
-
-@pytest.mark.parametrize("text", ["", "momentum: [", "paper: toy\n"])
-def test_an_unreadable_run_yaml_makes_results_stale(text: str, runs: list[Run], results: Path):
-    (results / runs[0].directory / "run.yaml").write_text(text)
-    state = state_of(runs[0], results)
-    assert state.status == "stale"
-    assert "run.yaml cannot be read" in state.reason
 
 
 def test_results_of_another_run_are_stale(runs: list[Run], results: Path):

@@ -103,6 +103,21 @@ DAMAGES |= {
         lambda folder: (folder / "steps.csv").write_text((folder / "steps.csv").read_text().partition("\n")[0] + "\n"),
         f"steps.csv: {CHANGED}",
     ),
+    "short line": (
+        edited("steps.csv", "\n20,", "\n20\n21,"),
+        "steps.csv: CSV parse error: Row #3: Expected 10",
+    ),
+    "no metrics": (lambda folder: (folder / "metrics.csv").unlink(), "metrics.csv: missing, although summary.json"),
+    "foreign column": (edited("metrics.csv", "val_top1", "accuracy"), "it has a column 'accuracy'"),
+    "column of another file": (
+        edited("steps.csv", "step_data_seconds", "evaluation_seconds"),
+        "it has a column 'evaluation_seconds'",
+    ),
+    "lacking column": (edited("metrics.csv", "step,", "val_top1,"), "the column step is missing"),
+    "no number": (edited("metrics.csv", "\n22,", "\nmany,"), "metrics.csv: In CSV column #0: Row #3: "),
+    "steps repeated": (edited("metrics.csv", "\n44,", "\n22,"), "steps do not increase"),
+    "foreign summary": (replaced(NAME, '{"status": "finished"}'), "not a run's summary, run, config_hash"),
+    "strange status": (resealed("status", "ok"), "status is 'ok', allowed: finished, diverged"),
     "summary empty": (replaced(NAME, ""), "summary.json: not JSON"),
     "summary half": (replaced(NAME, '{"status": "finished", '), "summary.json: not JSON"),
     "summary garbage": (replaced(NAME, b"\xff\xfe"), "summary.json: not text"),
@@ -179,7 +194,7 @@ def test_everything_names_a_damaged_run_and_shows_the_others(suite: Suite, damag
     result = audit(suite, "smoke", place)
     assert result.damaged == {"toy": (line,)}
     assert result.failed
-    assert sentence(result).endswith("3 of 4 series did the planned number of rounds. 1 run is damaged.")
+    assert sentence(result).endswith(" 1 damaged run.")
     assert json.loads(write(result, place / "smoke").read_text())["damaged"] == {"toy": [line]}
     site = report(suite, "smoke", place, tmp_path).parent
     assert f"<li>{line}</li>" in (site / "audit.html").read_text()
@@ -205,7 +220,7 @@ def test_the_verbs_end_well_beside_a_damaged_run(
         assert line.startswith(f"resync: warning: {damaged.id}")
         assert "nested too deeply" in line
     assert main(["audit", *common]) == 0
-    assert "1 run is damaged." in capsys.readouterr().out
+    assert "1 damaged run." in capsys.readouterr().out
     assert main(["audit", *common, "--check"]) == 1
     assert main(["report", *common, *figures]) == 0
 

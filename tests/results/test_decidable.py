@@ -9,7 +9,7 @@ import pytest
 from resync.audit import Audit, audit, papers
 from resync.audit.rows import LOGS, ValueRow
 from resync.metrics.registry import COMPARED, EXACT, METRICS
-from resync.paper import Suite, load_suite
+from resync.paper import Suite
 from resync.paper.published import most_certain
 from resync.results.runs import RunResult, RunState
 from resync.run import Run
@@ -28,8 +28,8 @@ NO_VALUE = 50.0
 
 
 @pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite(Path(__file__).parents[2] / "paper_configs")
+def suite(papers: Suite) -> Suite:
+    return papers
 
 
 def finished(suite: Suite, run: Run) -> RunState:

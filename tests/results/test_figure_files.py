@@ -9,24 +9,22 @@ import subprocess
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import get_type_hints
 
 import numpy as np
 import pytest
 import synthetic
 from matplotlib.figure import Figure
 
-from resync.paper import Suite, load_suite
+from resync.paper import Suite
 from resync.render import accuracy_curves, period_and_accuracy, slow_sde
 from resync.render.columns import metric_table
 from resync.render.item import load, render
 from resync.render.lines import ignore_truncated_rounds
-from resync.render.points import Level, Point, points_csv
+from resync.render.points import Level, points_csv
 from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
 from resync.render.table import Table
 from resync.render.table_tex import escaped, tex
 from resync.render.text import balanced, drawn, width_of, wrapped
-from resync.settings.options import option_names, options_of
 
 ROOT = Path(__file__).parents[2]
 LATEX = r"""\documentclass[twocolumn]{article}
@@ -36,11 +34,6 @@ LATEX = r"""\documentclass[twocolumn]{article}
 %s
 \end{document}
 """
-
-
-@pytest.fixture(scope="module")
-def papers() -> Suite:
-    return load_suite(ROOT / "paper_configs")
 
 
 def rows_of(numbers) -> list[dict[str, str]]:
@@ -102,16 +95,6 @@ def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Sui
             lower = period_and_accuracy.draw(numbers, COLUMN).axes[1]
         dotted = {line.get_ydata()[0]: line.get_alpha() for line in lower.get_lines() if line.get_linestyle() == ":"}
         assert (dotted[79.32] is None, dotted[80.98]) == (known, None)
-
-
-def test_every_kind_is_declared_beside_its_code_and_names_its_points():
-    for name in option_names("render"):
-        assert options_of("render", name).description()
-        module = __import__(f"resync.render.{name}", fromlist=["prepare"])
-        numbers = get_type_hints(module.prepare)["return"]
-        if numbers is not Table:
-            assert "Point" in str(get_type_hints(numbers.points, {"Point": Point})["return"])
-            assert "width" in get_type_hints(module.draw)
 
 
 def test_figures_without_runs_have_their_data_too(papers: Suite, tmp_path: Path):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic import collected, put_log
+from synthetic import put_log
 
 from resync.audit import audit, write
 from resync.cli import main
@@ -399,22 +399,6 @@ def test_the_log_of_an_offline_run_is_read_with_the_columns_of_its_program(
     log.write_bytes(b"hello")
     with pytest.raises(LogError, match=r"run-log0.wandb: no rows"):
         imported("wandb-offline", [log], QSR, columns, replace=True)
-
-
-def test_our_own_table_comes_back_value_by_value(imported: Import, suite: Suite, finished: Path, tmp_path: Path):
-    run = suite.runs("toy", "smoke", "vit", "qsr")[0]
-    original = read_run(finished / run.directory)
-    names = [name for name in original.metrics if name != "epoch"]
-    columns = "".join(f"{name}: {{column: {name}}}\n" for name in names)
-    result = imported("csv", [finished / run.directory / "metrics.csv"], QSR, columns)
-    pd.testing.assert_frame_equal(result.metrics, original.metrics[list(result.metrics)], check_dtype=False)
-    ours, theirs = (collected([run], folder) for folder in (tmp_path / "results", finished))
-    assert set(ours["status"]) == {"finished"}
-    keys = ["metric", "step", "value"]
-    evaluations = [
-        table[table["record"] == "evaluation"][keys].sort_values(keys, ignore_index=True) for table in (ours, theirs)
-    ]
-    pd.testing.assert_frame_equal(*evaluations, check_dtype=False)
 
 
 def test_everything_downstream_says_that_it_was_imported(imported: Import, suite: Suite, results: Path, tmp_path: Path):

@@ -107,6 +107,12 @@ STATES = {
         "run.yaml has configuration",
         "stale",
     ),
+    "half a run.yaml": (
+        lambda folder, run: (folder / "run.yaml").write_text("momentum: ["),
+        "stale",
+        "run.yaml cannot be read",
+        "stale",
+    ),
     "no run.yaml": (lambda folder, run: (folder / "run.yaml").unlink(), "stale", "run.yaml cannot be read", "stale"),
     "old columns": (
         lambda folder, run: (

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from resync.paper import Suite, load_suite
+from resync.paper import Suite
 from resync.paper.published import PublishedValue
 from resync.plan.network import LINKS
 from resync.render import time_per_iteration, wall_clock
@@ -16,11 +16,6 @@ from resync.render.item import ItemData, load, render
 from resync.render.table import Table
 from resync.results.runs import RunResult, state_of
 from resync.workflow import TABLE_FILES
-
-
-@pytest.fixture(scope="module")
-def papers() -> Suite:
-    return load_suite(Path(__file__).parents[2] / "paper_configs")
 
 
 def hours(series: str, value: float, status: str = "verified", metric: str = "training_hours") -> PublishedValue:

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from resync.paper import load_suite
 from resync.paper.suite import Suite
 from resync.settings.errors import ConfigError
 from resync.workflow import (
     RUN,
     Targets,
     chosen_scale,
-    code,
     data_files,
     gpus_per_node,
     names_of_runs,
@@ -27,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite(ROOT / "paper_configs")
+def suite(papers: Suite) -> Suite:
+    return papers
 
 
 @pytest.fixture(scope="module")
@@ -180,10 +178,6 @@ def test_the_scale_is_all_that_can_be_chosen(suite: Suite):
             chosen_scale(config, suite)
     with pytest.raises(ConfigError, match=r"found {'scale': 'mni'}; did you mean 'mini'\?"):
         chosen_scale({"scale": "mni"}, suite)
-
-
-def test_source_is_found_from_the_repository():
-    assert {"src/resync/report/site.py", "src/resync/report/assets/charts.js"} <= set(code("report", "report/assets"))
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ rule train:
         directory=subpath(output[0], parent=True),
     shell:
         "[ {resources.attempt:q} -gt 1 ] || rm -f {params.directory:q}/train.*.log;"
-        " : > {log:q}; ln -f {log:q} {params.directory:q}/train.{resources.attempt}.log;"
+        " : > {log:q}; ln -f {log:q} {params.directory:q}/train.{resources.attempt:q}.log;"
         " exec python -m resync launch --config {params.directory:q}/run.yaml --out {params.directory:q}"
         " --nodes {resources.machines:q} --cpus {threads:q} --launcher {resources.launcher:q} --max-restarts {resources.max_restarts:q}"
         " --timeout {resources.timeout_seconds:q} --attempt {resources.attempt:q} > {log:q} 2>&1"

@@ -424,8 +424,9 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
         kind.prepare(load(suite, "toy", item, "smoke", results))
         for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6"), (accuracy_and_volume, "table1"))
     )
-    of_time = curves.lines["Time of the simulation (min)"][0]
-    assert period.metric[0].label == of_time.label == "Parallel SGD (imported)"
+    assert curves.panels[1].x_axis == "Time of the simulation (min)"
+    of_time = curves.panels[1].lines[0]
+    assert period.panels[1].lines[0].label == of_time.label == "Parallel SGD (imported)"
     assert of_time.x[-1] == pytest.approx(18)  # minutes
     assert table.rows[0][1] == Cell("89.00 ± 0.00", mark="a")
     assert [table.rows[0][index].text for index in (3, 5)] == ["\N{EN DASH}"] * 2  # bytes and rounds

@@ -52,7 +52,7 @@ class ExchangeKind:
     within_round: bool = False
 
     @property
-    def count(self) -> int | float:
+    def count(self) -> float:
         """Number of exchanges of a worker, averaged over the workers; an int where it is whole."""
         total = Fraction(sum(self.after.values()))
         return int(total) if total.denominator == 1 else float(total)

@@ -63,11 +63,12 @@ def record(
     step: int,
     reason: str,
     mistake: bool = False,
-) -> None:
-    """Write the state of a run, completely or not at all."""
+) -> Unfinished:
+    """Write the state of a run, completely or not at all, and return it."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    entries = asdict(Unfinished(state, run.hash, step, reason, now, mistake))
-    write_text(directory / NAME, json.dumps(entries, indent=2) + "\n")
+    written = Unfinished(state, run.hash, step, reason, now, mistake)
+    write_text(directory / NAME, json.dumps(asdict(written), indent=2) + "\n")
+    return written
 
 
 def recorded(directory: Path) -> Unfinished | None:
@@ -118,22 +119,17 @@ def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
         raise
 
 
-def conclude(directory: Path, run: Run, code: int) -> bool:
+def conclude(directory: Path, run: Run, code: int) -> Unfinished | None:
     """Record how the processes ended if they could not do so themselves: killed, or asked to stop before training.
 
-    Returns whether the run has failed.
+    Returns the state of the run from now on; None if it has results or a state that cannot be read.
     """
     now = _recorded_if_readable(directory)
-    if code == os.EX_OK or now is None:
-        return False
-    if now.state != "running":
-        return now.state == "failed"
-    stopped = code in (os.EX_TEMPFAIL, INTERRUPTED)
-    if stopped:
-        record(directory, run, "stopped", now.step, "asked to stop before the training began")
-    else:
-        record(directory, run, "failed", now.step, f"its processes ended with exit code {code}")
-    return not stopped
+    if code == os.EX_OK or now is None or now.state != "running":
+        return now
+    if code in (os.EX_TEMPFAIL, INTERRUPTED):
+        return record(directory, run, "stopped", now.step, "asked to stop before the training began")
+    return record(directory, run, "failed", now.step, f"its processes ended with exit code {code}")
 
 
 def refuse_mistake(directory: Path, run: Run) -> None:

@@ -81,17 +81,16 @@ class MixingSteps:
 
         Raises ValueError for a topology, peers or mixing weights that do not fit the number of workers.
         """
-        found = True
-        for peers in [peers for _, peers in self.traffic.peers if peers]:
-            if not resolve(self.topology).regular:
-                found = found and self.num_workers <= 1
-                continue
-            for k in range(cycle(self.topology, self.num_workers, peers) or 1):
-                matrix = mixing.matrix(
-                    self.topology, self.num_workers, k, peers, mixing_weights=self.traffic.mixing_weights
-                )
-                found = found and mixing.is_doubly_stochastic(matrix)
-        return found
+        numbers = [peers for _, peers in self.traffic.peers if peers]
+        if not resolve(self.topology).regular:
+            return self.num_workers <= 1 or not numbers
+        weights = self.traffic.mixing_weights
+        matrices = [  # a list, so that all are checked
+            mixing.matrix(self.topology, self.num_workers, k, peers, mixing_weights=weights)
+            for peers in numbers
+            for k in range(cycle(self.topology, self.num_workers, peers) or 1)
+        ]
+        return all(map(mixing.is_doubly_stochastic, matrices))
 
     def phase(self, step: int) -> tuple[int, int]:
         """The first step of the phase that `step` belongs to, and its number of peers."""

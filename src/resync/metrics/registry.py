@@ -124,6 +124,11 @@ _DECLARED = {
         "Training top-5 accuracy", meaning="as train_top1, with the label among the five largest outputs",
         span="interval", tolerance=0.3, optional=True,
     ),
+    "train_nll": Metric(
+        "Training NLL", "nats", "per token: train_loss without label smoothing", _EVALUATIONS, span="interval",
+        better="lower", tolerance=0.03, tolerance_reason="that of the training loss", best=True, compared=True,
+        optional=True, needs=(TRANSLATION,),
+    ),
     "step_loss": _of_step(
         "Training loss", "nats",
         "mean over the workers; that of worker 0 if they run asynchronously, as for all columns of a step",

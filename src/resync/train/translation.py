@@ -38,6 +38,7 @@ class Translation(Objective):
     over all tokens of the step.
     """
 
+    training_metrics = ("train_nll",)
     over_all_workers: bool = False
     beam_search: BeamSearch | None = None
     language: str = "de"
@@ -48,13 +49,22 @@ class Translation(Objective):
 
     def loss(self, model: nn.Module, inputs: Inputs, targets: TokenTargets) -> Tensor:
         """The loss of a bucket; see the class for its denominator."""
+        return self._per_token(self.logits(model, inputs), targets, self.label_smoothing)
+
+    def training_loss(self, model: nn.Module, inputs: Inputs, targets: TokenTargets) -> tuple[Tensor, Tensor]:
+        """The same, and the negative log-likelihood per token, which is the loss without smoothing."""
         logits = self.logits(model, inputs)
+        loss = self._per_token(logits, targets, self.label_smoothing)
+        likelihood = self._per_token(logits.detach(), targets, 0.0) if self.label_smoothing else loss.detach()
+        return loss, likelihood.unsqueeze(0)
+
+    def _per_token(self, logits: Tensor, targets: TokenTargets, smoothing: float) -> Tensor:
         total = F.cross_entropy(
             logits.flatten(0, 1),
             targets.ids.flatten(),
             ignore_index=PAD,
             reduction="sum",
-            label_smoothing=self.label_smoothing,
+            label_smoothing=smoothing,
         )
         return total / (targets.tokens_of_all if self.over_all_workers else targets.tokens)
 

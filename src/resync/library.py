@@ -144,6 +144,8 @@ class Synchronised:
             begun = getattr(algorithm, "local_steps", 0)
             h = self.h if begun else self._next_h()
             text += f", round {self.rounds + 1} of H = {h}, next average in step {self.steps - begun + h}"
+        if (rate := self.options.effective_outer_lr) is not None:
+            text += f", effective outer rate {rate:.3g}"
         return f"{text}, {self.bytes_sent:,} bytes sent"
 
     def _next_h(self) -> float:

@@ -2,6 +2,8 @@
 
 import json
 from fractions import Fraction
+from functools import reduce
+from math import log
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,15 @@ def test_base_graphs_average_exactly_in_the_stated_number_of_steps(name, peers):
         np.testing.assert_allclose(found[-1] - values.mean(axis=0), 0, atol=1e-12)
         assert topology.cycle(name, n, peers) == steps
         assert max(len(topology.out_peers(name, r, n, k, peers)) for r in range(n) for k in range(steps)) <= peers
+
+
+@pytest.mark.parametrize("peers", [1, 2, 3, 4])
+def test_base_graphs_keep_the_bound_of_their_authors(peers):
+    """At most 2 log_{k+1}(n) + 2 mixing steps, which the authors assert for these n and k (Takezawa et al. 2023)."""
+    steps = {n: topology.cycle("base_graph", n, peers) for n in range(2, 100)}
+    assert all(found <= 2 * log(n, peers + 1) + 2 for n, found in steps.items())
+    product = reduce(np.matmul, (mixing.matrix("base_graph", 97, k, peers) for k in range(steps[97])))
+    np.testing.assert_allclose(product, 1 / 97, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -138,3 +138,27 @@ def test_an_attached_algorithm_says_where_it_stands():
     assert [tuple(map(int, found.groups())) for found in seen] == [
         (step, step // 4 + 1, 4 if step < 8 else 2, min(step // 4 * 4 + 4, 10)) for step in range(9)
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "rate"),
+    [
+        (resync.DiLoCo(period=1), 7),  # 0.7 / (1 - 0.9)
+        (resync.DiLoCo(period=1, momentum=0.6, nesterov=False), 1.75),
+        (resync.SNOO(period=1), 0.68 / 0.63),
+        (resync.SlowMo(period=1, alpha=0.5, beta=0.75), 2),
+        (resync.StreamingDiLoCo(period=1, fragments=1, lr=0.5, momentum=0.5), 1),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_the_effective_outer_rate_is_how_far_a_constant_change_moves(options, rate: float):
+    model = torch.nn.Linear(1, 1, bias=False, dtype=torch.float64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    sync = resync.attach(model, optimizer, options)
+    for _ in range(400):
+        before = model.weight.item()
+        model.weight.grad = torch.ones_like(model.weight)
+        optimizer.step()
+    assert before - model.weight.item() == pytest.approx(rate) == options.effective_outer_lr
+    assert f"effective outer rate {rate:.3g}" in str(sync)
+    assert resync.LocalSGD(period=1).effective_outer_lr is None

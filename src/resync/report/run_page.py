@@ -9,6 +9,7 @@ from resync.report.curves import main_metric, run_charts
 from resync.results.runs import RunResult, RunState
 from resync.results.seed_values import number
 from resync.results.summary import commits
+from resync.run import Run
 
 _MOST_ROWS = 60
 """Evaluations that the table of a page shows; metrics.csv beside it has all."""
@@ -41,10 +42,15 @@ def _differences(content: Content, state: RunState) -> list[tuple[str, list[str]
     """The settings in which the series of the experiment differ, with the value of each at its first seed."""
     run = state.run
     series = [states[0].run for name, states in content.series.items() if name[:2] == (run.paper, run.experiment)]
-    settings = [content.settings[each.id] for each in series]
+    settings = [content.settings[each.id] | _effective_outer_rate(each) for each in series]
     keys = dict.fromkeys(key for each in settings for key in each)
     found = [(key, [each.get(key, "") for each in settings]) for key in keys]
     return [(key, values) for key, values in found if len(set(values)) > 1]
+
+
+def _effective_outer_rate(run: Run) -> dict[str, str]:
+    rate = run.sync.effective_outer_lr
+    return {} if rate is None else {"effective outer rate": f"{rate:.3g}"}
 
 
 def _final(result: RunResult) -> list[tuple[str, str, str]]:

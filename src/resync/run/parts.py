@@ -121,6 +121,14 @@ class SyncOptions(Options):
         """The algorithm that communicates within the rounds of this one, if any."""
         return None
 
+    @property
+    def effective_outer_lr(self) -> float | None:
+        """By how much a constant change of the rounds moves the outer step in the limit; None without outer momentum.
+
+        1 is what plain averaging does. Compare algorithms at equal effective rates.
+        """
+        return None
+
     def vectors_per_round(self, state_vectors: int) -> int | Fraction:
         """Number of parameter-sized vectors that a worker sends, to each peer, at the end of a round.
 

@@ -24,14 +24,15 @@ OuterMomentum = Annotated[float, Field(ge=0, lt=1, description="outer momentum")
 
 
 class OuterOptions(RoundsOptions):
-    """The options of an algorithm with an outer step of momentum after every round (resync.sync.outer).
-
-    A constant pseudo-gradient is passed on with the gain lr / (1 - momentum).
-    """
+    """The options of an algorithm with an outer step of momentum after every round (resync.sync.outer)."""
 
     lr: OuterLr = 0.7
     momentum: OuterMomentum = 0.9
     nesterov: bool = Field(default=True, description="Nesterov's form of the outer momentum; false: heavy ball")
+
+    @property
+    def effective_outer_lr(self) -> float:
+        return self.lr / (1 - self.momentum)
 
 
 class _Base:
@@ -111,6 +112,10 @@ class SlowMo(RoundsOptions):
     @property
     def needs(self) -> EngineNeeds:
         return self.inner.needs if self.inner else EngineNeeds()
+
+    @property
+    def effective_outer_lr(self) -> float:
+        return self.alpha / (1 - self.beta)
 
     def vectors_per_round(self, state_vectors: int) -> int:
         """The parameters if they are averaged, and the optimizer's state if it is averaged."""
@@ -321,6 +326,10 @@ class StreamingDiLoCo(SyncOptions):
     @property
     def rule(self) -> Period:
         return Constant(h=self.period // self.fragments)
+
+    @property
+    def effective_outer_lr(self) -> float:
+        return self.lr / (1 - self.momentum)
 
     @property
     def traffic(self) -> Traffic:

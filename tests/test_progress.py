@@ -70,6 +70,9 @@ def test_the_reason_of_a_failure_is_that_of_its_attempt(run: Run, folder: Path):
         "resync: error: no file\nresync: error: rank 1 ended with exit code 2": "no file",
         f"{run.id}: SIGTERM: stops after step 3 of 9 with a checkpoint\n": "interrupted: the next start continues",
         "Traceback (most recent call last):\n  File\nKeyError: 7": "KeyError: 7",
+        f"resync: error: of the first start\nresync: {run.id}: exit code 1, restart 1 of 1\nresync: error: no file": (
+            "no file"
+        ),
     }
     for number, text in enumerate(parts, start=1):
         (folder / f"train.{number}.log").write_text(text)

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -39,8 +40,8 @@ _MOSTLY = ("launch", "launch", "warm", "launch", "snakemake", "launch")
 WAYS = (*_MOSTLY, "make", *_MOSTLY, "launch")
 FIRST_VICTIMS = {"warm": "warm server", "snakemake": "Snakemake", "make": "resync warm"}
 """Whom the first kill of a trial hits, so that few trials hit each."""
-
-
+SIGNALS = ("SIGKILL", "SIGKILL", "SIGTERM")
+"""Of which the signal of a kill is drawn; at SIGTERM a run may also stop with a checkpoint, or end."""
 KILLS_OF_A_TRIAL = 3
 
 
@@ -56,6 +57,7 @@ class Kill:
     variant: str
     way: str
     victim: str
+    signal: str
     moment: Moment
     what: str = ""
     step: int = 0
@@ -67,7 +69,7 @@ class Kill:
 
     def as_text(self) -> str:
         """What was killed where, and what that cost, in one line."""
-        place = f"{self.victim} killed at {self.moment.phase} {self.moment.number} of {self.moment.who}, "
+        place = f"{self.victim} gets {self.signal} at {self.moment.phase} {self.moment.number} of {self.moment.who}, "
         place += f"step {self.step} ({self.what})" if self.what else f"step {self.step}"
         if self.seconds_to_continue is None:
             return place
@@ -82,6 +84,8 @@ class Report:
     kills: list[Kill] = field(default_factory=list)
     trials: int = 0
     recovered: int = 0
+    equal: int = 0
+    """Runs that ended with the bits of the undisturbed one: all that recovered, asynchronous AD-PSGD apart."""
     resumes: int = 0
     defects: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -92,23 +96,30 @@ class Report:
         return json.dumps(asdict(self), indent=2) + "\n"
 
     def as_text(self) -> str:
-        """One row for each victim, and a line of totals."""
-        header = ["victim", "kills", "lost steps", "at most", "seconds to continue", "at most"]
-        rows = []
-        for victim in sorted({kill.victim for kill in self.kills}):
-            rows.append([victim, *_numbers([kill for kill in self.kills if kill.victim == victim])])
-        rows.append(["all", *_numbers(self.kills)])
-        phases = Counter(kill.moment.phase for kill in self.kills)
+        """One row for each victim and signal, and lines of totals."""
+        header = ["victim", "signal", "kills", "lost steps", "at most", "seconds to continue", "at most"]
+        of: dict[tuple[str, str], list[Kill]] = {}
+        for kill in sorted(self.kills, key=lambda kill: (kill.victim, kill.signal)):
+            of.setdefault((kill.victim, kill.signal), []).append(kill)
+        rows = [[*names, *_numbers(kills)] for names, kills in (of | {("all", ""): self.kills}).items()]
         table = "\n".join(aligned([header, *rows]))
+        phases = Counter(kill.moment.phase for kill in self.kills)
+        algorithms = Counter(algorithm_of(kill.variant) for kill in self.kills)
         variants = {kill.variant for kill in self.kills}
         return (
             f"{table}\n\n"
-            f"moments: {', '.join(f'{phase} {count}' for phase, count in phases.most_common())}\n"
+            f"moments: {_counts(phases)}\n"
+            f"{len(algorithms)} algorithms: {_counts(algorithms)}\n"
             f"{len(self.kills)} kills in {self.trials} runs of {len(variants)} variants, seed {self.seed}: "
-            f"{self.recovered} runs recovered, {self.resumes} continued from a checkpoint, "
+            f"{self.recovered} runs recovered, {self.equal} of them with equal bits, "
+            f"{self.resumes} continued from a checkpoint, "
             f"{len(self.defects)} defects, {self.seconds:.0f} s{'' if self.complete else ', interrupted'}\n"
             + "".join(f"DEFECT {each}\n" for each in self.defects)
         )
+
+
+def _counts(found: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in found.most_common())
 
 
 def _numbers(kills: list[Kill]) -> list[str]:
@@ -117,6 +128,11 @@ def _numbers(kills: list[Kill]) -> list[str]:
     shown = [f"{sum(each) / len(each):.1f}" if each else "-" for each in (lost, times)]
     largest = [f"{max(lost)}" if lost else "-", f"{max(times):.1f}" if times else "-"]
     return [str(len(kills)), shown[0], largest[0], shown[1], largest[1]]
+
+
+def algorithm_of(variant: str) -> str:
+    """The algorithm that a variant is of; asynchronous AD-PSGD, whose bits differ, is one of its own."""
+    return ASYNCHRONOUS if variant == ASYNCHRONOUS else RUNS[variant].get("sync", BASE["sync"])["name"]
 
 
 def settings(variant: str) -> dict[str, Any]:
@@ -170,9 +186,8 @@ class Harness:
     def _algorithms() -> dict[str, list[str]]:
         """The variants of each algorithm."""
         of: dict[str, list[str]] = {}
-        for name, changes in RUNS.items():
-            sync = changes.get("sync", BASE["sync"])
-            of.setdefault("asynchronous" if sync.get("asynchronous") else sync["name"], []).append(name)
+        for name in RUNS:
+            of.setdefault(algorithm_of(name), []).append(name)
         return of
 
     def _variants(self, of: dict[str, list[str]]) -> Iterator[str]:
@@ -200,6 +215,7 @@ class Harness:
                 for kill in trial.done:
                     print(f"trial {number}, {variant} by {way}: {kill.as_text()}")
             self.report.recovered += bool(trial.done)
+            self.report.equal += bool(trial.done) and variant != ASYNCHRONOUS
             self.report.resumes += len(trial.results(trial.start.out)["resumed_from"])
         except (Defect, Hung) as defect:
             self.report.defects.append(f"trial {number}, {variant} by {way}: {defect}")
@@ -243,7 +259,8 @@ class Reference:
                 for phase, found in self.moments.items()
             }
             phase = source.choice(sorted(phase for phase, found in at_a_rank.items() if found))
-            plan.append(Kill(trial.number, trial.variant, trial.way, victim, source.choice(at_a_rank[phase])))
+            moment, number = source.choice(at_a_rank[phase]), source.choice(SIGNALS)
+            plan.append(Kill(trial.number, trial.variant, trial.way, victim, number, moment))
         return plan
 
     def compare(self, out: Path, variant: str, whole: bool) -> None:
@@ -307,7 +324,7 @@ class Trial:
             kill.what, kill.step, kill.at = entry.what, entry.step, time.time()
             for pid in victims:
                 with suppress(ProcessLookupError):  # it has just ended
-                    os.kill(pid, 9)
+                    os.kill(pid, signal.Signals[kill.signal])
             self.done.append(kill)
             control.released.touch()
         wait(lambda: processes.code(start.command) is not None, "the end of the command")
@@ -347,9 +364,11 @@ class Trial:
                 kill.lost_steps = max(0, before + 1 - min(step for _, step in after))
             elif until == float("inf"):
                 summary = self.results(self.start.out)
-                ended = datetime.fromisoformat(summary["ended"]).timestamp()
+                began, ended = (datetime.fromisoformat(text).timestamp()
+                                for text in (summary["jobs"][-1]["started"], summary["ended"]))  # fmt: skip
                 # A job that has no warm process any more writes no journal.
-                resumed = max(summary["resumed_from"], default=0) if kill.victim == "warm server" else before
+                unseen = kill.victim == "warm server" and began > kill.at
+                resumed = max(summary["resumed_from"], default=0) if unseen else before
                 kill.seconds_to_continue, kill.lost_steps = max(0.0, ended - kill.at), max(0, before - resumed)
             if kill.lost_steps and kill.lost_steps > EVERY and self.variant != ASYNCHRONOUS:
                 raise Defect(f"lost {kill.lost_steps} steps with a checkpoint in every {EVERY}: {kill}")

@@ -143,7 +143,9 @@ class Start:
 
     def numbers(self, victim: str, control: moments.Control) -> list[int]:
         """The numbers of the processes that a victim is, empty if one of them has not begun."""
+        # The launcher of a job of the warm process is the fork of that.
         found = {entry.moment.who: entry.pid for entry in control.journal()}
+        victim = "launcher" if victim == "warm fork" else victim
         names = ["rank 0", "rank 1"] if victim == "both ranks" else [victim]
         return [found[name] for name in names] if set(names) <= found.keys() else []
 
@@ -161,7 +163,7 @@ class Start:
 class Warm(Start):
     """The same as a job of `resync warm`, whose server is one of the victims."""
 
-    victims = ("warm server", "command", "rank 0", "rank 1", "launcher")
+    victims = ("warm server", "command", "rank 0", "rank 1", "both ranks", "warm fork")
     server = 0
 
     def start(self, control: moments.Control) -> None:
@@ -212,7 +214,7 @@ class Warm(Start):
 class Snakemake(Warm):
     """The same run as a target of Snakemake, which is the command, with its jobs in the warm process."""
 
-    victims = ("Snakemake", "warm server", "rank 0", "rank 1", "launcher")
+    victims = ("Snakemake", "warm server", "rank 0", "rank 1", "both ranks", "warm fork")
 
     def prepare(self) -> None:
         self.folder.mkdir(parents=True)
@@ -254,7 +256,7 @@ class Snakemake(Warm):
 class Make(Snakemake):
     """The same as `make reproduce` does it: `resync warm` starts the warm process and Snakemake, and ends both."""
 
-    victims = ("resync warm", "Snakemake", "rank 0", "rank 1", "launcher")
+    victims = ("resync warm", "Snakemake", "rank 0", "rank 1", "both ranks", "warm fork")
 
     def start(self, control: moments.Control) -> None:
         Start.start(self, control)

@@ -16,6 +16,8 @@ from runs import BASE, VARIANTS
 
 from resync.processes import warm_client
 from resync.processes.signals import end_with_parent
+from resync.settings.base import PACKAGE
+from resync.settings.options import option_names
 
 
 @contextmanager
@@ -51,8 +53,9 @@ def test_twenty_kills_over_all_algorithms_lose_nothing(tmp_path: Path):
     kills = found["kills"]
     assert (len(kills) >= 20, found["defects"], found["recovered"]) == (True, [], found["trials"])
     assert {"launcher", "warm server", "resync warm", "Snakemake"} < {kill["victim"] for kill in kills}
+    assert {"SIGKILL", "SIGTERM"} == {kill["signal"] for kill in kills}
     killed = {VARIANTS.get(kill["variant"], {}).get("sync", BASE["sync"])["name"] for kill in kills}
-    assert killed == {changes.get("sync", BASE["sync"])["name"] for changes in VARIANTS.values()}
+    assert killed == set(option_names("sync", PACKAGE))
     last = printed.splitlines()[-2:]
     assert f"{len(kills)} kills in {found['trials']} runs" in "".join(last)
 

@@ -32,7 +32,7 @@ from resync.processes.tcp_store import meet, serve
 from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
-from resync.results.summary import commits
+from resync.results.summary import commits, text_of
 from resync.run import Run
 from resync.train import provenance, train
 from resync.train.interrupt import Interruption
@@ -292,8 +292,33 @@ def test_two_jobs_for_a_run_train_it_once(folder, undisturbed):
             assert lock.holder(folder)["pid"] == first.pid
             assert code_of(first) == 0
             assert code_of(second) == 0
-    assert "waiting for the job that trains this run" in (folder / "launch.log").read_text()
+    log = (folder / "launch.log").read_text()
+    assert "waiting for the job that trains this run" in log
+    assert log.count("has its results in") == 1
+    assert assert_same_results(folder, undisturbed)["resumed_from"] == []
+
+
+def test_results_that_are_deleted_while_they_are_written_are_written_again(folder, undisturbed, monkeypatch):
+    """As Snakemake does with those of a fork whose client was killed: in the last attempt the run stayed damaged."""
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "resync.results.summary.text_of", lambda *given: ((folder / "metrics.csv").unlink(), text_of(*given))[1]
+        )
+        assert finish(folder) == 1
+    assert not (folder / "summary.json").exists()
+    assert f"{folder}/metrics.csv: deleted while the results were written" in state.recorded(folder).reason
+    assert finish(folder) == 0
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [84]
+
+
+def test_what_is_said_of_an_attempt_is_its_own_reason(folder, monkeypatch):
+    """Also where it fails before anything is started."""
+    state.fail(folder, Run.from_file(folder / "config.yaml"), "the reason of the first attempt")
+    (folder / "checkpoint").mkdir()
+    (folder / state.ANEW).touch()
+    monkeypatch.setattr(attempts, "delete_folder", lambda path: path.joinpath("no", "such").rmdir())
+    assert main(["launch", "--config", str(folder / "config.yaml"), "--out", str(folder), "--attempt", "2"]) == 1
+    assert state.recorded(folder).reason.startswith("FileNotFoundError: ")
 
 
 @contextmanager

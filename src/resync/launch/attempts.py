@@ -12,7 +12,7 @@ from resync.processes.exit_code import MISTAKE
 from resync.processes.lock import locked
 from resync.processes.signals import INTERRUPTED
 from resync.results import state
-from resync.results.summary import refuse_other_results
+from resync.results.summary import has_results, refuse_other_results
 from resync.run import Run
 
 _FINAL = {os.EX_OK, MISTAKE, os.EX_TEMPFAIL, INTERRUPTED}
@@ -47,13 +47,17 @@ def launch(request: Request, on_node: bool) -> int:
 
 
 def _attempts(run: Run, request: Request) -> int:
-    """The exit code of a run that no other job trains."""
-    if (asked := request.out / state.ANEW).exists():
+    """The exit code of a run that no other job trains; 0 at once if it has its results."""
+    asked = request.out / state.ANEW
+    if not asked.exists() and has_results(request.out, run.hash):
+        print(f"resync: {run.id}: has its results in {request.out}", flush=True)
+        return os.EX_OK
+    state.begin(request.out, run)
+    if asked.exists():
         print(f"resync: {run.id}: trains again from its first step, as asked", flush=True)
         if (checkpoints := request.out / "checkpoint").exists():
             delete_folder(checkpoints)
         asked.unlink()
-    state.begin(request.out, run)
     with stopping.remembered():
         code = _restarted(run, request, _attempt(run, request))
     last = state.conclude(request.out, run, code)

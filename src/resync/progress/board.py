@@ -16,6 +16,7 @@ from resync.text_tables import one_line
 _FEW = 5
 """Finished jobs required before a remaining time is shown."""
 _TAIL_BYTES = 1 << 16
+_RESTARTED = re.compile(r"resync: .*, restart \d+ of \d+$")
 _FAILED = re.compile(r"resync: failed: (.*)")
 _ERROR = re.compile(r"resync: error: (?:not tried again: )?(.*)")
 _STOPPED = re.compile(r"resync: interrupted$|.*: stops after step \d+ of \d+ with a checkpoint$")
@@ -126,6 +127,7 @@ def _reason(job: Job, attempt: int) -> str:
     """Why an attempt at a job failed, from its own log: that of a training has a name for each attempt."""
     log = job.folder / f"train.{attempt}.log" if job.folder else job.log
     lines = [line for line in _tail(log) if line.strip()]
+    lines = lines[max((number for number, line in enumerate(lines) if _RESTARTED.match(line)), default=-1) + 1 :]
     failed, errors = ([match[1] for match in map(form.match, lines) if match] for form in (_FAILED, _ERROR))
     if failed or errors:
         reason = failed[-1] if failed else errors[0]

@@ -30,12 +30,17 @@ def publish(
     """Write the results of a run: its tables by name, then the summary with their digests.
 
     `others` are files below `directory` that are complete already and whose digests the summary has too.
+    Raises OSError if somebody deletes one of the files meanwhile, as Snakemake does when the client of a warm job was
+    killed: a summary that stayed would make the run damaged.
     """
     digests = {path.relative_to(directory).as_posix(): digest_of(path) for path in others}
     for name, text in tables.items():
         write_text(directory / name, text)
         digests[name] = digest(text.encode())
     write_text(directory / NAME, text_of(summary, digests))
+    if lost := [name for name in digests if not (directory / name).exists()]:
+        (directory / NAME).unlink(missing_ok=True)
+        raise FileNotFoundError(f"{directory / lost[0]}: deleted while the results were written")
 
 
 def text_of(summary: Mapping[str, Any], digests: Mapping[str, str]) -> str:
@@ -71,6 +76,17 @@ def refuse_other_results(directory: Path, config_hash: str) -> None:
             f"--out {directory}: has results of {found['run']} with configuration {found['config_hash']}, allowed for "
             f"configuration {config_hash}: another folder, or this one without {NAME}"
         )
+
+
+def has_results(directory: Path, config_hash: str) -> bool:
+    """Whether a folder has the results of a configuration, every file as it was written."""
+    try:
+        summary = read_summary(directory / NAME)
+        written = {name: value for name, value in summary[DIGESTS].items() if name != NAME}
+        unchanged = all(digest_of(directory / name) == value for name, value in written.items())
+    except (ResultsError, OSError):
+        return False
+    return unchanged and summary["config_hash"] == config_hash and not left_out(summary)
 
 
 def sealed(summary: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, Any]:

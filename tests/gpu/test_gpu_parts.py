@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from resync.engine.clocks import Clocks
-from resync.engine.gradients import Gradients
+from resync.engine.ddp import Ddp
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 
@@ -50,9 +50,10 @@ def test_gradients_are_averaged_during_the_backward_pass(transport: Transport, d
     model(inputs).square().mean().backward()
     alone = [parameter.grad.clone() for parameter in model.parameters()]
     workers = Workers(model, 1)
-    gradients = Gradients(workers.gradient_places(0), workers.grads[0], transport.start_sum, 1)
-    with gradients.collecting():
-        model(inputs).square().mean().backward()
+    optimizer = torch.optim.SGD([workers.rows], lr=0.1)
+    engine = Ddp(workers, optimizer, lambda forward, x, _: forward(x).square().mean(), transport=transport,
+                 averages_gradients=True)  # fmt: skip
+    engine.gradients([inputs], [inputs])
     for parameter, expected in zip(model.parameters(), alone, strict=True):
         torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=1e-7)
     assert transport.wire_bytes == workers.grads.nbytes

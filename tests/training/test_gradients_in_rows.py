@@ -3,40 +3,44 @@
 import subprocess
 import sys
 
-import pytest
 import torch
 from processes import run_processes
 from torch import nn
 
-from resync.engine import gradients as module
 from resync.engine.clocks import Clocks
+from resync.engine.ddp import Ddp
 from resync.engine.gradients import Gradients
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 
 
-def net() -> nn.Module:
+class Net(nn.ModuleDict):
     """One layer is used twice, and one never."""
-    torch.manual_seed(0)
-    layer = nn.Linear(8, 8)
-    return nn.ModuleDict({"twice": layer, "last": nn.Linear(8, 3, bias=False), "unused": nn.Linear(2, 2)})
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        layer = nn.Linear(8, 8)
+        super().__init__({"twice": layer, "last": nn.Linear(8, 3, bias=False), "unused": nn.Linear(2, 2)})
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self["last"](self["twice"](self["twice"](inputs).relu()))
 
 
-def loss_of(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    return model["last"](model["twice"](model["twice"](inputs).relu())).square().mean()
+def loss_of(model: nn.Module, inputs: torch.Tensor, targets: object = None) -> torch.Tensor:
+    return model(inputs).square().mean()
 
 
 def expected(inputs: list[torch.Tensor]) -> torch.Tensor:
     """What autograd alone adds up."""
-    model = net()
+    model = Net()
     for each in inputs:
         loss_of(model, each).backward()
     return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in model.parameters()])
 
 
 def test_the_row_has_what_autograd_adds_up_and_nothing_from_the_step_before():
-    workers = Workers(net(), 1)
-    gradients = Gradients(workers.gradient_places(0), workers.grads[0])
+    workers = Workers(Net(), 1)
+    gradients = Gradients(workers.gradient_places(0))
     workers.grads.fill_(torch.nan)
     batches = [torch.randn(4, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
     for _ in range(2):
@@ -49,44 +53,26 @@ def test_the_row_has_what_autograd_adds_up_and_nothing_from_the_step_before():
         assert parameter.grad.data_ptr() == place.data_ptr()
 
 
-@pytest.mark.parametrize("bucket", [1, 2**20])
-def test_buckets_cover_the_row_from_its_end(bucket: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "FIRST_BUCKET", bucket)
-    monkeypatch.setattr(module, "BUCKET", bucket)
-    workers = Workers(net(), 1)
-    started: list[torch.Tensor] = []
-    Gradients(workers.gradient_places(0), workers.grads[0], lambda part: started.append(part), 2)
-    buckets = list(module._buckets(workers.gradient_places(0), workers.grads[0]))
-    assert len(buckets) == (5 if bucket == 1 else 1)
-    covered = [part.data_ptr() for _, part in reversed(buckets)]
-    assert covered == sorted(covered)
-    assert sum(part.numel() for _, part in buckets) == workers.num_parameters
-    assert sorted(number for numbers, _ in buckets for number in numbers) == list(range(5))
-
-
-def _averaged(rank: int, size: int, bucket: int) -> tuple[torch.Tensor, int]:
-    module.FIRST_BUCKET = module.BUCKET = bucket
-    workers = Workers(net(), 1)
-    transport = Transport(size, Clocks(torch.device("cpu")), rank, size)
-    gradients = Gradients(workers.gradient_places(0), workers.grads[0], transport.start_sum, size)
-    inputs = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(rank))
-    with gradients.collecting():
-        gradients.last = False
-        loss_of(workers.models[0], inputs[0]).backward()
-        gradients.last = True
-        loss_of(workers.models[0], inputs[1]).backward()
+def _averaged(rank: int, size: int) -> tuple[torch.Tensor, int]:
+    """Three gradients by the engine `ddp`, of two micro-batches each, and the bytes on the wire."""
+    workers, transport = Workers(Net(), 1), Transport(size, Clocks(torch.device("cpu")), rank, size)
+    optimizer = torch.optim.SGD([workers.rows], lr=0.0)
+    engine = Ddp(workers, optimizer, loss_of, transport=transport, averages_gradients=True,
+                 members=transport.members, micro_batches=2)  # fmt: skip
+    inputs = torch.randn(8, 8, generator=torch.Generator().manual_seed(rank))
+    for _ in range(3):
+        engine.gradients([inputs], [inputs])
     return workers.grads[0], transport.wire_bytes
 
 
-@pytest.mark.parametrize("bucket", [1, 2**20])
-def test_buckets_are_averaged_once_for_all_micro_batches(bucket: int):
-    found = run_processes(2, _averaged, bucket)
-    of_rank = [list(torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(rank))) for rank in range(2)]
-    mean = (expected(of_rank[0]) + expected(of_rank[1])) / 2
+def test_ddp_averages_once_for_all_micro_batches_what_the_loss_reaches():
+    found = run_processes(3, _averaged)
+    halves = [torch.randn(8, 8, generator=torch.Generator().manual_seed(rank)).chunk(2) for rank in range(3)]
+    mean = sum(expected(list(each)) for each in halves) / 6
     for row, wire_bytes in found:
         torch.testing.assert_close(row, mean, rtol=1e-6, atol=1e-7)
-        assert wire_bytes == row.nbytes
-    assert torch.equal(found[0][0], found[1][0])
+        assert wire_bytes == 3 * row.nbytes
+        assert torch.equal(row, found[0][0])
 
 
 FAULTS = """

@@ -299,3 +299,15 @@ def _rows(checkpoint: Path) -> np.ndarray:
 def _mean_over_processes(rows: np.ndarray) -> np.ndarray:
     """The mean of four rows in two processes, in the order of its sums."""
     return (torch.from_numpy(rows[:2]).sum(0) + torch.from_numpy(rows[2:]).sum(0)).div(4).numpy()
+
+
+def _continued_with_buckets(rank: int, world_size: int, folder: Path) -> bool:
+    changes = {"model": {"name": "mlp", "hidden": [700, 700]}, "processes": world_size}
+    whole = trained(rank, world_size, folder / "whole", changes)
+    trained_until(rank, world_size, folder / "parts", changes, 5)
+    return np.array_equal(trained(rank, world_size, folder / "parts", changes)["rows"], whole["rows"])
+
+
+def test_the_buckets_of_ddp_are_those_of_the_first_step(tmp_path: Path):
+    """Four processes add up four numbers in an order that depends on where in a bucket they lie."""
+    assert all(run_processes(4, _continued_with_buckets, tmp_path))

@@ -1,22 +1,23 @@
-"""The engine `ddp`: distributed data parallel, which averages gradients during the backward pass."""
+"""The engine `ddp`: torch's DistributedDataParallel, which averages gradients during the backward pass."""
 
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from resync.engine.engine import Engine
-from resync.engine.gradients import Gradients
 from resync.engine.transport import Transport
 
 
 class Ddp(Engine):
-    """For workers with one or more processes each.
+    """For workers with one or more processes each (Li et al. 2020).
 
-    It averages over all workers for algorithms that average gradients, and otherwise over the members of a worker. Like
-    torch's DistributedDataParallel (Li et al. 2020) it sums buckets of gradients while the backward pass goes on; here
-    the row of gradients itself consists of the buckets, so that none is copied there and back.
+    It averages over all workers for algorithms that average gradients, and otherwise over the members of a worker.
+    torch's buckets are copied to the row of gradients after the backward pass.
     """
 
     name = "ddp"
@@ -25,23 +26,38 @@ class Ddp(Engine):
         self.transport = transport
         self.averages_gradients = averages_gradients
         super().__init__(*arguments, **settings)
-
-    def gradients_in_rows(self) -> list[Gradients]:
-        """The gradients of the one worker of this process, averaged on their way."""
-        transport, workers = self.transport, self.workers
-        if self.averages_gradients:
-            start, processes = transport.start_sum, transport.world_size
-        else:
-            start, processes = transport.start_replica_sum, transport.members.processes
-        return [Gradients(workers.gradient_places(0), workers.grads[0], start, processes)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # later versions of torch rename broadcast_buffers
+            self.module = DistributedDataParallel(
+                self.workers.models[0],
+                process_group=None if averages_gradients else transport.members.replica_group,
+                init_sync=False,
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+                # A loss may leave parameters out, as with the other engines. Besides, torch would otherwise change its
+                # buckets after the first step, and with them the rounding of sums over three or more processes: a run
+                # that continues would not have the bits of one that was left alone. torch says once that it costs time.
+                find_unused_parameters=True,
+            )
+        self.forwards = [self.module]
 
     @contextmanager
-    def incomplete(self) -> Iterator[None]:
-        """A context without averaging: only the backward pass of the last micro-batch averages."""
-        [gradients] = self.gradients_of
-        gradients.last = False
+    def collecting(self, index: int) -> Iterator[None]:
+        """The context of the backward passes of this process's worker, after which its row has their average."""
+        places = self.workers.gradient_places(index)
+        for parameter, _ in places:
+            parameter.grad = None
         yield
-        gradients.last = True
+        with torch.no_grad():
+            for parameter, place in places:
+                place.zero_() if parameter.grad is None else place.copy_(parameter.grad)
+                parameter.grad = place
+        if self.averages_gradients:
+            self.transport.count_overlapped(self.workers.grads[index])
+
+    def incomplete(self) -> AbstractContextManager[Any]:
+        """A context without averaging: only the backward pass of the last micro-batch averages."""
+        return self.module.no_sync()
 
     def average_in_replica(self, gradient: Tensor) -> None:
         """Nothing: the backward pass has averaged over the members."""

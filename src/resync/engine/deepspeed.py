@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from resync.engine.engine import Engine
-from resync.engine.gradients import Gradients
 from resync.engine.transport import Transport
 from resync.errors import UserError
 
@@ -65,10 +64,6 @@ class DeepSpeed(Engine):
             return
         found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         self.workers.grads[0].add_(_flat(list(found)))
-
-    def gradients_in_rows(self) -> list[Gradients]:
-        """Nothing: the gradients are in DeepSpeed's own buffers, or added to the row here."""
-        return []
 
     @contextmanager
     def collecting(self, index: int) -> Iterator[None]:

@@ -5,6 +5,7 @@ The engine here, `serial`, is a plain loop over the workers of the process. Othe
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -60,12 +61,11 @@ class Engine:
         self.loss_scales = loss_scales
         self.before_gradient = before_gradient
         self.forwards: list[nn.Module] = list(workers.models)
-        self.gradients_of = self.gradients_in_rows()
 
-    def gradients_in_rows(self) -> list[Gradients]:
+    @cached_property
+    def _in_rows(self) -> list[Gradients]:
         """What puts the gradients of each local worker into its row."""
-        workers = self.workers
-        return [Gradients(workers.gradient_places(index), row) for index, row in enumerate(workers.grads)]
+        return [Gradients(self.workers.gradient_places(index)) for index in range(self.workers.num_local)]
 
     def compile(self, mode: str) -> None:
         """Compile the forward and backward passes of every worker with torch.compile; evaluation is not compiled."""
@@ -114,7 +114,7 @@ class Engine:
 
     def collecting(self, index: int) -> AbstractContextManager[Any]:
         """The context in which the backward passes of a local worker fill its row of `workers.grads`."""
-        return self.gradients_of[index].collecting()
+        return self._in_rows[index].collecting()
 
     def incomplete(self) -> AbstractContextManager[Any]:
         """The context of a micro-batch that is not the last one of its step."""

@@ -140,19 +140,13 @@ class Transport:
         self._count(self.num_workers * rows[0].nbytes)
         return PostedMean(total, request, self)
 
-    def start_sum(self, part: Tensor) -> dist.Work:
-        """Start to sum a part of a row over all processes, in place, without waiting.
+    def count_overlapped(self, row: Tensor) -> None:
+        """Count the bytes on the wire of an average over all processes that an engine has computed meanwhile.
 
-        Its time overlaps with the backward pass and is unknown. Only the bytes on the wire are counted here;
-        `count_average` counts the average once, however often the gradient is recomputed.
+        `count_average` counts the average itself once, however often the gradient is recomputed.
         """
         self.communication_is_known = False
-        self.wire_bytes += part.nbytes
-        return dist.all_reduce(part, async_op=True)
-
-    def start_replica_sum(self, part: Tensor) -> dist.Work:
-        """Start to sum a part of a row over the processes of this worker, as `start_sum`; never counted."""
-        return dist.all_reduce(part, group=self.members.replica_group, async_op=True)
+        self.wire_bytes += row.nbytes
 
     @torch.no_grad()
     def post(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Exchange:

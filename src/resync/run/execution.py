@@ -50,8 +50,9 @@ class EngineSettings(Settings):
         default="auto",
         description="serial: the workers of a process one after the other, gradients averaged after the backward pass, "
         "so that the time of communication is measured; stacked: the same, but each layer for all workers of the "
-        "process at once, which is faster for small layers, and not for every model; ddp: averages gradients in "
-        "buckets during the backward pass, as torch's DistributedDataParallel, with one or more processes per worker; "
+        "process at once, which is faster for small layers, and not for every model; ddp: torch's "
+        "DistributedDataParallel, which averages gradients during the backward pass, with one or more processes per "
+        "worker; "
         "deepspeed: DeepSpeed's engine, for allreduce with one worker per process; auto: ddp where it can overlap, "
         "stacked where it was measured to be faster, else serial",
     )

@@ -162,6 +162,7 @@ WRONG = {
         ("status: verified", "status: missing", "6: [0].value: found 80.98"),
         ("value: 80.98", "value: null", "6: [0].value: found null"),
         ('"%"', '"%"\n  tolerance: 0.1', "1: [0].tolerance_reason: found null"),
+        ("metric: val_top1", "metric: val_top1\n  network: ethernet_10g", "6: [0].network: has no effect on val_top1"),
         ("metric: val_top1", "metric: val_top1\n  comparison: difference",
          "6: [0].comparison: has no effect without than"),
         ("  std: 0.05\n  n: 3\n", "  than: qsr\n", "7: [0].than: found qsr again"),

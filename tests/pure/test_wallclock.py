@@ -3,12 +3,15 @@
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resync.metrics.registry import METRICS
 from resync.paper import load_suite
+from resync.paper.published import LinkName
 from resync.plan import volume
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
@@ -148,6 +151,41 @@ def test_the_published_hours_of_sgp(suite):
     )
     assert found["sgp_32"].published.status == "verified"
     assert (found["ar_32"].published.value, found["ar_32"].fit.statuses) == (5.1, ("secondary", "unverified"))
+
+
+def test_times_of_one_network_are_not_those_of_another(suite):
+    """SGP's hours are of Ethernet: InfiniBand gets the computing time, and AR and SGP take about the same there."""
+    published = suite.papers["sgp"].published
+    runs = [
+        (run, RESNET50)
+        for name in ("resnet50_ethernet", "resnet50_infiniband")
+        for run in suite.runs("sgp", "paper", name)
+        if run.seed == 1
+    ]
+    infiniband = Network(LINKS["infiniband_100g"])
+    found, _ = forecast(runs, published, lambda _: infiniband)
+    by_series = {"/".join(item.clock.run.split("/")[1:3]): item for item in found}
+    ar, sgp = (by_series[f"resnet50_infiniband/{name}_32"].clock.per_step for name in ("ar", "sgp"))
+    assert ar / sgp == pytest.approx(1.0, abs=0.05)
+    on_ethernet, _ = forecast(runs, published, lambda _: ETHERNET)
+    assert found[0].fit == on_ethernet[0].fit  # fitted on the network of the times
+    assert {(item.basis, item.published, item.error) for item in found} == {("predicted", None, None)}
+    assert "published for 10 Gbit/s Ethernet: a step computes 0.2938 s, which is carried over" in table(found)
+    unknown = [value.model_copy(update={"network": None}) for value in published]
+    with pytest.raises(ValueError, match="on a declared network, to calibrate on"):
+        forecast(runs, unknown, lambda _: ETHERNET)
+
+
+def test_every_published_time_names_its_network(suite):
+    times = [
+        value
+        for paper in suite.papers.values()
+        for value in paper.published
+        if METRICS[value.metric].depends_on == "hardware" and value.value is not None and not value.is_ratio
+    ]
+    assert len(times) > 60
+    assert [value.id for value in times if value.network is None] == []
+    assert set(get_args(LinkName)) <= set(LINKS)
 
 
 IMAGENET = {  # series: (sync, milliseconds as published, error of the model in percent)

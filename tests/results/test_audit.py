@@ -207,7 +207,7 @@ TOP1 = {"qsr": [80.9, 81.0, 81.1], "parallel": [79.75, 79.85, 79.95]}
     [
         ([1.5, 1.5, 1.52], "reproduced", "ratio 0.753, published 0.757; of their log"),
         ([2.1, 2.1, 2.1], "inconclusive", "another machine or network than the paper's may explain it"),
-        ([1.5, None, 1.5], "not comparable", "hardware: cpu in 1 processes, unknown"),
+        ([1.5, None, 1.5], "not comparable", "hardware: cpu, 1/16 processes per worker; unknown"),
     ],
 )
 def test_times_are_compared_as_ratios_on_one_machine(with_values, qsr_hours, word, reason, hour):

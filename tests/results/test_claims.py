@@ -203,9 +203,10 @@ def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
     assert judge(times, top1, sgp=hours(1), parallel=hours(2)).verdict == "holds"
     row = judge(times, top1, sgp={1: {"launch": {"device": "NVIDIA H100", "world_size": 8}}})
     assert row.verdict == "not comparable"
-    assert row.reason == "times of different or unknown hardware: NVIDIA H100 in 8 processes, cpu in 1 processes"
+    different = "times of different or unknown hardware: "
+    assert row.reason == f"{different}NVIDIA H100, 1 processes per worker; cpu, 1/8 processes per worker"
     row = judge(times, top1, sgp={seed: {"launch": None} for seed in range(3)})
-    assert row.reason == "times of different or unknown hardware: cpu in 1 processes, unknown (imported)"
+    assert row.reason == f"{different}cpu, 1/8 processes per worker; unknown (imported)"
 
 
 def test_a_claim_for_other_hardware_does_not_fail(suite: Suite, judge):

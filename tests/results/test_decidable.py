@@ -47,7 +47,7 @@ def finished(suite: Suite, run: Run) -> RunState:
         "status": "finished", "steps": run.total_steps, "config_hash": run.hash,
         "final": known, "best": {name.removeprefix("best_"): value for name, value in known.items()},
         "seconds": {"training": training, "communication": training / 2, "evaluation": 1.0, "wall": training},
-        "launch": {"device": "V100", "world_size": 8, "host": "node"},
+        "launch": {"device": "V100", "world_size": run.processes, "host": "node"},
     }  # fmt: skip
     for name in ("best", "final"):
         summary[name] = {key: value for key, value in summary[name].items() if "seconds" not in key}

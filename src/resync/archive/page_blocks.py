@@ -1,4 +1,4 @@
-"""Blocks of README.md and the docs that show the committed results: scores, coverage, figures, claims.
+"""Blocks of README.md and the docs that show the committed results: scores, coverage, figures, claims, predicted times.
 
     <!--results: scores-->
     ...
@@ -10,6 +10,7 @@ What stands between the two is made again from the archive, by `resync reference
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
+from resync.plan.forecast import Forecast, forecast, network_of
+from resync.plan.network import LINKS
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, by_paper, coverage, of_all
 from resync.run.in_words import scale_of
 from resync.run.parts import KindOptions
@@ -154,11 +157,44 @@ def _first_figures(suite: Suite, place: ArchiveFolders, scale: str) -> Iterator[
             yield f"{paper.name}: {item.title}", scale_of(runs, references), file
 
 
+def predictions(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
+    """Every published time that the model of the network predicts, with the model's and its error."""
+    from resync.models import num_parameters
+
+    lines: list[tuple[str, ...]] = []
+    for paper in suite.papers.values():
+        timed = [value for value in paper.published if value.network]
+        of = {value.experiment for value in timed}
+        runs = {(run.experiment, run.series): run for run in suite.runs(paper.id, "paper") if run.experiment in of}
+        models = {(run.model.model_dump_json(), run.data.name): run for run in runs.values()}
+        sizes = {
+            key: num_parameters(run.model, run.facts["input_shape"], run.facts["num_classes"])
+            for key, run in models.items()
+        }
+        sized = [(run, sizes[run.model.model_dump_json(), run.data.name]) for run in runs.values()]
+        for name in sorted({value.network for value in timed if value.network}):
+            network = partial(network_of, link=LINKS[name], inside=LINKS["pcie_3_x16"])
+            found = forecast(sized, paper.published, network)[0]
+            lines += [
+                (paper.name, *_prediction(item)) for item in found if item.published and item.basis == "predicted"
+            ]
+    yield from markdown(["paper", "series", "published", "model", "error"], lines, "llrrr")
+
+
+def _prediction(item: Forecast) -> tuple[str, str, str, str]:
+    assert item.published
+    assert item.error is not None
+    known, unit = item.published, item.published.unit
+    series = "/".join(item.clock.run.split("/")[1:3])
+    return series, f"{known.value:g} {unit} ({known.status})", f"{item.beside:.3g} {unit}", f"{100 * item.error:+.1f} %"
+
+
 BLOCKS: Mapping[str, Callable[..., Iterator[str]]] = {
     "scores": scores,
     "coverage": papers_by_scale,
     "items": items_by_scale,
     "gallery": gallery,
     "claims": claims,
+    "predictions": predictions,
 }
 """What stands between the comments, by the name in the first one."""

@@ -1,6 +1,7 @@
 """The values of a series: measured by its finished seeds or known in advance, in the units of published values."""
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 from resync.audit.verdicts import Verdict
 from resync.metrics.registry import METRICS
@@ -37,12 +38,18 @@ def of_imported(verdict: Verdict, states: Iterable[RunState]) -> Verdict:
 
 
 def different_hardware(states: Iterable[RunState], metric: str) -> Verdict | None:
-    """The verdict on times of different devices or numbers of processes, or of imported logs; None if they compare."""
-    launches = [state.result.summary.get("launch") for state in states if state.result]
-    found = {f"{at['device']} in {at['world_size']} processes" if at else UNKNOWN_HARDWARE for at in launches}
+    """The verdict on times of different devices or processes per worker, or of imported logs; None if they compare.
+
+    How a time grows with the number of workers is compared over different numbers of processes.
+    """
+    launches = [(state.result.summary.get("launch"), state.run.workers) for state in states if state.result]
+    found = {
+        f"{at['device']}, {Fraction(at['world_size'], workers)} processes per worker" if at else UNKNOWN_HARDWARE
+        for at, workers in launches
+    }
     if METRICS[metric].depends_on != "hardware" or (len(found) <= 1 and UNKNOWN_HARDWARE not in found):
         return None
-    return Verdict("not comparable", f"times of different or unknown hardware: {', '.join(sorted(found))}")
+    return Verdict("not comparable", f"times of different or unknown hardware: {'; '.join(sorted(found))}")
 
 
 def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[SeedValues, str]:

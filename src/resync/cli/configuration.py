@@ -134,12 +134,10 @@ def _plan(options: argparse.Namespace) -> None:
 def _time(options: argparse.Namespace) -> None:
     from resync.models import num_parameters
     from resync.plan import scaling
-    from resync.plan.forecast import forecast, table
+    from resync.plan.forecast import forecast, network_of, table
 
     def network(run: Run) -> Network:
-        link, nodes = LINKS[options.network], run.resources.nodes
-        inside = LINKS[options.inside] if nodes <= run.workers else link  # a worker may be several nodes
-        return Network(link, inside, max(1, run.workers // nodes), options.all_reduce)
+        return network_of(run, LINKS[options.network], LINKS[options.inside], options.all_reduce)
 
     suite, count = suite_of(options), _of_model(num_parameters)
     chosen = options.experiment or suite.papers[options.paper].experiments

@@ -12,6 +12,8 @@ from resync.settings.errors import show
 
 CERTAINTY = ("verified", "secondary", "derived", "measured", "unverified", "missing")
 """The status words of published values, the most certain first."""
+LinkName = Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"]
+"""A link between nodes, of `resync.plan.network.LINKS`."""
 
 
 class PublishedValue(Settings):
@@ -37,6 +39,11 @@ class PublishedValue(Settings):
         "can be compared between machines; the paper must have a published value of the same metric for it",
     )
     metric: ComparedMetric = Field(description="what was measured")
+    network: LinkName | None = Field(
+        default=None,
+        description="for times: the link between nodes; `resync time` is calibrated on two times of one link, and "
+        "compares with those of the link that it is asked for; null: unknown",
+    )
     value: float | None = Field(description="the number as published; null if it could not be found")
     bound: Literal["lower", "upper"] | None = Field(
         default=None,
@@ -94,6 +101,8 @@ class PublishedValue(Settings):
         if self.unit != unit:
             of = "a ratio" if self.is_ratio else self.metric
             yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {of}"
+        if self.network and METRICS[self.metric].depends_on != "hardware":
+            yield ("network",), f"has no effect on {self.metric}, allowed: for times"
         if (self.tolerance is None) != (self.tolerance_reason is None):
             key = "tolerance" if self.tolerance is None else "tolerance_reason"
             yield (key,), "found null, allowed: tolerance and tolerance_reason together, or neither"

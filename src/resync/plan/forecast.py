@@ -9,7 +9,7 @@ from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.paper.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
-from resync.plan.network import Network
+from resync.plan.network import LINKS, Link, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.run import Run
 from resync.text_tables import aligned
@@ -24,10 +24,11 @@ class Fit:
 
     Attributes:
         compute: seconds per step of one GPU, without delays and communication.
-        slowdown: measured time of an all-reduce, as a multiple of that from the network's formula.
+        slowdown: measured time of an all-reduce, as a multiple of that from the formula of the network.
         delay: mean of the exponential delay of a step in seconds, as given.
         runs: ids of the two runs.
         statuses: status of their published hours.
+        network: name of the link on which these were published.
     """
 
     compute: float
@@ -35,10 +36,16 @@ class Fit:
     delay: float
     runs: tuple[str, ...]
     statuses: tuple[str, ...]
+    network: str
 
     def machine(self, network: Network) -> Machine:
-        """A machine that computes as fast as in the two runs, on a network with the same all-reduce implementation."""
-        return Machine(replace(network, slowdown=self.slowdown), self.compute, self.delay)
+        """A machine that computes as fast as in the two runs.
+
+        Its all-reduces are as slow as theirs on the network on which their times were published; of another network,
+        these say nothing.
+        """
+        slowdown = self.slowdown if network.link.name == self.network else 1.0
+        return Machine(replace(network, slowdown=slowdown), self.compute, self.delay)
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,14 @@ class Forecast:
 
     Attributes:
         clock: the model's seconds.
-        published: the most certain published hours of the run, if there are any for this number of workers.
-        basis: `given` (compute time), `fitted` to this run's published hours, or `predicted` from two other runs.
+        network: name of the link between nodes.
+        published: the most certain published time of the run, if there is any for this number of workers and network.
+        basis: `given` (compute time), `fitted` to this run's published time, or `predicted` from two other runs.
         fit: the calibration; None if the compute time was given.
     """
 
     clock: WallClock
+    network: str
     published: PublishedValue | None
     basis: str
     fit: Fit | None
@@ -62,16 +71,23 @@ class Forecast:
         return self.clock.total / SECONDS_PER_HOUR
 
     @property
+    def beside(self) -> float:
+        """The model's time in the unit of the published one: hours of the training, or seconds per step."""
+        steps = self.published is not None and self.published.metric == "seconds_per_step"
+        return self.clock.per_step if steps else self.hours
+
+    @property
     def error(self) -> float | None:
         """(model - published) / published."""
         known = self.published.value if self.published else None
-        return None if known is None else self.hours / known - 1
+        return None if known is None else self.beside / known - 1
 
     def as_dict(self) -> dict[str, Any]:
         clock = self.clock
         return {
             "run": clock.run,
             "workers": clock.workers,
+            "network": self.network,
             "steps": clock.steps,
             "seconds_per_step": clock.per_step,
             "compute_seconds": clock.compute,
@@ -79,13 +95,22 @@ class Forecast:
             "communication_seconds": clock.communication,
             "hidden_seconds": clock.hidden,
             "hours": self.hours,
-            "published_hours": self.published.value if self.published else None,
+            "published": self.published.value if self.published else None,
+            "published_unit": self.published.unit if self.published else None,
             "published_status": self.published.status if self.published else None,
             "error": self.error,
             "basis": self.basis,
             "calibrated_on": list(self.fit.runs) if self.fit else None,
+            "calibrated_network": self.fit.network if self.fit else None,
             "limits": list(clock.limits),
         }
+
+
+def network_of(run: Run, link: Link, inside: Link, all_reduce: str = "ring") -> Network:
+    """The nodes of a run's `resources`, with a link between them and another one inside."""
+    nodes = run.resources.nodes
+    inside = inside if nodes <= run.workers else link  # a worker may be several nodes
+    return Network(link, inside, max(1, run.workers // nodes), all_reduce)
 
 
 def forecast(
@@ -128,12 +153,15 @@ def forecast(
     for run, count in runs:
         if _same_step(run) in unknown:
             continue
-        found = fits.get(_same_step(run))
-        machine = Machine(network_of(run), compute or 0.0, delay) if found is None else found.machine(network_of(run))
+        found, network = fits.get(_same_step(run)), network_of(run)
+        link = network.link.name
+        machine = Machine(network, compute or 0.0, delay) if found is None else found.machine(network)
         same = workers in (None, run.workers)
-        basis = "given" if found is None else "fitted" if same and run.id in found.runs else "predicted"
-        known = published_hours(run, published) if same else None
-        forecasts.append(Forecast(wall_clock(run, machine, count, workers), known, basis, found))
+        fitted = found is not None and same and run.id in found.runs and found.network == link
+        basis = "given" if found is None else "fitted" if fitted else "predicted"
+        here = [value for value in published if value.network == link] if same else []
+        known = published_hours(run, here) or _find_published(run, here, "seconds_per_step")
+        forecasts.append(Forecast(wall_clock(run, machine, count, workers), link, known, basis, found))
     return forecasts, list(unknown.values())
 
 
@@ -145,35 +173,43 @@ def fit(
 ) -> Fit:
     """Calibrate on two published times of runs of one experiment that only average over all workers.
 
-    The times are hours of the training, or seconds per step where no two hours are known. Of several experiments, that
-    with the most certain pair is used, then that with the fewest workers: the model extrapolates upwards. The arguments
-    are those of `forecast`.
+    The times are hours of the training, or seconds per step where no two hours are known; each is fitted with the link
+    on which it was published. Of several experiments, one on the link of `network_of` is used, then that with the most
+    certain pair, then that with the fewest workers: the model extrapolates upwards. The arguments are those of
+    `forecast`.
 
     Raises ValueError if there is no such pair.
     """
-    found: list[Calibration] = []
+    found: list[tuple[str, Calibration]] = []
     for metric, seconds in (("training_hours", SECONDS_PER_HOUR), ("seconds_per_step", 1)):
-        timings: dict[str, list[Timing]] = {}
+        timings: dict[tuple[str, str], list[Timing]] = {}
         for run, count in sorted(runs, key=lambda pair: pair[0].workers):
             value = _find_published(run, published, metric)
             if value is None or value.value is None or any(exchange.to == "peers" for exchange in exchanges(run)):
                 continue
-            bare = wall_clock(run, Machine(network_of(run), 0.0, delay), count)
+            if value.network is None:
+                continue
+            bare = wall_clock(run, Machine(network_of(run).linked_by(LINKS[value.network]), 0.0, delay), count)
             steps = 1 if metric == "seconds_per_step" else bare.steps
             time = value.value * seconds / steps - (bare.compute + bare.waiting) / bare.steps
             status = certainty(run, value, published)
             timing = Timing(run.id, bare.communication / bare.steps, time, CERTAINTY.index(status))
-            timings.setdefault(run.experiment, []).append(timing)
-        found += [calibrate(known) for known in timings.values() if len({timing.load for timing in known}) > 1]
+            timings.setdefault((value.network, run.experiment), []).append(timing)
+        pairs = {key: known for key, known in timings.items() if len({timing.load for timing in known}) > 1}
+        found += [(network, calibrate(known)) for (network, _), known in pairs.items()]
         if found:
             break
     else:
         names = ", ".join(sorted({f"{run.paper}/{run.experiment}" for run, _ in runs}))
-        raise UserError(f"{names}: no two published hours of averages over all workers to calibrate on, give --compute")
-    best = min(found, key=lambda calibration: calibration.certainty)
+        raise UserError(
+            f"{names}: no two published hours of averages over all workers, on a declared network, to calibrate on, "
+            "give --compute"
+        )
+    asked = network_of(runs[0][0]).link.name
+    network, best = min(found, key=lambda each: (each[0] != asked, each[1].certainty))
     pair = best.more, best.less
     statuses = tuple(CERTAINTY[timing.certainty] for timing in pair)
-    return Fit(best.compute, best.cost, delay, tuple(timing.name for timing in pair), statuses)
+    return Fit(best.compute, best.cost, delay, tuple(timing.name for timing in pair), statuses, network)
 
 
 def published_hours(run: Run, published: Iterable[PublishedValue]) -> PublishedValue | None:
@@ -205,7 +241,7 @@ def table(forecasts: Sequence[Forecast]) -> str:
         lines.append((
             _series(clock.run), f"{clock.workers:,}", f"{clock.per_step:.4g}",
             *(f"{seconds / SECONDS_PER_HOUR:.3g}" for seconds in parts),
-            f"{item.published.value:g} {item.published.status}" if item.published else "-",
+            f"{item.published.value:g} {item.published.unit} {item.published.status}" if item.published else "-",
             item.basis if item.error is None or item.basis == "fitted" else f"{100 * item.error:+.1f} %",
         ))  # fmt: skip
     return "\n".join([*aligned(lines), *calibrations(forecasts), *limits(forecasts)])
@@ -213,11 +249,13 @@ def table(forecasts: Sequence[Forecast]) -> str:
 
 def calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
     """One line per calibration."""
-    for found in dict.fromkeys(item.fit for item in forecasts if item.fit):
+    for found, network in dict.fromkeys((item.fit, item.network) for item in forecasts if item.fit):
         runs = [f"{_series(run)} ({status})" for run, status in zip(found.runs, found.statuses, strict=True)]
-        yield (
-            f"calibrated on {' and '.join(runs)}: a step computes {found.compute:.4g} s, an all-reduce takes "
-            f"{found.slowdown:.3g} times as long as the network's formula says"
+        title = LINKS[found.network].title
+        yield f"calibrated on {' and '.join(runs)}, published for {title}: a step computes {found.compute:.4g} s, " + (
+            f"an all-reduce takes {found.slowdown:.3g} times as long as the network's formula says"
+            if network == found.network
+            else f"which is carried over; an all-reduce takes what the formula says on {LINKS[network].title}"
         )
 
 

@@ -6,7 +6,7 @@ lower bounds. The arithmetic of reductions is assumed to be free.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resync.errors import UserError
 
@@ -150,6 +150,10 @@ class Network:
             raise UserError(f"all-reduce: found {self.all_reduce!r}, allowed: {', '.join(ALL_REDUCES)}")
         if self.node_size < 1:
             raise UserError(f"node size: found {self.node_size}, allowed: integer >= 1")
+
+    def linked_by(self, link: Link) -> "Network":
+        """The same nodes with another link between them, and inside of workers that are several nodes."""
+        return replace(self, link=link, inside=link if self.inside is self.link else self.inside)
 
     def average_seconds(self, num_bytes: float, workers: int, all_reduce: str = "default") -> float:
         """Seconds until all workers have the average of `num_bytes` each, in a hierarchical all-reduce.

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from resync.metrics.registry import METRICS, DrawnMetric, TabledMetric, extremes_of_workers
+from resync.paper.published import LinkName
 from resync.run.parts import KindOptions
 from resync.settings.base import Check, Id, PositiveInt, PositiveNumber, Settings, Several, Text
 from resync.settings.errors import not_among
@@ -71,9 +72,7 @@ class CostCurves(KindOptions):
 
     name: Literal["cost_curves"] = Field(default="cost_curves", init=False)
     metric: DrawnMetric = Field(default="val_loss", description="column of metrics.csv to draw")
-    network: Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"] = Field(
-        default="ethernet_25g", description="link between workers, in the model of time"
-    )
+    network: LinkName = Field(default="ethernet_25g", description="link between workers, in the model of time")
     compute: PositiveNumber = Field(description="seconds of computing per step of a worker, in the model of time")
 
     @property
@@ -113,7 +112,7 @@ class MetricAgainstOption(KindOptions):
 class Panel(Settings):
     """A network, and the experiment whose times on it are shown."""
 
-    network: Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"] = Field(description="link between workers")
+    network: LinkName = Field(description="link between workers")
     all_reduce: Literal["ring", "halving_doubling", "recursive_doubling"] = Field(
         default="ring", description="all-reduce algorithm of a series that does not choose one"
     )

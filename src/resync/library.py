@@ -10,6 +10,7 @@
 Each process is one worker. `torch.distributed` is used as set up by the caller; without it there is a single worker.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,11 +25,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.clocks import Clocks
-from resync.engine.guard import ATTACHED, Guard, check_attachable, description
+from resync.engine.guard import ATTACHED, Guard, check_attachable, description, rank_and_world_size
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.errors import UserError
-from resync.formulas.periods import Period
+from resync.formulas.periods import Constant, Period
 from resync.processes.meeting import StoreAllGather
 from resync.run.parts import SyncOptions
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
@@ -80,17 +81,19 @@ def attach(
     if clip_norm and not algorithm.needs.average_gradients:
         raise UserError(f"clip_norm: found {clip_norm:g} with {algorithm!r}, which averages no gradients, "
                         "allowed: None; clip before step()")  # fmt: skip
-    check_attachable(model, optimizer)
     algorithm = algorithm.in_steps()
-    rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1))
+    rank, size = rank_and_world_size()
     meetings = StoreAllGather(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
-    _check_equal(meetings, [f"{algorithm!r} {given!r}", *description(model)])
+    tensors = description(model)
+    _check_equal(meetings, [f"{algorithm!r} {given!r}", *tensors])
     workers = Workers.attach(model)
     transport = Transport(size, Clocks(workers.rows.device), rank, size)
     frozen = (each for each in model.parameters() if not each.requires_grad)
     transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
     training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
-    return Synchronised(model, algorithm, training, meetings, clip_norm)
+    identity = [f"rank {rank} of {size}", f"{algorithm!r} with seed {seed}", *tensors]
+    return Synchronised(model, algorithm, training, meetings, clip_norm, identity)
 
 
 class _Attached(Settings):
@@ -117,6 +120,7 @@ class Synchronised:
         training: Training,
         meetings: StoreAllGather,
         clip_norm: float | None,
+        identity: list[str],
     ) -> None:
         self.model, self.options, self.optimizer = model, options, training.optimizer
         self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
@@ -125,10 +129,11 @@ class Synchronised:
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None
         self._averages_gradients = options.needs.average_gradients
-        self._clip_norm = clip_norm
+        self._clip_norm, self._identity = clip_norm, identity
         self._lr = 0.0
         self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
         self._inner_steps = 0
+        self._begun = ""
         self._hooks = [
             self.optimizer.register_step_pre_hook(self._before_step),
             self.optimizer.register_step_post_hook(self._after_step),
@@ -147,6 +152,10 @@ class Synchronised:
         if (rate := self.options.effective_outer_lr) is not None:
             text += f", effective outer rate {rate:.3g}"
         return f"{text}, {self.bytes_sent:,} bytes sent"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("an attached algorithm cannot be copied or pickled, since no copy of its optimizer would call "
+                        "it: attach another one, and load state_dict()")  # fmt: skip
 
     def _next_h(self) -> float:
         """H of the round that begins now, if the learning rate stays; infinite if its end is unknown."""
@@ -195,46 +204,60 @@ class Synchronised:
     def finish(self) -> None:
         """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
         self._meet("finish()")
-        self.algorithm.close()
-        self.algorithm.synchronise()
+        with self._changing("finish()"):
+            self.algorithm.close()
+            self.algorithm.synchronise()
         self.detach()
 
     def detach(self) -> None:
         """Detach from the optimizer and leave this worker as it is: after an error, where the ranks cannot `finish`.
 
-        Messages on their way are lost. The thread of asynchronous AD-PSGD lives on, and does nothing.
+        Messages on their way are lost. The thread of asynchronous AD-PSGD lives on, and does nothing. Warns if a step
+        was interrupted: the parameters may be those that the algorithm has given to the optimizer.
         """
         for hook in self._hooks:
             hook.remove()
         ATTACHED.discard(self.model)
+        if self._begun:
+            warnings.warn(f"rank {self.transport.rank}, detach(): {self._interruption}", RuntimeWarning, stacklevel=2)
 
     def state_dict(self) -> dict[str, Any]:
         """State of the algorithm; with those of the model and the optimizer, training continues exactly."""
         with self._located("state_dict()"):
-            self._check_outside()
+            self._check_whole()
             self._guard.check_model()
-        own = {"checksum": self.workers.checksum(), "transport": self.transport.state_dict()}
+        own = {"identity": self._full_identity(), "transport": self.transport.state_dict()}
         return self.algorithm.state_dict() | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a `state_dict` on all ranks, after the states of the model and the optimizer have been restored.
 
-        Raises ValueError if the model does not have the parameters with which the state was saved.
+        Raises ValueError for the state of another rank, number of workers, algorithm, option, seed or model, and if the
+        model does not have the parameters with which the state was saved.
         """
-        self._guard.check_model()
-        if state["checksum"] != self.workers.checksum():
-            raise UserError(
-                "the model does not have the parameters with which this state was saved: load the model's state first, "
-                "after attaching, which overwrites the parameters with those of rank 0"
-            )
+        with self._located("load_state_dict()"):
+            self._check_outside()
+            self._guard.check_model()
+        for found, own in zip_longest(state.get("identity", []), self._full_identity(), fillvalue="nothing"):
+            if found != own:
+                raise UserError(
+                    f"rank {self.transport.rank}, load_state_dict(): found the state of {found}, allowed: {own}; each "
+                    "rank loads what it saved: the model's state first, after attaching, which overwrites the "
+                    "parameters with those of rank 0"
+                )
         self._unproven = None
-        self.algorithm.load_state_dict(state)
+        with self._changing("load_state_dict()"):
+            self.algorithm.load_state_dict(state)
         self.transport.load_state_dict(state["transport"])
+
+    def _full_identity(self) -> list[str]:
+        """What a state belongs to, a line each, down to the values of the parameters."""
+        return [*self._identity, f"parameters with SHA-256 {self.workers.sha256()}"]
 
     def _meet(self, call: str) -> None:
         """Before a call of all ranks: raise an error if it cannot be an average, or if the ranks are not in step."""
         with self._located(call):
-            self._check_outside()
+            self._check_whole()
             self._guard.check_model()
             counts = "" if self.algorithm.asynchronous else f" after {self.steps} steps in {self.rounds} rounds"
             said = self._meetings.meet(f"{call} after {self.steps} steps", call + counts)
@@ -246,6 +269,25 @@ class Synchronised:
     def _check_outside(self) -> None:
         if self._in_consensus:
             raise RuntimeError("called inside `with consensus()`, whose end undoes it: end the block first")
+
+    def _check_whole(self) -> None:
+        self._check_outside()
+        if self._begun:
+            raise RuntimeError(self._interruption)
+
+    @property
+    def _interruption(self) -> str:
+        return (
+            f"{self._begun} was interrupted by an error or Ctrl-C, and parameters and algorithm do not fit each other: "
+            "load the states of model, optimizer and algorithm on all ranks, in this order, or detach() and begin anew"
+        )
+
+    @contextmanager
+    def _changing(self, call: str) -> Iterator[None]:
+        """Remember a call that changes parameters and algorithm until it has ended."""
+        self._begun = call
+        yield
+        self._begun = ""
 
     @contextmanager
     def _located(self, call: str) -> Iterator[None]:
@@ -271,7 +313,7 @@ class Synchronised:
             return None
         self._stepping, self._inner_steps = True, 0
         with self._located(f"step {self.steps + 1}"):
-            self._check_outside()
+            self._check_whole()
             self._guard.check()
             self._overflowed = _has_overflowed(optimizer)
         if self._overflowed:
@@ -305,7 +347,10 @@ class Synchronised:
     def _synchronise_gradient(self) -> None:
         self._has_gradient = True
         if self._averages_gradients:
-            self.workers.pack_gradients()
+            with self._located(f"step {self.steps + 1}"):
+                self.workers.pack_gradients()
+        if self.algorithm.one_gradient:
+            self._begun = f"step {self.steps + 1}"
         with self._explained(self.steps + 1):
             self.algorithm.after_backward()
         if self._averages_gradients:
@@ -324,12 +369,11 @@ class Synchronised:
             raise RuntimeError(f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer has not called its "
                                "closure, so that the algorithm has seen no gradient")  # fmt: skip
         first, begins_round = self.algorithm.steps, self.synced or self.algorithm.steps == 0
-        with self._explained(first + 1):
+        with self._changing(f"step {first + 1}"), self._explained(first + 1):
             self.synced = self.algorithm.after_step(self._lr)
+            self.algorithm.send_ahead()
         if self._unproven and begins_round and first >= self.algorithm.warmup_steps:
             self._prove(self._unproven, first)
-        with self._explained(first + 1):
-            self.algorithm.send_ahead()
 
     def _prove(self, period: Period, first: int) -> None:
         """Raise ValueError if the first round after the warm-up, whose step `first` is complete, is never to end."""

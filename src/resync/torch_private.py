@@ -6,7 +6,7 @@ from types import FrameType
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 
@@ -21,7 +21,7 @@ def time_limit(device: torch.device) -> timedelta:
     return limit
 
 
-def is_shard(parameter: nn.Parameter) -> bool:
+def is_shard(parameter: Tensor) -> bool:
     """Whether a parameter is one of FullyShardedDataParallel, or a part of it."""
     return getattr(parameter, "_fsdp_flattened", False)
 

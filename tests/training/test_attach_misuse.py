@@ -1,11 +1,13 @@
 """What an algorithm in somebody else's loop refuses or notices: an average must not silently not happen."""
 
 import os
+import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
-from copy import deepcopy
+from copy import copy, deepcopy
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from processes import TIMEOUT, run_processes
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import resync
@@ -84,7 +87,7 @@ def _end(call: Callable[..., object], *arguments: Any) -> str:
     """How a call ends."""
     try:
         call(*arguments)
-    except (RuntimeError, ValueError, TimeoutError) as error:
+    except (RuntimeError, TypeError, ValueError, TimeoutError) as error:
         return f"{type(error).__name__}: {error}"
     return "no error"
 
@@ -157,11 +160,16 @@ def _memory_format(rank: int) -> list[str]:
     return [*map(_end, (optimizer.step, sync.state_dict, sync.finish)), _end(_enter, sync)]
 
 
-@case(*(f"rank {{rank}}, {call}: called inside `with consensus()`, whose end" for call in CALLS[:3]), "2 steps")
+@case(
+    *(f"rank {{rank}}, {call}: called inside `with consensus()`, whose" for call in (*CALLS[:3], "load_state_dict()")),
+    "2 steps",
+)
 def _inside_consensus(rank: int) -> list[str]:
     model, optimizer, sync = _loop(rank)
+    state = sync.state_dict()
     with sync.consensus():
         found = [_end(_steps, model, optimizer, 1), _end(sync.state_dict), _end(sync.finish)]
+        found.append(_end(sync.load_state_dict, state))
     _steps(model, optimizer, 2)
     sync.finish()
     return [*found, f"{sync.steps} steps"]
@@ -188,6 +196,10 @@ REFUSED = {
     "strangers": "the optimizer has parameters that the model does not have, of shape (7,): they would",
     "missing": "the optimizer does not have these parameters of the model: bias",
     "mixed": "share one dtype, found: torch.float32, torch.float64",
+    "sharded optimizer": "ZeroRedundancyOptimizer copies parameters between the workers in every step, allowed with it",
+    "sparse buffer": "buffer mask is sparse or packed (torch.sparse_coo), allowed: dense tensors",
+    "sparse parameter": "parameter frozen is sparse or packed (torch.sparse_csr), allowed: dense tensors",
+    "lazy buffer": "without a shape yet: run one forward pass first",
 }
 
 
@@ -208,16 +220,83 @@ def _refused(rank: int) -> list[str]:
         "strangers": nn.Linear(2, 2),
         "missing": nn.Linear(2, 2),
         "mixed": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()),
+        "sharded optimizer": nn.Linear(2, 2),
+        "sparse buffer": nn.Linear(2, 2),
+        "sparse parameter": nn.Linear(2, 2),
+        "lazy buffer": nn.Sequential(nn.Linear(2, 2), nn.LazyBatchNorm1d(affine=False)),
     }
+    models["sparse buffer"].register_buffer("mask", torch.eye(4).to_sparse())
+    models["sparse parameter"].frozen = nn.Parameter(torch.eye(4).to_sparse_csr(), requires_grad=False)
     found = []
     for name, model in models.items():
-        optimizer = _sgd(model)
+        optimizer = _sharded(model) if name == "sharded optimizer" else _sgd(model)
+        own = {} if name != "sparse buffer" else {"weight": model.weight.detach().clone()}
         if name == "strangers":
             optimizer.add_param_group({"params": [nn.Parameter(torch.ones(7))]})
         if name == "missing":
             optimizer.param_groups[0]["params"].pop()
         period = 2 + rank if name == "periods" else 2
         found.append(_end(resync.attach, model, optimizer, resync.LocalSGD(period=period)))
+        assert all(torch.equal(model.state_dict()[key], value) for key, value in own.items())
+    return found
+
+
+def _sharded(model: nn.Module) -> torch.optim.Optimizer:
+    return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam, lr=0.1)
+
+
+REFUSED_WITH_SHARDS = {
+    "parameters": resync.AllReduce(average="parameters"),
+    "SlowMo": resync.SlowMo(period=2, base="allreduce", buffers="zero"),
+    "PALSGD": resync.PALSGD(period=2, start=2),
+}
+
+
+@case(*["UserError: ZeroRedundancyOptimizer copies"] * len(REFUSED_WITH_SHARDS), "the same", "the same")
+def _sharded_optimizer(rank: int) -> list[str]:
+    """An optimizer of which every rank has a part: refused, or as one that is whole."""
+    found = []
+    for algorithm in REFUSED_WITH_SHARDS.values():
+        model = _model(rank)
+        found.append(_end(resync.attach, model, _sharded(model), algorithm))
+    for algorithm in (resync.AllReduce(), resync.GPA(h=3)):
+        ends = []
+        for make in (_sharded, partial(_sgd, kind=torch.optim.Adam)):
+            model = _model(0)
+            model[0].requires_grad_()
+            optimizer = make(model)
+            sync = resync.attach(model, optimizer, algorithm)
+            torch.manual_seed(10 + rank)
+            _steps(model, optimizer, 4)
+            sync.finish()
+            ends.append(nn.utils.parameters_to_vector(model.parameters()))
+        found.append("the same" if torch.equal(*ends) else "not the same")
+    return found
+
+
+@case(*["rank {rank}, step 1: the gradient of 0.weight is sparse and cannot be averaged, allowed"] * 2, "no error")
+def _sparse_gradients(rank: int) -> list[str]:
+    found = []
+    for algorithm in (resync.AllReduce(), resync.GPA(), METHODS["LocalSGD"]):
+        model = nn.Sequential(nn.Embedding(4, 2, sparse=True), nn.Linear(2, 1))
+        optimizer = _sgd(model)
+        sync = resync.attach(model, optimizer, algorithm)
+        model(torch.tensor([rank])).sum().backward()
+        found.append(_end(optimizer.step))
+        sync.detach()
+    return found
+
+
+@case(*["TypeError: an attached algorithm cannot be copied or pickled"] * 3)
+def _copies(rank: int) -> list[str]:
+    """Of Streaming DiLoCo while a fragment travels, too."""
+    model = _model(rank)
+    optimizer = _sgd(model)
+    sync = resync.attach(model, optimizer, resync.StreamingDiLoCo(period=4, fragments=2, delay=1))
+    _steps(model, optimizer, 1)
+    assert sync.algorithm.in_flight
+    found = [_end(each, sync) for each in (copy, deepcopy, pickle.dumps)]
+    sync.finish()
     return found
 
 
@@ -260,14 +339,14 @@ def _closures(rank: int) -> list[list[np.ndarray]]:
     return found
 
 
-@case(*["RuntimeError: rank {rank}, step 1: the optimizer calls its closure more than once"] * 4)
+@case(
+    *["RuntimeError: rank {rank}, step 1: the optimizer calls its closure more than once"] * 4,
+    *["RuntimeError: rank {rank}, finish(): step 1 was interrupted"] * 4,
+)
 def _many_gradients(rank: int) -> list[str]:
-    found = []
-    for method in ("AllReduce", "OSGP", "SlowMo", "ADPSGD"):
-        model, optimizer, sync = _loop(rank, method, torch.optim.LBFGS)
-        found.append(_end(_steps, model, optimizer, 1, True))
-        sync.finish()
-    return found
+    loops = [_loop(rank, method, torch.optim.LBFGS) for method in ("AllReduce", "OSGP", "SlowMo", "ADPSGD")]
+    found = [_end(_steps, model, optimizer, 1, True) for model, optimizer, _ in loops]
+    return [*found, *(_end(sync.finish) for *_, sync in loops)]
 
 
 def _start(rank: int) -> dict[str, np.ndarray]:
@@ -277,12 +356,13 @@ def _start(rank: int) -> dict[str, np.ndarray]:
     model[1].num_batches_tracked.fill_(rank)
     model.register_buffer("mask", torch.tensor([rank == 0, True]))
     model.register_buffer("none", None)
+    model.register_buffer("expanded", torch.full((1,), rank).expand(2, 3))
     model.register_buffer("image", torch.rand(1, 2, 2, 2).to(memory_format=torch.channels_last), persistent=False)
     resync.attach(model, _sgd(model), METHODS["LocalSGD"])
     return {name: each.detach().numpy().copy() for name, each in [*model.named_parameters(), *model.named_buffers()]}
 
 
-_UNKNOWN = "the model does not have the parameters with which this state was saved"
+_UNKNOWN = "UserError: rank {rank}, load_state_dict(): found the state of parameters with SHA-256 "
 
 
 @case(_UNKNOWN, "no error in rank {rank} after 1 steps")
@@ -296,6 +376,53 @@ def _resumed(rank: int) -> list[str]:
     again, _, attached = _loop(rank)
     again.load_state_dict(saved[0])
     return [*found, f"{_end(attached.load_state_dict, saved[1])} in rank {rank} after {attached.steps} steps"]
+
+
+_OTHERS = {
+    "rank": "rank {other} of 2, allowed: rank {rank} of 2",
+    "number of workers": "rank 5 of 9, allowed: rank {rank} of 2",
+    "algorithm": "AllReduce() with seed 0, allowed: LocalSGD(period=Constant(h=2)) with seed 0",
+    "seed": "LocalSGD(period=Constant(h=2)) with seed 1, allowed: LocalSGD(period=Constant(h=2)) with seed 0",
+    "name": "parameter weight: float32 [2, 2], allowed: parameter 0.weight: float32 [2, 2]",
+    "swapped": "parameters with SHA-256 ",
+    "older version": "nothing, allowed: rank {rank} of 2",
+}
+
+
+@case(*(f"UserError: rank {{rank}}, load_state_dict(): found the state of {found}" for found in _OTHERS.values()))
+def _others(rank: int) -> list[str]:
+    """States of another rank, number of workers, algorithm, seed, model, or with matrices that are swapped."""
+
+    def attached(algorithm: SyncOptions = METHODS["LocalSGD"], model: nn.Module | None = None, **given: Any) -> Loop:
+        torch.manual_seed(0)
+        model = model or nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        optimizer = _sgd(model)
+        return model, optimizer, resync.attach(model, optimizer, algorithm, **given)
+
+    def after(other: Loop) -> dict[str, Any]:
+        return deepcopy(other[2].state_dict())
+
+    model, _, sync = attached()
+    own = after((model, _, sync))
+    everybodys: list[Any] = [None, None]
+    dist.all_gather_object(everybodys, own)
+    states: dict[str, dict[str, Any]] = {
+        "rank": everybodys[1 - rank],
+        "number of workers": own | {"identity": ["rank 5 of 9", *own["identity"][1:]]},
+        "algorithm": after(attached(resync.AllReduce())),
+        "seed": after(attached(seed=1)),
+        "name": after(attached(model=nn.Linear(2, 2))),
+        "swapped": own,
+        "older version": {key: value for key, value in own.items() if key != "identity"},
+    }
+    found = []
+    for name, state in states.items():
+        if name == "swapped":
+            one, other = model[0].weight, model[1].weight
+            with torch.no_grad():
+                one[:], other[:] = other.clone(), one.clone()
+        found.append(_end(sync.load_state_dict, state).replace(f"of rank {1 - rank} of", "of rank {other} of"))
+    return found
 
 
 def _resumed_before(rank: int) -> str:
@@ -353,6 +480,24 @@ def test_what_cannot_be_averaged_is_an_error_that_names_rank_call_and_reason(ran
             assert expected.replace("{rank}", str(rank)) in text
 
 
+def _attached_too_early(rank: int, world_size: int, folder: Path) -> list[str]:
+    """How calls end where the process group is made after attaching, and where it is gone."""
+    *both, ended = _loop(rank)
+    dist.destroy_process_group()
+    model, optimizer, sync = _loop(rank)
+    found = [_end(_steps, *both, 1), _end(ended.finish)]
+    _steps(model, optimizer, 1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world_size)
+    return [*found, _end(_steps, model, optimizer, 1), _end(sync.finish), _end(_enter, sync), _end(sync.state_dict)]
+
+
+def test_a_process_group_that_is_not_that_of_attaching_is_an_error(tmp_path):
+    calls = ("step 1", "finish()", "step 2", "finish()", "consensus()", "state_dict()")
+    for rank, found in enumerate(run_processes(2, _attached_too_early, tmp_path)):
+        for text, call, (own, now, before) in zip(found, calls, [(rank, 1, 2)] * 2 + [(0, 2, 1)] * 4, strict=True):
+            assert f"rank {own}, {call}: torch.distributed has {now} processes, {before} when the algorithm" in text
+
+
 def test_a_rank_that_does_not_come_is_named_within_the_time_limit(ranks):
     start = "TimeoutError: rank 0, finish() after 2 steps: rank 1 did not come within 0:00:00.01"
     assert ranks[0]["_absent"].startswith(start)
@@ -369,7 +514,7 @@ def test_steps_with_a_closure_are_those_without(ranks, number):
 
 def test_everything_in_a_model_starts_as_on_rank_0(ranks):
     one, other = (found["_start"] for found in ranks)
-    assert len(one) == 6 + 5
+    assert len(one) == 6 + 6
     for name, value in one.items():
         assert np.array_equal(other[name], value), name
     assert one["mask"].tolist() == [True, True]
@@ -378,7 +523,7 @@ def test_everything_in_a_model_starts_as_on_rank_0(ranks):
 def test_a_state_whose_parameters_attaching_has_overwritten_is_refused(ranks):
     """Those of rank 0 are there on rank 0 alone."""
     assert ranks[0]["_resumed_before"] == "no error"
-    assert _UNKNOWN in ranks[1]["_resumed_before"]
+    assert _UNKNOWN.replace("{rank}", "1") in ranks[1]["_resumed_before"]
 
 
 def test_a_layer_may_be_frozen_later(ranks):

@@ -37,6 +37,7 @@ resync.attach(model, optimizer)  # wrong
 resync.attach(model, optimizer, resync.SGP(), peers=2)  # wrong
 resync.SGPP()  # wrong
 """
+_SGD = torch.optim.SGD([torch.zeros(1)])
 ALGORITHMS = [
     resync.AllReduce(average="parameters"),
     resync.SGP(peers=[(0, 0), (20, 1)], average_state=["exp_avg"]),
@@ -117,6 +118,16 @@ def test_help_says_what_an_algorithm_does_sends_and_takes_with_an_example_that_w
         (lambda: resync.QSR(alpha=-1), ValueError, "^PowerRule: alpha: found -1, allowed: number > 0$"),
         (lambda: resync.SlowMo(period=2, base="local"), ValueError, "^SlowMo: base: found 'local', allowed: none, all"),
         (lambda: resync.attach(None, None, resync.SGP), TypeError, "^algorithm: found <class .*SGP'>, allowed: "),
+        (
+            lambda: resync.attach(_SGD, torch.nn.Linear(1, 1), resync.SGP()),
+            TypeError,
+            r"^model: found SGD, allowed: a torch Module, as in resync\.attach\(model, optimizer, algorithm\)$",
+        ),
+        (
+            lambda: resync.attach(torch.nn.Linear(1, 1), "sgd", resync.SGP()),
+            TypeError,
+            "^optimizer: found str, allowed",
+        ),
         (lambda: resync.attach(None, None, resync.QSR(alpha=1.0)), ValueError, "^total_steps: missing, allowed: .*1"),
     ],
 )

@@ -4,48 +4,74 @@ import gc
 from collections.abc import Iterator
 from weakref import WeakSet
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from resync.engine.workers import Workers
+from resync.errors import UserError
 from resync.torch_private import is_shard
 
 ATTACHED: "WeakSet[nn.Module]" = WeakSet()
 """The models that an algorithm is attached to."""
 
 
-def check_attachable(model: nn.Module, optimizer: Optimizer) -> None:
-    """Raise ValueError with the reason why an algorithm cannot be attached to this model and optimizer."""
-    if dist.is_available() and not dist.is_initialized() and dist.is_torchelastic_launched():
-        raise ValueError("torchrun started this process, but torch.distributed is not set up: "
+def rank_and_world_size() -> tuple[int, int]:
+    """Those of torch.distributed as it is set up now; without it there is a single process."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool) -> None:
+    """Raise ValueError or TypeError with the reason why an algorithm cannot be attached to this model and optimizer.
+
+    `keeps_equal` says whether the algorithm averages the gradients of every step and does nothing else to workers.
+    """
+    for name, found, allowed in (("model", model, nn.Module), ("optimizer", optimizer, Optimizer)):
+        if not isinstance(found, allowed):
+            raise TypeError(f"{name}: found {type(found).__name__}, allowed: a torch {allowed.__name__}, as in "
+                            "resync.attach(model, optimizer, algorithm)")  # fmt: skip
+    if not dist.is_initialized() and dist.is_torchelastic_launched():
+        raise UserError("torchrun started this process, but torch.distributed is not set up: "
                          "call torch.distributed.init_process_group first")  # fmt: skip
     if model in ATTACHED:
-        raise ValueError(
+        raise UserError(
             "an algorithm is attached to this model already: end it with finish(), or after an error with detach()"
         )
+    # By its name: importing it takes half a second.
+    if not keeps_equal and "ZeroRedundancyOptimizer" in [each.__name__ for each in type(optimizer).__mro__]:
+        raise UserError("ZeroRedundancyOptimizer copies parameters between the workers in every step, allowed with it: "
+                        "AllReduce of gradients, GPA")  # fmt: skip
     for name, each in model.named_modules():
         if isinstance(each, DistributedDataParallel):
             where = f"{name} of the model" if name else "the model"
-            raise ValueError(f"{where} is wrapped in DistributedDataParallel, allowed: the model itself")
-    for name, parameter in model.named_parameters():
-        _check_parameter(name, parameter)
+            raise UserError(f"{where} is wrapped in DistributedDataParallel, allowed: the model itself")
+    for name, tensor in _tensors(model):
+        _check_tensor(name, tensor)
     _check_owners(model, optimizer)
 
 
-def _check_parameter(name: str, parameter: nn.Parameter) -> None:
-    if isinstance(parameter, nn.parameter.UninitializedParameter):
-        raise ValueError("the model has parameters without a shape yet: run one forward pass first")
-    if is_shard(parameter):
-        raise ValueError(f"{name} is a shard of FullyShardedDataParallel, allowed: whole parameters on every rank")
-    if type(parameter.data) is not Tensor:
-        raise ValueError(
-            f"{name} is a {type(parameter.data).__name__}, as fully_shard makes them, "
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """All parameters and buffers, as `parameter weight` and `buffer mask`."""
+    yield from ((f"parameter {name}", each) for name, each in model.named_parameters())
+    yield from ((f"buffer {name}", each) for name, each in model.named_buffers())
+
+
+def _check_tensor(name: str, tensor: Tensor) -> None:
+    if nn.parameter.is_lazy(tensor):
+        raise UserError("the model has parameters without a shape yet: run one forward pass first")
+    if is_shard(tensor):
+        raise UserError(f"{name} is a shard of FullyShardedDataParallel, allowed: whole parameters on every rank")
+    if type(tensor.data) is not Tensor:
+        raise UserError(
+            f"{name} is a {type(tensor.data).__name__}, as fully_shard makes them, "
             "allowed: plain tensors that are whole on every rank"
         )
-    if parameter.is_meta:
-        raise ValueError(f"{name} is on the meta device and has no values, allowed: a device that stores it")
+    if tensor.is_meta:
+        raise UserError(f"{name} is on the meta device and has no values, allowed: a device that stores it")
+    if tensor.layout is not torch.strided:
+        raise UserError(f"{name} is sparse or packed ({tensor.layout}), allowed: dense tensors")
 
 
 def _check_owners(model: nn.Module, optimizer: Optimizer) -> None:
@@ -54,26 +80,22 @@ def _check_owners(model: nn.Module, optimizer: Optimizer) -> None:
     ids = set(map(id, held))
     missing = [name for name, each in model.named_parameters() if each.requires_grad and id(each) not in ids]
     if missing:
-        raise ValueError(f"the optimizer does not have these parameters of the model: {', '.join(missing)}; "
+        raise UserError(f"the optimizer does not have these parameters of the model: {', '.join(missing)}; "
                          "freeze them (requires_grad_(False)) or add them")  # fmt: skip
     own = set(map(id, model.parameters()))
     strange = [tuple(each.shape) for each in held if each.requires_grad and id(each) not in own]
     if strange:
-        raise ValueError(f"the optimizer has parameters that the model does not have, of shape {strange[0]}: they "
+        raise UserError(f"the optimizer has parameters that the model does not have, of shape {strange[0]}: they "
                          "would not be averaged; attach to a module that has them all")  # fmt: skip
 
 
 def description(model: nn.Module) -> list[str]:
-    """A line for every parameter and buffer, by which ranks compare their models."""
-    tensors: Iterator[tuple[str, Tensor]] = model.named_parameters()
-    parameters = [
-        f"parameter {name}: {_kind(each)}{'' if each.requires_grad else ', frozen'}" for name, each in tensors
+    """A line for every parameter and buffer, by which ranks and saved states compare their models."""
+    return [
+        f"{name}: {str(each.dtype).removeprefix('torch.')} {list(each.shape)}"
+        + (", frozen" if name.startswith("parameter") and not each.requires_grad else "")
+        for name, each in _tensors(model)
     ]
-    return parameters + [f"buffer {name}: {_kind(each)}" for name, each in model.named_buffers()]
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 class Guard:
@@ -86,11 +108,19 @@ class Guard:
         self._averaged = set(map(id, workers.parameters[0]))
         held = _parameters(optimizer)
         self._held = list(map(id, held))
+        self._world_size = rank_and_world_size()[1]
         self._frozen = [parameter for parameter in held if id(parameter) not in self._averaged]
         self._alone = False
 
     def check(self) -> None:
-        """Raise RuntimeError if parameters were moved, cast, added, replaced or unfrozen; for every step."""
+        """Raise RuntimeError if other processes take part, or parameters were moved, cast, added, replaced or unfrozen.
+
+        For every step.
+        """
+        if (now := rank_and_world_size()[1]) != self._world_size:
+            raise RuntimeError(f"torch.distributed has {now} processes, {self._world_size} when the algorithm was "
+                               "attached, which averages over those: call init_process_group before attaching, "
+                               "destroy_process_group after finish()")  # fmt: skip
         held = list(map(id, _parameters(self.optimizer)))
         unfrozen = any([parameter.requires_grad for parameter in self._frozen])
         if held != self._held or unfrozen or not self.workers.are_bound():

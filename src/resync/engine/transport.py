@@ -224,9 +224,11 @@ class Transport:
     @torch.no_grad()
     def start_like_rank_0(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors of any dtypes and devices by those of rank 0; the same shapes everywhere; never counted."""
-        for tensor in tensors if self.world_size > 1 else ():
+        for each in tensors if self.world_size > 1 else ():
+            # Of an expanded tensor, what it has in memory: elements that share a place cannot be copied into.
+            tensor = each[tuple(slice(None) if stride else slice(1) for stride in each.stride())]
             sent = tensor.detach().to(self.clocks.device).contiguous()
-            dist.broadcast(sent.view(-1).view(torch.uint8), src=0)
+            dist.broadcast(sent.as_strided((sent.numel(),), (1,)).view(torch.uint8), src=0)
             tensor.copy_(sent)
 
     def barrier(self) -> None:

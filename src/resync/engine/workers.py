@@ -7,6 +7,7 @@ one optimizer over the whole buffer steps every worker.
 import copy
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -75,20 +76,26 @@ class Workers:
         pairs = zip(self.parameters[0], self._addresses, strict=True)
         return [parameter for parameter, address in pairs if parameter.data_ptr() != address]
 
-    def checksum(self) -> int:
-        """A number that follows from the bits of the rows alone, on any device, and tells whether they are others."""
-        bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[min(8, self.rows.element_size())]
-        return int(self.rows.data.view(bits).sum(dtype=torch.int64))
+    def sha256(self) -> str:
+        """SHA-256 of the bytes of the first worker's row."""
+        return sha256(self.rows.data[0].cpu().view(torch.uint8).numpy()).hexdigest()
 
     def gradient_places(self, index: int) -> list[tuple[nn.Parameter, Tensor]]:
         """The parameters of local worker `index`, each with its part of the row of `grads`."""
         return list(_places(self.parameters[index], self.grads[index]))
 
     def pack_gradients(self) -> Tensor:
-        """The gradients of an attached model as [1, P]; zeros where a parameter has none."""
+        """The gradients of an attached model as [1, P]; zeros where a parameter has none.
+
+        Raises RuntimeError for a sparse gradient.
+        """
         for parameter, place in self._places_of_gradients:
             if parameter.grad is None:
                 place.zero_()
+            elif parameter.grad.layout is not torch.strided:
+                name = next(name for name, each in self.models[0].named_parameters() if each is parameter)
+                raise RuntimeError(f"the gradient of {name} is sparse and cannot be averaged, allowed: sparse=False, "
+                                   "or a method that averages parameters only, such as LocalSGD")  # fmt: skip
             elif parameter.grad is not place:
                 place.copy_(parameter.grad)
         return self.grads

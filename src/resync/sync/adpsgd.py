@@ -1,4 +1,4 @@
-"""Asynchronous decentralised parallel SGD as a deterministic sequence of events in simulated time."""
+"""Asynchronous decentralised parallel SGD in simulated time, and so repeatable."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,6 +23,10 @@ class ADPSGD(Algorithm):
     A worker whose gradient is not finished within a step of the training loop takes no step: its parameters and
     optimizer state do not change. The gradient is that at z_r, which may be older than averages that partners have
     initiated since. `rows` are z between two steps.
+
+    Within a step of the training loop, one unit of time, all gradients that end in it are applied first, and then the
+    averages follow in the order in which the gradients ended. So an average may hold a gradient of the partner that
+    ended later within the same unit, which a strict sequence of events would not have.
 
     Raises ValueError for a topology without pairs, and for an optimizer that cannot step workers separately.
     """

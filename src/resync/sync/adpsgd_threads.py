@@ -34,7 +34,8 @@ class AsynchronousPairs(Algorithm):
     changed, whatever has happened in between, so that the sum over the workers is conserved. A step that ends while the
     previous average is still running is averaged together with the next. Every process hosts one worker; messages go
     over gloo and are staged on the CPU. The averages between two steps depend on the speed of the machines, so that no
-    two runs have the same bits.
+    two runs have the same bits. Every rank makes the same number of steps of its own, at the learning rates of its own
+    count, whereas the original counts iterations of all workers together, so that a slow worker makes fewer of them.
 
     `consensus`, `state_dict`, `load_state_dict` and `close` are collective: the workers meet. `close` ends the thread
     of this process when all of its partners have closed too. If a message of an average that has begun does not come

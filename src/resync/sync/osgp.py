@@ -25,10 +25,13 @@ class OSGP(SGP):
     bounds; unlike there, when it is there does not depend on the network, so that a run can be repeated.
 
     The order, receive then send then step, is that of the authors' later code, as is the full step on the numerator x.
-    In the paper's Algorithm 2 (from memory, unverified) a worker steps, sends, and then receives.
+    In the paper's Algorithm 2 (from memory, unverified) a worker steps, sends, and then receives, which is not offered.
 
     `biased` ignores the weights: gradients are computed at x, and the consensus is the mean of the x, both without what
     travels: a worker gives its share away, and receives, as it sends. That this is the paper's variant is unverified.
+    Where a biased run is evaluated follows from when its loop calls `send_ahead`: in a loop of one's own right after a
+    step, so that the consensus is that of the points of the next gradients; in `resync train` just before the gradient,
+    so that it is that of the steps' results, one message earlier.
     """
 
     parts = ("in_flight",)

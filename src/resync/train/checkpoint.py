@@ -182,11 +182,6 @@ def copy_to_cpu(view: torch.Tensor) -> torch.Tensor:
     return view.detach().cpu().clone()
 
 
-def parameters_sha256(row: torch.Tensor) -> str:
-    """SHA-256 of the bytes of a parameter vector, for bitwise comparison of results."""
-    return hashlib.sha256(row.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
-
-
 def _state_of(model: nn.Module) -> State:
     return {name: copy_to_cpu(value) for name, value in model.state_dict().items()}
 

@@ -26,7 +26,7 @@ from resync.run import Run
 from resync.run.run import Resources
 from resync.train import provenance
 from resync.train.build import build
-from resync.train.checkpoint import parameters_sha256, save_model
+from resync.train.checkpoint import save_model
 from resync.train.evaluate import consensus
 from resync.train.interrupt import Interrupted, Interruption
 from resync.train.language_model import sample
@@ -142,7 +142,7 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
 def _publish(session: Session, out: Path, diverged: Diverged | None) -> None:
     """Write the averaged model, what it writes itself and, on rank 0, the tables and the summary."""
     with consensus(session) as model:
-        digest = parameters_sha256(session.workers.rows[0])
+        digest = session.workers.sha256()
         files = [out / "model.pt"] if not diverged else []
         if session.log and files:
             save_model(files[0], model)

@@ -110,7 +110,10 @@ def test_figures_without_runs_have_their_data_too(papers: Suite, tmp_path: Path)
 
 @pytest.mark.parametrize("width", WIDTHS.values())
 def test_a_figure_is_as_wide_as_its_item_says_and_its_text_is_readable(width: float, suite: Suite, finished: Path):
-    numbers = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", finished))
+    data = load(suite, "toy", "fig6", "smoke", finished)
+    assert (data.width, load(suite, "toy", "fig5", "smoke", finished).width) == (TEXT, COLUMN)
+    assert replace(data, item=data.item.model_copy(update={"width": "column"})).width == COLUMN
+    numbers = accuracy_curves.prepare(data)
     with look():
         figure = accuracy_curves.draw(numbers, width)
         encode(figure)
@@ -121,14 +124,6 @@ def test_a_figure_is_as_wide_as_its_item_says_and_its_text_is_readable(width: fl
     assert min(drawn_within.x0, drawn_within.y0) > -0.01
     assert drawn_within.x1 < width + 0.01
     assert drawn_within.y1 < figure.get_figheight() + 0.01
-
-
-def test_an_item_chooses_its_width(suite: Suite, finished: Path):
-    data = load(suite, "toy", "fig6", "smoke", finished)
-    assert data.width == TEXT
-    assert load(suite, "toy", "fig5", "smoke", finished).width == COLUMN
-    object.__setattr__(data, "item", data.item.model_copy(update={"width": "column"}))
-    assert data.width == COLUMN
 
 
 def tables(suite: Suite, results: Path) -> dict[str, tuple[Table, float]]:
@@ -188,20 +183,15 @@ def test_every_table_is_latex_that_fits(every_table: dict[str, tuple[Table, floa
     assert not [(name, width) for name, width in widths.items() if width > every_table[name][1]]
 
 
-@pytest.mark.parametrize(
-    ("lengths", "shown"),
-    [
+def test_a_round_that_is_cut_is_no_change_of_the_period():
+    for lengths, shown in (
         ([4, 4, 4, 2], [4, 4, 4, 4]),
         ([4, 4, 1, 200], [4, 4, 4, 200]),
         ([4, 1, 1, 1, 8], [4, 1, 1, 1, 8]),
         ([1, 1, 4, 5, 5], [1, 1, 4, 5, 5]),
         ([], []),
-    ],
-)
-def test_a_round_that_is_cut_is_no_change_of_the_period(lengths: list[int], shown: list[int]):
-    assert (
-        ignore_truncated_rounds(np.array(lengths, dtype=float), np.arange(len(lengths), dtype=float)).tolist() == shown
-    )
+    ):
+        assert ignore_truncated_rounds(np.array(lengths, float), np.arange(len(lengths), dtype=float)).tolist() == shown
 
 
 def test_symbols_in_labels_are_set_as_mathematics():

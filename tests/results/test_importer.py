@@ -253,14 +253,12 @@ def test_the_transformers_log_is_of_the_workers_own_models_in_bits(imported: Imp
     assert list(result.metrics["training_seconds"]) == [30.5, 60.5]
     assert list(result.metrics["lr"]) == [0.0002, 0.0001]
     assert result.final("best_worker_val_loss_mean") == pytest.approx(2.05 * math.log(2))
-
-
-def test_other_subsets_are_left_out_and_lines_without_a_rank_are_of_the_first(imported: Import, tmp_path: Path):
-    [log] = fairseq_log(tmp_path)
+    # Other subsets are left out, and lines without a rank are of the first.
+    log = tmp_path / "transformer.out"
     other = "1: | epoch 002 | valid on 'valid1' subset | valid_nll_loss 8.0 | num_updates 120"
     lines = [*(line for line in log.read_text().splitlines() if line.startswith("1: ")), other]
     log.write_text("\n".join(line.removeprefix("1: ") for line in lines))
-    result = imported("fairseq", [log], TRANSFORMER)
+    result = imported("fairseq", [log], TRANSFORMER, replace=True)
     assert result.final("worker_val_loss_mean") == pytest.approx(2.1 * math.log(2))
 
 
@@ -269,7 +267,6 @@ WRONG_LOGS = [
     (sgp_logs, {"Batch-Size,8": "Batch-Size,32"}, "r3_n8.csv:4: Batch-Size: found 32, allowed: 8"),
     (sgp_logs, {"avg:Loss": "Loss-mean"}, "r3_n8.csv:5: no column 'avg:Loss'; did you mean 'Loss'?"),
     (sgp_logs, {"Epoch,itr": "epoch,itr"}, "r3_n8.csv: no header line"),
-    (sgp_logs, {"0,10,0.103": "0,ten,0.103"}, "r3_n8.csv:7: column 'itr': found 'ten'"),
     (sgp_logs, {"0,10,0.103": "0,1_0,0.103"}, "r3_n8.csv:7: column 'itr': found '1_0'"),
     (sgp_logs, {"0,21,0.103": "0,22,0.103"}, "r3_n8.csv:9: found epoch 0, itr 22, allowed: itr 0 to 21"),
     (sgp_logs, {"0,21,0.103": "0,20,0.103"}, "r3_n8.csv:10: found validation of epoch 0, allowed: once, after"),
@@ -277,16 +274,11 @@ WRONG_LOGS = [
     (sgp_logs, {"0,10,0.103": "0,11,0.103"}, "r0_n8.csv: rank 3: logged at other steps than rank 0"),
     (sgp_logs, {"1,0,0.103": "0,0,0.103"}, "r3_n8.csv:11: found epoch 0, itr 0, allowed: "),
     (adpsgd_logs, {"0,21,0.100": "0,-1,0.100"}, "r3_n8.csv:11: found a validation row"),
-    (adpsgd_logs, {"World-Size,8": "World-Size,4"}, "r3_n8.csv:2: World-Size: found 4, allowed: 8"),
     (adpsgd_logs, {"epochs": 20}, "r0_n8.csv:49: ends in epoch 19, allowed: 29"),
     (fairseq_log, {"valid_nll_loss": "nll"}, "transformer.out: no validation of toy/translated/sgp/seed0"),
     (fairseq_log, {"2.1 | num_updates 120": "2.1 | num_updates 60"}, "transformer.out:12: found valid_nll_loss again"),
     (fairseq_log, {"1: |": "7: |"}, "transformer.out:6: found rank 7, allowed: 0 to 1"),
-    (
-        fairseq_log,
-        {"valid_nll_loss 2.1": "valid_nll_loss two"},
-        "transformer.out:12: column 'valid_nll_loss': found",
-    ),
+    (fairseq_log, {"valid_nll_loss 2.1": "valid_nll_loss two"}, "transformer.out:12: column 'valid_nll_loss': found"),
     (fairseq_log, {"2.1 | num_updates 120": "2.1 | num_updates 119"}, "transformer.out: rank 1: logged at other steps"),
     (fairseq_log, {"num_updates 120": "num_updates 100"}, "transformer.out: the last evaluation is at step 100 "),
 ]
@@ -319,14 +311,9 @@ def test_rows_of_one_step_are_one_evaluation(imported: Import, tmp_path: Path):
     result = imported("csv", [log], QSR, BY_STEP)
     assert list(result.metrics["train_loss"]) == [0.9, 0.8]
     assert list(result.metrics["val_top1"]) == [50, 60]
-
-
-def test_a_table_whose_values_would_be_lost_is_refused(imported: Import, tmp_path: Path):
-    log = csv_log(tmp_path, "step,loss,accuracy\n300,0.9,\n330,,50\n660,,60\n")
-    with pytest.raises(
-        LogError, match=r"table.csv:2: column 'loss': no value is kept, since train_loss is of rows with "
-    ):
-        imported("csv", [log], QSR, BY_STEP)
+    csv_log(tmp_path, "step,loss,accuracy\n300,0.9,\n330,,50\n660,,60\n")  # a loss that would be lost
+    with pytest.raises(LogError, match=r"table.csv:2: column 'loss': no value is kept"):
+        imported("csv", [log], QSR, BY_STEP, replace=True)
 
 
 def test_charts_of_one_run_are_joined(imported: Import, tmp_path: Path):
@@ -413,12 +400,9 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     result = audit(suite, "smoke", results)
     content = json.loads(write(result, results / "smoke").read_text())
     row = next(row for row in content["rows"] if row["id"] == "parallel_top1")
-    assert row["ours"]["imported"] == 3
-    assert row["provenance"]["imported"][0]["format"] == "csv"
-    assert row["ours"]["text"] == "89.00 ± 0.00 (n=3)"
+    assert (row["ours"]["imported"], row["provenance"]["imported"][0]["format"]) == (3, "csv")
     rounds = next(row for row in result.rows if row.id == "vit_parallel_rounds")
     assert (rounds.verdict, rounds.difference) == ("inconclusive", None)
-    assert rounds.reason == "3 of 3 runs are imported logs without a number of rounds"
     assert next(row for row in result.claims if row.id == "accuracies").sides[1].ours.imported == 3
     period, curves, table = (
         kind.prepare(load(suite, "toy", item, "smoke", results))
@@ -560,13 +544,10 @@ def test_a_wrong_table_is_one_line(text: str, imported: Import, tmp_path: Path):
     assert not (tmp_path / "results").exists()
 
 
-def test_a_pipe_is_not_waited_for(imported: Import, tmp_path: Path):
+def test_every_rank_is_needed_once_and_a_pipe_is_not_waited_for(imported: Import, tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LogError, match="pipe: not a regular file"):
         imported("csv", [tmp_path / "pipe"], columns=MAP)
-
-
-def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
     files = sgp_logs(tmp_path)
     with pytest.raises(LogError, match="no log of rank 2, 7 of 8"):
         imported("sgp", [*files[:2], *files[3:7]])
@@ -583,10 +564,7 @@ def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
         (MAP + "val_top9: {column: x}\n", "columns.yaml:5: val_top9: found 'val_top9', allowed: "),
         (MAP.replace("error %", "percent"), "columns.yaml:2: val_top1.unit: found 'percent', allowed: %, fraction, "),
         (MAP + "step: {column: x}\n", "columns.yaml:1: found epoch and step, allowed: step or epoch"),
-        (
-            MAP.replace("column: loss", "colum: loss"),
-            "columns.yaml:3: train_loss.colum: unknown key",
-        ),
+        (MAP.replace("column: loss", "colum: loss"), "columns.yaml:3: train_loss.colum: unknown key"),
     ],
 )
 def test_a_wrong_column_map_is_one_line(columns: str, message: str, imported: Import, tmp_path: Path):
@@ -599,11 +577,10 @@ def test_a_wrong_column_map_is_one_line(columns: str, message: str, imported: Im
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"--run": "toy/vit/spg/seed0"}, "--run: found 'toy/vit/spg/seed0', allowed: a run that `resync expand --paper "
-         "... --scale smoke` lists; did you mean 'toy/vit/sgp/seed0'?"),
-        ({"--columns": None}, "--columns: missing, format csv needs a file that maps its columns to ours"),
-        ({"--format": "sgp"}, "--columns: has no effect on format sgp, whose columns are known"),
-        ({"--wandb-run": "a"}, "--wandb-run: has no effect, allowed: with format wandb-csv"),
+        ({"--run": "toy/vit/spg/seed0"}, "--run: found 'toy/vit/spg/seed0', allowed: "),
+        ({"--columns": None}, "--columns: missing"),
+        ({"--format": "sgp"}, "--columns: has no effect on format sgp"),
+        ({"--wandb-run": "a"}, "--wandb-run: has no effect"),
         ({"source": "no/such.csv"}, "no/such.csv: No such file or directory"),
     ],
 )  # fmt: skip
@@ -616,5 +593,5 @@ def test_a_mistake_on_the_command_line_is_one_line(changes, message: str, tmp_pa
     source = flags.pop("source")
     given = [text for flag, value in flags.items() if value is not None for text in (flag, value)]
     assert main(["import", *given, source]) == 2
-    assert capsys.readouterr().err == f"resync: error: {message}\n"
-    assert main(["import", *[text for text in given if text not in ("--wandb-run", "a")], source]) in (0, 2)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"resync: error: {message}")

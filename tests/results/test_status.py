@@ -65,12 +65,24 @@ def record(word: str, reason: str) -> Callable[[Path, Run], None]:
 
 def of_another_configuration(folder: Path, run: Run) -> None:
     fresh(folder)
-    state.record(folder, Run.model_validate(run.model_dump() | {"seed": 9}), "failed", 44, "out of memory")
+    state.record(folder, with_seed_9(run), "failed", 44, "out of memory")
 
 
 def diverged(folder: Path, run: Run) -> None:
     shutil.rmtree(folder)
     synthetic.write_run(run, folder.parents[len(run.directory.parts) - 1], diverged_at=330)
+
+
+def written(name: str, text: str) -> Callable[[Path, Run], None]:
+    return lambda folder, run: (folder / name).write_text(text) and None
+
+
+def with_seed_9(run: Run) -> Run:
+    return Run.model_validate(run.model_dump() | {"seed": 9})
+
+
+def stale(folder: Path, run: Run) -> None:
+    synthetic.rewrite(folder, config_hash="0" * 16)
 
 
 STATES = {
@@ -79,63 +91,22 @@ STATES = {
     "asked to stop": (record("stopped", "SIGTERM: stops after step 44"), "stopped", "SIGTERM", "partial"),
     "an error": (record("failed", "out of space"), "failed", "out of space", "partial"),
     "an old failure": (of_another_configuration, "not run", "its last job had configuration", "partial"),
-    "half a state": (
-        lambda folder, run: (fresh(folder), (folder / "state.json").write_text("{")),
-        "damaged",
-        "state.json: not JSON, half-written?",
-        "partial",
-    ),
+    "half a state": (lambda folder, run: (fresh(folder), written("state.json", "{")(folder, run)), "damaged",
+                     "state.json: not JSON", "partial"),
     "results": (lambda folder, run: None, "finished", "", "as planned"),
-    "results beside an old state": (
-        lambda folder, run: state.record(folder, run, "failed", 3, "out of space"),
-        "finished",
-        "",
-        "as planned",
-    ),
+    "results beside an old state": (lambda folder, run: state.record(folder, run, "failed", 3, "out of space"),
+                                    "finished", "", "as planned"),
     "no finite loss": (diverged, "diverged", "at step 330 worker 3", "diverged"),
-    "another configuration": (
-        lambda folder, run: synthetic.rewrite(folder, config_hash="0" * 16),
-        "stale",
-        "trained with configuration 0000000000000000",
-        "stale",
-    ),
-    "another run.yaml": (
-        lambda folder, run: (folder / "run.yaml").write_text(
-            Run.model_validate(run.model_dump() | {"seed": 9}).to_yaml()
-        ),
-        "stale",
-        "run.yaml has configuration",
-        "stale",
-    ),
-    "half a run.yaml": (
-        lambda folder, run: (folder / "run.yaml").write_text("momentum: ["),
-        "stale",
-        "run.yaml cannot be read",
-        "stale",
-    ),
+    "another configuration": (stale, "stale", "trained with configuration 0000000000000000", "stale"),
+    "another run.yaml": (lambda folder, run: written("run.yaml", with_seed_9(run).to_yaml())(folder, run), "stale",
+                         "run.yaml has configuration", "stale"),
+    "half a run.yaml": (written("run.yaml", "momentum: ["), "stale", "run.yaml cannot be read", "stale"),
     "no run.yaml": (lambda folder, run: (folder / "run.yaml").unlink(), "stale", "run.yaml cannot be read", "stale"),
-    "old columns": (
-        lambda folder, run: (
-            synthetic.rewrite(folder, config_hash="0" * 16),
-            (folder / "metrics.csv").write_text("step,train_seconds\n"),
-        ),
-        "stale",
-        "trained with configuration",
-        "stale",
-    ),
-    "half a table": (
-        lambda folder, run: (folder / "metrics.csv").write_text("step,epoch"),
-        "damaged",
-        "metrics.csv: the last line is not terminated",
-        "partial",
-    ),
-    "half a summary": (
-        lambda folder, run: (folder / "summary.json").write_text("{"),
-        "damaged",
-        "summary.json: not JSON",
-        "partial",
-    ),
-}
+    "old columns": (lambda folder, run: (stale(folder, run), written("metrics.csv", "step,train\n")(folder, run)),
+                    "stale", "trained with configuration", "stale"),
+    "half a table": (written("metrics.csv", "step,epoch"), "damaged", "metrics.csv: the last line", "partial"),
+    "half a summary": (written("summary.json", "{"), "damaged", "summary.json: not JSON", "partial"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -158,11 +129,12 @@ def _agree(suite: Suite, run: Run, results: Path, status: str, reason: str, verd
         assert f"seed {run.seed} {status}: {reason}" in row.reason
 
 
-def test_a_running_run_has_a_place_and_an_end(suite: Suite, run: Run, results: Path):
+@pytest.mark.parametrize("clocks", [("0.2,0.2", "0.3,0.1"), ("0.4,nan", "0.4,nan")], ids=["all clocks", "overlap"])
+def test_a_running_run_has_a_place_and_an_end(clocks: tuple[str, str], suite: Suite, run: Run, results: Path):
     folder = results / run.directory
     fresh(folder)
     state.begin(folder, run)
-    (folder / "steps.csv.partial").write_text(STEPS + "10,0.5,0.1,0.2,0.2\n20,1.0,0.1,0.3,0.1\n30,1.5,0.")
+    (folder / "steps.csv.partial").write_text(STEPS + f"10,0.5,0.1,{clocks[0]}\n20,1.0,0.1,{clocks[1]}\n30,1.5,0.")
     with held(folder) as job:
         found = progress(run, results)
         _agree(suite, run, results, "running", found.reason, "partial")
@@ -171,15 +143,6 @@ def test_a_running_run_has_a_place_and_an_end(suite: Suite, run: Run, results: P
     assert f"pid {job.pid}" in found.reason
     assert (progress(run, results).status, progress(run, results).step) == ("failed", 20)
     assert "1 runs: 1 running" in table([found])
-
-
-def test_communication_that_is_not_told_apart_still_has_an_end(run: Run, tmp_path: Path):
-    folder = tmp_path / run.directory
-    folder.mkdir(parents=True)
-    (folder / "steps.csv.partial").write_text(STEPS + "10,0.5,0.1,0.4,nan\n20,1.0,0.1,0.4,nan\n")
-    with held(folder):
-        found = progress(run, tmp_path)
-    assert found.seconds_left == pytest.approx(0.5 * (run.total_steps - 20))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +184,7 @@ def test_a_state_is_read_by_others(run: Run, tmp_path: Path):
 
 
 def test_a_run_that_begins_again_is_at_its_last_known_step(run: Run, tmp_path: Path):
-    other = Run.model_validate(run.model_dump() | {"seed": 9})
+    other = with_seed_9(run)
     state.record(tmp_path, run, "stopped", 7, "SIGTERM")
     state.begin(tmp_path, run)
     assert state.recorded(tmp_path).step == 7

@@ -38,7 +38,7 @@ def test_the_operations_of_the_transport(transport: Transport, device: torch.dev
     assert torch.equal(transport.gather(rows[0, 3:4]), rows[0, 3:4])
     assert torch.equal(transport.sum_(rows[0].clone()), rows[0])
     assert (transport.broadcast(7), transport.broadcast(0.25)) == (7, 0.25)
-    assert torch.equal(transport.post(rows, [[0]]).wait(), rows[None])
+    assert torch.equal(transport.post(rows, ((0,),)).wait(), rows[None])
     transport.barrier()
     assert transport.clocks.seconds("communication") > 0
 

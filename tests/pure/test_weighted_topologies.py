@@ -110,6 +110,25 @@ def test_symmetric_graphs_are(name, peers, k, seed):
             np.testing.assert_array_equal(mix, mix.T)
 
 
+@pytest.mark.parametrize(
+    ("name", "neighbours"),
+    [
+        ("undirected_ring", [[1, 5], [0, 2], [1, 3], [2, 4], [3, 5], [0, 4]]),
+        ("chain", [[1], [0, 2], [1, 3], [2, 4], [3, 5], [4]]),
+        ("binary_tree", [[1], [0, 2, 3], [1, 4, 5], [1], [2], [2]]),
+    ],
+)
+def test_neighbours_have_metropolis_weights(name, neighbours):
+    """The tree and its weights are those of the published code: golden.json of relaysgd-quadratics."""
+    assert [topology.out_peers(name, worker, 6, 3) for worker in range(6)] == neighbours
+    mix = mixing.matrix(name, 6, 0)
+    for worker, own in enumerate(neighbours):
+        for other in own:
+            assert mix[worker, other] == 1 / (1 + max(len(own), len(neighbours[other])))
+    assert mixing.is_doubly_stochastic(mix)
+    np.testing.assert_array_equal(mix, mix.T)
+
+
 @pytest.mark.parametrize("name", [each.name for each in weighted_topology.WEIGHTED])
 def test_the_seed_decides_what_is_drawn_and_nothing_else(name):
     first, again, other = (np.array([mixing.matrix(name, 16, k, seed=seed) for k in range(4)]) for seed in (1, 1, 2))
@@ -167,6 +186,7 @@ def test_equitopo_graphs_are_those_of_their_authors(equitopo_recorded, n):
     [
         ("hypercube", 6, 1, "with 6 workers and 1 peers: expected a number of workers without prime factors above 2"),
         ("random_matching", 4, 2, "has 1 peer per worker, found peers = 2"),
+        ("chain", 4, 2, "always uses all neighbours: found peers = 2"),
         ("od_equidyn", 4, 0, "peers is 0"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from resync.data_sets.preparation import CharacterPreparation, Preparation, TextPreparation
-from resync.settings.base import Check, Count, Items, PositiveInt, PositiveNumber, Settings, wrong
+from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveInt, PositiveNumber, Settings, wrong
 
 Prepared = Preparation | TextPreparation | CharacterPreparation | None
 """The preparation of a data set, if it has one."""
@@ -189,4 +189,23 @@ class CharacterReader(_Reader):
             yield wrong(("reader", "kind"), "characters", "with prepare_characters")
 
 
-Reader = Annotated[MemoryReader | StreamReader | TextReader | CharacterReader, Field(discriminator="kind")]
+class FunctionsReader(_Reader):
+    """Functions that are drawn for a number of workers from the seed of a run."""
+
+    kind: Literal["functions"]
+
+    def options(self) -> RunOptions:
+        differ = "mean over the workers of the squared gradient at the common optimum, zeta^2; 0: all share it"
+        return {
+            "heterogeneity": (NonNegativeNumber, Field(default=0.1, description=differ)),
+            "distance": (PositiveNumber, Field(default=10.0, description="distance of the optimum from the start")),
+        }
+
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        if prepared is not None:
+            yield wrong(("reader", "kind"), "functions", "without a preparation")
+
+
+Reader = Annotated[
+    MemoryReader | StreamReader | TextReader | CharacterReader | FunctionsReader, Field(discriminator="kind")
+]

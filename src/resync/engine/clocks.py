@@ -2,11 +2,27 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import nan
 from time import perf_counter
 
 import torch
+
+
+class _Seconds:
+    """The block whose duration on the CPU is added to a phase."""
+
+    __slots__ = "begin", "clocks", "phase"
+
+    def __init__(self, clocks: "Clocks", phase: str) -> None:
+        self.clocks, self.phase = clocks, phase
+
+    def __enter__(self) -> None:
+        self.begin = perf_counter()
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is None:
+            self.clocks._add(self.phase, perf_counter() - self.begin)
 
 
 class Clocks:
@@ -22,19 +38,17 @@ class Clocks:
         self._latest: dict[str, float] = {}
         self._pending: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
 
-    @contextmanager
-    def measure(self, phase: str) -> Iterator[None]:
+    def measure(self, phase: str) -> AbstractContextManager[None]:
         """Add the duration of the block to `phase`."""
-        if self.device.type == "cuda":
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            yield
-            end.record()
-            self._pending.append((phase, start, end))
-        else:
-            begin = perf_counter()
-            yield
-            self._add(phase, perf_counter() - begin)
+        return self._measure_events(phase) if self.device.type == "cuda" else _Seconds(self, phase)
+
+    @contextmanager
+    def _measure_events(self, phase: str) -> Iterator[None]:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        yield
+        end.record()
+        self._pending.append((phase, start, end))
 
     def seconds(self, phase: str) -> float:
         """Total seconds of `phase` so far; waits for the device if measurements are pending."""

@@ -5,9 +5,10 @@ workers and give the same result for every W. Each process of a worker exchanges
 of the same index in other workers, and the processes of a worker then gather the whole vector.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 import torch
@@ -21,6 +22,7 @@ from resync.engine.members import Members
 from resync.engine.messages import start
 
 Number = TypeVar("Number", int, float)
+_Slots = tuple[tuple[int, ...], ...]
 _Kind = tuple[tuple[int, ...], torch.dtype, torch.device]
 
 
@@ -149,31 +151,47 @@ class Transport:
         self.wire_bytes += row.nbytes
 
     @torch.no_grad()
-    def post(self, rows: Tensor, in_peers: Sequence[Sequence[int]]) -> Exchange:
+    def post(self, rows: Tensor, in_peers: _Slots, places: _Slots | None = None) -> Exchange:
         """Start sending each local worker's row of [k, P] to its out-peers, without waiting.
 
         `in_peers[r]` lists the workers from which worker r receives, for all K workers; the longest list gives p. The
-        messages arrive as [p, k, P], in the order of the lists.
+        messages arrive as [p, k, P], in the order of the lists. With `rows` [s, k, P] a worker has s different
+        messages, and `places[r]` lists which of them each of its in-peers sends to r.
         """
-        num_slots = max(map(len, in_peers))
-        shards = self.members.shard(rows)
-        inbox = self._inbox(rows, (num_slots, len(rows), self.members.shard_size(rows.shape[-1])), in_peers[self.local])
+        local = _local_plan(in_peers, places)
+        outbox = rows if rows.dim() == 3 else rows.unsqueeze(0)
+        self._count(local.messages * outbox[0, 0].nbytes)
+        if self.world_size == 1:
+            inbox = self._inbox(outbox, (local.slots, *outbox.shape[1:]))
+            with self.timed():
+                local.copy(outbox, inbox)
+            return Exchange(rows, inbox, [], self)
+        shards = self.members.shard(outbox)
+        inbox = self._inbox(outbox, (local.slots, outbox.shape[1], self.members.shard_size(outbox.shape[-1])))
+        for worker, peers in enumerate(in_peers[self.local]):
+            inbox[len(peers) :, worker].zero_()
         with self.timed():
             operations = []
             for receiver, peers in enumerate(in_peers):
                 for slot, sender in enumerate(peers):
-                    operations += self._deliver(shards, inbox[slot], sender, receiver, slot)
+                    sent = shards[places[receiver][slot] if places else 0]
+                    operations += self._deliver(sent, inbox[slot], sender, receiver, slot)
             requests = start(operations)
-        self._count(sum(map(len, in_peers)) * rows[0].nbytes)
         return Exchange(rows, inbox, requests, self)
 
-    def _inbox(self, rows: Tensor, shape: tuple[int, int, int], in_peers: Sequence[Sequence[int]]) -> Tensor:
-        """Memory for messages to the local workers, with zeros where a worker receives fewer of them than others."""
+    def _inbox(self, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Memory for messages to the local workers."""
         free = self.free_inboxes.get((shape, rows.dtype, rows.device))
-        inbox = free.pop() if free else rows.new_empty(shape)
-        for worker, peers in enumerate(in_peers):
-            inbox[len(peers) :, worker].zero_()
-        return inbox
+        return free.pop() if free else rows.new_empty(shape)
+
+    def mix_(self, rows: Tensor, matrix: Tensor, messages: int) -> None:
+        """Replace the rows [K, P] of all workers, in a single process, by their sums with the weights [K, K], in place.
+
+        It counts as that many messages.
+        """
+        with self.timed():
+            rows.copy_(matrix @ rows)
+        self._count(messages * rows[0].nbytes)
 
     def count_average(self, rows: Tensor) -> None:
         """Count an average of [k, P] over the workers that an engine has computed itself.
@@ -279,19 +297,48 @@ class Transport:
             padding = members.shard_size(total.numel()) - shard.numel()
             total.copy_(members.gather(F.pad(shard, (0, padding)), total.numel()))
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
+    def timed(self) -> AbstractContextManager[object]:
         """Count the seconds of the block as communication, unless its traffic is not counted."""
-        if self._counting:
-            with self.clocks.measure("communication"):
-                yield
-        else:
-            yield
+        return self.clocks.measure("communication") if self._counting else nullcontext()
 
     def _count(self, num_bytes: int) -> None:
         """Count bytes sent by all workers together; a single worker has nobody to send to."""
         if self._counting and self.num_workers > 1:
             self.bytes_of_all += num_bytes
+
+
+@dataclass(frozen=True)
+class _LocalPlan:
+    """The messages of an exchange: their number, and where those to the workers of a single process come from.
+
+    `sources` [p k] are rows of an outbox [s k, P], in the order of an inbox [p, k, P]; `unused` are its empty slots.
+    """
+
+    slots: int
+    messages: int
+    sources: Tensor
+    unused: Tensor
+
+    def copy(self, outbox: Tensor, inbox: Tensor) -> None:
+        """Fill the inbox [p, k, P] from the outbox [s, k, P] of all workers."""
+        flat = inbox.flatten(0, 1)
+        torch.index_select(outbox.flatten(0, 1), 0, self.sources.to(outbox.device), out=flat)
+        if self.unused.numel():
+            flat.index_fill_(0, self.unused.to(outbox.device), 0)
+
+
+@lru_cache(maxsize=512)
+def _local_plan(in_peers: _Slots, places: _Slots | None) -> _LocalPlan:
+    slots, workers = max(map(len, in_peers)), len(in_peers)
+    sources, unused = [], []
+    for slot in range(slots):
+        for receiver, peers in enumerate(in_peers):
+            used = slot < len(peers)
+            place = places[receiver][slot] if places and used else 0
+            sources.append(place * workers + peers[slot] if used else 0)
+            unused += [] if used else [slot * workers + receiver]
+    messages = sum(map(len, in_peers))
+    return _LocalPlan(slots, messages, *(torch.tensor(each, dtype=torch.int64) for each in (sources, unused)))
 
 
 def _kind(inbox: Tensor) -> _Kind:

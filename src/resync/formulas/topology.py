@@ -41,9 +41,13 @@ but `d_equistatic` and `od_equidyn` are symmetric, and in some steps some worker
 | od_equidyn        | one offset for all workers, drawn in every mixing step                                      |
 | ou_equidyn        | pairs of workers so far apart, drawn in every mixing step                                   |
 | random_matching   | any pairs of workers, drawn in every mixing step                                            |
+| undirected_ring   | always the workers r - 1 and r + 1                                                          |
+| chain             | the same without the edge that closes the ring                                              |
+| binary_tree       | always r // 2, 2 r and 2 r + 1 (Vogels et al. 2021): the root 1 has a further leaf, 0       |
 
-They have no peer lists. The first three are built in `resync.formulas.finite_time`, the others in
-`resync.formulas.equitopo`, where their sources stand.
+They have no peer lists. The first three are built in `resync.formulas.finite_time`, the next five in
+`resync.formulas.equitopo`, where their sources stand. The last three have Metropolis weights, 1 / (1 + the larger
+degree of the two workers), and take no `peers`.
 """
 
 import random
@@ -66,7 +70,7 @@ TopologyName = Literal[
     "symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential",
     "directed_exponential", "complete", "cycle", "random", "random_exponential",
     "hypercube", "base_graph", "simple_base_graph", "d_equistatic", "u_equistatic", "od_equidyn", "ou_equidyn",
-    "random_matching",
+    "random_matching", "undirected_ring", "chain", "binary_tree",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Topologies whose mixing steps have a weight for every message: see the second table of resync.formulas.topology."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -12,7 +13,7 @@ from resync.formulas.equitopo import Messages
 
 WeightedName = Literal[
     "hypercube", "base_graph", "simple_base_graph", "d_equistatic", "u_equistatic", "od_equidyn", "ou_equidyn",
-    "random_matching",
+    "random_matching", "undirected_ring", "chain", "binary_tree",
 ]  # fmt: skip
 
 
@@ -96,6 +97,27 @@ def _drawn(name: WeightedName, draw: Callable[[int, int, int], Messages]) -> Wei
     return WeightedTopology(name, step, lambda *_: 0, one_peer=True)
 
 
+def _neighbours(name: WeightedName, edges: Callable[[int], Iterable[tuple[int, int]]]) -> WeightedTopology:
+    """A graph that stays, with Metropolis weights: 1 / (1 + the larger degree of the two workers)."""
+
+    def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
+        pairs = list(edges(num_workers))
+        degrees = Counter(worker for pair in pairs for worker in pair)
+        weights = {pair: Fraction(1, 1 + max(degrees[worker] for worker in pair)) for pair in pairs}
+        return {edge: weight for (i, j), weight in weights.items() for edge in ((i, j), (j, i))}
+
+    def steps(num_workers: int, peers: int) -> int:
+        if peers != 1:
+            raise UserError(f"topology {name} always uses all neighbours: found peers = {peers}, omit it")
+        return 1
+
+    return WeightedTopology(name, step, steps, random=False)
+
+
+def _chain(num_workers: int) -> list[tuple[int, int]]:
+    return [(worker - 1, worker) for worker in range(1, num_workers)]
+
+
 WEIGHTED = (
     _exact("hypercube", finite_time.hypercube),
     _exact("base_graph", finite_time.base_graph),
@@ -105,4 +127,7 @@ WEIGHTED = (
     _drawn("od_equidyn", equitopo.random_shift),
     _drawn("ou_equidyn", equitopo.random_equidyn_matching),
     _drawn("random_matching", equitopo.random_matching),
+    _neighbours("undirected_ring", lambda n: [*_chain(n), *([(0, n - 1)] if n > 2 else [])]),
+    _neighbours("chain", _chain),
+    _neighbours("binary_tree", lambda n: [(worker // 2, worker) for worker in range(1, n)]),
 )

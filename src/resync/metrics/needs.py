@@ -22,6 +22,10 @@ class Measuring(Protocol):
     def evaluation(self) -> Evaluation:
         """What is evaluated."""
 
+    @property
+    def search(self) -> object | None:
+        """How its learning rate is found, if it is not given."""
+
 
 @dataclass(frozen=True)
 class Need:
@@ -39,7 +43,10 @@ def _setting(name: str) -> Need:
     return Need(f"evaluation.{name}", lambda run: getattr(run.evaluation, name) is not None)
 
 
-CLASSIFICATION, TRANSLATION, LANGUAGE_MODEL = map(_task, ("classification", "translation", "language_model"))
+CLASSIFICATION, TRANSLATION, LANGUAGE_MODEL, QUADRATICS = map(
+    _task, ("classification", "translation", "language_model", "quadratics")
+)
+SEARCH = Need("search", lambda run: run.search is not None)
 BEAM_SEARCH, SHARPNESS, ESTIMATE = map(_setting, ("beam_search", "sharpness_batches", "random_batches"))
 OWN_MODELS = Need("evaluation.also: workers", lambda run: run.evaluation.also == "workers")
 SEVERAL_WORKERS = Need("more than one worker", lambda run: run.workers > 1)

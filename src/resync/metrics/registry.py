@@ -16,6 +16,8 @@ from resync.metrics.needs import (
     ESTIMATE,
     LANGUAGE_MODEL,
     OWN_MODELS,
+    QUADRATICS,
+    SEARCH,
     SEVERAL_WORKERS,
     SHARPNESS,
     TRANSLATION,
@@ -185,6 +187,26 @@ _DECLARED = {
     "sharpness": _evaluated(
         "Sharpness", "nats", "trace of the Hessian of the training loss at the consensus model, estimated",
         better="lower", needs=(SHARPNESS,),
+    ),
+    "suboptimality": _evaluated(
+        "Error", "1", "mean over the workers of the values of their functions at the consensus, minus the smallest one",
+        better="lower", needs=(QUADRATICS,),
+    ),
+    "searched_workers": _evaluated(
+        "Workers", "workers", "for which a learning rate was searched: a row for each number of them", needs=(SEARCH,),
+    ),
+    "tuned_steps": _evaluated(
+        "Steps to the target", "steps", "fewest steps to an error of 1e-6 that a search of the learning rate has found",
+        better="lower", tolerance=0.0, tolerance_reason="nothing is random after the functions are drawn",
+        needs=(SEARCH,),
+    ),
+    "tuned_lr": _evaluated(
+        "Learning rate found", "1", "that of the search: where it looks for the fastest training, half of its rate",
+        tolerance=1e-12, tolerance_reason="all rates of a bisection are multiples of powers of two", needs=(SEARCH,),
+    ),
+    "search_trials": _evaluated("Trainings", "1", "of the search, at a learning rate each", needs=(SEARCH,)),
+    "search_exhausted": _evaluated(
+        "Search cut short", "1", "1 if the search ended at its largest number of trainings, else 0", needs=(SEARCH,),
     ),
     "consensus_distance": _evaluated(
         "Consensus distance", "1",

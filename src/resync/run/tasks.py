@@ -7,6 +7,7 @@ from typing import Any
 from resync.settings.base import Check, Settings
 
 _TASKS_WITH = {
+    ("search",): ("quadratics",),
     ("loss", "label_noise"): ("classification",),
     ("loss", "mixup"): ("classification",),
     ("heterogeneity",): ("classification",),

@@ -1,6 +1,7 @@
 """The settings of one training: those that decide its result, except names and seed, and those of its execution."""
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -13,7 +14,17 @@ from resync.metrics.evaluation import EarlyStopping, Evaluation, Plateau
 from resync.run import tasks
 from resync.run.execution import Execution
 from resync.run.parts import ModelOptions, OptimizerOptions, SyncOptions
-from resync.settings.base import Check, Count, PositiveInt, PositiveNumber, Settings, checks_failed, reading_of, wrong
+from resync.settings.base import (
+    Check,
+    Count,
+    Items,
+    PositiveInt,
+    PositiveNumber,
+    Settings,
+    checks_failed,
+    reading_of,
+    wrong,
+)
 from resync.settings.errors import show
 from resync.settings.options import Part, TrainingShape
 
@@ -58,6 +69,26 @@ class Heterogeneity(Settings):
         description="parameter of the Dirichlet distribution of a worker's proportions of classes (with equally large "
         "classes, the same for each); small: few classes per worker, large: all alike"
     )
+
+
+class RateSearch(Settings):
+    """A search of the learning rate, from that of the schedule on, for each of several numbers of workers.
+
+    Each of its trainings has at most `epochs` times `steps_per_epoch` steps. See `resync.formulas.rate_search`.
+    """
+
+    rule: Literal["fastest", "settled"] = Field(
+        description="fastest: the rate with which the error first falls below 1e-6; settled: the largest one with "
+        "which it settles there"
+    )
+    trials: PositiveInt = Field(description="largest number of trainings of a search")
+    workers: Items[PositiveInt] = Field(
+        min_length=1, description="numbers of workers, each larger than the one before; the last is that of the run"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        if any(second <= first for first, second in pairwise(self.workers)):
+            yield wrong("workers", list(self.workers), "numbers that increase")
 
 
 class ResultSettings(Settings):
@@ -127,6 +158,10 @@ class ResultSettings(Settings):
         default=None, description="end of the training when the validation loss stops falling; null: the last epoch"
     )
     sync: SyncOptions = Field(description="synchronisation algorithm")
+    search: RateSearch | None = Field(
+        default=None,
+        description="search of the learning rate, in place of a single training; null: the rate of the schedule",
+    )
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
         default="fp32",
@@ -249,6 +284,22 @@ class RunSettings(Execution, ResultSettings):
             yield from (((name, *key), message) for key, message in part.checks_in(self.shape))
         yield from self._component_checks()
         yield from self._task_checks()
+        if self.search:
+            yield from self._search_checks(self.search)
+
+    def _search_checks(self, search: RateSearch) -> Iterator[Check]:
+        """Require plain SGD in one process, and the largest number of workers for the run."""
+        if search.workers[-1] != self.workers:
+            yield wrong(("search", "workers"), f"{search.workers[-1]} at its end", f"workers = {self.workers}")
+        if self.processes > 1:
+            yield wrong("processes", f"{self.processes} with search", 1)
+        if self.optimizer.name != "sgd" or self.optimizer.state_vectors or getattr(self.optimizer, "weight_decay", 0):
+            yield wrong("optimizer", "another with search", "sgd without momentum and weight decay")
+        if self.schedule.name != "constant" or self.warmup_steps:
+            yield wrong("schedule", "another with search", "constant, whose lr is the start of the search")
+        for size in search.workers:
+            shape = TrainingShape(size, self.epochs, self.steps_per_epoch, self.total_steps, self.warmup_steps)
+            yield from ((("sync", *key), message) for key, message in self.sync.checks_in(shape))
 
     def _division_checks(self) -> Iterator[Check]:
         """Require equal shares for all processes, workers, GPUs and forward passes."""

@@ -79,7 +79,7 @@ class ADPSGD(Algorithm):
         if not pairs:
             return
         exchange = self.transport.post(
-            self.rows, [[pairs[each]] if each in pairs else [] for each in range(self.transport.num_workers)]
+            self.rows, tuple((pairs[each],) if each in pairs else () for each in range(self.transport.num_workers))
         )
         [received] = exchange.wait()
         for index in self._here(pairs):

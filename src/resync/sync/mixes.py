@@ -1,8 +1,9 @@
 """The mixing steps of gossip, as a pure function of the training step: in-peers and mixing weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from resync.engine.transport import Transport
 from resync.formulas import mixing
 from resync.formulas.topology import cycle, in_peers, resolve
 from resync.run.parts import Traffic
+
+_SHORT = 64
+"""Length of rows up to which one product of matrices mixes all workers of a process faster than copies of messages."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,18 @@ class Mix:
     self_weights: np.ndarray
     in_weights: np.ndarray
     half_duplex: bool = False
+    _tensors: dict[Any, tuple[Tensor, Sequence[Tensor]]] = field(default_factory=dict, repr=False, compare=False)
 
     def apply(self, state: Tensor, transport: Transport) -> None:
         """Mix `state` [k, n] of the local workers with the messages of their in-peers, in place."""
-        turns: list[Sequence[Sequence[int]]] = [self.in_peers]
+        if transport.world_size == 1 and 1 < state.shape[1] <= _SHORT:
+            transport.mix_(state, self._matrix(state), self._number)
+            return
+        turns = [self.in_peers]
         if self.half_duplex:
             turns = [
-                [peers if worker % 2 == turn else () for worker, peers in enumerate(self.in_peers)] for turn in (0, 1)
+                tuple(peers if worker % 2 == turn else () for worker, peers in enumerate(self.in_peers))
+                for turn in (0, 1)
             ]
         exchanges, received = [], []
         for senders in turns:
@@ -48,13 +57,38 @@ class Mix:
 
     def self_weight(self, state: Tensor, transport: Transport) -> Tensor:
         """The self weights of the local workers, [k, 1], with dtype and device of `state`."""
-        return torch.as_tensor(self.self_weights[transport.local]).to(state).unsqueeze(-1)
+        return self._weights(state, transport)[0]
 
     def add(self, state: Tensor, messages: Tensor, transport: Transport) -> None:
         """Add the weighted messages [p, k, n] to `state` [k, n], slot after slot."""
-        weights = torch.as_tensor(self.in_weights[:, transport.local]).to(state).unsqueeze(-1)
-        for message, weight in zip(messages, weights, strict=True):
+        for message, weight in zip(messages, self._weights(state, transport)[1], strict=True):
             state.addcmul_(message, weight)
+
+    @cached_property
+    def _number(self) -> int:
+        """Messages of the mixing step."""
+        return sum(map(len, self.in_peers))
+
+    def _matrix(self, state: Tensor) -> Tensor:
+        """The mixing matrix [K, K], as of `self_weight`."""
+        kind = state.dtype, state.device, "matrix"
+        if kind not in self._tensors:
+            matrix = np.diag(self.self_weights)
+            for slot, weights in enumerate(self.in_weights):
+                for worker, senders in enumerate(self.in_peers):
+                    if slot < len(senders):
+                        matrix[worker, senders[slot]] += weights[worker]
+            self._tensors[kind] = torch.as_tensor(matrix).to(state), ()
+        return self._tensors[kind][0]
+
+    def _weights(self, state: Tensor, transport: Transport) -> tuple[Tensor, Sequence[Tensor]]:
+        """The self weights of the local workers and those of the messages in each slot, as of `self_weight`."""
+        kind = state.dtype, state.device, transport.local.start, transport.local.stop
+        if kind not in self._tensors:
+            parts = self.self_weights[transport.local], self.in_weights[:, transport.local]
+            own, received = (torch.as_tensor(part).to(state).unsqueeze(-1) for part in parts)
+            self._tensors[kind] = own, received.unbind()
+        return self._tensors[kind]
 
 
 class Average:
@@ -74,6 +108,8 @@ class MixingSteps:
     def __init__(self, traffic: Traffic, num_workers: int, seed: int) -> None:
         assert traffic.topology is not None
         self.traffic, self.topology, self.num_workers, self.seed = traffic, traffic.topology, num_workers, seed
+        self._cycles: dict[int, int] = {}
+        self._repeated: dict[tuple[int, int], Mix] = {}
 
     @property
     def doubly_stochastic(self) -> bool:
@@ -94,7 +130,8 @@ class MixingSteps:
 
     def phase(self, step: int) -> tuple[int, int]:
         """The first step of the phase that `step` belongs to, and its number of peers."""
-        return next(phase for phase in reversed(self.traffic.peers) if phase[0] <= step)
+        phases = self.traffic.peers
+        return phases[0] if len(phases) == 1 else next(phase for phase in reversed(phases) if phase[0] <= step)
 
     def at(self, step: int, number: int | None = None) -> Mix | Average:
         """The mixing step at a training step.
@@ -105,11 +142,18 @@ class MixingSteps:
         if peers == 0:
             return Average()
         number = step - first if number is None else number
-        if repeats := cycle(self.topology, self.num_workers, peers):
-            number %= repeats
+        if peers not in self._cycles:
+            self._cycles[peers] = cycle(self.topology, self.num_workers, peers)
+        repeats = self._cycles[peers]
+        place = peers, number % repeats if repeats else number
+        if repeats and place in self._repeated:
+            return self._repeated[place]
         seed = self.seed if resolve(self.topology).random else 0
-        mix = _mix(self.topology, self.num_workers, number, peers, self.traffic.mixing_weights, seed)
-        return replace(mix, half_duplex=True) if self.traffic.half_duplex else mix
+        mix = _mix(self.topology, self.num_workers, place[1], peers, self.traffic.mixing_weights, seed)
+        mix = replace(mix, half_duplex=True) if self.traffic.half_duplex else mix
+        if repeats:
+            self._repeated[place] = mix
+        return mix
 
 
 @lru_cache(maxsize=512)

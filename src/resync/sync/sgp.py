@@ -19,7 +19,7 @@ class SGP(Algorithm):
     M is the mixing matrix of this step. Every worker sends its row to its out-peers, which change from one mixing step
     to the next. The optimizer updates the numerators x; gradients are computed at the de-biased z, which `rows` are
     between two steps. If M is doubly stochastic, as on every regular topology with uniform weights, all push-sum
-    weights w stay 1 and are not sent.
+    weights w stay 1 and are not sent. With several `mixing_steps`, M is their product.
 
     The fields of the optimizer's state that `average_state` names travel with the parameters:
 
@@ -36,7 +36,8 @@ class SGP(Algorithm):
 
     def __init__(self, training: Training, options: every_step.GossipOptions) -> None:
         super().__init__(training)
-        self.average_state = options.average_state if isinstance(options, every_step.SGP) else ()
+        of_sgp = options if isinstance(options, every_step.SGP) else every_step.SGP()
+        self.average_state, self.mixing_steps = of_sgp.average_state, of_sgp.mixing_steps or 1
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
         self.weights_change = not self.mixes.doubly_stochastic
@@ -53,12 +54,14 @@ class SGP(Algorithm):
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Mix x, and w if it changes, with those of this step's in-peers; then z = x / w."""
-        mix = self.mixes.at(self.steps)
-        for state in self.states:
-            mix.apply(state, self.transport)
-        for name in self.average_state:
-            with field(self.workers, self.optimizer, name) as values:
-                mix.apply(values, self.transport)
+        first, _ = self.mixes.phase(self.steps)
+        for k in range(self.mixing_steps):
+            mix = self.mixes.at(self.steps, (self.steps - first) * self.mixing_steps + k)
+            for state in self.states:
+                mix.apply(state, self.transport)
+            for name in self.average_state:
+                with field(self.workers, self.optimizer, name) as values:
+                    mix.apply(values, self.transport)
         self.debias()
         return super().after_step(lr)
 

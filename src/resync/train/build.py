@@ -34,6 +34,7 @@ from resync.train.log import RunLog
 from resync.train.losses import Losses
 from resync.train.objective import Classification, Objective
 from resync.train.plateau import ValidationWatch
+from resync.train.quadratics import QuadraticValue
 from resync.train.session import Session
 from resync.train.start import digest_of_start, load_start
 from resync.train.transforms import transforms_of
@@ -180,5 +181,7 @@ def _objective(run: Run) -> Objective:
             return Translation(smoothing, half, run.sync.needs.average_gradients, run.evaluation.beam_search, language)
         case "language_model":
             return LanguageModel(smoothing, half)
+        case "quadratics":
+            return QuadraticValue(smoothing, half, run.workers, run.seed)
         case _:
             return Classification(smoothing, half)

@@ -34,6 +34,7 @@ from resync.train.log import EVALUATIONS
 from resync.train.loop import processes_meet, train_to_end
 from resync.train.losses import Diverged
 from resync.train.saving import resume, save
+from resync.train.search import search
 from resync.train.session import Session
 from resync.train.watchdog import Watchdog, roll_call_store
 
@@ -117,21 +118,26 @@ def _train_and_publish(
 
 def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> Diverged | None:
     last = session.run.total_steps
+    searches = session.run.search is not None
 
     def after_step() -> None:
         steps = session.sync.steps
         watchdog.beat(steps)
-        if steps >= last or not processes_meet(session):
+        if not searches and (steps >= last or not processes_meet(session)):
             return
         asked, overdue = session.transport.any(interruption.received is not None, session.checkpoints.is_overdue)
         if asked or overdue:
             save(session)
         if asked:
             name = interruption.received.name if interruption.received else "a signal to another process"
-            raise Interrupted(f"{name}: stops after step {steps} of {last} with a checkpoint")
+            of = "" if searches else f" of {last}"
+            raise Interrupted(f"{name}: stops after step {steps}{of} with a checkpoint")
 
     try:
-        train_to_end(session, after_step)
+        if searches:
+            search(session, after_step)
+        else:
+            train_to_end(session, after_step)
     except Diverged as stop:
         if session.log:
             print(f"{session.run.id}: {stop}; the run ends here as diverged", flush=True)

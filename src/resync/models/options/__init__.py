@@ -180,3 +180,11 @@ class Transformer(ModelOptions):
         default=0.1,
         description="dropout probability on the embeddings and on the output of every sublayer",
     )
+
+
+class Point(ModelOptions):
+    """A point of the space on which a function is defined: no model, but what is trained on quadratic functions."""
+
+    task = "quadratics"
+    batch_norm = False
+    name: Literal["point"] = Field(default="point", init=False)

@@ -4,10 +4,12 @@ They are also the algorithms of the library: `resync.SGP` is `SGP` here.
 """
 
 from resync.sync.options.every_step import ADPSGD, DPSGD, GPA, OSGP, SGP, AllReduce
+from resync.sync.options.neighbours import D2, GradientTracking, RelaySum
 from resync.sync.options.outer import PALSGD, SNOO, DiLoCo, DiLoCoProgress, Lookahead, NoLoCo, SlowMo, StreamingDiLoCo
 from resync.sync.options.rounds import DESLOC, QSR, LocalSGD
 
 __all__ = [
-    "ADPSGD", "DESLOC", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",
-    "AllReduce", "DiLoCo", "DiLoCoProgress", "LocalSGD", "Lookahead", "NoLoCo", "SlowMo", "StreamingDiLoCo",
+    "ADPSGD", "D2", "DESLOC", "DPSGD", "GPA", "OSGP", "PALSGD", "QSR", "SGP", "SNOO",
+    "AllReduce", "DiLoCo", "DiLoCoProgress", "GradientTracking", "LocalSGD", "Lookahead", "NoLoCo", "RelaySum",
+    "SlowMo", "StreamingDiLoCo",
 ]  # fmt: skip

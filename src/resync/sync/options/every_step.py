@@ -11,7 +11,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter
 from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
 from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
-from resync.settings.base import Check, Count, Items, NonNegativeNumber, Several, checks_failed, wrong
+from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveInt, Several, checks_failed, wrong
 from resync.settings.errors import show
 from resync.settings.options import TrainingShape
 from resync.settings.units import Epoch, LocalSteps
@@ -177,7 +177,7 @@ class DPSGD(GossipOptions):
     name: Literal["dpsgd"] = Field(default="dpsgd", init=False)
     topology: Literal[
         "bipartite_exponential", "bipartite_linear", "ring", "complete", "hypercube", "base_graph", "simple_base_graph",
-        "u_equistatic", "ou_equidyn", "random_matching",
+        "u_equistatic", "ou_equidyn", "random_matching", "undirected_ring", "chain", "binary_tree",
     ] = Field(
         default="bipartite_exponential",
         description="graph of the peers; ring needs 2 peers; base_graph averages any number of workers exactly",
@@ -217,9 +217,13 @@ class SGP(PushSumOptions):
         "momentum_buffer; each is one more message per peer; all others stay with their worker",
     )
 
+    mixing_steps: PositiveInt | None = Field(
+        default=None, description="mixing steps, one after the other, after every optimizer step; null: 1"
+    )
+
     @property
     def traffic(self) -> Traffic:
-        return replace(super().traffic, vectors=1 + len(self.average_state))
+        return replace(super().traffic, vectors=(1 + len(self.average_state)) * (self.mixing_steps or 1))
 
 
 class OSGP(PushSumOptions):

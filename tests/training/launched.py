@@ -55,6 +55,23 @@ def finish(folder: Path, *flags: str) -> int:
         return code_of(process)
 
 
+def in_clone(clone: Path, code: str, **environment: str) -> tuple[int, str]:
+    """The exit code and the output of code in a clone with the clone's package; what that imports is there already."""
+    log = clone / "output"
+    log.unlink(missing_ok=True)
+    with forked(_with_package_of, clone, code, environment, log=log) as process:
+        return code_of(process), log.read_text()
+
+
+def _with_package_of(clone: Path, code: str, environment: dict[str, str]) -> None:
+    os.chdir(clone)
+    os.environ.update(PYTHONPATH=str(clone / "src"), **environment)
+    for name in [each for each in sys.modules if each.partition(".")[0] == "resync"]:
+        del sys.modules[name]
+    sys.path.insert(0, str(clone / "src"))
+    exec(code, {"__name__": "__main__"})
+
+
 def code_of(process: psutil.Process) -> int:
     """The exit code of a process that `forked` has started, when it has ended."""
     deadline = time.monotonic() + TIMEOUT

@@ -1,19 +1,18 @@
 """The files of docs/extend.md, put beside a copy of the package, work from the configuration to the figure."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launched import in_clone
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/extend.md").read_text()
 FILES = dict(re.findall(r"^`((?:src|paper_configs)/[\w./]+)`\n\n```\w+\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
 [LINE] = re.findall(r"^sync = .*$", PAGE, re.MULTILINE)
+VERB = "import sys; from resync.cli import main; sys.exit(main"
 COMMANDS = f"""
 import sys
 from pathlib import Path
@@ -48,7 +47,7 @@ print("steps", sync.steps)
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone with the new files, and none changed, after the commands."""
     clone = tmp_path_factory.mktemp("extended")
-    shutil.copytree(ROOT / "src/resync", clone / "src/resync", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src/resync", clone / "src/resync")
     shutil.copytree(ROOT / "paper_configs/scales", clone / "paper_configs/scales")
     for name, text in FILES.items():
         assert not (clone / name).exists()
@@ -57,16 +56,10 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return clone
 
 
-def run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with the clone's package."""
-    env = os.environ | {"PYTHONPATH": str(clone / "src"), "WANDB_MODE": "disabled"}
-    return subprocess.run([sys.executable, *arguments], cwd=clone, env=env, capture_output=True, text=True)
-
-
 def test_new_components_are_configured_planned_trained_and_drawn(extended: Path):
-    done = run(extended, "-c", COMMANDS)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "steps 1"
+    code, output = in_clone(extended, COMMANDS, WANDB_MODE="disabled")
+    assert code == 0, output
+    assert output.splitlines()[-1] == "steps 1"
     plans = {entry["run"]: entry for entry in json.loads((extended / "plan.json").read_text())}
     for series in ("parallel", "pull"):
         entry = plans[f"demo/digits/{series}/seed0"]
@@ -98,13 +91,13 @@ def test_their_options_are_checked_like_any_others(extended: Path, tmp_path: Pat
     text = file.read_text()
     assert text.count(old) == 1
     file.write_text(text.replace(old, new))
-    done = run(extended, "-m", "resync", "validate", "--configs", str(tmp_path / "configs"))
-    assert done.returncode == 2
-    assert re.search(message, done.stderr)
+    code, output = in_clone(extended, f"{VERB}(['validate', '--configs', {str(tmp_path / 'configs')!r}]))")
+    assert code == 2
+    assert re.search(message, output)
 
 
 def test_schemas_have_them_too(extended: Path):
-    assert run(extended, "-m", "resync", "schema", "--directory", "schemas").returncode == 0
+    assert in_clone(extended, f"{VERB}(['schema', '--directory', 'schemas']))")[0] == 0
     schema = json.loads((extended / "schemas/experiment.schema.json").read_text())
     assert schema["$defs"]["sync.pull"]["properties"]["strength"]["description"] == "fraction of the way to move"
     assert "render.final_bars" in json.loads((extended / "schemas/paper.schema.json").read_text())["$defs"]

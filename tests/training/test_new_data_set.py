@@ -1,17 +1,15 @@
 """A data set that is added by its declaration alone, as docs/data.md shows it, and declarations that cannot be read."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from launched import in_clone
 from PIL import Image
 from runs import BASE
 
@@ -21,15 +19,10 @@ from resync.settings.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 PREPARED_CHECKED_AND_TRAINED = """
-import sys
-from pathlib import Path
 from resync.cli import main
 
-folder = sys.argv[1]
-assert str(Path(main.__code__.co_filename)).startswith(folder), "not the copy of the package"
-for command in ("data prepare leaves", "data check leaves", f"train --config {folder}/run.yaml --out {folder}/run"):
-    if code := main(command.split()):
-        sys.exit(code)
+for command in ("data prepare leaves", "data check leaves", "train --config run.yaml --out run"):
+    assert main(command.split()) == 0
 """
 
 
@@ -55,16 +48,14 @@ def write_leaves(folder: Path) -> None:
 
 
 def test_a_data_set_is_added_by_its_yaml_alone(tmp_path: Path):
-    shutil.copytree(ROOT / "src/resync", tmp_path / "src/resync", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src/resync", tmp_path / "src/resync")
     (tmp_path / "src/resync/data/leaves.yaml").write_text(example())
     write_leaves(tmp_path / "data/leaves")
     changes = {"data": {"name": "leaves"}, "batch_size": 8, "steps_per_epoch": 3, "epochs": 8}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(BASE | changes))
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "src"), "RESYNC_DATA": str(tmp_path / "data")}
-    command = [sys.executable, "-c", PREPARED_CHECKED_AND_TRAINED, str(tmp_path)]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "leaves: train images per class: 8 8 8\n" in done.stdout
+    code, output = in_clone(tmp_path, PREPARED_CHECKED_AND_TRAINED, RESYNC_DATA=str(tmp_path / "data"))
+    assert code == 0, output
+    assert "leaves: train images per class: 8 8 8\n" in output
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert (summary["status"], summary["data"]["variant"], summary["steps"]) == ("finished", "leaves", 24)
     assert summary["best"]["val_top1"] > 90

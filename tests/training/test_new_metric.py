@@ -5,14 +5,13 @@ the collected table, a figure, a table and the audit.
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launched import in_clone
 
 import resync
 
@@ -86,9 +85,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in CONFIGS.items():
         (folder / "configs" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "configs" / name).write_text(text)
-    environment = os.environ | {"PYTHONPATH": str(folder / "src")}
-    done = subprocess.run([sys.executable, "-c", FOLLOW], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    code, output = in_clone(folder, FOLLOW)
+    assert code == 0, output
     return folder
 
 

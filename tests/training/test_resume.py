@@ -4,24 +4,19 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import torch
-from processes import TIMEOUT, run_processes
+from launched import checkpoints, code_of, finish, launched, until
+from processes import run_processes
 from runs import VARIANTS, make_run, make_session, trained, trained_until
 from torch.nn.utils import parameters_to_vector
 
 from resync import files
-from resync.processes import warm_client
 from resync.train import train
 from resync.train.loop import train_to_end
 from resync.train.saving import resume
@@ -229,7 +224,7 @@ def test_what_is_kept_changes_nothing_of_the_result(tmp_path: Path):
 
 @pytest.mark.slow
 def test_killed_rank_then_the_same_command_gives_the_same_bits(tmp_path: Path):
-    """kill -9 of one of two processes in mid-run, through the launcher as users start it."""
+    """kill -9 of one of two processes in mid-run, through the launcher."""
     changes: dict[str, Any] = {
         "processes": 2,
         "epochs": 60,
@@ -240,54 +235,24 @@ def test_killed_rank_then_the_same_command_gives_the_same_bits(tmp_path: Path):
     whole = run_processes(2, trained, tmp_path / "whole", changes)
     folder = tmp_path / "parts"
     make_run(folder, **changes)
-    with _launched(folder) as first:
-        _wait_for_checkpoint(folder, first)
+    with launched(folder) as first:
+        until(lambda: checkpoints(folder), first)
         ranks = first.children()
         assert len(ranks) == 2
         ranks[1].kill()
-        assert first.wait(TIMEOUT) != 0
+        assert code_of(first) != 0
         assert not any(rank.is_running() for rank in ranks)
     assert not (folder / "summary.json").exists()
-    with _launched(folder) as second:
-        assert second.wait(TIMEOUT) == 0
+    assert finish(folder) == 0, (folder / "launch.log").read_text()
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["resumed_from"]
     rows = np.concatenate([rank["rows"] for rank in whole])
-    assert np.array_equal(_final_rows(folder / "checkpoint"), rows)
+    assert np.array_equal(_rows(checkpoints(folder)[-1]), rows)
     assert summary["parameters_sha256"] == hashlib.sha256(_mean_over_processes(rows).tobytes()).hexdigest()
-
-
-@contextmanager
-def _launched(folder: Path) -> Iterator[psutil.Popen]:
-    """`resync launch` of the folder's configuration; nothing of it outlives the block."""
-    config = str(folder / "config.yaml")
-    command = [sys.executable, "-m", "resync", "launch", "--config", config, "--out", str(folder)]
-    # In a process of its own, whose children are the ranks, and not in the one that `make test` keeps warm.
-    environment = {name: value for name, value in os.environ.items() if name != warm_client.ADDRESS}
-    process = psutil.Popen(command, stdout=subprocess.DEVNULL, env=environment)
-    try:
-        yield process
-    finally:
-        if process.is_running():
-            for each in [*process.children(recursive=True), process]:
-                each.kill()
-            process.wait()
-
-
-def _wait_for_checkpoint(folder: Path, process: psutil.Popen) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not list((folder / "checkpoint").glob("step??????????")):
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoint").iterdir())
-
-
-def _final_rows(checkpoints: Path) -> np.ndarray:
-    return _rows(max(checkpoints.iterdir()))
 
 
 def _rows(checkpoint: Path) -> np.ndarray:

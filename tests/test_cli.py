@@ -19,16 +19,13 @@ ROOT = Path(__file__).parents[1]
 CONFIGS = str(ROOT / "paper_configs")
 
 
-def test_validate_accepts_the_papers(capsys: pytest.CaptureFixture[str]):
-    assert main(["validate", "--configs", CONFIGS]) == 0
-    assert re.search(r"^qsr: \d+ experiments, runs: \d+ at smoke", capsys.readouterr().out, re.MULTILINE)
-
-
 def test_each_mistake_is_one_line_and_the_exit_code_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     configs = shutil.copytree(ROOT / "tests/results/configs", tmp_path / "configs")
     file = configs / "toy/experiments/vit.yaml"
     file.write_text(file.read_text().replace("optimizer: ", "optimzer: ", 1))
     (configs / "toy/paper.yaml").write_text("figures: [")
+    assert main(["validate", "--configs", CONFIGS]) == 0
+    assert re.search(r"^qsr: \d+ experiments, runs: \d+ at smoke", capsys.readouterr().out, re.MULTILINE)
     assert main(["validate", "--configs", str(configs)]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith(f"resync: error: {configs}") for line in lines)
@@ -66,12 +63,11 @@ def test_with_a_paper_only_its_files_are_read(
     assert sorted(files_read) == sorted([*of_paper, *(Path("scales", f"{scale}.yaml") for scale in SCALES)])
 
 
-def test_without_a_paper_all_files_are_read(files_read: list[Path]):
+def test_each_file_is_read_once_and_none_for_an_unknown_paper(files_read: list[Path], capsys):
     assert main(["plan", "--configs", CONFIGS]) == 0
     assert len(files_read) == len(set(files_read)) == len(list(Path(CONFIGS).rglob("*.yaml")))
-
-
-def test_an_unknown_paper_is_one_line_before_any_paper_is_read(files_read: list[Path], capsys):
+    files_read.clear()
+    capsys.readouterr()
     assert main(["plan", "--configs", CONFIGS, "--paper", "qsrr"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"resync: error: paper: found 'qsrr', allowed: .*\bqsr\b.*; did you mean 'qsr'\?", line)
@@ -106,14 +102,9 @@ def test_plan_sums_over_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str
     runs = json.loads((tmp_path / "plan.json").read_text())
     assert (paper["name"], paper["runs"]) == ("qsr", len(runs))
     assert paper["flops"] == sum(run["flops"] for run in runs) > 0
-    blocks = re.findall(
-        r"^## By (\w+)\n\n```text\n(.*?)\n```$", (tmp_path / "plan.md").read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert [of for of, _ in blocks] == ["paper", "experiment", "run"]
-    by_paper, by_experiment, by_run = (block.splitlines() for _, block in blocks)
-    assert len(by_run) == 1 + len(runs)
-    assert by_experiment[0].split()[0] == "experiment"
-    assert by_paper[1].split()[0] == "qsr"
+    text = (tmp_path / "plan.md").read_text()
+    assert re.findall(r"^## By (\w+)$", text, re.MULTILINE) == ["paper", "experiment", "run"]
+    assert all(run["run"] in text for run in runs)
 
 
 def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture[str]):
@@ -133,20 +124,16 @@ def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture
     [
         (["expand", "--configs", CONFIGS, "--paper", "qrs"], "qsr"),
         (["validate", "--configs", "no/such/folder"], "no/such/folder: the folder does not exist"),
+        (["validate"], "paper_configs: not here, allowed: a clone"),
         (["train", "--config", "no/such/run.yaml", "--out", "nowhere"], "no/such/run.yaml"),
     ],
 )
-def test_a_wrong_argument_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+def test_a_wrong_argument_is_one_line(arguments: list[str], message: str, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("resync: error: ")
     assert message in line
-
-
-def test_outside_of_a_clone_the_papers_are_missed(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.chdir(tmp_path)
-    assert main(["validate"]) == 2
-    assert capsys.readouterr().err.startswith("resync: error: paper_configs: not here, allowed: a clone")
 
 
 def test_completion_offers_verbs_and_papers():
@@ -166,16 +153,6 @@ def test_output_that_nobody_reads_ends_the_command_without_a_word():
     command = f"{sys.executable} -m resync expand --paper qsr --json | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (141, "[\n", "")
-
-
-def test_the_package_needs_no_torch_for_its_pure_functions():
-    code = (
-        "import sys, resync; rule = resync.periods.PowerRule(alpha=0.0175, power=2, h_base=4); "
-        "lr = resync.schedules.cosine(0.008, 1e-6, 93_600, 10_000); "
-        "print(len(resync.periods.rounds(rule, lr, 93_600, 10_000)), 'torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["9711", "False"]
 
 
 def test_a_mistyped_verb_is_answered_with_the_most_similar_one(capsys: pytest.CaptureFixture[str]):

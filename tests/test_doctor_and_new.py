@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from launched import in_clone
 
 from resync import doctor
 from resync.cli import main
@@ -18,13 +19,7 @@ COPIED = (
     "src/resync", "docs/extend.md", "docs/own_experiment.md", "paper_configs/scales",
     "tests/training/runs.py", "tests/training/processes.py", "tests/training/test_equivalence.py", "pyproject.toml",
 )  # fmt: skip
-NEW = (
-    ("paper", "mine"),
-    ("experiment", "mine/second"),
-    ("algorithm", "TUG"),
-    ("model", "flat"),
-    ("figure", "sticks"),
-)
+NEW = ("paper", "mine"), ("experiment", "mine/second"), ("algorithm", "TUG"), ("model", "flat"), ("figure", "sticks")
 # One process: the imports take most of the time. Runs are shorter than in the example; no figure is drawn of them.
 COMMANDS = """
 from pathlib import Path
@@ -46,12 +41,6 @@ assert main(["audit", "--paper", "mine"]) == 0
 """
 
 
-def run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with the clone's package."""
-    env = os.environ | {"PYTHONPATH": str(clone / "src"), "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *arguments], cwd=clone, env=env, capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone with one new thing of each kind."""
@@ -61,9 +50,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, clone / name)
     calls = "; ".join(f"assert main(['new', {kind!r}, {name!r}]) == 0" for kind, name in NEW)
-    done = run(clone, "-c", f"from resync.cli import main; {calls}")
-    assert done.returncode == 0, done.stderr
-    assert {line.split()[0] for line in done.stdout.splitlines()} >= {
+    code, output = in_clone(clone, f"from resync.cli import main; {calls}")
+    assert code == 0, output
+    assert {line.split()[0] for line in output.splitlines()} >= {
         "paper_configs/mine/paper.yaml",
         "paper_configs/mine/experiments/second.yaml",
         "src/resync/sync/tug.py",
@@ -80,8 +69,8 @@ def test_what_is_new_is_valid_trained_drawn_and_audited(clone: Path):
     settings["figures"][0]["series"] = ["second"]
     settings["figures"].append(settings["figures"][0] | {"id": "sticks", "kind": "sticks"})
     paper.write_text(json.dumps(settings))
-    done = run(clone, "-c", COMMANDS)
-    assert done.returncode == 0, done.stderr
+    code, output = in_clone(clone, COMMANDS)
+    assert code == 0, output
     assert (clone / "figures/smoke/mine/sticks.pdf").exists()
     assert "qsr_is_as_accurate" in (clone / "results/smoke/mine/audit.json").read_text()
     schema = json.loads((clone / "workflow/schemas/experiment.schema.json").read_text())
@@ -90,7 +79,10 @@ def test_what_is_new_is_valid_trained_drawn_and_audited(clone: Path):
 
 @pytest.mark.slow
 def test_a_new_algorithm_is_trained_on_several_processes_without_being_listed(clone: Path):
-    done = run(clone, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training/test_equivalence.py", "-k", "tug")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    env = os.environ | {"PYTHONPATH": str(clone / "src"), "OMP_NUM_THREADS": "1"}
+    where = ["tests/training/test_equivalence.py", "-k", "tug"]
+    done = subprocess.run([*command, *where], cwd=clone, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
 
@@ -98,7 +90,7 @@ def test_a_new_algorithm_is_trained_on_several_processes_without_being_listed(cl
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
-        ("paper", "Tug", "name: found 'Tug', allowed: lower-case letters, digits and _"),
+        ("paper", "Tug", "name: found 'Tug'"),
         ("algorithm", "lambda", "no word of Python"),
         ("algorithm", "sgp", "src/resync/sync/sgp.py: exists, allowed: another name"),
         ("experiment", "second", "allowed for experiment: paper/name"),
@@ -113,12 +105,6 @@ def test_a_name_that_cannot_be_one_is_one_line(kind, name, message, monkeypatch,
     assert message in line
 
 
-def test_new_needs_a_clone(tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["new", "model", "flat"]) == 2
-    assert "start in a clone of the repository" in capsys.readouterr().err
-
-
 def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     (tmp_path / "mnist-png/train").mkdir(parents=True)
@@ -126,18 +112,7 @@ def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monke
     monkeypatch.delenv("RESYNC_PREPARED", raising=False)
     assert main(["doctor", "--json"]) == 0
     found = {each["name"].partition(" (")[0]: each for each in json.loads(capsys.readouterr().out)}
-    assert {
-        "Python",
-        "torch",
-        "CUDA",
-        "NCCL",
-        "gloo",
-        "disk",
-        "Slurm",
-        "ffcv",
-        "deepspeed",
-        "data mnist_14",
-    } <= found.keys()
+    assert {"Python", "torch", "CUDA", "NCCL", "gloo", "disk", "Slurm", "ffcv", "deepspeed"} <= found.keys()
     assert found["data mnist_14"]["state"] == "ok"
     assert found["data shakespeare_char"]["state"] == "optional"
     assert f"not found at {tmp_path}/shakespeare-char/input.txt.gz" in found["data shakespeare_char"]["found"]
@@ -145,8 +120,10 @@ def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monke
     assert found["gloo"]["state"] == found["torch"]["state"] == "ok"
 
 
-def test_the_doctor_fails_where_nothing_can_be_trained(tmp_path: Path, monkeypatch, capsys):
+def test_outside_of_a_clone_the_doctor_fails_and_nothing_is_new(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    assert main(["new", "model", "flat"]) == 2
+    assert "start in a clone of the repository" in capsys.readouterr().err
     assert main(["doctor"]) == 1
     assert "MISSING  papers: paper_configs is not here -> start in a clone" in capsys.readouterr().out
 

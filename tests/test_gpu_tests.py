@@ -1,4 +1,4 @@
-"""The tests of tests/gpu pass on the CPU, with the few packages that `make test-gpu` needs; that fails without a GPU."""
+"""The tests of tests/gpu pass on the CPU with the packages that `make test-gpu` needs; it fails without a GPU."""
 
 import os
 import re

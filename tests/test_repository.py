@@ -235,42 +235,29 @@ def test_no_file_names_a_machine_or_a_registry(forbidden):
     assert found == []
 
 
-def test_no_docstring_is_left_to_fill_in():
-    """As `resync new` writes it."""
+def test_what_the_workflow_needs_is_there():
+    """Folders that it writes, the profile by its name, and no docstring that `resync new` left to be filled in."""
+    assert all((ROOT / name).is_dir() for name in ("results", "figures"))
     assert [file for file in (ROOT / "src").rglob("*.py") if '"""FILL IN' in file.read_text()] == []
-
-
-def test_folders_that_the_workflow_writes_are_there():
-    assert (ROOT / "results").is_dir()
-    assert (ROOT / "figures").is_dir()
-
-
-def test_slurm_profile_is_found_by_name():
     assert (ROOT / "slurm/profile.v9+.yaml").samefile(ROOT / "workflow/profiles/slurm/profile.v9+.yaml")
 
 
 @pytest.mark.parametrize(("snakemake", "problems", "code"), [(0, 0, 0), (0, 1, 2), (1, 0, 2), (1, 1, 2)])
-def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(
-    snakemake: int, problems: int, code: int, tmp_path: Path
-):
+def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(snakemake, problems, code, tmp_path: Path):
     shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "resync").write_text(
-        f'#!/bin/sh\ncase "$1" in warm) exit {snakemake};; status) echo "problems of $*"; exit {problems};; esac'
+    program = f'case "$1" in warm) exit {snakemake};; status) echo "problems of $*"; exit {problems};; esac'
+    names = (
+        "requirements.lock requirements-ffcv.lock pyproject.toml results/smoke/audit.json results/smoke/site/index.html"
     )
-    (tmp_path / "resync").chmod(0o755)
-    shown = dict.fromkeys(("results/smoke/site/index.html", "figures/smoke/p/fig.svg"), "")
-    files = shown | {"results/smoke/audit.log": "the sentence\n"}
-    names = ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml", "results/smoke/audit.json")
-    for name, text in (dict.fromkeys(names, "") | files | {".venv/installed": ""}).items():
+    files = dict.fromkeys([*names.split(), "figures/smoke/p/fig.svg"], "") | {
+        "results/smoke/audit.log": "the sentence\n"
+    }
+    for name, text in (files | {"resync": f"#!/bin/sh\n{program}", ".venv/installed": ""}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    done = subprocess.run(
-        ["make", "--no-print-directory", "reproduce", "BIN=."],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    (tmp_path / "resync").chmod(0o755)
+    command = ["make", "--no-print-directory", "reproduce", "BIN=."]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert done.returncode == code
     lines = done.stdout.strip().splitlines()
     assert lines[-1] == "problems of status --scale smoke --problems"

@@ -194,8 +194,11 @@ def test_smoke_runs_are_small(suite):
     """So that all of them take minutes: at most a second of gradients each, of a few samples and tiny models."""
     runs = [run for paper in suite.papers for run in suite.runs(paper, "smoke")]
     for run in runs:
-        assert run.data.name in ("digits", "sentences", "sonnets"), run.id
         assert run.device == "cpu", run.id
+        if run.search:  # a search takes thousands of steps, of which a second has more than ten thousand
+            assert run.workers <= 8, run.id
+            continue
+        assert run.data.name in ("digits", "sentences", "sonnets"), run.id
         assert run.workers * run.total_steps <= 8 * 330, run.id
         assert run.model.name in ("mlp", "cnn") or run.workers * run.total_steps <= 4 * 20, run.id
 
@@ -221,7 +224,7 @@ def test_long_trainings_at_gpu_scale_have_the_published_models_workers_and_epoch
 def test_each_method_runs_in_several_processes_at_smoke_scale(suite):
     runs = [run for paper in suite.papers for run in suite.runs(paper, "smoke")]
     several = {run.sync.name for run in runs if run.processes > 1}
-    assert several == {run.sync.name for run in runs}
+    assert several == {run.sync.name for run in runs if not run.search}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "paper"])

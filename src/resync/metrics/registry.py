@@ -94,6 +94,7 @@ class Metric:
 
 _evaluated = partial(Metric, files=_EVALUATIONS, evaluated=True, compared=True)
 _score = partial(_evaluated, best=True)
+_searched = partial(Metric, files=_EVALUATIONS, evaluated=True, needs=(SEARCH,))
 _top = partial(Metric, unit="%", files=_EVALUATIONS, better="higher", best=True, needs=(CLASSIFICATION,), compared=True)
 _of_step = partial(Metric, files=_STEPS, span="step")
 _step_time = partial(_of_step, unit="s", depends_on="hardware")
@@ -192,8 +193,8 @@ _DECLARED = {
         "Error", "1", "mean over the workers of the values of their functions at the consensus, minus the smallest one",
         better="lower", needs=(QUADRATICS,),
     ),
-    "searched_workers": _evaluated(
-        "Workers", "workers", "for which a learning rate was searched: a row for each number of them", needs=(SEARCH,),
+    "searched_workers": _searched(
+        "Workers", "workers", "for which a learning rate was searched: a row for each number of them",
     ),
     "tuned_steps": _evaluated(
         "Steps to the target", "steps", "fewest steps to an error of 1e-6 that a search of the learning rate has found",
@@ -204,9 +205,9 @@ _DECLARED = {
         "Learning rate found", "1", "that of the search: where it looks for the fastest training, half of its rate",
         tolerance=1e-12, tolerance_reason="all rates of a bisection are multiples of powers of two", needs=(SEARCH,),
     ),
-    "search_trials": _evaluated("Trainings", "1", "of the search, at a learning rate each", needs=(SEARCH,)),
-    "search_exhausted": _evaluated(
-        "Search cut short", "1", "1 if the search ended at its largest number of trainings, else 0", needs=(SEARCH,),
+    "search_trials": _searched("Trainings", "1", "of the search, at a learning rate each"),
+    "search_exhausted": _searched(
+        "Search cut short", "1", "1 if the search ended at its largest number of trainings, else 0",
     ),
     "consensus_distance": _evaluated(
         "Consensus distance", "1",

@@ -28,17 +28,9 @@ def write(root: Path, *names: str) -> None:
     [
         ("mnist_14", ["prepared/mnist_14.npz", "prepared/mnist_14.json"], "prepared"),
         ("imagenet1k", ["prepared/imagenet1k.beton.json"], "prepared"),
-        (
-            "imagenet1k",
-            ["prepared/imagenet1k.beton/train-000.partial"],
-            "not prepared in {root}/prepared; originals not",
-        ),
+        ("imagenet1k", ["prepared/imagenet1k.beton/train-000.partial"], "not prepared in {root}/prepared; "),
         ("mnist_14", ["mnist-png/train/0/1.png"], "{root}/mnist-png, which the workflow prepares"),
-        (
-            "mnist_14",
-            ["mnist-png.tar.gz"],
-            "not prepared in {root}/prepared; originals not found at {root}/MNIST/raw, ",
-        ),
+        ("mnist_14", ["mnist-png.tar.gz"], "originals not found at {root}/MNIST/raw, "),
         ("mnist_14", ["mnist-png/mnist-png.tar.gz"], "{root}/mnist-png/mnist-png.tar.gz, which"),
         ("shakespeare_char", ["shakespeare-char/input.txt"], "{root}/shakespeare-char/input.txt, which"),
         # Every file of a parallel text is needed, and an archive stands for its files.

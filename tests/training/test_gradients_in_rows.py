@@ -1,8 +1,5 @@
 """Gradients on their way into the rows: what is there at the end, and what it costs."""
 
-import subprocess
-import sys
-
 import torch
 from processes import run_processes
 from torch import nn
@@ -73,24 +70,3 @@ def test_ddp_averages_once_for_all_micro_batches_what_the_loss_reaches():
         torch.testing.assert_close(row, mean, rtol=1e-6, atol=1e-7)
         assert wire_bytes == 3 * row.nbytes
         assert torch.equal(row, found[0][0])
-
-
-FAULTS = """
-import resource
-from resync.processes.memory import keep_freed_memory
-keep_freed_memory()
-faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-block = bytearray(16 << 20)
-del block
-before = faults()
-for _ in range(20):
-    block = bytearray(16 << 20)
-    del block
-print(faults() - before)
-"""
-
-
-def test_freed_memory_is_kept_for_the_next_step():
-    """Returned to the system, each of the 20 blocks would cost 4096 page faults."""
-    printed = subprocess.run([sys.executable, "-c", FAULTS], check=True, capture_output=True, text=True).stdout
-    assert int(printed) < 4096

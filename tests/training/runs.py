@@ -151,6 +151,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     # A pixel that is black in all images of a worker gets a first moment from the others, and a step of lr / eps of it.
     "desloc": adamw(weight_decay=0.05, eps=1e-2) | {"clip_norm": 0.5} | sync("desloc", period=2, first_moment_period=3),
     "noloco": DECAYED | sync("noloco", period=every(3)) | {"evaluation": OWN},
+    "async_local_sgd": DECAYED
+    | {"clock": {"step_seconds": [1.0, 1.3, 2.1, 3.7]}}
+    | sync("async_local_sgd", h=3, max_wait=1.0),
     "batch_norm": CNN_WITH_BATCH_NORM,
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "language_model": LANGUAGE_MODEL,
@@ -200,8 +203,10 @@ def trained(rank: int, world_size: int, folder: Path, changes: dict[str, Any]) -
 def trained_until(rank: int, world_size: int, folder: Path, changes: dict[str, Any], steps: int) -> None:
     """Train a part of the first epoch as the loop does, save a checkpoint and stop as if killed."""
     session = make_session(folder, rank, world_size, **changes)
-    for _, (inputs, targets) in zip(range(steps), batches(session), strict=False):
+    for inputs, targets in batches(session):
         train_step(session, inputs, targets)
+        if session.sync.steps == steps:
+            break
     save(session)
 
 

@@ -40,7 +40,8 @@ class Sampler:
     epoch, its last batch is completed from the start of the permutation, as in torch's DistributedSampler. With
     replacement, each worker draws uniformly from its own stream (Algorithm 2).
 
-    With `of_workers`, the samples of every worker, a worker draws from its own only, in an order of its own.
+    With `of_workers`, the samples of every worker, a worker draws from its own only, in an order of its own. With
+    `orders`, its samples from the start of the training on are given.
     """
 
     num_samples: int
@@ -51,6 +52,7 @@ class Sampler:
     replacement: bool
     share: Share = WHOLE
     of_workers: Sequence[NDArray[np.int64]] | None = None
+    orders: Sequence[NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         batch = self.num_workers * self.local_batch
@@ -67,6 +69,10 @@ class Sampler:
 
     def whole_epoch(self, epoch: int) -> NDArray[np.int64]:
         """Sample indices of an epoch for all processes of a worker, [steps, num_workers, local_batch]."""
+        if self.orders is not None:
+            taken = self.steps * self.local_batch
+            parts = [order[epoch * taken : (epoch + 1) * taken] for order in self.orders]
+            return np.stack([part.reshape(self.steps, self.local_batch) for part in parts], axis=1)
         if self.of_workers is not None:
             return np.stack([self._from(own, worker, epoch) for worker, own in enumerate(self.of_workers)], axis=1)
         if self.replacement:

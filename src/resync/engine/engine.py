@@ -71,6 +71,10 @@ class Engine:
         """Compile the forward and backward passes of every worker with torch.compile; evaluation is not compiled."""
         self.forwards = [torch.compile(forward, mode=mode) for forward in self.forwards]
 
+    def gradient_of(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
+        """Fill the row of one local worker, whose inputs and targets these are; returns its loss, [1] or [1, 1 + m]."""
+        return self.members.mean_(self._gradient(index, inputs, targets, step).unsqueeze(0))
+
     def gradients(self, inputs: Sequence[Any], targets: Sequence[Any], step: int = 0) -> Tensor:
         """Fill `workers.grads` with the gradient of each worker's mean loss; returns the losses [k].
 

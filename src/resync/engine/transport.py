@@ -249,6 +249,20 @@ class Transport:
             dist.broadcast(sent.as_strided((sent.numel(),), (1,)).view(torch.uint8), src=0)
             tensor.copy_(sent)
 
+    def row_of(self, rows: Tensor, worker: int) -> Tensor:
+        """The row [P] of one worker on every process; counted as a message that this worker sends.
+
+        It is the row itself where that is, and must not be changed.
+        """
+        index = worker - self.local.start
+        row = rows[index] if 0 <= index < self.num_local else rows.new_empty(rows.shape[-1])
+        with self.timed():
+            if self.world_size > 1:
+                dist.broadcast(row, src=worker // self.num_local)
+                self.wire_bytes += row.nbytes
+        self._count(row.nbytes)
+        return row
+
     def barrier(self) -> None:
         if self.world_size > 1:
             dist.barrier()

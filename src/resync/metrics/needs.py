@@ -19,6 +19,10 @@ class Measuring(Protocol):
         """Number of workers."""
 
     @property
+    def clock(self) -> object | None:
+        """Its simulated times."""
+
+    @property
     def evaluation(self) -> Evaluation:
         """What is evaluated."""
 
@@ -49,4 +53,5 @@ CLASSIFICATION, TRANSLATION, LANGUAGE_MODEL, QUADRATICS = map(
 SEARCH = Need("search", lambda run: run.search is not None)
 BEAM_SEARCH, SHARPNESS, ESTIMATE = map(_setting, ("beam_search", "sharpness_batches", "random_batches"))
 OWN_MODELS = Need("evaluation.also: workers", lambda run: run.evaluation.also == "workers")
+CLOCK = Need("a virtual clock", lambda run: run.clock is not None)
 SEVERAL_WORKERS = Need("more than one worker", lambda run: run.workers > 1)

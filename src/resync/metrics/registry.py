@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from resync.metrics.needs import (
     BEAM_SEARCH,
     CLASSIFICATION,
+    CLOCK,
     ESTIMATE,
     LANGUAGE_MODEL,
     OWN_MODELS,
@@ -213,6 +214,10 @@ _DECLARED = {
         "Consensus distance", "1",
         "root of the mean over the workers of the squared L2 distance of their own parameters from the average (Kong "
         "et al. 2021)", better="lower", needs=(SEVERAL_WORKERS,),
+    ),
+    "virtual_seconds": Metric(
+        "Simulated time", "s", "on the run's virtual clock", _EVALUATIONS, span="total", better="lower",
+        depends_on="configuration", optional=True, needs=(CLOCK,), compared=True,
     ),
     "bytes_sent": Metric(
         "Bytes sent", "bytes", "by one worker", _EVALUATIONS, span="total", better="lower", depends_on="configuration",

@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 
 def build(options: ModelOptions, input_shape: Sequence[int], num_classes: int, seed: int) -> nn.Module:
-    """The model of these options, whose initial weights are a function of the seed alone."""
+    """The model of these options, whose initial weights are a function of the seed of torch's generator alone."""
     import torch
 
-    from resync.streams import stream_seed
-
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(seed, "init"))
+        torch.manual_seed(seed)
         return import_module(f"resync.models.{options.name}").build(tuple(input_shape), num_classes, options)
 
 

@@ -10,9 +10,10 @@ from resync.optim import options as declared
 
 
 def build(parameters: list[nn.Parameter], options: declared.AdamW) -> AdamW:
-    """A fused AdamW."""
+    """An AdamW, fused or with single operations."""
     given = {"betas": (options.beta1, options.beta2), "eps": options.eps, "weight_decay": options.decay_of_all}
-    return AdamW(parameters, lr=0.0, fused=True, **given)
+    fused = options.fused is None
+    return AdamW(parameters, lr=0.0, fused=fused, foreach=None if fused else False, **given)
 
 
 @torch.no_grad()

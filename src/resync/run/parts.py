@@ -69,12 +69,14 @@ class EngineNeeds(NamedTuple):
         separate_optimizer_steps: whether some workers of a process may step without the others, so that each needs an
             optimizer state of its own.
         one_process_per_worker: whether a process must host all GPUs of its workers.
+        virtual_clock: whether workers take their steps at the times of the run's virtual clock.
     """
 
     average_gradients: bool = False
     engine_may_average: bool = False
     separate_optimizer_steps: bool = False
     one_process_per_worker: bool = False
+    virtual_clock: bool = False
 
 
 class SyncOptions(Options):

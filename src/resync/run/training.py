@@ -12,6 +12,7 @@ from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
 from resync.metrics.evaluation import EarlyStopping, Evaluation, Plateau
 from resync.run import tasks
+from resync.run.clock import VirtualClock
 from resync.run.execution import Execution
 from resync.run.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.settings.base import (
@@ -162,6 +163,15 @@ class ResultSettings(Settings):
         default=None,
         description="search of the learning rate, in place of a single training; null: the rate of the schedule",
     )
+    clock: VirtualClock | None = Field(
+        default=None, description="simulated times of what workers do; null: none are known, and none are needed"
+    )
+    random_numbers: Literal["asyncdiloco"] | None = Field(
+        default=None,
+        description="asyncdiloco: initial weights, the order of samples and choices of streams are drawn from the "
+        "generators of torch, Python and numpy with the seed, in the order of the notebook of Liu et al. 2024; null: "
+        "from streams named by the seed and the purpose",
+    )
     evaluation: Evaluation = Field(default=Evaluation(), description="evaluation of the consensus model")
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
         default="fp32",
@@ -276,6 +286,7 @@ class RunSettings(Execution, ResultSettings):
         if self.start_from and self.start_checkpoint:
             yield wrong("start_checkpoint", f"beside start_from {self.start_from}", "one of the two")
         yield from self._checkpoint_checks()
+        yield from self._clock_checks()
         if self.plateau and self.sync.rule.follows_lr:
             allowed = "null, because the period follows from a learning rate that is known before the training"
             yield wrong("plateau", "with the period rule power", allowed)
@@ -318,6 +329,16 @@ class RunSettings(Execution, ResultSettings):
             share = f"{' / '.join(('batch_size', *parts))} = {self.local_batch_size // gpus}"
             allowed = f"a divisor of a {'GPU' if gpus > 1 else 'worker'}'s batch, {share}"
             yield wrong("micro_batch_size", self.micro_batch_size, allowed)
+
+    def _clock_checks(self) -> Iterator[Check]:
+        """Require a clock where the algorithm follows one, and there alone; and data with the notebook's shards."""
+        if self.clock:
+            yield from ((("clock", *key), message) for key, message in self.clock.checks_for(self.workers))
+        if bool(self.clock) != self.sync.needs.virtual_clock:
+            found, allowed = ("one", "null") if self.clock else ("null", "a virtual clock")
+            yield wrong("clock", f"{found} with sync {self.sync.name}", allowed)
+        if self.random_numbers and self.data.name != "gaussian_clusters":
+            yield wrong("random_numbers", f"{self.random_numbers} with data {self.data.name}", "null")
 
     def _checkpoint_checks(self) -> Iterator[Check]:
         """Require checkpoints that are reached, and a state to take from one only where one is named."""
@@ -371,6 +392,8 @@ class RunSettings(Execution, ResultSettings):
         if self.model.stacked_form is None:
             found = f"stacked with model {self.model.name}" + (" with dropout" if self.model.form else "")
             yield wrong(("engine", "name"), found, allowed)
+        if self.sync.needs.virtual_clock:
+            yield wrong(("engine", "name"), f"stacked with sync {self.sync.name}, whose workers step apart", allowed)
         if self.precision == "fp16":
             yield wrong(("engine", "name"), "stacked with precision fp16", f"{allowed}, or precision bf16")
         if self.processes > self.workers:

@@ -1,11 +1,11 @@
 """The base class of every synchronisation algorithm: hooks around one optimizer step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
+from resync.run.clock import VirtualClock
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Training:
         warmup_steps: steps of the learning rate's warm-up.
         seed: seed of all random numbers of an algorithm.
         averaged_by_engine: whether gradients are already averaged over all workers when `after_backward` is called.
+        clock: the simulated times of steps, if the run has any.
+        choices: gives a new generator, with which a worker chooses its data stream; None: from the seed's named stream.
     """
 
     workers: Workers
@@ -36,6 +39,16 @@ class Training:
     warmup_steps: int = 0
     seed: int = 0
     averaged_by_engine: bool = False
+    clock: VirtualClock | None = None
+    choices: Callable[[], Any] | None = None
+
+
+class Due(NamedTuple):
+    """The gradient that a worker is to compute: on batch `number` of the data stream `stream`."""
+
+    worker: int
+    stream: int
+    number: int
 
 
 class Algorithm:
@@ -78,6 +91,28 @@ class Algorithm:
     def rows(self) -> Tensor:
         """The parameters of the local workers, [k, P]."""
         return self.workers.rows.data
+
+    def due(self) -> Sequence[Due] | None:
+        """The gradients of the next step, of some workers; None: of all, each on the next batch of its own stream.
+
+        `steps` are then those of all workers divided by their number, rounded down.
+        """
+        return None
+
+    @property
+    def next_steps(self) -> int:
+        """What `steps` will be after the next step."""
+        return self.steps + 1
+
+    @property
+    def lr_step(self) -> int:
+        """The step of the schedule whose learning rate the next gradient is used with."""
+        return self.steps
+
+    @property
+    def virtual_seconds(self) -> float | None:
+        """The simulated time, if it is known."""
+        return None
 
     def send_ahead(self) -> None:
         """Called before a gradient is computed: start the messages that travel meanwhile."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from resync import data, models, optim, sync
+from resync.data.gaussian_clusters import notebook_orders
 from resync.data.heterogeneity import dirichlet_shares
 from resync.data.sampling import Sampler
 from resync.engine import choose
@@ -63,8 +65,9 @@ def build(
     objective = _objective(run)
     engine = _engine(run, transport, workers, optimizer, objective)
     training = Training(
-        workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, engine.averages_gradients
-    )
+        workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, engine.averages_gradients,
+        run.clock, partial(np.random.RandomState, run.seed) if run.random_numbers else None,
+    )  # fmt: skip
     return Session(
         run=run,
         clocks=clocks,
@@ -79,6 +82,7 @@ def build(
             replacement=run.sampling == "with_replacement",
             share=members.share,
             of_workers=_samples_of_workers(run, dataset),
+            orders=notebook_orders(run.seed, run.total_steps * run.local_batch_size) if run.random_numbers else None,
         ),
         transforms=transforms_of(run, members.share),
         workers=workers,
@@ -110,8 +114,13 @@ def _samples_of_workers(run: Run, dataset: data.Dataset) -> list[NDArray[np.int6
     return dirichlet_shares(dataset.train_labels, run.workers, run.heterogeneity.alpha, run.seed)
 
 
+def _weights_seed(run: Run) -> int:
+    """The seed of torch's generator for the initial weights."""
+    return run.seed if run.random_numbers else stream_seed(run.seed, "init")
+
+
 def _model(run: Run, out: Path) -> nn.Module:
-    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
+    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], _weights_seed(run))
     if run.start_from and run.start_state != "all":
         load_start(model, run, out)
     if run.start_checkpoint:
@@ -150,7 +159,7 @@ def _stacking(run: Run, objective: Objective) -> Stacking | None:
 
 def _stacking_pays(run: Run, model: nn.Module) -> bool:
     """Whether the engine `stacked` has been measured to be faster for a run like this."""
-    if run.model.stacked_form is None or run.precision != "fp32" or run.compile:
+    if run.model.stacked_form is None or run.precision != "fp32" or run.compile or run.sync.needs.virtual_clock:
         return False
     device = next(model.parameters()).device.type
     sample = models.example(run.model, run.facts["input_shape"], 1)

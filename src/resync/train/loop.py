@@ -1,9 +1,10 @@
 """The training loop, which refers to no algorithm, task or logger by name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite, nan
 from typing import Any
 
+from resync.sync.algorithm import Due
 from resync.train.evaluate import consensus, distance, score, score_workers
 from resync.train.losses import Diverged
 from resync.train.meter import metered_step, position, totals
@@ -24,8 +25,9 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
             save(session)
     while not session.has_ended():
         for inputs, targets in batches(session):
+            before = sync.steps
             round_ended = train_step(session, inputs, targets)
-            if sync.steps in session.evaluation_steps:
+            if sync.steps > before and sync.steps in session.evaluation_steps:
                 evaluate(session)
             if checkpoint_is_due(session, round_ended):
                 session.losses.check(session.transport)
@@ -36,12 +38,18 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
 
 
 def train_step(session: Session, inputs: Any, targets: Any) -> bool:
-    """One step of every local worker; returns whether it ended a round."""
+    """One step of every local worker, or of those whose turn it is; returns whether it ended a round."""
     sync, engine = session.sync, session.engine
-    lr = session.lr(sync.steps)
+    lr = session.lr(sync.lr_step)
     with metered_step(session, lr) as step:
         sync.send_ahead()
-        step.losses = engine.gradients(inputs, targets, sync.steps)
+        due = sync.due()
+        if due is None:
+            step.losses = engine.gradients(inputs, targets, sync.steps)
+        else:
+            found = zip(_here(session, due), inputs, targets, strict=True)
+            step.losses = {index: engine.gradient_of(index, x, y, each.number) for (index, each), x, y in found}
+            step.share = len(due) / session.run.workers
         sync.after_backward()
         if step.sampled:
             step.gradient_norms = engine.gradient_norms()
@@ -69,6 +77,7 @@ def evaluate(session: Session) -> None:
         **training,
         **metrics,
         **of_workers,
+        **({} if sync.virtual_seconds is None else {"virtual_seconds": sync.virtual_seconds}),
         "bytes_sent": spent["bytes_sent"],
         "volume_percent": session.volume_percent,
         "training_seconds": spent["data"] + spent["step"],
@@ -84,7 +93,13 @@ def evaluate(session: Session) -> None:
 
 
 def batches(session: Session) -> Iterator[tuple[Any, Any]]:
-    """The remaining batches of the current epoch for the local workers; the clock "data" counts the time they take."""
+    """The remaining batches of the current epoch for the local workers; the clock "data" counts the time they take.
+
+    Where only some workers take a step, batches without end, each a list for those of them that are here.
+    """
+    if session.sync.due() is not None:
+        yield from _batches_due(session)
+        return
     epoch, first_step = divmod(session.sync.steps, session.run.steps_per_epoch)
     made = session.data.batches(session.sampler, epoch, first_step, session.transport.local)
     while True:
@@ -96,6 +111,32 @@ def batches(session: Session) -> Iterator[tuple[Any, Any]]:
             for transform in session.transforms:
                 inputs, targets = transform(inputs, targets, session.sync.steps, session.transport.local.start)
         yield inputs, targets
+
+
+def _here(session: Session, due: Sequence[Due]) -> list[tuple[int, Due]]:
+    """What is due of the workers of this process, with the index of each."""
+    found = [(each.worker - session.transport.local.start, each) for each in due]
+    return [(index, each) for index, each in found if 0 <= index < session.workers.num_local]
+
+
+def _batches_due(session: Session) -> Iterator[tuple[list[Any], list[Any]]]:
+    streams: dict[int, tuple[int, Iterator[tuple[Any, Any]]]] = {}
+
+    def batch(worker: int, stream: int, number: int) -> tuple[Any, Any]:
+        after, made = streams.get(stream, (-1, iter(())))
+        epoch, step = divmod(number, session.run.steps_per_epoch)
+        if after != number or step == 0:
+            made = session.data.batches(session.sampler, epoch, step, slice(stream, stream + 1))
+        inputs, targets = next(made)
+        streams[stream] = number + 1, made
+        for transform in session.transforms:
+            inputs, targets = transform(inputs, targets, number, worker)
+        return inputs[0], targets[0]
+
+    while True:
+        with session.clocks.measure("data"):
+            found = [batch(*each) for _, each in _here(session, session.sync.due() or ())]
+        yield [inputs for inputs, _ in found], [targets for _, targets in found]
 
 
 def processes_meet(session: Session) -> bool:

@@ -26,21 +26,34 @@ class Diverged(Exception):
 class Losses:
     """Sums the losses of k local workers on their device, so that adding never waits for it.
 
-    `further` metrics of the training batches are summed with them.
+    `further` metrics of the training batches are summed with them. `latest` are those of every local worker's last
+    gradient, [k, 1 + m], NaN before its first.
     """
 
     def __init__(self, num_local: int, device: torch.device, further: tuple[str, ...] = ()) -> None:
         self.names = ("train_loss", *further)
         self.sums = torch.zeros(num_local, len(self.names), dtype=torch.float64, device=device)
-        self.count = 0
+        self.latest = torch.full_like(self.sums, nan)
+        self.count: float = 0
+        self.apart = False
         self._first_bad = torch.zeros(num_local, dtype=torch.int64, device=device)
 
     def add(self, losses: Tensor, step: int) -> None:
         """Add the losses [k] of `step`, or [k, 1 + m] with m further metrics."""
-        values = losses.view(self.sums.shape)
-        self.sums += values
+        self.latest = losses.view(self.sums.shape)
+        self.sums += self.latest
         self.count += 1
-        self._first_bad.masked_fill_(~values[:, 0].isfinite() & (self._first_bad == 0), step)
+        self._first_bad.masked_fill_(~self.latest[:, 0].isfinite() & (self._first_bad == 0), step)
+
+    def add_some(self, losses: dict[int, Tensor], step: int, share: float) -> None:
+        """Add the losses of a step that only the `share` of all workers has taken, by the index of the local ones."""
+        self.apart = True
+        for index, loss in losses.items():
+            self.latest[index] = loss.view(-1)
+            self.sums[index] += self.latest[index]
+            if not self.latest[index, 0].isfinite() and not self._first_bad[index]:
+                self._first_bad[index] = step
+        self.count += share
 
     def check(self, transport: Transport) -> None:
         """Raise Diverged on every process if any worker has had a loss that is NaN or infinite."""
@@ -51,12 +64,18 @@ class Losses:
             raise Diverged(int(first_bad[worker]), worker)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them."""
-        return {"count": self.count, "workers": {"sum": self.sums.clone()}}
+        """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them.
+
+        With workers that take steps apart, also their latest losses.
+        """
+        latest = {"latest": self.latest.clone()} if self.apart else {}
+        return {"count": self.count, "workers": {"sum": self.sums.clone()} | latest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.count = state["count"]
         self.sums.copy_(state["workers"]["sum"])
+        if "latest" in state["workers"]:
+            self.latest.copy_(state["workers"]["latest"])
 
     def take_means(self, transport: Transport) -> dict[str, float]:
         """The means over all workers and steps since the last call, by metric; NaN without steps. Resets the sums."""

@@ -17,12 +17,14 @@ Totals = dict[str, float]
 class Step:
     """The outcome of a step, and whether it is sampled, that is logged.
 
-    The losses are those of the local workers, with any further metrics, [k] or [k, 1 + m]; the gradients' norms [k] are
-    needed in sampled steps only.
+    The losses are those of the local workers, with any further metrics, [k] or [k, 1 + m]; or of some of them, [1] or
+    [1, 1 + m] by their index, where a `share` of all workers takes the step. The gradients' norms [k] are needed in
+    sampled steps only.
     """
 
     sampled: bool
-    losses: Tensor | None = None
+    losses: Tensor | dict[int, Tensor] | None = None
+    share: float = 1.0
     gradient_norms: Tensor | None = None
     ended_round: bool = False
 
@@ -35,13 +37,16 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
     or infinite. With asynchronous workers, what is logged is of this process's worker, and nothing is checked before
     the next evaluation.
     """
-    number = session.sync.steps + 1
-    step = Step(sampled=number % session.run.log.every_steps == 0)
+    number = session.sync.next_steps
+    step = Step(sampled=number > session.sync.steps and number % session.run.log.every_steps == 0)
     before = totals(session) if step.sampled else {}
     with session.clocks.measure("step"):
         yield step
     assert step.losses is not None
-    session.losses.add(step.losses, number)
+    if isinstance(step.losses, dict):
+        session.losses.add_some(step.losses, number, step.share)
+    else:
+        session.losses.add(step.losses, number)
     if step.sampled:
         if not session.sync.asynchronous:
             session.losses.check(session.transport)
@@ -71,9 +76,8 @@ def _of_workers(session: Session, step: Step) -> Totals:
 
     Collective; with asynchronous workers, they are of the local ones.
     """
-    assert step.losses is not None
     assert step.gradient_norms is not None
-    losses = step.losses.view(session.losses.sums.shape)[:, 0]
+    losses = session.losses.latest[:, 0]
     lengths = torch.linalg.vector_norm(session.sync.own_rows(), dim=1)
     values = {"step_loss": losses, "gradient_norm": step.gradient_norms, "parameter_norm": lengths}
     if scales := session.engine.loss_scales:

@@ -66,6 +66,11 @@ class AdamW(DecayOptions):
     beta1: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="decay rate of the first moment")
     beta2: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.999, description="decay rate of the second moment")
     eps: PositiveNumber = Field(default=1e-8, description="number added to the square root of the second moment")
+    fused: Literal[False] | None = Field(
+        default=None,
+        description="false: torch's loop of single operations, with the rounding of programs that use it; null: its "
+        "fused kernel, which is faster",
+    )
 
     @property
     def state_vectors(self) -> int:

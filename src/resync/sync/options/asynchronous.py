@@ -1,0 +1,65 @@
+"""Options of algorithms whose workers do not wait for each other, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from resync.formulas.periods import Constant, Period
+from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
+from resync.settings.base import Check, NonNegativeNumber, PositiveNumber, wrong
+from resync.settings.units import LocalSteps
+from resync.sync.options.outer import OuterLr, OuterMomentum
+
+
+class AsyncLocalSGD(SyncOptions):
+    """Asynchronous Local SGD, a server that takes the change of each worker when it comes (Liu et al. 2024).
+
+    Every worker copies the server's model, makes `h` steps with a new optimizer state, and sends its change. When it
+    does so follows from the run's virtual clock. It has no form for a training loop of your own.
+
+    Sends the parameters to the server after every `h` steps of a worker.
+    """
+
+    label = "Async. Local SGD"
+    look = Look("teal", "D", "short")
+    name: Literal["async_local_sgd"] = Field(default="async_local_sgd", init=False)
+    h: LocalSteps = Field(description="local steps of a phase")
+    server: Literal["mean", "buffer", "each"] = Field(
+        default="each",
+        description="mean: workers wait for each other, and the server takes the mean of their changes (synchronous); "
+        "buffer: it takes `weight` times every change, summed over as many as there are workers; each: at once",
+    )
+    weight: PositiveNumber | None = Field(default=None, description="factor of a worker's change; null: 1 / workers")
+    lr: OuterLr = 0.7
+    momentum: OuterMomentum = 0.9
+    max_wait: NonNegativeNumber | None = Field(
+        default=None,
+        description="simulated seconds for which the first worker that ends its phase waits for others, to start "
+        "together with them; null: 0",
+    )
+    peak_first: bool = Field(
+        default=False,
+        description="whether the first step of every phase has the schedule's first learning rate, as in the authors' "
+        "notebook",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        if self.server == "mean":
+            for name in ("weight", "max_wait"):
+                if getattr(self, name) is not None:
+                    yield wrong(name, f"{getattr(self, name):g} with server mean", "null")
+
+    @property
+    def needs(self) -> EngineNeeds:
+        return EngineNeeds(separate_optimizer_steps=True, one_process_per_worker=True, virtual_clock=True)
+
+    @property
+    def rule(self) -> Period:
+        return Constant(h=self.h)
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(every="round")

@@ -1,0 +1,178 @@
+"""Asynchronous Local SGD: times and bits of the authors' toy, and independent recursions."""
+
+import csv
+import heapq
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from quadratic import Problem
+
+from resync.data.gaussian_clusters import draw, notebook_orders
+from resync.formulas.phases import Event, Phases
+from resync.run import Run
+from resync.run.clock import VirtualClock
+from resync.sync.algorithm import Algorithm
+from resync.train.build import build
+from resync.train.loop import batches, train_step
+
+CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
+START = np.array([1.0, -1.0])
+SECONDS = [1.0, 1.3, 2.1, 3.7]
+
+
+@pytest.fixture(scope="module")
+def toy(real_data: Path) -> Path:
+    return real_data / "async-local-sgd-toy"
+
+
+@pytest.fixture(scope="module")
+def golden(toy: Path) -> Any:
+    return json.loads((toy / "golden.json").read_text())
+
+
+def toy_run(papers: Any, series: str) -> Run:
+    [run] = [run for run in papers.runs("async_local_sgd", "paper") if run.id == f"async_local_sgd/toy/{series}/seed42"]
+    return run
+
+
+def events(run: Run) -> Iterator[Event]:
+    assert run.clock
+    mean = run.sync.server == "mean"
+    choose = np.random.RandomState(run.seed).choice
+    clock = run.clock
+    wait = None if mean else run.sync.max_wait
+    return Phases([run.sync.h] * 4, lambda phase: clock.seconds(phase.worker, phase.steps), choose, wait).events()
+
+
+def test_the_clock_has_all_times_of_the_authors_log(papers, toy: Path):
+    with (toy / "log.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    for series in dict.fromkeys(line["run"] for line in lines):
+        times, steps = {0: 0.0}, 0
+        for event in events(toy_run(papers, series)):
+            if event.kind == "end":
+                steps += sum(phase.steps for phase in event.phases)
+                times[steps] = event.time
+            if steps == 8000:
+                break
+        found = [line for line in lines if line["run"] == series]
+        assert [f"{times[int(line['step'])]:.2f}" for line in found] == [line["simulated_time"] for line in found]
+
+
+def test_the_clock_has_the_order_and_streams_of_the_notebook(papers, golden):
+    """The starts and ends of the asynchronous run until its step 800, and the streams of a sanity run."""
+    recorded = golden["virtual_clock_wait_0.5"]["events"]
+    for event, (kind, worker, stream, first, version, time) in zip(
+        events(toy_run(papers, "async_momentum")), recorded, strict=False
+    ):
+        [phase] = event.phases
+        assert (event.kind, phase.worker, event.version) == ({"arrive": "end"}.get(kind, kind), worker, version)
+        assert event.time == pytest.approx(time, abs=1e-9)
+        assert kind == "arrive" or (phase.stream, phase.first) == (stream, first)
+    starts = (event.phases[0] for event in events(toy_run(papers, "sync_sgd_first")) if event.kind == "start")
+    order = golden["shards_sanity_runs"]["order"]
+    assert [[phase.worker, phase.stream] for _, phase in zip(order, starts, strict=False)] == order
+
+
+@pytest.mark.slow
+def test_data_and_orders_have_the_bits_of_the_notebook(golden):
+    points, order, evaluated = draw()
+    data, orders = golden["data"], golden["batch_order_phases_5"]
+    assert [order[32_000 * shard :][:5] for shard in range(4)] == data["shard_first5_points"]
+    assert evaluated[:10] == data["evaluation_first10_points"]
+    assert sum(evaluated) == data["evaluation_sum_of_indices"]
+    assert points[0, :3].tolist() == np.float32(data["first_point_first3"]).tolist()
+    assert points[-1, -3:].tolist() == np.float32(data["last_point_last3"]).tolist()
+    found = notebook_orders(42, 100 * 32)
+    assert [len(each) for each in found] == orders["length_per_shard"]
+    for shard, taken in enumerate(found):
+        assert (taken[:8] - 32_000 * shard).tolist() == orders["first8_per_shard"][shard]
+        batch = [order[sample] for sample in taken[:32]]
+        assert [point // 32_000 for point in batch] == orders["first_batch_per_shard"][shard]["labels"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_first_losses_have_the_bits_of_the_notebook(papers, golden, tmp_path: Path):
+    """With their 33.6 million parameters; on another processor or BLAS the last digits may be others."""
+    run = toy_run(papers, "async_momentum").model_copy(
+        update={"optimizer": toy_run(papers, "sync_sgd_first").optimizer}
+    )
+    session = build(run.model_copy(update={"epochs": 5}), tmp_path, torch.device("cpu"), 0, 1)
+    initial = torch.split(session.workers.rows.data[0], [65_000 * 512, 65_000, 4 * 65_000, 4])
+    for found, recorded in zip(initial, golden["initial_parameters"].values(), strict=True):
+        assert found[:3].tolist() == recorded["first3"]
+        assert found.double().sum().item() == pytest.approx(recorded["sum"], rel=1e-12)
+    [first, *_] = golden["round_1"]["training_losses"]
+    losses = []
+    for _, (inputs, targets) in zip(range(4), batches(session), strict=False):
+        train_step(session, inputs, targets)
+        losses.append(session.losses.latest[0, 0].item())
+    assert losses == pytest.approx(first["loss_of_inner_steps_0_to_19"][:4], rel=1e-6)
+
+
+def served(steps: int, **options: Any) -> tuple[Algorithm, list[np.ndarray]]:
+    """Train on quadratics in phases of 3 steps: the algorithm, and the server's model after each step."""
+    clock, lowest = VirtualClock(step_seconds=SECONDS), lambda: SimpleNamespace(choice=min)
+    problem = Problem("async_local_sgd", CENTRES, START, training={"clock": clock, "choices": lowest}, h=3, **options)
+    found = []
+    for _ in range(steps):
+        [due] = problem.sync.due() or ()
+        centre = problem.centres[due.stream]
+        problem.engine.gradient_of(due.worker, centre, centre, due.number)
+        problem.update()
+        found.append(problem.consensus())
+    return problem.sync, found
+
+
+def phase(start: np.ndarray, stream: int) -> np.ndarray:
+    """The change of three steps of SGD."""
+    y = start.copy()
+    for _ in range(3):
+        y = y - 0.1 * (y - CENTRES[stream])
+    return start - y
+
+
+@pytest.mark.parametrize("server", ["each", "buffer"])
+def test_a_server_that_waits_for_nobody_is_its_recursion(server: str):
+    x, b, total = START.copy(), 0 * START, 0 * START
+    begun, queue, models, times = [0] * 4, [], [], []
+
+    def start(worker: int, now: float) -> None:
+        stream = begun.index(min(begun))
+        begun[stream] += 1
+        heapq.heappush(queue, (now + 3 * SECONDS[worker], worker, stream, x.copy()))
+
+    for worker in range(4):
+        start(worker, 0.0)
+    for number in range(1, 41):
+        now, worker, stream, copied = heapq.heappop(queue)
+        total = total + 0.5 * phase(copied, stream)
+        if server == "each" or number % 4 == 0:
+            b = 0.9 * b + total
+            x, total = x - 0.07 * b, 0 * START
+        models.append(x)
+        times.append(now)
+        start(worker, now)
+    sync, found = served(120, server=server, weight=0.5, lr=0.07, momentum=0.9)
+    np.testing.assert_allclose(found[2::3], models, rtol=0, atol=1e-13)
+    assert sync.virtual_seconds == pytest.approx(times[-1])
+
+
+@pytest.mark.parametrize("options", [{"server": "mean"}, {"server": "buffer", "max_wait": 1000.0}])
+def test_waiting_for_all_is_diloco_with_heavy_ball(options: dict[str, Any]):
+    x, b, models = START.copy(), 0 * START, []
+    for _ in range(5):
+        b = 0.9 * b + np.mean([phase(x, stream) for stream in range(4)], axis=0)
+        x = x - 0.5 * b
+        models.append(x)
+    sync, found = served(60, lr=0.5, momentum=0.9, **options)
+    np.testing.assert_allclose(found[11::12], models, rtol=0, atol=1e-13)
+    assert sync.virtual_seconds == pytest.approx(5 * 3 * 3.7)
+    assert (sync.steps, sync.rounds) == (15, 5)

@@ -3,7 +3,6 @@
 import csv
 import heapq
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 from quadratic import Problem
 
 from resync.data.gaussian_clusters import draw, notebook_orders
-from resync.formulas.phases import Event, Phases
+from resync.plan.virtual_time import events, virtual_seconds
 from resync.run import Run
 from resync.run.clock import VirtualClock
 from resync.sync.algorithm import Algorithm
@@ -41,27 +40,19 @@ def toy_run(papers: Any, series: str) -> Run:
     return run
 
 
-def events(run: Run) -> Iterator[Event]:
-    assert run.clock
-    mean = run.sync.server == "mean"
-    choose = np.random.RandomState(run.seed).choice
-    clock = run.clock
-    wait = None if mean else run.sync.max_wait
-    return Phases([run.sync.h] * 4, lambda phase: clock.seconds(phase.worker, phase.steps), choose, wait).events()
-
-
 def test_the_clock_has_all_times_of_the_authors_log(papers, toy: Path):
     with (toy / "log.csv").open() as file:
         lines = list(csv.DictReader(file))
     for series in dict.fromkeys(line["run"] for line in lines):
-        times, steps = {0: 0.0}, 0
-        for event in events(toy_run(papers, series)):
+        run, times, steps = toy_run(papers, series), {0: 0.0}, 0
+        for event in events(run):
             if event.kind == "end":
                 steps += sum(phase.steps for phase in event.phases)
                 times[steps] = event.time
-            if steps == 8000:
+            if steps == 4 * run.total_steps:
                 break
         found = [line for line in lines if line["run"] == series]
+        assert virtual_seconds(run) == times[max(times)]
         assert [f"{times[int(line['step'])]:.2f}" for line in found] == [line["simulated_time"] for line in found]
 
 

@@ -7,6 +7,7 @@ from resync.audit.verdicts import Verdict
 from resync.metrics.registry import METRICS
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
+from resync.plan.virtual_time import virtual_seconds
 from resync.results.errors import ResultsError
 from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues
@@ -55,7 +56,9 @@ def different_hardware(states: Iterable[RunState], metric: str) -> Verdict | Non
 def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[SeedValues, str]:
     """The value that the configuration determines, the same for all seeds; none and a reason if it does not."""
     try:
-        of = averaging_error if metric == "averaging_error" else lambda run: float(getattr(volume(run), metric))
+        of = {"averaging_error": averaging_error, "virtual_seconds": virtual_seconds}.get(
+            metric, lambda run: float(getattr(volume(run), metric))
+        )
         return SeedValues.of(of(run) for run in list(runs)[:1]), ""
     except ValueError as error:
         return SeedValues(()), str(error)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from resync.formulas.periods import Constant, Period
+from resync.formulas.phases import Phases
 from resync.formulas.topology import TopologyName
 from resync.metrics.registry import AXES, METRICS
+from resync.run.clock import VirtualClock
 from resync.settings.options import Options
 
 Width = Literal["column", "text"]
@@ -121,6 +123,15 @@ class SyncOptions(Options):
     @property
     def inner(self) -> SyncOptions | None:
         """The algorithm that communicates within the rounds of this one, if any."""
+        return None
+
+    def timetable(
+        self, workers: int, clock: VirtualClock, seed: int, choices: Callable[[], Any] | None
+    ) -> Phases | None:
+        """When its workers' phases start and end; None for an algorithm that has none.
+
+        `choices` gives a new generator, with which a worker chooses its data stream; None: from the seed's stream.
+        """
         return None
 
     @property

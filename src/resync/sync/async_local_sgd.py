@@ -1,14 +1,12 @@
 """Asynchronous Local SGD: a server that takes the change of every worker when it comes, in simulated time."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from resync.formulas.phases import Event, Phase, Phases
-from resync.streams import stream
+from resync.formulas.phases import Event, Phase
 from resync.sync.algorithm import Algorithm, Due, Training
 from resync.sync.options.asynchronous import AsyncLocalSGD
 from resync.sync.outer import outer_step_
@@ -33,8 +31,7 @@ class Server(Algorithm):
     def __init__(self, training: Training, options: AsyncLocalSGD) -> None:
         super().__init__(training)
         assert training.clock is not None
-        self.options, self.clock = options, training.clock
-        self.choices = training.choices or partial(stream, self.seed, "choice of data streams")
+        self.options, self.clock, self.choices = options, training.clock, training.choices
         self.h = options.h
         self.size = self.transport.num_workers
         self.weight = options.weight or 1 / self.size
@@ -46,14 +43,7 @@ class Server(Algorithm):
 
     def _find_events(self) -> None:
         """Go to the end that comes next; the starts before it have been carried out."""
-        mean = self.options.server == "mean"
-        phases = Phases(
-            steps=[self.options.h] * self.size,
-            seconds=lambda phase: self.clock.seconds(phase.worker, phase.steps),
-            choose=self.choices().choice,
-            max_wait=None if mean else self.options.max_wait or 0.0,
-        )
-        self.events = phases.events()
+        self.events = self.options.timetable(self.size, self.clock, self.seed, self.choices).events()
         self.end = self._next_end([])
         self.now = 0.0
         for _ in range(self.ends):

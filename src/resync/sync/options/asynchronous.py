@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal
 
 from pydantic import Field
 
 from resync.formulas.periods import Constant, Period
+from resync.formulas.phases import Phases
+from resync.run.clock import VirtualClock
 from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
 from resync.settings.base import Check, NonNegativeNumber, PositiveNumber, wrong
 from resync.settings.units import LocalSteps
@@ -51,6 +54,13 @@ class AsyncLocalSGD(SyncOptions):
             for name in ("weight", "max_wait"):
                 if getattr(self, name) is not None:
                     yield wrong(name, f"{getattr(self, name):g} with server mean", "null")
+
+    def timetable(self, workers: int, clock: VirtualClock, seed: int, choices: Callable[[], Any] | None) -> Phases:
+        from resync.streams import stream  # only here: it imports numpy
+
+        choose = (choices or partial(stream, seed, "choice of data streams"))().choice
+        wait = None if self.server == "mean" else self.max_wait or 0.0
+        return Phases([self.h] * workers, lambda phase: clock.seconds(phase.worker, phase.steps), choose, wait)
 
     @property
     def needs(self) -> EngineNeeds:

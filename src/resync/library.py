@@ -242,10 +242,10 @@ class Synchronised:
             self._guard.check_model()
         for found, own in zip_longest(state.get("identity", []), self._full_identity(), fillvalue="nothing"):
             if found != own:
+                hint = "load the model's state first, after attaching, which overwrites the parameters with rank 0's"
                 raise UserError(
-                    f"rank {self.transport.rank}, load_state_dict(): found the state of {found}, allowed: {own}; each "
-                    "rank loads what it saved: the model's state first, after attaching, which overwrites the "
-                    "parameters with those of rank 0"
+                    f"rank {self.transport.rank}, load_state_dict(): found the state of {found}, allowed: {own}"
+                    + (f"; {hint}" if own.startswith("parameters") else "")
                 )
         self._unproven = None
         with self._changing("load_state_dict()"):

@@ -119,7 +119,7 @@ class Guard:
         """
         if (now := rank_and_world_size()[1]) != self._world_size:
             raise RuntimeError(f"torch.distributed has {now} processes, {self._world_size} when the algorithm was "
-                               "attached, which averages over those: call init_process_group before attaching, "
+                               "attached, which averages among those: call init_process_group before attaching, and "
                                "destroy_process_group after finish()")  # fmt: skip
         held = list(map(id, _parameters(self.optimizer)))
         unfrozen = any([parameter.requires_grad for parameter in self._frozen])

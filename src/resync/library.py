@@ -87,15 +87,13 @@ def attach(
     check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1))
     rank, size = rank_and_world_size()
     meetings = StoreAllGather(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
-    tensors = description(model)
-    _check_equal(meetings, [f"{algorithm!r} {given!r}", *tensors])
+    _check_equal(meetings, [f"{algorithm!r} {given!r}", *description(model)])
     workers = Workers.attach(model)
     transport = Transport(size, Clocks(workers.rows.device), rank, size)
     frozen = (each for each in model.parameters() if not each.requires_grad)
     transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
     training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
-    identity = [f"rank {rank} of {size}", f"{algorithm!r} with seed {seed}", *tensors]
-    return Synchronised(model, algorithm, training, meetings, clip_norm, identity)
+    return Synchronised(model, algorithm, training, meetings, clip_norm)
 
 
 class _Attached(Settings):
@@ -122,7 +120,6 @@ class Synchronised:
         training: Training,
         meetings: StoreAllGather,
         clip_norm: float | None,
-        identity: list[str],
     ) -> None:
         self.model, self.options, self.optimizer = model, options, training.optimizer
         self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
@@ -131,7 +128,9 @@ class Synchronised:
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None
         self._averages_gradients = options.needs.average_gradients
-        self._clip_norm, self._identity = clip_norm, identity
+        self._clip_norm = clip_norm
+        worker = f"rank {self.transport.rank} of {self.transport.world_size}"
+        self._identity = [worker, f"{options!r} with seed {training.seed}", *description(model)]
         self._lr = 0.0
         self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
         self._inner_steps = 0
@@ -334,10 +333,9 @@ class Synchronised:
 
         def synchronised() -> Any:
             if self._has_gradient and self.algorithm.one_gradient:
-                raise RuntimeError(
-                    f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer calls its closure more than "
-                    "once in a step, and this algorithm synchronises one gradient, allowed: a local method, as LocalSGD"
-                )
+                raise RuntimeError(f"rank {self.transport.rank}, step {self.steps + 1}: the optimizer calls its "
+                                   "closure more than once in a step, and this algorithm synchronises one gradient, "
+                                   "allowed: a local method, as LocalSGD")  # fmt: skip
             loss = closure()
             if not self._has_gradient:
                 self._synchronise_gradient()

@@ -1,12 +1,22 @@
 """All-reduces made of messages between two processes, so that the algorithm is known whatever the back end does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from resync.engine.messages import start
+
+def start(operations: Sequence[dist.P2POp]) -> list[dist.Work]:
+    """Start the messages, the receiving ones first, and return what waits for them.
+
+    gloo sends at once if the other side is ready to receive. Where two processes first post what they send, their
+    messages take turns: 20 MB each way over 100 Mbit/s then take 3.3 s instead of 1.8 s.
+    """
+    if not operations:
+        return []
+    works: list[dist.Work] = dist.batch_isend_irecv(sorted(operations, key=lambda each: each.op is dist.isend))
+    return works
 
 
 def recursive_doubling(total: Tensor, rank: int, size: int, group: dist.ProcessGroup | None = None) -> int:

@@ -94,11 +94,7 @@ class DeepSpeed(Engine):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned, after the rows; with the same number of processes."""
-        self._check_format(state)
-        own = dict(state["workers"])
-        if self.loss_scales:
-            self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
-        fields = {name: values[0] for name, values in own.items()}
+        fields = {name: values[0] for name, values in self._fields_of_workers(state).items()}
         _scatter(self.workers.rows.data[0], self.parameters)
         _scatter(fields.pop("shard"), self._shards)
         for name, values in fields.items():

@@ -110,11 +110,7 @@ class Engine:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned, after the rows. Raises ValueError for a state in another format."""
-        self._check_format(state)
-        own = dict(state["workers"])
-        if self.loss_scales:
-            self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
-        optimizer_state.load(self.optimizer, self.workers, own, state["shared"])
+        optimizer_state.load(self.optimizer, self.workers, self._fields_of_workers(state), state["shared"])
 
     def collecting(self, index: int) -> AbstractContextManager[Any]:
         """The context in which the backward passes of a local worker fill its row of `workers.grads`."""
@@ -131,10 +127,15 @@ class Engine:
         """Average a worker's gradient over its processes, in place, after the backward passes."""
         self.members.mean_(gradient)
 
-    def _check_format(self, state: dict[str, Any]) -> None:
+    def _fields_of_workers(self, state: dict[str, Any]) -> dict[str, Tensor]:
+        """What a state has under "workers", without the loss scales, which are restored."""
         if state["format"] != self.state_format:
             found = f"found a state of {state['format']}, allowed: {self.state_format}"
             raise UserError(f"engine {self.name}: {found}; continue with the engine that started the run")
+        own = dict(state["workers"])
+        if self.loss_scales:
+            self.loss_scales.load_state_dict({name: own.pop(name) for name in self.loss_scales.state_dict()})
+        return own
 
     def _gradient(self, index: int, inputs: Any, targets: Any, step: int) -> Tensor:
         gradient = self.workers.grads[index]

@@ -143,11 +143,9 @@ class Guard:
                 "when the algorithm was attached, and would not be averaged: cast, move or re-bind (.data = ...) them "
                 "before attaching, and attach once"
             )
-        if unfrozen := [each for each in self._frozen if each.requires_grad]:
-            return _new(self._name(unfrozen[0]))
-        strange = [each for each in _parameters(self.optimizer) if id(each) not in self._held]
-        if strange:
-            return _new(self._name(strange[0]))
+        unfrozen = [each for each in self._frozen if each.requires_grad]
+        if new := [*unfrozen, *(each for each in _parameters(self.optimizer) if id(each) not in self._held)]:
+            return _new(self._name(new[0]))
         return (
             f"the optimizer has {len(held)} parameters, {len(self._held)} when the algorithm was attached, or has them "
             "in another order: finish() and attach again"

@@ -16,10 +16,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from resync.engine.all_reduce import ALL_REDUCES
+from resync.engine.all_reduce import ALL_REDUCES, start
 from resync.engine.clocks import Clocks
 from resync.engine.members import Members
-from resync.engine.messages import start
 
 Number = TypeVar("Number", int, float)
 _Slots = tuple[tuple[int, ...], ...]

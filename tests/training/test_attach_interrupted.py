@@ -11,12 +11,20 @@ from quadratic import Point
 from runs import BASE, VARIANTS
 
 import resync
-from resync.settings.options import options_of
+from resync.run.parts import SyncOptions
 
 CENTRES = torch.tensor([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]], dtype=torch.float64)
 STEPS, INTERRUPTED = 8, 3
-METHODS: dict[str, dict[str, Any]] = {str((BASE | each)["sync"]): BASE | each for each in VARIANTS.values()}
-"""Every algorithm that exists, each once with the same options."""
+
+
+def _algorithm(declared: dict[str, Any]) -> SyncOptions:
+    options = dict(declared["sync"])
+    return SyncOptions.named(options.pop("name")).model_validate(options)
+
+
+DECLARED = {str((BASE | each)["sync"]): BASE | each for each in VARIANTS.values()}
+METHODS = {name: each for name, each in DECLARED.items() if not _algorithm(each).needs.virtual_clock}
+"""Every algorithm that can be attached, each once with the same options."""
 
 
 class Failing:
@@ -44,8 +52,7 @@ class Loop:
     """A worker of a quadratic problem, with an algorithm attached."""
 
     def __init__(self, rank: int, declared: dict[str, Any]) -> None:
-        options = dict(declared["sync"])
-        algorithm = options_of("sync", options.pop("name")).model_validate(options).in_steps(7)
+        algorithm = _algorithm(declared).in_steps(7)
         self.centre, self.model = CENTRES[rank], Point([1.0, -1.0])
         sgd = declared["optimizer"]["name"] == "sgd"
         parameters = self.model.parameters()

@@ -127,7 +127,7 @@ class Synchronised:
         self.algorithm = build(options, training)
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None
-        self._averages_gradients = options.needs.average_gradients
+        self._packs_gradients = options.needs.average_gradients or self.algorithm.changes_gradients
         self._clip_norm = clip_norm
         worker = f"rank {self.transport.rank} of {self.transport.world_size}"
         self._identity = [worker, f"{options!r} with seed {training.seed}", *description(model)]
@@ -346,14 +346,14 @@ class Synchronised:
     @torch.no_grad()
     def _synchronise_gradient(self) -> None:
         self._has_gradient = True
-        if self._averages_gradients:
+        if self._packs_gradients:
             with self._located(f"step {self.steps + 1}"):
                 self.workers.pack_gradients()
         if self.algorithm.one_gradient:
             self._begun = f"step {self.steps + 1}"
         with self._explained(self.steps + 1):
             self.algorithm.after_backward()
-        if self._averages_gradients:
+        if self._packs_gradients:
             if self._clip_norm:
                 self.workers.clip_gradients(self._clip_norm)
             self.workers.unpack_gradients()

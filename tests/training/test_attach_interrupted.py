@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 from processes import run_processes
-from quadratic import Point
+from quadratic import Point, Problem
 from runs import BASE, VARIANTS
 
 import resync
 from resync.run.parts import SyncOptions
 
 CENTRES = torch.tensor([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]], dtype=torch.float64)
-STEPS, INTERRUPTED = 8, 3
+START, STEPS, INTERRUPTED = [1.0, -1.0], 8, 3
 
 
 def _algorithm(declared: dict[str, Any]) -> SyncOptions:
@@ -53,7 +53,7 @@ class Loop:
 
     def __init__(self, rank: int, declared: dict[str, Any]) -> None:
         algorithm = _algorithm(declared).in_steps(7)
-        self.centre, self.model = CENTRES[rank], Point([1.0, -1.0])
+        self.centre, self.model = CENTRES[rank], Point(START)
         sgd = declared["optimizer"]["name"] == "sgd"
         parameters = self.model.parameters()
         self.optimizer = SGD(parameters, lr=0.1, momentum=0.9) if sgd else AdamW(parameters, lr=0.1)
@@ -83,11 +83,12 @@ class Loop:
             self.step()
 
     def to_the_end(self) -> np.ndarray:
-        """What is left of the steps, and the final average."""
+        """What is left of the steps; this worker's own parameters after them, and the final average."""
         while self.sync.steps < STEPS:
             self.step()
+        own = self.model.theta.detach().numpy().copy()
         self.sync.finish()
-        return self.model.theta.detach().numpy().copy()
+        return np.stack([own, self.model.theta.detach().numpy()])
 
 
 def _of_all(rank: int, world_size: int) -> dict[str, Any]:
@@ -140,6 +141,20 @@ def test_an_interrupted_step_is_repeated_exactly_or_refused_until_a_state_is_loa
             for text, call in zip(said, ("step", "consensus()", "state_dict()", "finish()"), strict=False):
                 assert text.startswith(f"rank {rank}, {call}")
                 assert f"step {INTERRUPTED + 1} was interrupted by an error or Ctrl-C" in text
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_attached_algorithm_ends_like_its_simulated_workers(ranks, name):
+    algorithm, sgd = dict(_algorithm(METHODS[name]).in_steps(7)), METHODS[name]["optimizer"]["name"] == "sgd"
+    kind, settings = (torch.optim.SGD, {"momentum": 0.9}) if sgd else (torch.optim.AdamW, {})
+    name_of, given = algorithm.pop("name"), {"settings": settings, "training": {"total_steps": STEPS}}
+    simulated = Problem(name_of, CENTRES.tolist(), START, optimizer=kind, **given, **algorithm)
+    for _ in range(STEPS):
+        simulated.step()
+    simulated.sync.send_ahead()
+    for own, found in zip(simulated.rows, ranks, strict=True):
+        expected = [own, simulated.consensus()]
+        np.testing.assert_allclose(found[name]["undisturbed"], expected, rtol=0, atol=1e-12)
 
 
 def test_detaching_after_an_interruption_warns_and_frees_the_model():

@@ -69,6 +69,8 @@ class Algorithm:
     parts: ClassVar[tuple[str, ...]] = ()
     asynchronous: ClassVar[bool] = False
     """Whether workers take their steps at their own speed, and all meet in evaluations and checkpoints only."""
+    changes_gradients: bool = False
+    """Whether `after_backward` changes `workers.grads` other than by averaging them, as `needs` would say."""
 
     def __init__(self, training: Training) -> None:
         self.workers = training.workers

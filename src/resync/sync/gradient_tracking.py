@@ -20,6 +20,7 @@ class GradientTracking(Algorithm):
     """
 
     per_worker: ClassVar[tuple[str, ...]] = ("corrections",)
+    changes_gradients = True
 
     def __init__(self, training: Training, options: Options) -> None:
         super().__init__(training)

@@ -32,7 +32,7 @@ class RelaySum(Algorithm):
             tuple(peers[sender].index(worker) for sender in peers[worker]) for worker in range(num_workers)
         )
         self.missing = _missing(self.in_peers)[:, local].to(self.rows.device)
-        self.of_gradients = options.relayed == "gradient"
+        self.changes_gradients = options.relayed == "gradient"
         slots = max(map(len, peers), default=0)
         # A row for each worker: what has arrived from its neighbours.
         self.received = self.rows.new_zeros(len(self.rows), slots, self.rows.shape[1])
@@ -40,16 +40,16 @@ class RelaySum(Algorithm):
 
     @torch.no_grad()
     def after_backward(self) -> None:
-        if self.of_gradients:
+        if self.changes_gradients:
             self._sum_(self.workers.grads)
 
     @property
     def one_gradient(self) -> bool:
-        return self.of_gradients
+        return self.changes_gradients
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        if not self.of_gradients:
+        if not self.changes_gradients:
             self._sum_(self.rows)
         return super().after_step(lr)
 
@@ -62,7 +62,7 @@ class RelaySum(Algorithm):
         self.received.copy_(exchange.wait().transpose(0, 1))
         exchange.release()
         values.add_(self.received.sum(1))
-        if not self.of_gradients and self.steps < len(self.missing):
+        if not self.changes_gradients and self.steps < len(self.missing):
             values.addcmul_(self.missing[self.steps].unsqueeze(1).to(values), self.start)
         values.div_(self.transport.num_workers)
 

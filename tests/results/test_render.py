@@ -410,6 +410,7 @@ def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, P
         ("resync.report, resync.audit", ("torch", "wandb", "matplotlib.pyplot")),
         ("resync.results.status", ("torch", "wandb", "matplotlib", "pandas")),
         ("resync.results.state", ("torch", "pandas", "numpy", "pyarrow")),
+        ("resync.plan", ("torch", "numpy")),
         ("resync.processes.warm_client", ("importlib.abc", "pathlib", "subprocess", "resync.run")),
     ],
 )

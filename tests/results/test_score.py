@@ -124,15 +124,9 @@ def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytes
     assert found["toy/qsr_beats_h4"]["outcome"] == "holds"
     assert main([*where, "toy/qsr_beats_h4"]) == 0
     assert capsys.readouterr().out.startswith("toy/qsr_beats_h4: holds: effect +")
-    assert main([*where, "toy/qsr_beats_h5"]) == 2
-    assert capsys.readouterr().err == (
-        "resync: error: claim or published number: found 'toy/qsr_beats_h5', allowed: an id in audit.json; did you "
-        "mean 'toy/qsr_beats_h4'?\n"
-    )
-    assert main([*where, "qsr_beats_h5"]) == 2
-    assert capsys.readouterr().err.endswith("did you mean 'qsr_beats_h4'?\n")
-    assert main([*where, "toi/qsr_beats_h4"]) == 2
-    assert capsys.readouterr().err == "resync: error: paper: found 'toi', allowed: toy; did you mean 'toy'?\n"
+    for wrong, meant in (("toy/qsr_beats_h5", "toy/qsr_beats_h4"), ("qsr_beats_h5", "qsr_beats_h4"), ("toi/x", "toy")):
+        assert main([*where, wrong]) == 2
+        assert capsys.readouterr().err.endswith(f"did you mean '{meant}'?\n")
     for beside in (["--paper", "toy"], ["qsr_beats_h4"]):
         assert main([*where, "--gather", *beside]) == 2
         assert "--gather: has no effect beside " in capsys.readouterr().err

@@ -74,19 +74,21 @@ def test_verdicts_of_planned_numbers(computed: float, target: Target, word: str)
 
 
 def test_reasons_say_which_tolerance_and_how_many_seeds():
-    assert "± 0.3 (declared)" in compare(EXACT, SeedValues.of([80.0, 80.01])).reason
-    assert "± 0.3 (the metric's default)" in compare(DEFAULT, SeedValues.of([80.0, 80.01])).reason
-    assert "published spread" in compare(SPREAD, SeedValues.of([80.0, 80.01])).reason
-    assert "half a unit of the last printed decimal" in planned(10.375, Target(10.4)).reason
-    assert "about 6 seeds would decide" in compare(EXACT, SeedValues.of([79.5, 79.9, 80.1, 80.5])).reason
-    edge = SeedValues.of([80.25, 80.35])  # the mean is on the edge: more seeds cannot help
-    assert "not even 1000 seeds would decide" in compare(EXACT, edge).reason
-    assert "(95 %, one seed with an assumed deviation)" in compare(EXACT, SeedValues.of([80.0])).reason
-    assert "(95 %, one seed with the published deviation)" in compare(SPREAD, SeedValues.of([80.0])).reason
     because = Target(80.0, declared=0.3, reason="another BLEU")
-    assert "± 0.3 (declared: another BLEU)" in compare(because, SeedValues.of([80.0, 80.01])).reason
     bound = Target(5.0, default=0.1, bound="lower")
-    assert "on the right side of the lower bound 5" in compare(bound, SeedValues.of([6.0, 6.1])).reason
+    for target, values, said in (
+        (EXACT, [80.0, 80.01], "± 0.3 (declared)"),
+        (DEFAULT, [80.0, 80.01], "± 0.3 (the metric's default)"),
+        (SPREAD, [80.0, 80.01], "published spread"),
+        (because, [80.0, 80.01], "± 0.3 (declared: another BLEU)"),
+        (EXACT, [79.5, 79.9, 80.1, 80.5], "about 6 seeds"),
+        (EXACT, [80.25, 80.35], "not even 1000 seeds"),  # the mean is on the edge: more seeds cannot help
+        (EXACT, [80.0], "one seed with an assumed deviation"),
+        (SPREAD, [80.0], "one seed with the published deviation"),
+        (bound, [6.0, 6.1], "lower bound 5"),
+    ):
+        assert said in compare(target, SeedValues.of(values)).reason
+    assert "half a unit of the last printed decimal" in planned(10.375, Target(10.4)).reason
 
 
 def test_the_list_is_closed():

@@ -49,18 +49,18 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_results_are_complete_and_nothing_else_is_left(finished: Path):
+def test_results_are_complete_and_nothing_else_is_left_nor_the_key_of_weights_and_biases(finished: Path):
     names = {path.name for path in finished.iterdir()}
     assert names == {
         "config.yaml", "run.yaml", "run.lock", "metrics.csv", "steps.csv", "summary.json",
         "checkpoint", "model.pt", "train.log", "wandb",
     }  # fmt: skip
-
-
-def test_the_key_of_weights_and_biases_is_in_no_file(finished: Path):
     files = [path for path in finished.rglob("*") if path.is_file()]
     assert any(path.suffix == ".wandb" for path in files)
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []
+    state = torch.load(finished / "model.pt", weights_only=True)  # of the average, with its own statistics
+    assert "1.running_mean" in state
+    assert sum(value.numel() for value in state.values()) * 4 < (finished / "model.pt").stat().st_size < 40_000
 
 
 def test_metrics_have_a_row_per_evaluation_and_steps_a_row_per_sample(finished: Path):
@@ -139,12 +139,6 @@ def test_what_is_sent_is_what_is_planned(tmp_path: Path, sync: dict[str, Any], v
     tolerance = 2 * parameters / 5 if weights else 0
     assert session.transport.bytes_sent == pytest.approx(planned.bytes_per_worker, abs=tolerance)
     assert vectors in (None, planned.vectors)
-
-
-def test_saved_model_is_the_average_with_its_own_statistics(finished: Path):
-    state = torch.load(finished / "model.pt", weights_only=True)
-    assert "1.running_mean" in state
-    assert sum(value.numel() for value in state.values()) * 4 < (finished / "model.pt").stat().st_size < 40_000
 
 
 def test_the_last_sharpness_is_among_the_final_values(finished: Path):
@@ -401,10 +395,8 @@ def test_tensorboard_that_is_not_installed_is_one_line(tmp_path: Path, monkeypat
     ("settings", "expected"),
     [
         ({}, {"project": "resync", "entity": None, "tags": (), "resume": None, "named": True}),
-        (
-            {"wandb_project": "qsr", "wandb_entity": "us", "wandb_tags": ["a", "b"]},
-            {"project": "qsr", "entity": "us", "tags": ("a", "b"), "resume": None, "named": True},
-        ),
+        ({"wandb_project": "qsr", "wandb_entity": "us"}, {"project": "qsr", "entity": "us", "named": True}),
+        ({"wandb_tags": ["a", "b"]}, {"tags": ("a", "b"), "resume": None, "named": True}),
         ({"wandb": "online"}, {"mode": "online", "resume": "allow", "named": True}),
         ({"wandb": "online", "wandb_resume": False}, {"mode": "online", "resume": None, "named": False}),
     ],

@@ -37,7 +37,7 @@ EVERY = 9
 ASYNCHRONOUS = "adpsgd_asynchronous"
 RUNS = VARIANTS | {ASYNCHRONOUS: {"workers": 2, "sync": {"name": "adpsgd", "asynchronous": True}}}
 _MOSTLY = ("launch", "launch", "warm", "launch", "snakemake", "launch")
-WAYS = (*_MOSTLY, "make", *_MOSTLY, "launch")
+WAYS = (*_MOSTLY, "make", *_MOSTLY, "torchrun")
 FIRST_VICTIMS = {"warm": "warm server", "snakemake": "Snakemake", "make": "resync warm"}
 """Whom the first kill of a trial hits, so that few trials hit each."""
 SIGNALS = ("SIGKILL", "SIGKILL", "SIGTERM")

@@ -152,8 +152,13 @@ def _phase(event: str, names: list[str]) -> str:
     return "publishing " + _PUBLISHED[name] if (name := ".".join(file[:2])) in _PUBLISHED else "beginning"
 
 
-def main(arguments: list[str]) -> int:
-    """`resync` with these arguments, watched if the environment names a folder for the journal."""
+def watch(arguments: list[str]) -> None:
+    """Count the moments of this process if the environment names a folder for the journal and they name a run."""
     if CONTROL in os.environ and "--out" in arguments:
         Recorder(Control(Path(os.environ[CONTROL])), Path(arguments[arguments.index("--out") + 1])).watch()
+
+
+def main(arguments: list[str]) -> int:
+    """`resync` with these arguments, watched."""
+    watch(arguments)
     return cli.main(arguments)

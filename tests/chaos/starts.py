@@ -41,7 +41,7 @@ class Processes:
     """The children of the harness, with those that lost their parents."""
 
     def __init__(self) -> None:
-        for module in ("torch._dynamo", "resync.launch.ranks", "resync.train", "resync.launch.attempts",
+        for module in ("torch._dynamo", "resync.launch.fork", "resync.train", "resync.launch.attempts",
                        "torch.utils.serialization", "snakemake.cli", "smart_open"):  # fmt: skip
             import_module(module)
         import_module("snakemake.cli").get_argument_parser()
@@ -116,6 +116,7 @@ class Start:
     """A run in `folder`, started with `resync launch`; `command` is the number of the process that is waited for."""
 
     victims = ("rank 0", "rank 1", "both ranks", "launcher")
+    launcher: tuple[str, ...] = ()
 
     def __init__(self, processes: Processes, folder: Path, settings: dict[str, Any]) -> None:
         self.processes, self.folder, self.settings = processes, folder, settings
@@ -130,7 +131,8 @@ class Start:
 
     @property
     def arguments(self) -> list[str]:
-        return ["launch", "--config", str(self.out / "config.yaml"), "--out", str(self.out), "--timeout", str(SILENCE)]
+        flags = ["--config", str(self.out / "config.yaml"), "--out", str(self.out), "--timeout", str(SILENCE)]
+        return ["launch", *flags, *self.launcher]
 
     def start(self, control: moments.Control) -> None:
         """Start the command in a process of its own."""
@@ -158,6 +160,16 @@ class Start:
 
     def close(self) -> None:
         """End what may live on."""
+
+
+class Torchrun(Start):
+    """The same by the launcher `torchrun`, whose ranks are commands."""
+
+    def run(self) -> int:
+        here = Path(__file__).parent
+        os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (here / "ranks", here, ROOT / "src")))
+        self.launcher = ("--launcher", "torchrun")
+        return super().run()
 
 
 class Warm(Start):
@@ -279,4 +291,6 @@ class Make(Snakemake):
         wait(lambda: not self.processes.others(), "the end of what resync warm has started")
 
 
-KINDS: dict[str, type[Start]] = {"launch": Start, "warm": Warm, "snakemake": Snakemake, "make": Make}
+KINDS: dict[str, type[Start]] = {
+    "launch": Start, "torchrun": Torchrun, "warm": Warm, "snakemake": Snakemake, "make": Make,
+}  # fmt: skip

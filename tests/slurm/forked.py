@@ -22,6 +22,7 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from resync import cli
 from resync.processes import warm, warm_client
+from resync.processes.signals import PARENT
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 PROGRAMS = {"snakemake": "snakemake.cli", "deepspeed": "deepspeed.launcher.launch"}
@@ -94,6 +95,7 @@ def _polled(executor: RemoteExecutor) -> int:
 
 def _run(arguments: list[str]) -> int:
     os.setpgid(0, 0)
+    os.environ.pop(PARENT, None)  # of a rank, that of its client
     program, *rest = arguments
     if program not in PROGRAMS:
         return cli.main(arguments)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from resync.files import write_text
 from resync.launch import attempts, slurm
 from resync.launch.request import Place, Request
 from resync.processes import lock, warm_client
-from resync.processes.tcp_store import meet, serve
 from resync.results import state, wandb_log
 from resync.results.errors import ResultsError
 from resync.results.runs import read_run
@@ -225,8 +223,7 @@ def test_a_rank_that_stops_while_the_ranks_join_is_named_within_the_timeout(join
         if index == 0:
             return 0 if train(run, folder, timeout=2) else 1
         if joined:
-            store = meet(1, 2, timedelta(seconds=600))
-            store.set("here", "")
+            dist.TCPStore("127.0.0.1", port, 2, is_master=False)
         os.kill(os.getpid(), signal.SIGSTOP)
         return 0
 
@@ -244,7 +241,7 @@ def test_the_timeout_holds_when_the_process_that_serves_the_store_is_stopped(tmp
     port = tmp_path / "port"
 
     def server() -> int:
-        store = serve("127.0.0.1", 0, 1, timedelta(seconds=600))
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         write_text(port, str(store.port))
         os.kill(os.getpid(), signal.SIGSTOP)
         return 0
@@ -261,11 +258,6 @@ def test_the_timeout_holds_when_the_process_that_serves_the_store_is_stopped(tmp
             assert code_of(process) == 1
     reason = "not all ranks have joined after 1 s; no answer from the store at 127.0.0.1, which rank 0 or its launcher"
     assert f"resync: rank 1 ends after step 0: {reason} serves" in (tmp_path / "log").read_text()
-
-
-def test_processes_that_do_not_come_are_one_line():
-    with pytest.raises(ConnectionError, match=r"not all 2 processes have joined at 127\.0\.0\.1:\d+ within 1 s"):
-        serve("127.0.0.1", 0, 2, timedelta(seconds=1))
 
 
 def test_ranks_end_with_their_killed_launcher_and_the_next_job_goes_on(folder, undisturbed):
@@ -583,7 +575,7 @@ def test_a_rank_that_does_not_end_when_it_is_told_to_is_killed(folder, monkeypat
         raise UserError("it does not fit")
 
     monkeypatch.setattr("resync.train.run.resume", failed)
-    monkeypatch.setattr("resync.launch.ranks._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
     assert finish(folder) == 2
     log = (folder / "launch.log").read_text()
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in log
@@ -615,24 +607,19 @@ def test_what_slurm_says_is_one_line_and_worth_another_attempt(folder, tmp_path,
     assert capsys.readouterr().err.splitlines() == [expected]
 
 
-def test_processes_meet_on_one_address_and_a_taken_port_is_named():
-    store = serve("127.0.0.2", 0, 1, timedelta(seconds=60))
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", store.port))
-    socket.create_connection(("127.0.0.2", store.port)).close()
-    with pytest.raises(ConnectionError, match=f"cannot meet at 127.0.0.2:{store.port}: Address already in use"):
-        serve("127.0.0.2", store.port, 1, timedelta(seconds=60))
-
-
 def test_a_taken_port_is_one_line_and_worth_another_attempt(folder, monkeypatch):
-    store = serve("127.0.0.2", 0, 1, timedelta(seconds=60))
-    monkeypatch.setattr(slurm, "place", lambda: Place(("a07",), 0, "127.0.0.2", store.port))
     log = folder / "launch.log"
     command = ["launch", "--config", str(folder / "config.yaml"), "--out", str(folder), "--on-node"]
-    with forked(main, command, log=log) as process:
-        assert code_of(process) == 1
-    expected = f"resync: error: the processes of a run cannot meet at 127.0.0.2:{store.port}: Address already in use"
-    assert log.read_text().splitlines() == [expected]
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(slurm, "place", lambda: Place(("a07", "a08"), 0, "127.0.0.1", port))
+        with forked(main, command, log=log) as process:
+            assert code_of(process) == 1
+    [line] = [line for line in log.read_text().splitlines() if line.startswith("resync: ")]
+    assert line.startswith(f"resync: error: the processes of a run cannot meet at 127.0.0.1:{port}: ")
+    assert "EADDRINUSE" in line
 
 
 def test_a_rank_that_waits_for_one_that_was_told_to_stop_before_is_ended(folder, monkeypatch, tmp_path):
@@ -647,7 +634,7 @@ def test_a_rank_that_waits_for_one_that_was_told_to_stop_before_is_ended(folder,
         signal.pause()
 
     monkeypatch.setattr("resync.train.run.resume", started)
-    monkeypatch.setattr("resync.launch.ranks._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
     assert finish(folder) == os.EX_TEMPFAIL
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in (folder / "launch.log").read_text()
 

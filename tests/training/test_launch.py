@@ -2,7 +2,6 @@
 
 import errno
 import json
-import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from runs import make_run
 from resync import train
 from resync.cli import main
 from resync.errors import UserError
-from resync.launch import Request, ranks
 from resync.results import state
 from resync.results.summary import commits
 from resync.run import Run
@@ -89,11 +87,6 @@ def test_a_programming_error_in_a_training_is_recorded_with_file_and_line(tmp_pa
     failed = state.recorded(tmp_path)
     assert not failed.mistake
     assert re.fullmatch(r"ValueError: invalid literal for int.* \(train/loop\.py:\d+\)", failed.reason)
-
-
-def test_a_process_that_is_spawned_for_a_gpu_can_be_handed_its_request(tmp_path: Path):
-    request = Request(tmp_path / "config.yaml", tmp_path, 77, nodes=1, cpus=2, launcher="torchrun", max_restarts=0)
-    assert pickle.loads(pickle.dumps((ranks._rank, request))) == (ranks._rank, request)
 
 
 def test_a_finished_run_publishes_its_last_checkpoint_again_unless_asked_to_train_anew(tmp_path: Path, monkeypatch):

@@ -43,6 +43,10 @@ def _data(options: argparse.Namespace) -> int:
 
 @verb("train one run in this process (or as one of torchrun's processes)", *TRAINING)
 def _train(options: argparse.Namespace) -> int:
+    from resync.launch.stopping import stop_asked
+
+    if stop_asked():
+        return os.EX_TEMPFAIL  # while its launcher was starting it
     run = Run.from_file(options.config, overrides=options.overrides)
     run.refuse_declared_folder(options.out)
     refuse_other_results(options.out, run.hash)
@@ -68,9 +72,10 @@ def _train(options: argparse.Namespace) -> int:
     flag("--cpus", type=int, default=1, help="CPU cores on each machine (default: %(default)s)"),
     flag(
         "--launcher",
-        choices=("torchrun", "deepspeed"),
-        default="torchrun",
-        help="how the processes on a machine are started: as by torchrun, or by DeepSpeed (default: %(default)s)",
+        choices=("auto", "fork", "torchrun", "deepspeed"),
+        default="auto",
+        help="what starts the processes: torchrun, DeepSpeed's launcher, or fork, on the CPU of one machine only; auto "
+        "is fork there, else torchrun (default: %(default)s)",
     ),
     flag(
         "--max-restarts",

@@ -1,4 +1,4 @@
-"""The processes of a run on one machine: this one, ranks that it starts, or those of DeepSpeed's launcher."""
+"""The processes of a run on one machine: this one, ranks that are forked, or those of torchrun or DeepSpeed."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from resync.errors import UserError
 from resync.launch.request import Place, Request, train
-from resync.launch.stopping import ended
+from resync.launch.stopping import ended, signal_children
 from resync.processes.exit_code import exit_code
 from resync.run import Run
 
@@ -17,18 +17,32 @@ from resync.run import Run
 def run(run: Run, request: Request, place: Place) -> int:
     """Train with this machine's share of the processes; return the exit code: 0, 1, 2, or if asked to stop 75 or 130.
 
-    Raises ValueError if DeepSpeed's launcher is requested but not installed.
+    Raises ValueError if the launcher is not installed, or starts no processes on several machines or GPUs.
     """
+    forked = run.device == "cpu" and len(place.hosts) == 1
+    if request.launcher == "fork" and not forked:
+        found = f"device {run.device} and {len(place.hosts)} machines"
+        raise UserError(f"launcher fork: found {found}, allowed: device cpu on one machine, or launcher torchrun")
     if request.launcher == "deepspeed":
         if find_spec("deepspeed") is None:
             raise UserError("launcher deepspeed is not installed: pip install deepspeed")
-        return ended(_deepspeed(run, request, place), dict(os.environ), signal.SIGTERM)
+        return ended(_deepspeed(run, request, place), dict(os.environ), _stop, (signal.SIGUSR1,))
     if run.processes == 1:
         return exit_code(lambda: train(run, request))
-    # Not at the top: this imports torch, which the processes of another launcher import for themselves.
-    from resync.launch import ranks
+    # Not at the top: these import torch, which the processes of another launcher import for themselves.
+    if request.launcher == "torchrun" or not forked:
+        from resync.launch import torchrun
 
-    return ranks.run(run, request, place)
+        return torchrun.run(run, request, place)
+    from resync.launch import fork
+
+    return fork.run(run, request)
+
+
+def _stop(deepspeed: int) -> None:
+    """Ask the ranks to stop: half a minute after a signal of its own, DeepSpeed's launcher would kill them."""
+    if not signal_children(signal.SIGTERM, deepspeed):
+        os.kill(deepspeed, signal.SIGTERM)  # it has not started any
 
 
 def _deepspeed(run: Run, request: Request, place: Place) -> list[str]:

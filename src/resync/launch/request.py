@@ -23,7 +23,7 @@ class Request:
     timeout: int
     nodes: int | None
     cpus: int
-    launcher: Literal["torchrun", "deepspeed"]
+    launcher: Literal["auto", "fork", "torchrun", "deepspeed"]
     max_restarts: int
     overrides: tuple[str, ...] = ()
     hostfile: Path | None = None

@@ -24,7 +24,7 @@ def inside() -> bool:
 def run(run: Run, request: Request) -> int:
     """Train on all nodes in a separate job step; return the exit code."""
     # srun forwards SIGUSR1 to its tasks; SIGTERM would end it.
-    return ended(step(run, request), _environment(), signal.SIGUSR1)
+    return ended(step(run, request), _environment(), lambda srun: os.kill(srun, signal.SIGUSR1))
 
 
 def step(run: Run, request: Request) -> list[str]:

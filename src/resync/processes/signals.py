@@ -16,6 +16,8 @@ INTERRUPTED = 128 + signal.SIGINT
 """The exit code after Ctrl-C."""
 
 _SAID = b"\nresync: interrupted: training stops with a checkpoint; another Ctrl-C ends it at once\n"
+PARENT = "RESYNC_PARENT"
+"""The environment variable that tells a rank, which takes seconds to start, the process that has started it."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -54,8 +56,11 @@ def first_interrupt_handled(handler: Handler, then: Handler | signal.Handlers) -
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Let the kernel send signal `number` to this process when its parent ends, however that happens."""
-    parent = os.getppid()
+    """Let the kernel send signal `number` to this process when its parent ends, however that happens.
+
+    It gets it now if the process that `PARENT` names has ended already.
+    """
+    parent = int(os.environ.get(PARENT) or os.getppid())
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # the parent had already ended
         os.kill(os.getpid(), number)

@@ -20,8 +20,11 @@ ADDRESS = "RESYNC_WARM"
 
 
 def limited() -> bool:
-    """Whether this process belongs to a Slurm job, whose limits a fork of another process would not have."""
-    return "SLURM_JOB_ID" in os.environ
+    """Whether this process belongs to a Slurm job, whose limits a fork of another process would not have, or is a rank.
+
+    A rank ends with its launcher, whose child a fork of another process would not be.
+    """
+    return "SLURM_JOB_ID" in os.environ or "RANK" in os.environ
 
 
 def delegate(arguments: list[str]) -> int | None:

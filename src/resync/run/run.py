@@ -34,7 +34,11 @@ class Resources(Settings):
     minutes: PositiveInt = Field(
         default=60, description="wall-clock limit of a job; a run that needs longer continues in the next job"
     )
-    launcher: Literal["torchrun", "deepspeed"] = Field(default="torchrun", description="launcher of the processes")
+    launcher: Literal["auto", "fork", "torchrun", "deepspeed"] = Field(
+        default="auto",
+        description="what starts the processes of the run: torchrun; deepspeed, that of DeepSpeed; fork: forks of one "
+        "process, on the CPU of one machine only; auto: fork there, else torchrun",
+    )
     max_restarts: Count = Field(
         default=1, description="number of times that all processes are restarted within a job after one has failed"
     )

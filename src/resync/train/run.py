@@ -19,7 +19,6 @@ from resync.metrics.registry import BEST, EVALUATED, METRICS
 from resync.processes.lock import locked
 from resync.processes.memory import keep_freed_memory
 from resync.processes.signals import end_with_parent, handled
-from resync.processes.tcp_store import meet
 from resync.results import state
 from resync.results.summary import refuse_other_results, trained
 from resync.run import Run
@@ -226,9 +225,7 @@ def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> It
     # Until all have joined, a signal ends this process: Python would see it only then, and if another rank has died,
     # the launcher would wait for this one.
     with handled(signal.SIG_DFL):
-        # torchrun brings a store; without ours, torch would create one that listens on all interfaces.
-        store = None if dist.is_torchelastic_launched() else meet(rank, world_size, limit)
-        dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=world_size)
+        dist.init_process_group(backend, timeout=limit, rank=rank, world_size=world_size)
     try:
         yield device
     finally:

@@ -4,11 +4,11 @@ A claim that orders several series holds if each of its comparisons between neig
 fails if one comparison fails at that level after a Bonferroni correction for the number of comparisons.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from resync.audit import effects
+from resync.audit import curves, effects
 from resync.audit.effects import Effect, p_text
 from resync.audit.rows import CLAIM, OWN_CLAIM, ClaimRow, Ours, Side, ours_of, provenance
 from resync.audit.values import (
@@ -20,7 +20,7 @@ from resync.audit.values import (
     unfinished,
 )
 from resync.audit.verdicts import Verdict
-from resync.paper.claim import LEAST_SEEDS, Claim
+from resync.paper.claim import LEAST_SEEDS, Claim, CurveTest
 from resync.paper.paper import Paper
 from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues, difference_with_unit, effect_texts, number
@@ -74,7 +74,15 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
     runs = [state for one in series.values() for state in one.states]
     verdict = next(_obstacles(claim, list(series.values()), scale), None)
     found: tuple[Effect, ...] = ()
-    if verdict is None:
+    sides = tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values())
+    if verdict is None and claim.curves:
+        tested = _curves(claim.curves, series)
+        verdict = of_imported(curves.verdict(tested), runs)
+        sides = tuple(
+            Side(test.series, name, Ours(curves.in_words(test, values), scale))
+            for name, (test, values) in tested.items()
+        )
+    elif verdict is None:
         found = tuple(_effect(claim, series[better], series[than]) for better, than in claim.pairs)
         if claim.test == "exact":
             verdict = _by_schedule(claim, found, labels)
@@ -86,12 +94,27 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
         paper=paper.id, kind=OWN_CLAIM if claim.is_ours else CLAIM, id=claim.id, statement=claim.statement,
         experiment=claim.experiment, metric=claim.metric, unit=claim.unit, direction=claim.direction,
         at_least=claim.at_least, test=claim.test,
-        confidence=None if claim.test == "exact" else claim.confidence, scale=scale, scales=claim.scales,
+        confidence=claim.confidence if claim.test in TESTS else None, scale=scale, scales=claim.scales,
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
-        sides=tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values()),
+        sides=sides,
         effects=found, verdict=verdict.word, reason=verdict.reason,
         provenance=provenance(runs),
     )  # fmt: skip
+
+
+def _curves(tests: Iterable[CurveTest], series: Mapping[str, ClaimSeries]) -> dict[str, tuple[CurveTest, list[float]]]:
+    """The bounds with the values that must lie within them, by what they are of."""
+    steps = {name: curves.steps_of(one.states) for name, one in series.items()}
+    found = {}
+    for test in tests:
+        than = test.than or test.series
+        divided = "" if than == test.series else f" / {series[than].label} ({than})"
+        at = f", n = {', '.join(map(str, test.workers))}" if test.workers else ""
+        at += f" / {', '.join(map(str, test.than_workers))}" if test.than_workers else ""
+        of = {"seeds": "", "means": ", means", "median": ", median"}[test.of]
+        name = f"{test.quantity} of {series[test.series].label} ({test.series}){divided}{of}{at}"
+        found[name] = test, curves.values_of(test, steps[test.series], steps[than])
+    return found
 
 
 def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
@@ -127,6 +150,8 @@ def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
 
 def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
     """A standard deviation needs two values: of each series, or of the differences at common seeds."""
+    if claim.curves:
+        return
     name = TESTS[claim.test]
     if claim.test == "welch":
         missing = [(one.label, LEAST_SEEDS - one.evidence.n) for one in series if one.evidence.n < LEAST_SEEDS]

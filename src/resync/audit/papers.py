@@ -74,8 +74,9 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         }
         rows += [replace(row, outcome=outcome(row, value, scale, on_gpus)) for row, value in published]
         claims += [replace(row, outcome=outcome(row, claim, scale, on_gpus)) for row, claim in claimed]
-        # A run that may stop early has no planned number of rounds.
-        rows += [_rounds_row(group) for group in groups.values() if not group[0].run.early_stopping]
+        # A run that may stop early, or searches, has no planned number of rounds.
+        planned = [group for group in groups.values() if not (group[0].run.early_stopping or group[0].run.search)]
+        rows += map(_rounds_row, planned)
         if scale == logs.SCALE:
             rows += logs.log_rows(declared, results)
             claims += logs.comparison_rows(declared, results)
@@ -89,6 +90,8 @@ def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], group
     label = labels[value.series]
     if value.than:
         label = f"{label}, {'divided by' if value.is_ratio else 'minus'} {labels[value.than]}"
+    if value.at_workers:
+        label = f"{label}, {value.at_workers} workers, seed {value.seed}"
     names = {
         "paper": paper.id, "id": value.id, "item": value.item, "experiment": value.experiment,
         "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
@@ -102,9 +105,11 @@ def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], group
 def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], groups: Groups, scale: str) -> ValueRow:
     """A value measured in training: it is compared only at its own scale, and only if all seeds have finished."""
     states = groups.get((value.experiment, value.series), [])
+    if value.seed is not None:
+        states = [state for state in states if state.run.seed == value.seed]
     beside = groups.get((value.experiment, value.series_beside), []) if value.series_beside else None
     sides = [states] if beside is None else [states, beside]
-    found = [_evidence(side, value.metric) for side in sides]
+    found = [_evidence(side, value.metric, value.at_workers) for side in sides]
     trained = any(state.run.total_steps for side in sides for state in side)
     reference = reference_time(value, paper.published)
     target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
@@ -113,7 +118,8 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
     verdict = next(_obstacles(value, sides, [problem for _, problem in found], scale), None)
     if verdict is None:
         assert target is not None
-        verdict = verdicts.compare(target, *evidence)
+        of_record = value.seed is not None
+        verdict = verdicts.record(evidence[0].mean, target) if of_record else verdicts.compare(target, *evidence)
         if METRICS[value.metric].depends_on == "hardware" and verdict.word in ("better", "not reproduced"):
             # Times on another machine than the published one may have another ratio, which is no failure.
             reason = f"{verdict.reason}; another machine or network than the paper's may explain it"
@@ -230,8 +236,8 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     )  # fmt: skip
 
 
-def _evidence(states: list[RunState], metric: str) -> tuple[SeedValues, Verdict | None]:
-    evidence, problem = measured(states, metric)
+def _evidence(states: list[RunState], metric: str, workers: int | None = None) -> tuple[SeedValues, Verdict | None]:
+    evidence, problem = measured(states, metric, workers=workers)
     return evidence, Verdict("not comparable", problem) if problem else None
 
 

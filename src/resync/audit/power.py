@@ -92,7 +92,7 @@ def powers(suite: Suite, scale: str, results: Path, papers: Iterable[str], wante
         for run in suite.runs(name, scale):
             seeds[run.experiment, run.series].add(run.seed)
         for claim in suite.papers[name].claims_at(scale):
-            if scale in claim.scales and claim.test != "exact" and not claim.undecidable:
+            if scale in claim.scales and claim.test not in ("exact", "curves") and not claim.undecidable:
                 found += _of_claim(name, claim, scale, pilots, seeds, wanted)
     return found
 

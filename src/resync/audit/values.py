@@ -9,7 +9,7 @@ from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
 from resync.plan.virtual_time import virtual_seconds
 from resync.results.errors import ResultsError
-from resync.results.runs import RunState
+from resync.results.runs import RunResult, RunState
 from resync.results.seed_values import SeedValues
 from resync.run import Run
 
@@ -18,12 +18,22 @@ BEFOREHAND = "from the configuration"
 UNKNOWN_HARDWARE = "unknown (imported)"
 
 
-def measured(states: Iterable[RunState], metric: str, epoch: float | None = None) -> tuple[SeedValues, str]:
-    """The values of the finished runs at their end, or at an epoch; none and a reason if a run does not have them."""
+def measured(
+    states: Iterable[RunState], metric: str, epoch: float | None = None, workers: int | None = None
+) -> tuple[SeedValues, str]:
+    """The values of the finished runs at their end, at an epoch, or of the search for a number of workers.
+
+    None, and a reason, if a run does not have them.
+    """
     results = [state.result for state in states if state.status == "finished" and state.result]
+
+    def value(result: RunResult) -> float:
+        if workers is not None:
+            return result.at_workers(metric, workers)
+        return result.final(metric) if epoch is None else result.at_epoch(metric, epoch)
+
     try:
-        found = (result.final(metric) if epoch is None else result.at_epoch(metric, epoch) for result in results)
-        return SeedValues.of(found), ""
+        return SeedValues.of(map(value, results)), ""
     except ResultsError as error:
         return SeedValues(()), str(error)
 

@@ -58,6 +58,8 @@ nothing is `reproduced` or `holds` without a run.
 FAILURES = ("not reproduced", "diverged", "not as planned", "fails")
 CONFIDENCE = 0.95
 MOST_SEEDS = 1000
+_EQUAL = 1e-12
+"""Relative difference of two numbers that are the same but for rounding."""
 ASSUMED_SHARE = 0.25
 """The standard deviation over seeds that is assumed beforehand, as a share of the tolerance."""
 ASSUMED_DEGREES = 4
@@ -224,6 +226,17 @@ def _moderated(std: float, n: int, assumed: float) -> tuple[float, float]:
     weight = ASSUMED_DEGREES if assumed else 0
     degrees = n - 1 + weight
     return (own + weight * assumed**2) / max(degrees, 1) / n, max(degrees, 1)
+
+
+def record(ours: float, target: Target) -> Verdict:
+    """The verdict on a number of one seed that is the same problem here: nothing is random, so that it may be equal."""
+    if not math.isfinite(ours):
+        return Verdict("diverged", "the search found nothing")
+    assert target.tolerance
+    if abs(ours - target.value) <= _EQUAL * abs(target.value):
+        return Verdict("reproduced", "equal to the record of this seed")
+    word = "reproduced" if abs(ours - target.value) <= target.tolerance.value else "not reproduced"
+    return Verdict(word, f"differs from the record of this seed by {100 * (ours / target.value - 1):+.2g} %")
 
 
 def planned(computed: float, target: Target) -> Verdict:

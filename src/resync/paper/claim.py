@@ -8,12 +8,42 @@ from pydantic import Field, RootModel
 
 from resync.metrics.registry import EVALUATED, EXACT, METRICS, ComparedMetric
 from resync.run.run import Scale
-from resync.settings.base import Check, Id, Items, PositiveNumber, Settings, Text
+from resync.settings.base import Check, Id, Items, PositiveInt, PositiveNumber, Settings, Text
 
 LEAST_SEEDS = 2
 """Seeds of each series that a test over seeds needs: a standard deviation needs two values."""
 
 SeriesName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*(/[a-z0-9][a-z0-9_]*)?$")]
+
+
+class CurveTest(Settings):
+    """A bound on how the steps that searches find depend on the number of workers n, or on the series."""
+
+    quantity: Literal["slope", "ratio"] = Field(
+        description="slope: of log steps against log n, by least squares over all n; ratio: of the steps of two series"
+    )
+    series: SeriesName = Field(description="series of the experiment, or `experiment/series`")
+    than: SeriesName | None = Field(default=None, description="series by which a ratio divides; null: the same one")
+    workers: Items[PositiveInt] | None = Field(default=None, description="numbers of workers; null: all of the series")
+    than_workers: Items[PositiveInt] | None = Field(
+        default=None, description="numbers of workers of the series by which a ratio divides; null: the same ones"
+    )
+    of: Literal["seeds", "means", "median"] = Field(
+        default="seeds",
+        description="what must lie within the bounds: the quantity of every seed; the ratio of the means over the "
+        "seeds; or the median over seeds and numbers of workers",
+    )
+    least: float | None = Field(default=None, description="smallest value; null: no bound")
+    most: float | None = Field(default=None, description="largest value; null: no bound")
+
+    def checks(self) -> Iterator[Check]:
+        """Require a bound, and what its quantity needs."""
+        if self.least is None and self.most is None:
+            yield (), "found neither least nor most, allowed: one of them, or both"
+        if self.quantity == "slope" and (self.of != "seeds" or self.than or self.workers or self.than_workers):
+            yield ("quantity",), "found a slope of a part, allowed: of every seed over all numbers of workers"
+        if self.quantity == "ratio" and not (self.than or self.than_workers):
+            yield ("than",), "found nothing to divide by, allowed: than, or than_workers"
 
 
 class Claim(Settings):
@@ -31,6 +61,12 @@ class Claim(Settings):
         min_length=3,
         description="instead of better and than: series from the best to the worst, each better than the next",
     )
+    curves: Items[CurveTest] | None = Field(
+        default=None,
+        min_length=1,
+        description="instead of better and than, for test curves: bounds that must all hold; `direction` and "
+        "`at_least` have no effect",
+    )
     item: Id | None = Field(default=None, description="figure or table that shows it; null: stated elsewhere")
     metric: ComparedMetric = Field(description="what is compared: the value at the end of a run, or at `at_epoch`")
     at_epoch: PositiveNumber | None = Field(
@@ -41,10 +77,10 @@ class Claim(Settings):
         description="smallest effect that supports the claim, in the metric's unit: by how much the better series "
         "must be better; negative: by how much it may be worse and still count as equal"
     )
-    test: Literal["welch", "paired", "exact"] = Field(
+    test: Literal["welch", "paired", "exact", "curves"] = Field(
         description="welch: one-sided Welch test over the seeds of both series; paired: one-sided t test of the "
         "differences at common seeds; exact: numbers that follow from the configuration, without spread "
-        f"({', '.join(EXACT)} and no other metric)"
+        f"({', '.join(EXACT)} and no other metric); curves: the bounds of `curves`, on searches, without spread"
     )
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(
         default=0.95,
@@ -84,7 +120,9 @@ class Claim(Settings):
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The series from the best to the worst."""
+        """The series from the best to the worst, or those of the bounds."""
+        if self.curves:
+            return tuple(dict.fromkeys(name for test in self.curves for name in (test.series, test.than) if name))
         return self.order or tuple(series for series in (self.better, self.than) if series)
 
     def where(self, series: str) -> tuple[str, str]:
@@ -99,15 +137,17 @@ class Claim(Settings):
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The comparisons as (better, worse): a single one, or one per step of the order."""
-        return tuple(pairwise(self.series))
+        """The comparisons as (better, worse): a single one, or one per step of the order; none of bounds."""
+        return () if self.curves else tuple(pairwise(self.series))
 
     def checks(self) -> Iterator[Check]:
         """Require two series or an order, without repetition, and a test that fits the metric."""
-        given = {key for key in ("better", "than", "order") if getattr(self, key) is not None}
-        if given not in ({"better", "than"}, {"order"}):
-            yield (), f"found {' and '.join(sorted(given)) or 'neither'}, allowed: better and than, or order"
-        elif len({self.where(series) for series in self.series}) < len(self.series):
+        given = {key for key in ("better", "than", "order", "curves") if getattr(self, key) is not None}
+        if given not in ({"better", "than"}, {"order"}, {"curves"}):
+            yield (), f"found {' and '.join(sorted(given)) or 'neither'}, allowed: better and than, or order, or curves"
+        elif (self.test == "curves") != (given == {"curves"}):
+            yield ("test",), f"found {self.test!r}, allowed: curves, with curves and with nothing else"
+        elif not self.curves and len({self.where(series) for series in self.series}) < len(self.series):
             key = "order" if self.order else "than"
             yield (key,), f"found a series twice, allowed: different series of {', '.join(dict.fromkeys(self.series))}"
         if (self.test == "exact") != (self.metric in EXACT):

@@ -6,6 +6,7 @@ from pathlib import Path
 from resync.paper.expand import expand
 from resync.paper.logs import LogsFile
 from resync.paper.paper import Experiment, Paper, PaperFile
+from resync.paper.records import read_records
 from resync.paper.references import Known, read_claims, read_published
 from resync.run.reduction import LoadedScale, Reduction, ScaleFile
 from resync.run.run import SCALES, Run
@@ -44,7 +45,7 @@ def read_paper(
     folder: Path, scale_layers: dict[str, LoadedScale], collector: Collector
 ) -> tuple[Paper | None, tuple[Run, ...]]:
     """A paper and its runs at all scales; None if the paper cannot be read, with its problems noted."""
-    _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml", "logs.yaml"], collector)
+    _refuse_other_files(folder, ["paper.yaml", "published.yaml", "claims.yaml", "logs.yaml", "records.yaml"], collector)
     experiments, runs = _read_experiments(folder, scale_layers, collector)
     sound = not collector.found_any
     node = collector.load(folder / "paper.yaml")
@@ -54,6 +55,7 @@ def read_paper(
     if node is not None:
         collector.note(_dangling_references(node, known))
     published = read_published(folder / "published.yaml", known, collector)
+    published += read_records(folder, known, collector)
     claims = read_claims(folder / "claims.yaml", known, published, collector)
     logs_node = collector.load(folder / "logs.yaml") if (folder / "logs.yaml").exists() else None
     logs = (collector.validate(LogsFile, logs_node) if logs_node else None) or LogsFile()

@@ -7,7 +7,7 @@ from pydantic import Field, RootModel
 
 from resync.metrics.registry import EXACT, METRICS, ComparedMetric
 from resync.run.run import Scale
-from resync.settings.base import Check, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
+from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
 from resync.settings.errors import show
 
 CERTAINTY = ("verified", "secondary", "derived", "measured", "unverified", "missing")
@@ -39,6 +39,13 @@ class PublishedValue(Settings):
         "can be compared between machines; the paper must have a published value of the same metric for it",
     )
     metric: ComparedMetric = Field(description="what was measured")
+    seed: Count | None = Field(
+        default=None,
+        description="the seed of which it is the number, where ours draws the same problem; null: of several",
+    )
+    at_workers: PositiveInt | None = Field(
+        default=None, description="number of workers of whose search it is the result; null: of the end of the run"
+    )
     network: LinkName | None = Field(
         default=None,
         description="for times: the link between nodes; `resync time` is calibrated on two times of one link, and "
@@ -72,8 +79,8 @@ class PublishedValue(Settings):
 
     @property
     def is_of_one_series(self) -> bool:
-        """Whether the number is what one series measured: not a bound, not a comparison of two series."""
-        return self.than is None and self.bound is None
+        """Whether the number is what one series measured: not a bound, nor of two series, nor one of its searches."""
+        return self.than is None and self.bound is None and self.at_workers is None
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
@@ -123,6 +130,8 @@ class PublishedValue(Settings):
             yield ("comparison",), f"found a difference of {self.metric}, allowed: ratio, which machines have in common"
         if (self.is_ratio or self.relative_to) and self.value is not None and self.value <= 0:
             yield ("value",), f"found {self.value:g}, allowed: a number > 0, because it enters a ratio"
+        if (self.seed is None) != (self.at_workers is None):
+            yield ("seed",), "found one of seed and at_workers, allowed: both, or neither"
         if self.std is not None and (self.bound or self.series_beside):
             yield ("std",), "has no effect on a bound or beside another series, allowed: null"
 
@@ -145,7 +154,7 @@ def quantities(values: Iterable[PublishedValue]) -> Iterator[list[PublishedValue
     """The values of each quantity, in declared order: the most certain source first, then the others."""
     found: dict[tuple[object, ...], list[PublishedValue]] = {}
     for value in values:
-        compared = (value.than, value.comparison, value.relative_to, value.bound)
+        compared = (value.than, value.comparison, value.relative_to, value.bound, value.seed, value.at_workers)
         found.setdefault((value.experiment, value.series, value.metric, value.scale, *compared), []).append(value)
     for same in found.values():
         yield sorted(same, key=lambda value: CERTAINTY.index(value.status))

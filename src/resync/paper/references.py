@@ -120,7 +120,10 @@ def read_claims(
             found = f"found {claim.id!r}, which is a published value, allowed: a name of its own"
             collector.note([node.entries["id"].problem(found)])
         collector.note(_dangling_item(claim, node, known))
-        listed = node.entries["order"].value if claim.order else [node.entries["better"], node.entries["than"]]
+        if claim.curves:
+            listed = [node.entries["curves"]] * len(claim.series)
+        else:
+            listed = node.entries["order"].value if claim.order else [node.entries["better"], node.entries["than"]]
         for series, place in zip(claim.series, listed, strict=True):
             experiment, name = claim.where(series)
             at = place if "/" in series else node.entries["experiment"]

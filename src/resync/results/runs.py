@@ -73,6 +73,13 @@ class RunResult:
             raise ResultsError(f"{self.directory / 'metrics.csv'}: has no evaluation at epoch {epoch:g}")
         return float(self.curve(metric)[rows].iloc[0])
 
+    def at_workers(self, metric: str, workers: int) -> float:
+        """A column of metrics.csv in the row of a number of workers. Raises ResultsError if it has none."""
+        rows = self.curve("searched_workers") == workers
+        if not rows.any():
+            raise ResultsError(f"{self.directory / 'metrics.csv'}: has no search for {workers} workers")
+        return float(self.curve(metric)[rows].iloc[0])
+
     @property
     def left_out(self) -> dict[str, str]:
         """The files that an archive has left out, with their SHA-256; none for results as a run wrote them."""

@@ -194,3 +194,26 @@ class WallClock(KindOptions):
     """
 
     name: Literal["wall_clock"] = Field(default="wall_clock", init=False)
+
+
+class SearchedSteps(KindOptions):
+    """Steps to the target at the learning rate that a search has found, against the number of workers.
+
+    A panel for each experiment, both axes logarithmic; open points are means of published records.
+    """
+
+    name: Literal["searched_steps"] = Field(default="searched_steps", init=False)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return "tuned_steps", "searched_workers"
+
+
+class SearchRecords(KindOptions):
+    """Table of the mean steps to the target of every series and number of workers; its CSV has every search."""
+
+    name: Literal["search_records"] = Field(default="search_records", init=False)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return "tuned_steps", "tuned_lr", "searched_workers"

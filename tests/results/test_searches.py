@@ -1,0 +1,153 @@
+"""Runs that search a learning rate: what they leave, how they go on, and how they are drawn and audited."""
+
+import math
+
+import pytest
+import yaml
+
+from resync.audit import curves, verdicts
+from resync.audit.verdicts import Target
+from resync.paper.claim import CurveTest
+from resync.results.runs import read_run, state_of
+from resync.run import Run
+from resync.settings.errors import ConfigError
+from resync.train import search as searching
+from resync.train.run import train
+
+SMALL = {
+    "paper": "test",
+    "experiment": "graphs",
+    "series": "gossip",
+    "scale": "smoke",
+    "seed": 1,
+    "data": {"name": "quadratics", "heterogeneity": 0, "distance": 10},
+    "model": {"name": "point"},
+    "sampling": "with_replacement",
+    "workers": 6,
+    "batch_size": 6,
+    "epochs": 1,
+    "steps_per_epoch": 20000,
+    "optimizer": {"name": "sgd"},
+    "schedule": {"name": "constant", "lr": 100},
+    "sync": {"name": "dpsgd", "topology": "undirected_ring"},
+    "search": {"rule": "fastest", "trials": 25, "workers": [4, 6]},
+    "log": {"wandb": "disabled"},
+    "device": "cpu",
+}
+
+
+def run_of(folder, **changes):
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump(SMALL | changes))
+    return Run.from_file(file)
+
+
+def found_by(result):
+    names = "searched_workers", "tuned_steps", "tuned_lr", "search_trials", "search_exhausted"
+    return [tuple(row) for row in result.metrics[list(names)].to_numpy().tolist()]
+
+
+def test_a_search_has_a_row_for_each_number_of_workers_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    """The records of seed 1 of the published logs: 7 and 9 steps at half of 1.5625."""
+    run = run_of(tmp_path)
+    whole = tmp_path / "whole" / run.directory
+    assert train(run, whole)
+    result = state_of(run, tmp_path / "whole").result
+    assert [row[:3] for row in found_by(result)] == [(4, 7, 0.78125), (6, 9, 0.78125)]
+    assert 0 < result.final("suboptimality") < 1e-6
+    assert result.at_workers("tuned_steps", 4) == 7
+
+    class Stop(Exception):
+        pass
+
+    def interrupted(session, number, search=searching._search):
+        if number == 6:
+            raise Stop
+        return search(session, number)
+
+    monkeypatch.setattr(searching, "_search", interrupted)
+    part = tmp_path / "part" / run.directory
+    with pytest.raises(Stop):
+        train(run, part)
+    monkeypatch.undo()
+    assert train(run, part)
+    again = read_run(part)
+    assert found_by(again) == found_by(result)
+    assert again.summary["parameters_sha256"] == result.summary["parameters_sha256"]
+    assert len(again.summary["jobs"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer": {"name": "sgd", "momentum": 0.9}}, "sgd without momentum"),
+        ({"search": SMALL["search"] | {"workers": [4, 8]}}, "workers = 6"),
+        ({"search": SMALL["search"] | {"workers": [6, 4, 6]}}, "numbers that increase"),
+        ({"data": {"name": "digits"}, "model": {"name": "mlp"}}, "has no effect in classification"),
+        ({"schedule": {"name": "constant", "lr": 1, "warmup_steps": 3}}, "the start of the search"),
+    ],
+)
+def test_a_search_refuses_what_it_does_not_do(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        run_of(tmp_path, **changes)
+
+
+def test_any_algorithm_trains_on_quadratics_in_the_general_loop(tmp_path):
+    """With a learning rate of its own, without a search: momentum too."""
+    run = run_of(
+        tmp_path, search=None, steps_per_epoch=60, optimizer={"name": "sgd", "momentum": 0.5},
+        schedule={"name": "constant", "lr": 0.5}, sync={"name": "diloco", "period": {"rule": "constant", "h": 5}},
+    )  # fmt: skip
+    assert train(run, tmp_path / "out")
+    errors = read_run(tmp_path / "out").curve("suboptimality")
+    assert errors.iloc[-1] < 1e-3 * errors.iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("ours", "word", "reason"),
+    [(100.0, "reproduced", "equal"), (101.0, "reproduced", "+1 %"), (103.0, "not reproduced", "+3 %")],
+)
+def test_a_record_is_equal_or_within_its_tolerance(ours, word, reason):
+    verdict = verdicts.record(ours, Target(100.0, declared=2.0, reason="one point"))
+    assert verdict.word == word
+    assert reason in verdict.reason
+    assert verdicts.record(math.nan, Target(100.0, declared=2.0)).word == "diverged"
+
+
+SQUARE = {(seed, n): (1 + seed) * n**2 for seed in (0, 1) for n in (4, 8, 16)}
+LINE = {key: float(key[1]) for key in SQUARE}
+
+
+def bound(**given):
+    return CurveTest.model_validate({"series": "a"} | given)
+
+
+def test_bounds_are_on_slopes_and_ratios_of_seeds_means_or_the_median():
+    assert curves.values_of(bound(quantity="slope", least=1), SQUARE, SQUARE) == pytest.approx([2, 2])
+    ratio = {"quantity": "ratio", "than": "b", "least": 1}
+    assert curves.values_of(bound(**ratio, workers=[4]), SQUARE, LINE) == [4, 8]
+    assert curves.values_of(bound(**ratio, of="means"), SQUARE, LINE) == [6, 12, 24]
+    assert curves.values_of(bound(**ratio, of="median"), SQUARE, LINE) == [12]
+    falling = bound(quantity="ratio", workers=[8, 16], than_workers=[4, 8], of="means", least=1)
+    assert curves.values_of(falling, SQUARE, SQUARE) == [4, 4]
+
+
+def test_a_claim_holds_if_all_of_its_bounds_do():
+    slope = bound(quantity="slope", least=1.5, most=2)
+    assert curves.verdict({"slope": (slope, [1.6, 2.0])}).word == "holds"
+    verdict = curves.verdict({"slope": (slope, [1.6, 2.0]), "other": (slope, [1.4, 1.9])})
+    assert verdict.word == "fails"
+    assert verdict.reason == "1 of 2 bounds do not hold: other 1.400 to 1.900, claimed: at least 1.5 and at most 2"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"quantity": "slope"},
+        {"quantity": "slope", "least": 1, "than": "b"},
+        {"quantity": "ratio", "least": 1},
+    ],
+)
+def test_bounds_need_a_number_and_something_to_divide_by(given):
+    with pytest.raises(ValueError, match="allowed"):
+        bound(**given)

@@ -10,6 +10,17 @@ from resync.run.parts import Form, ModelOptions
 from resync.settings.base import PositiveInt, PositiveNumber, Several
 
 
+class Linear(ModelOptions):
+    """Linear classifier on the flattened input, which starts at zero.
+
+    With two classes it is logistic regression at twice the learning rate: the two logits move apart by equal steps.
+    """
+
+    batch_norm = False
+    form = "samples"
+    name: Literal["linear"] = Field(default="linear", init=False)
+
+
 class MLP(ModelOptions):
     """Multi-layer perceptron on the flattened input."""
 

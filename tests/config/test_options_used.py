@@ -27,11 +27,11 @@ WITHOUT_A_RUN = {
     "Radford et al. 2019": "GPT.bias",
     "the guide to training tricks: its plateau and its end": "Plateau.factor Plateau.threshold EarlyStopping.min_delta",
     "docs/cluster.md": "Checkpoint.every_epochs Checkpoint.every_steps Resources.max_restarts "
-        "Resources.timeout_seconds Resources.launcher Log.tensorboard",
+        "Resources.timeout_seconds Log.tensorboard",
     "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty Evaluation.average_last",
     "README.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
         "Run.overrides",
-    "GPUs: fp16, and the engine deepspeed": "ResultSettings.loss_scale EngineSettings.zero_stage",
+    "GPUs: fp16": "ResultSettings.loss_scale",
     "figures of a paper of one's own": "AccuracyCurves.band CostCurves.metric PeriodAndAccuracy.metric",
 }  # fmt: skip
 

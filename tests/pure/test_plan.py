@@ -76,30 +76,19 @@ def test_every_algorithm_costs_what_it_declares(sync, rounds, percent):
     assert found.bytes_per_worker == percent * 93_600 // 100 * 40
 
 
-@pytest.mark.parametrize(
-    ("schedule", "expected"),
-    [
-        ({"name": "constant", "lr": 0.3}, {0: 0.3, 999: 0.3}),
-        ({"name": "constant", "lr": 0.4, "warmup_epochs": 5.0, "warmup_start": 0.2}, {0: 0.204, 49: 0.4, 999: 0.4}),
-        (
-            {"name": "step", "max_lr": 0.4, "decays": [[30.0, 0.1], [60.5, 0.5]], "warmup_epochs": 5.0},
-            {0: 0.4 / 50, 49: 0.4, 299: 0.4, 300: 0.04, 604: 0.04, 605: 0.02},
-        ),
-        (
-            {"name": "step", "max_lr": 0.4, "decays": [[30.0, 0.1]], "warmup_epochs": 5.0, "warmup_start": 0.1},
-            {0: 0.1 + 0.3 / 50, 49: 0.4},
-        ),
-        (
-            {"name": "linear", "max_lr": 1.0, "min_lr": 0.1, "warmup_steps": 100},
-            {0: 0.1, 50: 0.55, 100: 1.0, 550: 0.55},
-        ),
-        (
-            {"name": "cosine", "max_lr": 1.0, "min_lr": 0.0, "warmup_steps": 100, "warmup_start": 0.5},
-            {0: 0.5, 50: 0.75, 100: 1.0, 550: 0.5},
-        ),
-    ],
-    ids=lambda value: value.get("name", ""),
-)
+STEP = {"name": "step", "max_lr": 0.4, "warmup_epochs": 5.0}
+WARM = {"max_lr": 1.0, "warmup_steps": 100}
+SCHEDULES = [
+    ({"name": "constant", "lr": 0.3}, {0: 0.3, 999: 0.3}),
+    ({"name": "constant", "lr": 0.4, "warmup_epochs": 5.0, "warmup_start": 0.2}, {0: 0.204, 49: 0.4, 999: 0.4}),
+    (STEP | {"decays": [[30.0, 0.1], [60.5, 0.5]]}, {0: 0.4 / 50, 49: 0.4, 299: 0.4, 300: 0.04, 604: 0.04, 605: 0.02}),
+    (STEP | {"decays": [[30.0, 0.1]], "warmup_start": 0.1}, {0: 0.1 + 0.3 / 50, 49: 0.4}),
+    (WARM | {"name": "linear", "min_lr": 0.1}, {0: 0.1, 50: 0.55, 100: 1.0, 550: 0.55}),
+    (WARM | {"name": "cosine", "min_lr": 0.0, "warmup_start": 0.5}, {0: 0.5, 50: 0.75, 100: 1.0, 550: 0.5}),
+]
+
+
+@pytest.mark.parametrize(("schedule", "expected"), SCHEDULES, ids=lambda value: value.get("name", ""))
 def test_schedules_keep_their_settings(schedule, expected):
     lr = a_run(schedule=schedule, epochs=100, steps_per_epoch=10).lr
     assert {step: lr(step) for step in expected} == pytest.approx(expected)

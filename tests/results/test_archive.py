@@ -20,6 +20,7 @@ from resync.archive.unpack import CHECKSUMS, RUNS, scales_of, unpack
 from resync.audit import audit
 from resync.cli import main
 from resync.paper import Suite
+from resync.results.errors import ResultsError
 from resync.results.runs import state_of
 from resync.results.status import progress
 from resync.results.summary import digest_of, publish
@@ -109,6 +110,12 @@ def test_runs_without_results_are_left_out_and_named(suite: Suite, results: Path
         ["toy/vit/qsr/seed1 (smoke)", "damaged"],
         ["toy/vit/qsr/seed2 (smoke)", "stale"],
     ]
+
+
+def test_what_does_not_come_back_is_not_packed(suite: Suite, results: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("resync.archive.pack.unpack", lambda archive, scale, folder: None)
+    with pytest.raises(ResultsError):
+        pack(suite, "smoke", [results], tmp_path)
 
 
 # Drawing
@@ -354,7 +361,8 @@ def test_a_crate_describes_every_file_and_how_it_was_made(crate: Path):
             assert int(entities[name]["contentSize"]) == file.stat().st_size
             assert entities[name]["sha256"] == digest_of(file)
             assert {"@id": name} in root["hasPart"]
-    assert {"LICENSE", "CITATION.cff", "figures/smoke/toy/fig5.png"} < entities.keys()
+    assert {"LICENSE", "CITATION.cff"} < entities.keys()
+    assert entities["figures/smoke/toy/fig5.png"]["encodingFormat"] == "image/png"
 
 
 def references(content: object) -> set[str]:

@@ -216,20 +216,17 @@ def test_rounds_that_cannot_be_are_errors(name, options, message):
         Problem(name, CENTRES, START, **options)
 
 
+H2 = {"rule": "constant", "h": 2}
+
+
 @pytest.mark.parametrize(
     ("sync", "message"),
     [
         ({"name": "dpsgd", "topology": "hypercube"}, "topology hypercube with 5 workers and 1 peers: expected"),
         ({"name": "sgp", "topology": "ou_equidyn", "peers": [[0, 1], [1, 2]]}, "ou_equidyn has 1 peer per worker"),
         ({"name": "dpsgd"}, "bipartite_exponential with 5 workers: expected an even number of workers"),
-        (
-            {"name": "slowmo", "period": {"rule": "constant", "h": 2}, "base": {"name": "sgp", "peers": 5}},
-            "exponential with 5 workers has 4 peers per worker, found peers = 5",
-        ),
-        (
-            {"name": "noloco", "period": {"rule": "constant", "h": 2}, "topology": "hypercube"},
-            "topology hypercube with 5 workers",
-        ),
+        ({"name": "slowmo", "period": H2, "base": {"name": "sgp", "peers": 5}}, "exponential .*, found peers = 5"),
+        ({"name": "noloco", "period": H2, "topology": "hypercube"}, "topology hypercube with 5 workers"),
     ],
 )
 def test_a_graph_that_does_not_exist_is_an_error_of_the_configuration(tmp_path, sync, message):

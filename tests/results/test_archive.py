@@ -12,8 +12,9 @@ from PIL import Image
 
 from resync.archive.build import ArchiveFolders, build, drawn_place
 from resync.archive.pack import pack
-from resync.archive.page_blocks import fill, outdated
+from resync.archive.page_blocks import fill, outdated, scores
 from resync.archive.page_quotes import wrong_quotes
+from resync.archive.redraw import redraw
 from resync.archive.reference import other_versions, place_of
 from resync.archive.rounding import difference
 from resync.archive.unpack import CHECKSUMS, RUNS, scales_of, unpack
@@ -176,6 +177,24 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     environment = json.loads(Path("results/reference/smoke/environment.json").read_text())
     assert (environment["runs"], environment["devices"], environment["hours"]) == (6, ["cpu"], 0.1)
     assert "host" not in json.dumps(environment)
+
+
+def test_nothing_is_drawn_of_a_paper_without_runs_not_even_what_needs_none(suite: Suite, tmp_path: Path):
+    """A scale may have the runs of one paper; the figures of others from the configuration would take megabytes."""
+    assert redraw(suite, "smoke", tmp_path / "archive", tmp_path).items == {}
+    assert (tmp_path / "results/smoke/audit.json").exists()
+
+
+def test_scores_of_several_scales_are_tables_of_their_own(suite: Suite, tmp_path: Path):
+    place = ArchiveFolders(tmp_path / "archive", tmp_path / "figures")
+    for scale in ("mini", "smoke"):
+        folder = place.archive / scale / "toy"
+        folder.mkdir(parents=True)
+        (folder / RUNS).touch()
+        (folder.parent / "audit.json").write_text('{"rows": [], "claims": []}')
+        (folder.parent / "environment.json").write_text('{"runs": 1}')
+    text = "\n".join(scores(suite, place))
+    assert text.count("\n\n**Scale `smoke`**") == 1
 
 
 def test_nothing_is_replaced_without_runs(

@@ -67,7 +67,8 @@ def outdated(pages: Iterable[Path], suite: Suite, place: ArchiveFolders) -> Iter
 
 def scores(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
     """A table per scale: the claims of each paper, those of our own and its measured numbers, by their verdicts."""
-    for scale in scales_of(place.archive):
+    for number, scale in enumerate(scales_of(place.archive)):
+        yield from [""] * (number > 0)  # ends the table before
         found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
         lines = [(paper.name, *_verdicts(found, {paper.id})) for paper in suite.papers.values()]
         lines.append(("All papers", *_verdicts(found, set(suite.papers))))

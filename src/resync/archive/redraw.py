@@ -35,12 +35,13 @@ class Drawn:
 def redraw(suite: Suite, scale: str, archive: Path, into: Path) -> Drawn:
     """Unpack a scale of an archive below `into`, and draw its figures, tables, audits and pages there.
 
-    Raises ResultsError for a damaged archive.
+    Of a paper without a run in it, there are audits and pages only. Raises ResultsError for a damaged archive.
     """
     unpack(archive, scale, into / RESULTS)
+    papers = [paper for paper in suite.papers if (archive / scale / paper).is_dir()]
     # Reasons in audits name files. Relative names are those that the workflow has, on every machine.
     with chdir(into):
-        names = [(paper, item) for paper in suite.papers for item in suite.items(paper, scale)]
+        names = [(paper, item) for paper in papers for item in suite.items(paper, scale)]
         # Forked processes have what is imported and read already.
         with ProcessPoolExecutor(
             os.cpu_count(), mp_context=get_context("fork"), initializer=_begin, initargs=(suite, scale)

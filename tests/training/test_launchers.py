@@ -43,7 +43,7 @@ def ranks_of(process: psutil.Process) -> list[psutil.Process]:
     found = []
     for each in process.children(recursive=True):
         with suppress(psutil.Error):  # a compiler that DeepSpeed has asked for its version
-            found += [each] if "train" in each.cmdline() else []
+            found += [each] if "train" in each.cmdline()[:5] else []
     return found
 
 

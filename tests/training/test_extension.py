@@ -77,8 +77,8 @@ def test_new_components_are_configured_planned_trained_and_drawn(extended: Path)
     [
         ("strength: 0.2", "strength: 2", "sync.strength: found 2, allowed: number > 0 and <= 1"),
         ("name: pull, strength", "name: pul, strength", "allowed: adpsgd, .*, pull, .*; did you mean 'pull'"),
-        ("{name: linear}", "{name: linear, bais: true}", "bais: unknown key, allowed: name, bias; did you mean 'bias'"),
-        ("{name: digits}", "{name: sentences}\n  steps_per_epoch: 4", "found linear for classification, allowed: "),
+        ("{name: logistic}", "{name: logistic, bais: true}", "bais: unknown key, .*; did you mean 'bias'"),
+        ("{name: digits}", "{name: sentences}\n  steps_per_epoch: 4", "found logistic for classification, allowed: "),
     ],
 )
 def test_their_options_are_checked_like_any_others(extended: Path, tmp_path: Path, old: str, new: str, message: str):

@@ -40,7 +40,7 @@ _EXAMPLES = {
         "must pass; name it in a series: sync: {{name: {name}}}",
     ),
     "model": _Example(
-        "docs/extend.md", "linear", r"src/resync/models/",
+        "docs/extend.md", "logistic", r"src/resync/models/",
         "write the module; name it in a series: model: {{name: {name}}}",
     ),
     "figure": _Example(

@@ -58,6 +58,34 @@ def test_qsr_volumes_follow_from_the_configuration(suite, series, steps, rounds,
     assert 100 * len(found) / steps == pytest.approx(percent, abs=0.05)
 
 
+def test_qsr_warms_up_with_the_period_of_the_first_round_after_it(suite):
+    """Where h_warmup is null it is h_base; the paper has the H of the peak. Only a linear rule differs."""
+    assert {
+        (run.experiment, run.series)
+        for run in suite.runs("qsr", "paper")
+        if run.warmup_steps and (rule := getattr(run.sync, "period", None)) and rule.rule == "power"
+        if floor((rule.alpha / run.schedule.max_lr) ** rule.power) > rule.h_base
+    } == {("vit_b16_b4096_rules", "linear")}
+
+
+def test_models_of_qsr_are_evaluated_at_the_end_of_rounds_and_data_parallel_training_averages_as_theirs(suite):
+    of_imagenet = [run for run in suite.runs("qsr", "paper") if run.data.name == "imagenet1k"]
+    assert len(of_imagenet) > 40
+    assert {run.evaluation.at for run in of_imagenet} == {"rounds"}
+    assert {run.engine.name for run in of_imagenet if run.series == "parallel"} == {"serial"}
+
+
+def test_images_of_sgp_and_slowmo_are_the_original_files(suite):
+    runs = [run for paper in ("sgp", "slowmo") for run in suite.runs(paper, "paper") if run.data.name == "imagenet1k"]
+    assert {run.data.format for run in runs} == {"files"}
+    assert {run.data.format for run in suite.runs("qsr", "paper")} == {"beton"}
+
+
+def test_what_travels_in_streaming_diloco_is_not_thrown_away(suite):
+    runs = [run for runs in suite.expanded.values() for run in runs if run.sync.name == "streaming_diloco"]
+    assert {(run.sync.delay, run.sync.mixing) for run in runs} == {(1, 0.5)}
+
+
 def test_qsr_weight_decay_is_that_of_figure_5(suite):
     decays = {
         name: run_of(suite, "qsr", "vit_b16_b4096", name).optimizer.weight_decay
@@ -322,6 +350,19 @@ def test_slowmo_is_compared_by_the_bleu_of_its_time_and_its_small_losses_are_tol
         assert one.tolerance <= min(abs(one.value - other) for other in others) + 1e-9
 
 
+def test_figure_2_of_slowmo_shades_between_the_nodes_where_they_are_evaluated(suite):
+    slowmo = suite.papers["slowmo"]
+    for figure in ("fig2_cifar10", "fig2_imagenet"):
+        means = [f"worker_val_top1_{each}" for each in ("mean", "min", "max")]
+        assert list(slowmo.item_at(figure, "paper").options.curves) == means
+    assert slowmo.item_at("fig2_cifar10", "mini").options.curves == ("val_top1",)
+    units = [
+        suite.papers[paper].items[item].options.unit
+        for paper, item in (("slowmo", "fig2_wmt16"), ("sgp", "transformer"))
+    ]
+    assert units == ["bits", "bits"]
+
+
 def test_computed_and_printed_volume_are_two_values(suite):
     values = {
         (value.value, value.status)
@@ -386,7 +427,7 @@ def test_claims_are_of_what_the_paper_says(suite):
         ("sgp", "sgp_32_faster_than_dpsgd"),
         ("sgp", "sgp_16_faster_than_adpsgd"),
         *(("slowmo", claim.id) for claim in suite.papers["slowmo"].claims if "paper" in claim.scales),
-    }
+    } - {("slowmo", "imagenet_double_averaging_time")}  # by less than published
     assert all(paper.claims for paper in suite.papers.values())
     assert {claim.test for claim in claims.values() if "smoke" in claim.scales} == {"exact"}
 

@@ -17,8 +17,7 @@ WITHOUT_A_RUN = {
     "Kallusky et al. 2025: the record of modded-nanogpt": "SNOO.at",
     "Kolehmainen et al. 2025: pairs, or all workers as one group":
         "NoLoCo.lr NoLoCo.momentum NoLoCo.pull NoLoCo.topology",
-    "Douillard et al. 2025": "StreamingDiLoCo.lr StreamingDiLoCo.mixing StreamingDiLoCo.momentum "
-        "StreamingDiLoCo.nesterov",
+    "Douillard et al. 2025": "StreamingDiLoCo.lr StreamingDiLoCo.momentum StreamingDiLoCo.nesterov",
     "Iacob et al. 2025": "DESLOC.first_moment_period DESLOC.second_moment_period",
     "Defazio et al. 2025": "GPA.mu_x GPA.mu_y",
     "Jordan et al. 2024, MuLoCo and torch.optim": "Muon.beta1 Muon.beta2 Muon.eps Muon.momentum Muon.others_lr "
@@ -32,7 +31,7 @@ WITHOUT_A_RUN = {
     "README.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
         "Run.overrides",
     "GPUs: fp16": "ResultSettings.loss_scale",
-    "figures of a paper of one's own": "AccuracyCurves.band CostCurves.metric PeriodAndAccuracy.metric",
+    "figures of a paper of one's own": "CostCurves.metric PeriodAndAccuracy.metric",
 }  # fmt: skip
 
 

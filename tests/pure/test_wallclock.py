@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -174,6 +175,38 @@ def test_times_of_one_network_are_not_those_of_another(suite):
     unknown = [value.model_copy(update={"network": None}) for value in published]
     with pytest.raises(ValueError, match="on a declared network, to calibrate on"):
         forecast(runs, unknown, lambda _: ETHERNET)
+
+
+def test_no_claim_on_times_asks_for_more_than_the_model_has(suite):
+    """A right run on the paper's network can support each claim that is not declared undecidable."""
+    sizes = {"resnet": RESNET50, "transformer": TRANSFORMER}
+    asked = 0
+    for paper in suite.papers.values():
+        claims = [each for each in paper.claims if each.hardware and not each.undecidable]
+        runs = {run.id.rpartition("/")[0]: run for run in suite.runs(paper.id, "paper")} if claims else {}
+        sized = [(run, sizes[run.model.name]) for run in runs.values() if run.model.name in sizes and run.workers > 1]
+        of_model = (
+            {
+                item.clock.run.rpartition("/")[0]: item
+                for item in forecast(sized, paper.published, lambda _: ETHERNET)[0]
+            }
+            if claims
+            else {}
+        )
+        for claim in claims:
+            times = [
+                metric_of(of_model["/".join((paper.id, *claim.where(name)))], claim.metric) for name in claim.series
+            ]
+            effects = [slow - fast for fast, slow in pairwise(times)]
+            assert min(effects) >= claim.at_least, (claim.id, times)
+            asked += 1
+    assert asked >= 8
+
+
+def metric_of(item, metric):
+    clock = item.clock
+    hours = {"training_hours": clock.total, "communication_hours": clock.communication}
+    return hours[metric] / 3600 if metric in hours else clock.per_step
 
 
 def test_every_published_time_names_its_network(suite):

@@ -136,7 +136,7 @@ def test_an_accuracy_is_drawn_as_an_error_and_a_loss_in_bits(suite: Suite, finis
         ({"unit": "bits"}, "found 'bits', allowed for val_top1: error %, null"),
         ({"metric": "val_loss", "unit": "error %"}, "found 'error %', allowed for val_loss: bits, null"),
         ({"metric": "volume_percent", "unit": "error %"}, "found 'error %', allowed for volume_percent: null"),
-        ({"band": "workers"}, "found workers, allowed for val_top1: seeds"),
+        ({"metric": "train_loss", "band": "workers"}, "found workers, allowed for train_loss: seeds"),
     ],
 )
 def test_a_metric_has_its_own_units_and_bands(options: dict[str, str], message: str):

@@ -84,16 +84,17 @@ def stepped(options: Muon, apart: bool = False, dtype: torch.dtype = torch.float
 
 @pytest.mark.parametrize("recursion", [muloco, modded_nanogpt])
 @pytest.mark.parametrize("apart", [False, True])
-def test_muon_is_its_recursion_for_every_worker_and_matrix(recursion, apart):
-    options = Muon(variant=recursion.__name__, weight_decay=DECAY, others_lr=0.5)
+@pytest.mark.parametrize("decaying", ["all", "matrices_and_embeddings"])
+def test_muon_is_its_recursion_for_every_worker_and_matrix(recursion, apart, decaying):
+    options = Muon(variant=recursion.__name__, weight_decay=DECAY, decay=decaying, others_lr=0.5)
     for start, gradients, end in zip(*stepped(options, apart), strict=True):
         for name, ours in end.items():
             if name in HIDDEN:
                 wanted = recursion(start[name], gradients[name])
             else:
-                # Its decay is that of the matrices, and not of the smaller learning rate.
                 parameter = nn.Parameter(torch.from_numpy(start[name].copy()))
-                adam = torch.optim.AdamW([parameter], lr=LR / 2, betas=(0.9, 0.95), weight_decay=2 * DECAY)
+                rate = DECAY if decaying == "all" or parameter.ndim == 2 else 0.0
+                adam = torch.optim.AdamW([parameter], lr=LR / 2, betas=(0.9, 0.95), weight_decay=rate)
                 for gradient in gradients[name]:
                     parameter.grad = torch.from_numpy(gradient)
                     adam.step()

@@ -68,7 +68,9 @@ class PowerRule(Period):
     power: PositiveNumber = Field(default=2.0, description="2 is QSR, 1 the linear rule, 3 the cubic rule")
     h_base: LocalSteps = Field(default=1, description="smallest number of local steps in a round")
     h_warmup: LocalSteps | None = Field(
-        default=None, description="H of rounds that start during the warm-up; null: h_base"
+        default=None,
+        description="H of rounds that start during the warm-up; null: h_base. The paper (unverified) has that of the "
+        "first round after the warm-up, which is larger where (alpha / peak)^power is",
     )
     h_max: LocalSteps | None = Field(default=None, description="largest number of local steps; null: no limit")
 

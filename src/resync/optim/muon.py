@@ -6,13 +6,13 @@ from types import EllipsisType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from resync.engine.workers import Workers
 from resync.errors import UserError
+from resync.optim import adamw
 from resync.optim import options as declared
-from resync.optim.adamw import decay
 from resync.optim.newton_schulz import VARIANTS, orthogonalise
 
 __all__ = ["Muon", "build", "decay", "of_model"]
@@ -24,7 +24,7 @@ class Muon(Optimizer):
     """Orthogonalised momentum for matrices, AdamW for the rest.
 
         M = m M + g;   w = (1 - lr decay) w - lr scale NS(M)          for matrices; see `Variant` for other forms
-        AdamW with the learning rate lr others_lr, bias-corrected     for all other parameters
+        AdamW with the learning rate lr others_lr, bias-corrected     for all other parameters, and in their decay
 
     NS is the Newton-Schulz iteration (resync.optim.newton_schulz). `layout` has, for all that a tensor of `parameters`
     holds, the tensor's number, the part of its last dimension, and the shape [r, c] if this part is a matrix to
@@ -60,7 +60,6 @@ class Muon(Optimizer):
                 state["step"] = parameter.new_zeros(())
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
             state["step"] += 1
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
         for shape, places in self.matrices.items():
             if stepped := [place for place in places if place[0].grad is not None]:
                 self._step_matrices(group["lr"], shape, stepped)
@@ -81,7 +80,7 @@ class Muon(Optimizer):
         found = orthogonalise(stacked, variant, getattr(torch, self.options.precision))
         scale = (max(1.0, r / c) if variant.clamped else r / c) ** 0.5
         for (parameter, part), update in zip(places, found.chunk(len(places)), strict=True):
-            weights = parameter[..., part]
+            weights = parameter[..., part].mul_(1 - lr * self.param_groups[0]["weight_decay"])
             weights.sub_(update.reshape(weights.shape), alpha=lr * scale)
 
     def _step_others(self, lr: float, parameter: nn.Parameter, part: Part) -> None:
@@ -92,7 +91,18 @@ class Muon(Optimizer):
         second.mul_(self.options.beta2).addcmul_(gradient, gradient, value=1 - self.options.beta2)
         size = (second / (1 - self.options.beta2**step)).sqrt_().add_(self.options.eps)
         update = first / (1 - self.options.beta1**step) / size
-        parameter[..., part].sub_(update, alpha=lr * self.options.others_lr)
+        lr *= self.options.others_lr
+        parameter[..., part].mul_(1 - lr * self.param_groups[0]["weight_decay"]).sub_(update, alpha=lr)
+
+
+@torch.no_grad()
+def decay(rows: nn.Parameter, rate: Tensor, optimizer: Muon, *arguments: Any) -> None:
+    """Decay the parameters by one rate per parameter, [P], times the learning rate that the parameter has."""
+    rate = rate.clone()
+    for parameter, part in optimizer.others:
+        if parameter is rows:
+            rate[part] *= optimizer.options.others_lr
+    adamw.decay(rows, rate, optimizer)
 
 
 def build(parameters: list[nn.Parameter], options: declared.Muon, workers: Workers) -> Muon:

@@ -27,7 +27,7 @@ def prepare(data: ItemData[AccuracyCurves]) -> Panels:
     clock = "Time of the simulation" if simulated else "Training time"
     factor, offset = CONVERSIONS[METRICS[metric].unit][unit] if unit else (1.0, 0.0)
 
-    over_workers = data.options.band == "workers"
+    over_workers = len(data.options.curves) > 1
 
     def in_unit(values: ArrayLike) -> Floats:
         return (np.asarray(values, dtype=float) - offset) / factor

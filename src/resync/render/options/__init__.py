@@ -26,7 +26,8 @@ class AccuracyCurves(KindOptions):
     )
     band: Literal["seeds", "workers"] = Field(
         default="seeds",
-        description="minimum to maximum over the seeds, or over the workers, for the mean over their own models",
+        description="minimum to maximum over the seeds, or over the workers where the metric that the scale shows is a "
+        "mean over their own models",
     )
 
     @property
@@ -40,7 +41,8 @@ class AccuracyCurves(KindOptions):
         if (self.unit == "bits" and not is_loss) or (self.unit == "error %" and not is_accuracy):
             allowed = ["bits"] * is_loss + ["error %"] * is_accuracy + ["null"]
             yield ("unit",), f"found {self.unit!r}, allowed for {self.metric}: {', '.join(allowed)}"
-        if self.band == "workers" and not extremes_of_workers(self.metric):
+        means = self.metric, f"worker_{self.metric}_mean"
+        if self.band == "workers" and not any(map(extremes_of_workers, means)):
             yield ("band",), f"found workers, allowed for {self.metric}: seeds"
 
 

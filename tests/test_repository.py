@@ -262,3 +262,11 @@ def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(snakemake
     lines = done.stdout.strip().splitlines()
     assert lines[-1] == "problems of status --scale smoke --problems"
     assert (lines[0] == "Look at:") is ("the sentence" in lines) is (snakemake == 0)
+
+
+def test_no_text_installs_from_an_index_what_is_not_on_one():
+    """Until a version is released, `pip install resync-suite` finds nothing, or what a stranger put there."""
+    if "(unreleased)" in (ROOT / "CHANGELOG.md").read_text():
+        pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *PACKAGE.rglob("*.py")]
+        promised = [page for page in pages if re.search(r"pip install [^`\n]*resync", page.read_text())]
+        assert promised == []

@@ -65,14 +65,14 @@ def examine(configs: Path, results: Path) -> Iterator[Finding]:
     else:
         remedy = "start in a clone of the repository; the library, train and launch work without one"
         yield Finding("papers", "needed", f"{configs} is not here", remedy)
-    yield _package("snakemake", "needed", "make, or pip install 'resync-suite[suite]'")
+    yield _package("snakemake", "needed", "make, or pip install '.[suite]' in a clone")
     yield from _torch()
     yield _disk(results)
     yield _locks(results)
     yield from _data(configs)
     yield _slurm()
     for name, use in _OPTIONAL:
-        yield _package(name, "optional", f"pip install 'resync-suite[{name}]': {use}")
+        yield _package(name, "optional", f"pip install '.[{name}]' in a clone: {use}")
     for name, use in _PROGRAMS:
         path = shutil.which(name)
         yield Finding(name, "ok" if path else "optional", path or "not in PATH",
@@ -91,7 +91,7 @@ def _torch() -> Iterator[Finding]:
         import torch
         import torch.distributed as dist
     except (ImportError, OSError) as error:
-        yield Finding("torch", "needed", str(error).splitlines()[0], "make, or pip install resync-suite")
+        yield Finding("torch", "needed", str(error).splitlines()[0], "make, or pip install . in a clone")
         return
     yield Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
     if torch.cuda.is_available():

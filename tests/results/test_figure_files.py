@@ -9,6 +9,7 @@ import subprocess
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,11 +21,13 @@ from resync.render import accuracy_curves, period_and_accuracy, slow_sde
 from resync.render.columns import metric_table
 from resync.render.item import load, render
 from resync.render.lines import ignore_truncated_rounds
-from resync.render.points import Level, points_csv
+from resync.render.points import Level, levels_note, points_csv
 from resync.render.style import COLUMN, SMALL, TEXT, WIDTHS, encode, look
 from resync.render.table import Table
 from resync.render.table_tex import escaped, tex
 from resync.render.text import balanced, drawn, width_of, wrapped
+from resync.report import curves
+from resync.results.runs import state_of
 
 ROOT = Path(__file__).parents[2]
 LATEX = r"""\documentclass[twocolumn]{article}
@@ -78,6 +81,28 @@ def test_the_csv_says_what_its_points_are(suite: Suite, results: Path):
     assert {row["seed"] for row in rows if row["shows"] == "diverged seed"} == {"1"}
 
 
+def test_what_this_project_measured_is_never_called_published(papers: Suite, tmp_path: Path):
+    """nanoGPT's script run by us: in the note, the CSV and the charts of pages."""
+    measured = [
+        value
+        for paper in papers.papers.values()
+        for value in paper.published
+        if value.status == "measured" and value.value
+    ]
+    assert measured
+    levels = [Level.of(value, value.scale) for value in measured]
+    assert {level.shows for level in levels if level} == {"measured by this project"}
+    assert levels_note(levels, "dotted") == "dash-dotted: measured by this project"
+    assert {level.dash for level in levels if level} == {"-."} != {Level(1.0).dash}
+    states = {}
+    for run in papers.item_runs("outer_optimizers", "nanogpt_curves", "mini"):
+        synthetic.write_short_run(run, tmp_path, 80.0)
+        states[run.paper, run.experiment, run.series] = [state_of(run, tmp_path)]
+    content = SimpleNamespace(suite=papers, scale="mini", series=states)
+    words = {word for line in curves.lines(content, states) for _, word in line["published"].values()}
+    assert "measured by this project" in words
+
+
 def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Suite, tmp_path: Path):
     """One that was only recalled is a pale level."""
     for run in papers.item_runs("qsr", "fig5", "paper"):
@@ -87,7 +112,10 @@ def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Sui
     others = [each for each in data.published if each.value != 79.32]
     for published, known in ((data.published, True), ((*recalled, *others), False)):
         numbers = period_and_accuracy.prepare(replace(data, published=tuple(published)))
-        assert [line.published for line in numbers.panels[1].lines] == [Level(79.32, known), Level(80.98)]
+        assert [line.published for line in numbers.panels[1].lines] == [
+            Level(79.32, "verified" if known else "unverified"),
+            Level(80.98),
+        ]
         levels = [row for row in rows_of(numbers) if row["shows"].startswith("published")]
         assert [(row["panel"], row["x"], row["y"]) for row in levels] == [("b", "", "79.32"), ("b", "", "80.98")]
         assert ("pale dotted: published, unverified" in numbers.setting) is not known

@@ -154,7 +154,18 @@ def test_a_run_says_how_it_differs_where_its_time_went_and_how_to_repeat_it(site
     assert "git checkout 0123456789abcdef0123456789abcdef01234567" in text
     assert f"snakemake results/smoke/{RUN}/summary.json" in text
     assert "version of torch" in text
+    assert "No commit has the code" not in text
     assert (site / RUN / "metrics.csv").read_text() == (site.parent / RUN / "metrics.csv").read_text()
+
+
+def test_a_run_of_a_changed_working_tree_names_no_commit_to_check_out(suite: Suite, results: Path):
+    changed = suite.runs("toy", "smoke", "vit", "qsr")[0]
+    synthetic.rewrite(results / changed.directory, git={"commit": "0123456789", "dirty": True})
+    site = report(suite, "smoke", results, results / "figures").parent
+    text = (site / RUN / "index.html").read_text().replace("\n", " ")
+    assert "git checkout" not in text
+    assert "No commit has the code that trained it" in text
+    assert re.search(r", 1 of \d+ runs with uncommitted changes", (site / "index.html").read_text())
 
 
 def test_the_numbers_of_a_chart_are_those_of_the_run(site: Path):

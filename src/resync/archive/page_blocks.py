@@ -100,7 +100,7 @@ def papers_by_scale(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
     counts = {suite.papers[paper].name: found for paper, found in by_paper(rows).items()}
     counts["All papers"] = tuple(of_all(rows).values())
     lines = [(name, *(count.text for count in found)) for name, found in counts.items()]
-    yield from markdown(["figures and tables", *suite.scales], lines, "l" + "r" * len(suite.scales))
+    yield from markdown(["drawn from committed runs", *suite.scales], lines, "l" + "r" * len(suite.scales))
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:

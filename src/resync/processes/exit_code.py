@@ -39,7 +39,7 @@ def exit_code(act: Callable[[], int | None]) -> int:
             return 1
         package = str(error.name).partition(".")[0]
         lines = [
-            f"the package {package} is not installed; pip install 'resync-suite[suite]' installs what all verbs need"
+            f"the package {package} is not installed; pip install '.[suite]' in a clone installs what all verbs need"
         ]
     except OSError as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():

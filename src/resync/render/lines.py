@@ -234,7 +234,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
         axes.fill_between(line.x, line.low, line.high, color=line.style.color, alpha=0.18, linewidth=0, zorder=2)
         if line.published is not None:
             level, color = line.published, line.style.color
-            axes.axhline(level.value, color=color, linestyle=":", linewidth=0.9, zorder=1, alpha=level.alpha)
+            axes.axhline(level.value, color=color, linestyle=level.dash, linewidth=0.9, zorder=1, alpha=level.alpha)
         for curve in line.diverged:
             kept = np.isfinite(curve.y)
             x, y = curve.x[kept], curve.y[kept]

@@ -141,14 +141,14 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             )
         if ending.published is not None:
             alone: dict[str, Any] = {"label": ending.label} if ending.mean is None else {}
-            level = marker | {"markerfacecolor": "none", "markeredgecolor": "black", "alpha": ending.published.alpha}
-            axes.plot(value, ending.published.value, **level, **alone)
+            look = marker | {"markerfacecolor": "none", "markeredgecolor": "black", "alpha": ending.published.alpha}
+            axes.plot(value, ending.published.value, **look, **alone)
     for ending in panel.endings[len(swept) :]:
         if ending.mean is not None:
             axes.axhline(ending.mean, label=ending.label, color=ending.style.color, linestyle=ending.style.dash)
         if ending.published is not None:
-            color, alpha = ending.style.color, ending.published.alpha
-            axes.axhline(ending.published.value, color=color, linewidth=0.6, linestyle=":", alpha=alpha)
+            color, level = ending.style.color, ending.published
+            axes.axhline(level.value, color=color, linewidth=0.6, linestyle=level.dash, alpha=level.alpha)
     _scale_axis(axes, [value for value, _ in swept])
     axes.margins(0.08)
 

@@ -15,8 +15,8 @@ class Point:
     Attributes:
         panel: letter of the panel.
         series: label of the line or marker in the legend.
-        shows: `mean` over seeds, one `seed`, `published`, `published, unverified`, or what the kind of figure says:
-            `computed`, `simulated`.
+        shows: `mean` over seeds, one `seed`, `published`, `published, unverified`, `measured by this project`, or what
+            the kind of figure says: `computed`, `simulated`.
         x_axis, y_axis: titles of the axes with their units.
         x, y: the coordinates; x is None for a level over the whole width.
         low, high: ends of the band or error bar.
@@ -41,32 +41,41 @@ class Point:
 
 @dataclass(frozen=True)
 class Level:
-    """A published number in the unit in which it is drawn; `known`: not merely recalled or inferred."""
+    """A number of `published.yaml` with its status, in the unit in which it is drawn."""
 
     value: float
-    known: bool = True
+    status: str = "verified"
 
     @classmethod
     def of(cls, published: PublishedValue | None, scale: str) -> "Level | None":
         """The level of a published number; None without one of this scale, to which it belongs."""
         if published is None or published.value is None or published.scale != scale:
             return None
-        return cls(published.value, published.status != "unverified")
+        return cls(published.value, published.status)
 
     @property
     def shows(self) -> str:
-        return "published" if self.known else "published, unverified"
+        return shown_as(self.status)
 
     @property
     def alpha(self) -> float | None:
-        return None if self.known else 0.4
+        return 0.4 if self.status == "unverified" else None
+
+    @property
+    def dash(self) -> str:
+        return "-." if self.status == "measured" else ":"
+
+
+def shown_as(status: str) -> str:
+    """What a number of `published.yaml` is called beside ours, by its status: nobody published a `measured` one."""
+    return {"measured": "measured by this project", "unverified": "published, unverified"}.get(status, "published")
 
 
 def levels_note(levels: Iterable[Level | None], drawn: str) -> str:
     """What levels are, which are `drawn` in this way: `dotted: published · pale dotted: published, unverified`."""
-    shown = {level.shows: level.known for level in levels if level is not None}
-    ordered = sorted(shown.items(), key=lambda item: not item[1])
-    return " · ".join(f"{'' if known else 'pale '}{drawn}: {shows}" for shows, known in ordered)
+    shown = {level.shows: level for level in levels if level is not None}
+    drawn_as = {"measured by this project": f"dash-{drawn}", "published, unverified": f"pale {drawn}"}
+    return " · ".join(f"{drawn_as.get(shows, drawn)}: {shows}" for shows in sorted(shown))
 
 
 class Numbers(Protocol):

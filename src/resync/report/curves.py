@@ -12,6 +12,7 @@ from resync.metrics.registry import BEST, DRAWN, METRICS, columns
 from resync.paper.paper import Item, Paper
 from resync.paper.published import most_certain
 from resync.render import style
+from resync.render.points import shown_as
 from resync.report.content import Content, SeriesName
 from resync.results.runs import RunResult, RunState
 
@@ -121,17 +122,17 @@ def _with_results(states: Iterable[RunState]) -> list[str]:
     return [state.run.id for state in states if state.has_ended]
 
 
-def _published(paper: Paper, name: SeriesName, scale: str) -> Mapping[str, float]:
+def _published(paper: Paper, name: SeriesName, scale: str) -> Mapping[str, tuple[float, str]]:
     """The published final values of a series, or its best ones, by the columns whose curves they belong to.
 
-    Without those that were only recalled, which pages show with their status.
+    Each with what it is called. Without those that were only recalled, which pages show with their status.
     """
     found_at = [value for value in paper.published if value.scale == scale and value.status != "unverified"]
     known = [value for value in found_at if value.value is not None]
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, str]] = {}
     for metric in DRAWN:
         for each in (metric, f"best_{metric}") if metric in BEST else (metric,):
             value = most_certain(known, *name[1:], each)
             if value and value.value is not None:
-                found.setdefault(metric, value.value)
+                found.setdefault(metric, (value.value, shown_as(value.status)))
     return found

@@ -12,7 +12,8 @@ from resync.report.curves import MOST_POINTS, shortened
 
 _DASHES: tuple[list[float], ...] = ([], [5.0, 1.5], [3.0, 1.0, 1.0, 1.0])
 """Of lines that are no declared series, each for all colours."""
-_PUBLISHED = [1.0, 2.0]
+_LEVELS = {"published": [1.0, 2.0], "measured by this project": [4.0, 2.0, 1.0, 2.0]}
+"""Of numbers beside ours, by what they are called up to the first comma."""
 
 Look = tuple[str, list[float]]
 """Colour and dash of a line."""
@@ -48,7 +49,7 @@ def _lines(
         color, dash = _declared(series, looks) or (color, dash)
         label = [series, "" if shows in ("mean", "seed") else shows, f"seed {seed}" if seed else ""]
         line = {"label": ", ".join(filter(None, label)), "color": color}
-        found.append(line | {"dash": _PUBLISHED if shows.startswith("published") else dash} | _places(rows))
+        found.append(line | {"dash": _LEVELS.get(shows.partition(",")[0], dash)} | _places(rows))
     return found
 
 

@@ -30,7 +30,7 @@ def run_page(content: Content, state: RunState) -> dict[str, Any]:
         "evaluations": _evaluations(result) if result else None,
         "time": _time(result) if result else None,
         "facts": _facts(result) if result else [],
-        "commit": ((result.summary.get("git") or {}).get("commit") or "") if result else "",
+        "commits": {git["commit"]: git["dirty"] for git in commits(result.summary)} if result else {},
         "items": [content.suite.papers[run.paper].items[item] for item in content.items_of_series[name]],
         "lines": content.lines_of_series[name],
         "yaml": run.to_yaml(),

@@ -193,7 +193,8 @@ def _note(states: Iterable[RunState]) -> str:
     names = sorted({git["commit"][:10] for git in gits if git.get("commit")})
     if not ended:
         return ""
-    changed = ", some with uncommitted changes" if any(git.get("dirty") for git in gits) else ""
+    dirty = sum(any(git.get("dirty") for git in commits(summary)) for summary in summaries)
+    changed = f", {dirty:,} of {len(summaries):,} runs with uncommitted changes" if dirty else ""
     trained = f"; trained at commit {', '.join(names)}{changed}" if names else ""
     return f"Newest result: {ended[:10]} {ended[11:16]} UTC{trained}."
 

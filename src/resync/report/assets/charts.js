@@ -133,7 +133,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 
     meaning() {
       const parts = ["Lines: mean over seeds", "bands: from the smallest to the largest"];
-      if (this.all.some((line) => Object.keys(line.published ?? {}).length)) parts.push("dotted: published");
+      const words = new Set(this.all.flatMap((line) => Object.values(line.published ?? {}).map(([, word]) => word)));
+      for (const word of words) parts.push(`${word === "published" ? "dotted" : "dash-dotted"}: ${word}`);
       return this.all.some((line) => line.declared > 1) ? [element("p", { class: "soft" }, `${parts.join("; ")}.`)] : [];
     }
 
@@ -238,8 +239,8 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 
     levels() {
       return this.lines.flatMap(({ line }) => {
-        const level = line.published?.[this.state.metric];
-        return level === undefined || (this.state.logY && level <= 0) ? [] : [{ line, level, name: "published " }];
+        const [level, word] = line.published?.[this.state.metric] ?? [];
+        return level === undefined || (this.state.logY && level <= 0) ? [] : [{ line, level, name: `${word} ` }];
       });
     }
 
@@ -252,7 +253,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
         const y = plot.valToPos(level, "y", true);
         ctx.strokeStyle = ctx.fillStyle = visible(line.color);
         ctx.lineWidth = ratio;
-        ctx.setLineDash([2 * ratio, 3 * ratio]);
+        ctx.setLineDash((name === "published " || !name ? [2, 3] : [6, 3, 2, 3]).map((part) => part * ratio));
         ctx.beginPath();
         ctx.moveTo(bbox.left, y);
         ctx.lineTo(bbox.left + bbox.width, y);

@@ -419,7 +419,7 @@ def test_wrong_times_are_one_line(make, message):
 
 def test_without_known_hours_a_compute_time_is_asked_for(suite):
     runs = [(run, 10) for run in suite.runs("qsr", "smoke", "vit_b16_b4096")]
-    with pytest.raises(ValueError, match=r"qsr/vit_b16_b4096: no two published hours .*, give --compute"):
+    with pytest.raises(ValueError, match=r"qsr/vit_b16_b4096: no two published times .*, give --compute"):
         forecast(runs, suite.papers["qsr"].published, lambda _: ETHERNET)
     found, unknown = forecast(runs, suite.papers["qsr"].published, lambda _: ETHERNET, compute=0.01)
     assert unknown == []

@@ -22,7 +22,7 @@ from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
-from resync.plan.forecast import Forecast, forecast, network_of
+from resync.plan.forecast import Forecast, forecast, nodes_of
 from resync.plan.network import LINKS
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, by_paper, coverage, of_all
 from resync.run.in_words import scale_of
@@ -174,7 +174,7 @@ def predictions(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
         }
         sized = [(run, sizes[run.model.model_dump_json(), run.data.name]) for run in runs.values()]
         for name in sorted({value.network for value in timed if value.network}):
-            network = partial(network_of, link=LINKS[name], inside=LINKS["pcie_3_x16"])
+            network = partial(nodes_of, link=LINKS[name], inside=LINKS["pcie_3_x16"])
             found = forecast(sized, paper.published, network)[0]
             lines += [
                 (paper.name, *_prediction(item)) for item in found if item.published and item.basis == "predicted"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from resync.audit.rows import Audit, ClaimRow, ValueRow, missing_items
+from resync.audit.rows import Audit, ClaimRow, ValueRow
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -32,5 +32,4 @@ def gather(suite: Suite, scale: str, results: Path) -> Audit:
             ) from None
         except (KeyError, TypeError, ValidationError) as error:
             raise UserError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
-    titles = {name: paper.title for name, paper in suite.papers.items()}
-    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, suite.papers), damaged)
+    return Audit(scale, results, suite.papers, tuple(rows), tuple(claims), damaged)

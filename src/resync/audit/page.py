@@ -36,7 +36,7 @@ def to_json(audit: Audit) -> str:
         "rows": [asdict(row) for row in audit.rows],
         "claims": [asdict(claim) for claim in audit.claims],
         "damaged": audit.damaged,
-        "missing_items": {paper: [item.model_dump() for item in items] for paper, items in audit.missing.items()},
+        "missing_items": {name: [item.model_dump() for item in paper.missing] for name, paper in audit.papers.items()},
     }
     return json_text(content, indent=1) + "\n"
 

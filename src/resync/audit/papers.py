@@ -19,7 +19,6 @@ from resync.audit.rows import (
     Ours,
     Reference,
     ValueRow,
-    missing_items,
     ours_of,
     provenance,
     reference_of,
@@ -80,8 +79,7 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         if scale == logs.SCALE:
             rows += logs.log_rows(declared, results)
             claims += logs.comparison_rows(declared, results)
-    titles = {name: suite.papers[name].title for name in names}
-    return Audit(scale, results, titles, tuple(rows), tuple(claims), missing_items(suite, names), damaged)
+    return Audit(scale, results, {name: suite.papers[name] for name in names}, tuple(rows), tuple(claims), damaged)
 
 
 def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], groups: Groups, scale: str) -> ValueRow:

@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -117,12 +116,8 @@ def _of_claim(
             f"{paper}/{claim.id}", scale, *names, claim.metric, claim.unit, claim.test, claim.at_least, declared,
             expected, shows,
         )  # fmt: skip
-        better, than = map(partial(_pilots, claim, pilots), names)
+        better, than = (ClaimSeries(name, name, pilots.get(claim.where(name), []), claim) for name in names)
         yield _with_spread(row, claim, better, than, wanted)
-
-
-def _pilots(claim: Claim, pilots: Mapping[tuple[str, str], list[RunState]], name: str) -> ClaimSeries:
-    return ClaimSeries(name, name, pilots.get(claim.where(name), []), claim)
 
 
 def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSeries, wanted: float) -> Power:

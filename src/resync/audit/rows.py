@@ -1,7 +1,7 @@
 """Rows of the audit: a published number, the rounds of a series or a claim, with everything behind its verdict."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +10,7 @@ from pydantic import BeforeValidator
 
 from resync.audit.effects import Effect
 from resync.audit.verdicts import FAILURES, Tolerance, Verdict
-from resync.paper import Suite
-from resync.paper.paper import MissingItem
+from resync.paper.paper import Paper
 from resync.paper.published import PublishedValue
 from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues, as_published
@@ -133,16 +132,15 @@ class ValueRow(Row):
 class Audit:
     """Rows and claims of an audit at one scale.
 
-    `results` is the folder of the runs, `papers` maps ids to titles, `missing` maps them to the figures and tables that
-    are not regenerated, `damaged` to the runs whose results cannot be trusted, one line each.
+    `results` is the folder of the runs, `papers` has those of the audit by their ids, `damaged` the runs of each whose
+    results cannot be trusted, one line each.
     """
 
     scale: str
     results: Path
-    papers: dict[str, str]
+    papers: Mapping[str, Paper]
     rows: tuple[ValueRow, ...]
     claims: tuple[ClaimRow, ...]
-    missing: dict[str, tuple[MissingItem, ...]] = field(default_factory=dict)
     damaged: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -157,11 +155,6 @@ class Audit:
     def failed(self) -> bool:
         """Whether anything is `not reproduced` or `diverged`, a claim of a paper `fails`, or a run is damaged."""
         return bool(self.damaged_runs) or any(is_failure(line.kind, line.verdict) for line in self.lines)
-
-
-def missing_items(suite: Suite, papers: Iterable[str]) -> dict[str, tuple[MissingItem, ...]]:
-    """The figures and tables of the papers that are not regenerated, with the reason."""
-    return {name: suite.papers[name].missing for name in papers}
 
 
 def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def _plan(options: argparse.Namespace) -> None:
         runs = [run for paper in papers for run in runs_of(suite, paper, options)]
         costs = [cost(run, size(run), flops(run)) for run in runs]
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
-    entries = json_text([item.as_dict() for item in (costs if options.by == "run" else sums[options.by])])
+    of_runs = (item.as_dict() for item in costs)
+    entries = json_text(list(of_runs if options.by == "run" else map(asdict, sums[options.by])))
     tables = {"run": table(costs)} | {of: table_of_totals(found, of) for of, found in sums.items()}
     if options.write:
         blocks = (f"## By {of}\n\n```text\n{tables[of]}\n```\n" for of in ("paper", "experiment", "run"))
@@ -134,10 +135,10 @@ def _plan(options: argparse.Namespace) -> None:
 def _time(options: argparse.Namespace) -> None:
     from resync.models import num_parameters
     from resync.plan import scaling
-    from resync.plan.forecast import forecast, network_of, table
+    from resync.plan.forecast import forecast, nodes_of, table
 
     def network(run: Run) -> Network:
-        return network_of(run, LINKS[options.network], LINKS[options.inside], options.all_reduce)
+        return nodes_of(run, LINKS[options.network], LINKS[options.inside], options.all_reduce)
 
     suite, count = suite_of(options), _of_model(num_parameters)
     chosen = options.experiment or suite.papers[options.paper].experiments

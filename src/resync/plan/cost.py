@@ -88,9 +88,6 @@ class Total:
     gpu_hours: float
     disk_bytes: int
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def volume(run: Run) -> Volume:
     """Return the communication volume of `run`, exactly as in training."""

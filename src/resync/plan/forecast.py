@@ -7,7 +7,7 @@ from typing import Any
 from resync.errors import UserError
 from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.paper.published import CERTAINTY, PublishedValue, most_certain
-from resync.plan.calibrate import Calibration, Timing, calibrate
+from resync.plan.calibrate import Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.network import LINKS, Link, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
@@ -79,8 +79,8 @@ class Forecast:
     @property
     def error(self) -> float | None:
         """(model - published) / published."""
-        known = self.published.value if self.published else None
-        return None if known is None else self.beside / known - 1
+        published = self.published and seconds_per_step(self.published, self.clock.steps)
+        return self.clock.per_step / published - 1 if published else None
 
     def as_dict(self) -> dict[str, Any]:
         clock = self.clock
@@ -106,7 +106,7 @@ class Forecast:
         }
 
 
-def network_of(run: Run, link: Link, inside: Link, all_reduce: str = "ring") -> Network:
+def nodes_of(run: Run, link: Link, inside: Link, all_reduce: str = "ring") -> Network:
     """The nodes of a run's `resources`, with a link between them and another one inside."""
     nodes = run.resources.nodes
     inside = inside if nodes <= run.workers else link  # a worker may be several nodes
@@ -160,8 +160,9 @@ def forecast(
         fitted = found is not None and same and run.id in found.runs and found.network == link
         basis = "given" if found is None else "fitted" if fitted else "predicted"
         here = [value for value in published if value.network == link] if same else []
-        known = published_hours(run, here) or _find_published(run, here, "seconds_per_step")
-        forecasts.append(Forecast(wall_clock(run, machine, count, workers), link, known, basis, found))
+        forecasts.append(
+            Forecast(wall_clock(run, machine, count, workers), link, published_time(run, here), basis, found)
+        )
     return forecasts, list(unknown.values())
 
 
@@ -173,53 +174,49 @@ def fit(
 ) -> Fit:
     """Calibrate on two published times of runs of one experiment that only average over all workers.
 
-    The times are hours of the training, or seconds per step where no two hours are known; each is fitted with the link
-    on which it was published. Of several experiments, one on the link of `network_of` is used, then that with the most
-    certain pair, then that with the fewest workers: the model extrapolates upwards. The arguments are those of
-    `forecast`.
+    The times are those of `published_time`; each is fitted with the link on which it was published. Of several
+    experiments, one on the link of `network_of` is used, then that with the most certain pair, then that with the
+    fewest workers: the model extrapolates upwards. The arguments are those of `forecast`.
 
     Raises ValueError if there is no such pair.
     """
-    found: list[tuple[str, Calibration]] = []
-    for metric, seconds in (("training_hours", SECONDS_PER_HOUR), ("seconds_per_step", 1)):
-        timings: dict[tuple[str, str], list[Timing]] = {}
-        for run, count in sorted(runs, key=lambda pair: pair[0].workers):
-            value = _find_published(run, published, metric)
-            if value is None or value.value is None or any(exchange.to == "peers" for exchange in exchanges(run)):
-                continue
-            if value.network is None:
-                continue
-            bare = wall_clock(run, Machine(network_of(run).linked_by(LINKS[value.network]), 0.0, delay), count)
-            steps = 1 if metric == "seconds_per_step" else bare.steps
-            time = value.value * seconds / steps - (bare.compute + bare.waiting) / bare.steps
-            status = certainty(run, value, published)
-            timing = Timing(run.id, bare.communication / bare.steps, time, CERTAINTY.index(status))
-            timings.setdefault((value.network, run.experiment), []).append(timing)
-        pairs = {key: known for key, known in timings.items() if len({timing.load for timing in known}) > 1}
-        found += [(network, calibrate(known)) for (network, _), known in pairs.items()]
-        if found:
-            break
-    else:
+    timings: dict[tuple[str, str], list[Timing]] = {}
+    for run, count in sorted(runs, key=lambda pair: pair[0].workers):
+        value = published_time(run, published)
+        if not value or not value.network or any(exchange.to == "peers" for exchange in exchanges(run)):
+            continue
+        bare = wall_clock(run, Machine(network_of(run).linked_by(LINKS[value.network]), 0.0, delay), count)
+        time = seconds_per_step(value, bare.steps) - (bare.compute + bare.waiting) / bare.steps
+        timing = Timing(
+            run.id, bare.communication / bare.steps, time, CERTAINTY.index(certainty(run, value, published))
+        )
+        timings.setdefault((value.network, run.experiment), []).append(timing)
+    pairs = [(key, known) for key, known in timings.items() if len({timing.load for timing in known}) > 1]
+    if not pairs:
         names = ", ".join(sorted({f"{run.paper}/{run.experiment}" for run, _ in runs}))
         raise UserError(
-            f"{names}: no two published hours of averages over all workers, on a declared network, to calibrate on, "
+            f"{names}: no two published times of averages over all workers, on a declared network, to calibrate on, "
             "give --compute"
         )
     asked = network_of(runs[0][0]).link.name
+    found = [(network, calibrate(known)) for (network, _), known in pairs]
     network, best = min(found, key=lambda each: (each[0] != asked, each[1].certainty))
     pair = best.more, best.less
     statuses = tuple(CERTAINTY[timing.certainty] for timing in pair)
     return Fit(best.compute, best.cost, delay, tuple(timing.name for timing in pair), statuses, network)
 
 
-def published_hours(run: Run, published: Iterable[PublishedValue]) -> PublishedValue | None:
-    """The most certain published hours of a run at its scale."""
-    return _find_published(run, published, "training_hours")
-
-
-def _find_published(run: Run, published: Iterable[PublishedValue], metric: str) -> PublishedValue | None:
+def published_time(run: Run, published: Iterable[PublishedValue]) -> PublishedValue | None:
+    """The most certain published hours of a run at its scale, or else its seconds per step."""
     known = [value for value in published if value.scale == run.scale and value.value is not None]
-    return most_certain(known, run.experiment, run.series, metric)
+    metrics = "training_hours", "seconds_per_step"
+    return next(filter(None, (most_certain(known, run.experiment, run.series, metric) for metric in metrics)), None)
+
+
+def seconds_per_step(time: PublishedValue, steps: float) -> float:
+    """A known published time in seconds per step of a training of `steps` steps."""
+    assert time.value is not None
+    return time.value if time.metric == "seconds_per_step" else time.value * SECONDS_PER_HOUR / steps
 
 
 def certainty(run: Run, hours: PublishedValue, published: Iterable[PublishedValue]) -> str:

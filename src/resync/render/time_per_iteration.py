@@ -15,9 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from resync.errors import UserError
-from resync.metrics.registry import SECONDS_PER_HOUR
-from resync.paper.published import most_certain
-from resync.plan.forecast import Fit, fit, published_hours
+from resync.plan.forecast import Fit, fit, published_time, seconds_per_step
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.render import options as declared
@@ -171,13 +169,9 @@ def _curves(
 
 def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Time]:
     """The most certain published time of every series, in seconds per iteration."""
-    known = [value for value in data.published if value.scale == "paper" and value.value is not None]
     for run in runs:
-        hours = published_hours(run, data.published)
-        value = hours or most_certain(known, run.experiment, run.series, "seconds_per_step")
-        if value is not None and value.value is not None:
-            seconds = value.value * SECONDS_PER_HOUR / run.total_steps if hours else value.value
-            yield Time(run.sync.name, run.workers, seconds, value.status)
+        if value := published_time(run, data.published):
+            yield Time(run.sync.name, run.workers, seconds_per_step(value, run.total_steps), value.status)
 
 
 def _measured(data: ItemData, panel: declared.Panel) -> Iterator[Time]:
@@ -194,10 +188,11 @@ def _note(
     """The fitted constants, the times they were fitted to, and the errors of the predictions."""
     errors: dict[str, list[float]] = {}
     for run, machine in ((run, machine) for runs, machine in panels for run in runs):
-        value = published_hours(run, data.published)
-        if run.id not in fitted.runs and value is not None and value.value is not None:
-            hours = wall_clock(run, machine, data.options.parameters).total / SECONDS_PER_HOUR
-            errors.setdefault(_label_of(run.sync.name), []).append(100 * (hours / value.value - 1))
+        value = published_time(run, data.published)
+        if run.id not in fitted.runs and value:
+            ours = wall_clock(run, machine, data.options.parameters).per_step
+            error = 100 * (ours / seconds_per_step(value, run.total_steps) - 1)
+            errors.setdefault(_label_of(run.sync.name), []).append(error)
     ranges = ", ".join(f"{name} {_range(found)}" for name, found in errors.items())
     task = ", ".join(dict.fromkeys(run.data.name for run in data.references))
     labels = [run.label for name in fitted.runs for run in data.references if run.id == name]

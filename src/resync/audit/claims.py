@@ -167,19 +167,23 @@ def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
             yield Verdict("inconclusive", f"{name} needs {LEAST_SEEDS} common seeds: {more}")
 
 
-def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
+def samples(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> list[SeedValues]:
+    """What is compared, larger is better: the values of both series, or the differences at their common seeds."""
     sign = 1.0 if claim.direction == "higher" else -1.0
-    first, second = (SeedValues.of(sign * value for value in one.evidence.values) for one in (better, than))
-    if claim.test == "exact":
-        return Effect(better.name, than.name, first.mean - second.mean)
-    if claim.test == "welch":
-        estimate, n = effects.welch(first, second), (first.n, second.n)
-    else:
+    if claim.test == "paired":
         ours, theirs = better.by_seed, than.by_seed
-        differences = SeedValues.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)
-        estimate, n = effects.paired(differences), (differences.n, differences.n)
+        return [SeedValues.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)]
+    return [SeedValues.of(sign * value for value in one.evidence.values) for one in (better, than)]
+
+
+def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
+    compared = samples(claim, better, than)
+    if claim.test == "exact":
+        return Effect(better.name, than.name, compared[0].mean - compared[1].mean)
+    estimate = (effects.welch if claim.test == "welch" else effects.paired)(*compared)
     low, high = estimate.interval(claim.confidence)
-    return Effect(better.name, than.name, estimate.value, low, high, *estimate.p_values(claim.at_least), n)
+    p_values, n = estimate.p_values(claim.at_least), (compared[0].n, compared[-1].n)
+    return Effect(better.name, than.name, estimate.value, low, high, *p_values, n)
 
 
 def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:

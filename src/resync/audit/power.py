@@ -21,7 +21,7 @@ import numpy as np
 from scipy import optimize, stats
 from statsmodels.stats.power import TTestPower
 
-from resync.audit.claims import ClaimSeries
+from resync.audit.claims import ClaimSeries, samples
 from resync.audit.effects import ROUNDING
 from resync.audit.verdicts import MOST_SEEDS
 from resync.metrics.registry import SECONDS_PER_HOUR
@@ -124,19 +124,14 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
     problem = next((f"{one.name}: {one.problem}" for one in (better, than) if one.problem), "")
     if problem:
         return replace(row, problem=problem)
-    sign = 1.0 if claim.direction == "higher" else -1.0
-    ours, theirs = better.by_seed, than.by_seed
-    if claim.test == "paired":
-        samples = [SeedValues.of(ours[seed] - theirs[seed] for seed in ours if seed in theirs)]
-    else:
-        samples = [better.evidence, than.evidence]
-    degrees = sum(max(0, sample.n - 1) for sample in samples)
-    if not all(sample.finite for sample in samples):
+    compared = samples(claim, better, than)
+    degrees = sum(max(0, sample.n - 1) for sample in compared)
+    if not all(sample.finite for sample in compared):
         return replace(row, problem="no finished pilot runs")
     if not degrees:
         common = "common " if claim.test == "paired" else ""
         return replace(row, problem=f"the pilots have no {LEAST_SEEDS} {common}seeds")
-    variance = math.fsum((sample.n - 1) * sample.std**2 for sample in samples if sample.n > 1) / degrees
+    variance = math.fsum((sample.n - 1) * sample.std**2 for sample in compared if sample.n > 1) / degrees
     std, level = math.sqrt(variance), 1 - claim.confidence
     if std <= ROUNDING:
         return replace(row, problem="all seeds of the pilots tie")
@@ -144,7 +139,7 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
         row,
         std=std,
         degrees=degrees,
-        in_pilots=sign * (samples[0].mean - sum(sample.mean for sample in samples[1:])),
+        in_pilots=compared[0].mean - sum(sample.mean for sample in compared[1:]),
         detectable=claim.at_least + detectable(claim.test, std, row.declared, level, wanted),
     )
     if row.expected is None or row.shows is None:

@@ -9,7 +9,7 @@ from resync.settings.options import option_names, options_of
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_A_RUN = {
-    "Lian et al. 2018": "ADPSGD.slowdown ADPSGD.topology",
+    "Lian et al. 2018": "ADPSGD.topology",
     "Assran et al. 2019": "PushSumOptions.mixing_weights",
     "Wang et al. 2020, section 2: DiLoCo as a special case": "SlowMo.nesterov SlowMo.scale_by_lr OuterOptions.nesterov",
     "Gu et al. 2024, and its code": "PowerRule.h_warmup PowerRule.h_max CosineStepSchedule.base",

@@ -124,9 +124,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dpsgd_tree": {"workers": 8} | sync("dpsgd", topology="binary_tree"),
     "sgp_equistatic": sync("sgp", topology="u_equistatic", peers=[[0, 0], [0.5, 3]]),
     "osgp_equidyn": sync("osgp", topology="ou_equidyn") | {"evaluation": OWN},
-    "adpsgd_random": sync("adpsgd", compute_times="random") | {"evaluation": OWN},
+    "adpsgd": sync("adpsgd") | {"evaluation": OWN},
+    "adpsgd_jitter": sync("adpsgd") | {"clock": {"step_seconds": [1.0], "jitter": 1.0}} | {"evaluation": OWN},
     "adpsgd_straggler_adamw": DECAYED
-    | sync("adpsgd", topology="bipartite_linear", compute_times="straggler", slowdown=3.0),
+    | {"clock": {"step_seconds": [3.0, 1.0, 1.0, 1.0], "away": [[2, 2.5, 6.0]]}}
+    | sync("adpsgd", topology="bipartite_linear"),
     "post_local": sync("local", period={"rule": "phases", "phases": [[0, 1], [1, 3]]}),
     "swap": sync("local", period={"rule": "phases", "phases": [[0, 2], [1, "end"]]}),
     "local_average_state": DECAYED | sync("local", period=every(4), average_state=["exp_avg", "exp_avg_sq"]),

@@ -1,6 +1,9 @@
 """The algorithms against recorded traces, closed forms and each other, on quadratics in float64."""
 
+import heapq
 import json
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,9 @@ from quadratic import Problem
 
 from resync.formulas import mixing, topology
 from resync.formulas.periods import Constant
+from resync.run.clock import VirtualClock
 from resync.streams import stream
+from resync.sync.algorithm import Due
 
 TRACES = json.loads((Path(__file__).parents[1] / "data/sgp_traces_n4.json").read_text())["training_2023"]
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
@@ -362,53 +367,74 @@ def test_a_single_worker_only_steps():
         np.testing.assert_allclose(problem.rows[0], expected, **EXACT)
 
 
-@pytest.mark.parametrize("times", ["constant", "random", "straggler"])
+CLOCKS = {
+    "constant": None,
+    "jitter": VirtualClock(step_seconds=(1.0,), jitter=1.0),
+    "straggler": VirtualClock(step_seconds=(3.0, 1.0, 1.0, 1.0)),
+    "trace": VirtualClock(trace=((1.0, 2.5), (1.5,), (0.7, 0.7, 3.0), (1.1,))),
+    "away": VirtualClock(step_seconds=(1.0, 1.3, 0.9, 1.1), away=((2, 2.0, 6.5), (1, 9.0, 10.0))),
+}
+
+
+def step_due(problem: Problem, still: bool = False) -> list[Due]:
+    """One step of the workers whose turn it is."""
+    due = problem.sync.due()
+    if due is None:
+        problem.step(still)
+        return []
+    for each in due:
+        problem.engine.gradient_of(each.worker, problem.centres[each.worker], problem.centres[each.worker], 0)
+    problem.update(still)
+    return list(due)
+
+
+@pytest.mark.parametrize("times", CLOCKS)
 def test_asynchronous_pairs_conserve_the_sum_and_meet(times):
-    problem = Problem("adpsgd", CENTRES, START, compute_times=times)
+    problem = Problem("adpsgd", CENTRES, START, training={"clock": CLOCKS[times]})
     problem.scatter(CENTRES)
     problem.sync.x.copy_(problem.sync.rows)
-    for _ in range(60):
-        problem.step(still=True)
+    while problem.sync.steps < 60:
+        step_due(problem, still=True)
         np.testing.assert_allclose(problem.consensus(), CENTRES.mean(0), **EXACT)
     np.testing.assert_allclose(problem.rows, np.tile(CENTRES.mean(0), (4, 1)), rtol=0, atol=1e-6)
 
 
-def test_a_straggler_takes_fewer_steps_and_its_gradient_is_old():
-    problem = Problem("adpsgd", CENTRES, START, compute_times="straggler", slowdown=3.0)
-    seen = []
-    for _ in range(6):
-        problem.gradients()
-        seen.append(problem.rows[0])
-        problem.update()
-    assert problem.sync.clock.gradients == [2, 6, 6, 6]
-    assert np.array_equal(seen[0], seen[2])
-    assert not np.array_equal(seen[2], seen[3])
+def events_of(clock: VirtualClock, number: int) -> Iterator[tuple[float, int]]:
+    """(time, worker) of the gradients that four workers finish, one after the other."""
+    queue = [(clock.seconds(0, worker, 0, 1), worker, 0) for worker in range(4)]
+    for _ in range(number):
+        heapq.heapify(queue)
+        time, worker, count = heapq.heappop(queue)
+        gone = next((back for who, leaves, back in clock.away or () if who == worker and leaves < time <= back), None)
+        began = time - clock.seconds(0, worker, count, 1)
+        if gone and began < gone:
+            heapq.heappush(queue, (gone + clock.seconds(0, worker, count, 1), worker, count))
+            continue
+        yield time, worker
+        heapq.heappush(queue, (time + clock.seconds(0, worker, count + 1, 1), worker, count + 1))
 
 
-@pytest.mark.parametrize("times", ["straggler", "random"])
-def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own(times):
-    """Each worker's AdamW written out: its bias correction counts its own steps, not those of the others."""
-    problem = Problem("adpsgd", CENTRES, START, optimizer=torch.optim.AdamW, compute_times=times)
+@pytest.mark.parametrize("times", ["jitter", "straggler", "trace", "away"])
+def test_asynchronous_pairs_are_strictly_sequential_events(times):
+    """Each worker's AdamW and each average written out, one event after the other: no average has a later gradient."""
+    clock = CLOCKS[times]
+    problem = Problem("adpsgd", CENTRES, START, optimizer=torch.optim.AdamW, training={"clock": clock})
     x = [torch.tensor(START, dtype=torch.float64, requires_grad=True) for _ in range(4)]
-    z = [START for _ in range(4)]
+    z = [np.array(START) for _ in range(4)]
     optimizers = [torch.optim.AdamW([each], lr=0.1) for each in x]
-    averages = [0] * 4
-    met_again = 0
-    for unit in range(1, 21):
-        # Workers that finish together finish in the order of their numbers.
-        ends = sorted((end, worker) for worker, end in enumerate(problem.sync.clock.finish))
-        finished = [worker for end, worker in ends if end <= unit]
-        problem.step()
+    averages, ages = [0] * 4, []
+    for time, together in groupby(events_of(clock, 80), key=lambda event: event[0]):
+        finished = [worker for _, worker in together]
+        assert [each.worker for each in step_due(problem)] == finished
+        assert problem.sync.virtual_seconds == pytest.approx(time)
         for worker in finished:
+            ages.append(np.abs(x[worker].detach().numpy() - z[worker]).max())
             x[worker].grad = torch.as_tensor(z[worker]) - torch.as_tensor(CENTRES[worker])
             optimizers[worker].step()
-        met: list[int] = []
         for worker in finished:
             other = topology.partner("bipartite_exponential", worker, 4, averages[worker])
-            if other is not None:
+            if other is not None and not clock.away_at(other, time):
                 averages[worker] += 1
-                met_again += other in met
-                met.append(other)
                 with torch.no_grad():
                     mean = (x[worker] + x[other]) / 2
                     x[worker].copy_(mean)
@@ -418,9 +444,9 @@ def test_simulated_workers_of_different_speeds_have_optimizers_of_their_own(time
         np.testing.assert_allclose(own, np.stack([each.detach().numpy() for each in x]), **EXACT)
         np.testing.assert_allclose(problem.rows, np.stack(z), **EXACT)
     steps = [problem.optimizer.state[each]["step"].item() for each in problem.optimizer.param_groups[0]["params"]]
-    assert steps == problem.sync.clock.gradients
+    assert steps == problem.sync.finished
     assert len(set(steps)) > 1
-    assert bool(met_again) == (times == "random")
+    assert max(ages) > 0  # gradients are old
 
 
 def test_simulated_pairs_that_share_no_worker_are_averaged_in_one_exchange(monkeypatch):
@@ -596,7 +622,7 @@ def test_local_averages_the_state_that_is_named_and_no_other():
         ("sgp", {"topology": "random"}),
         ("osgp", {"staleness": 1, "peers": [(0, 2), (4, 1)]}),
         ("dpsgd", {}),
-        ("adpsgd", {"compute_times": "random"}),
+        ("adpsgd", {}),
         ("slowmo", {"period": Constant(h=4), "base": "osgp"}),
         ("slowmo", {"period": Constant(h=4), "base": "sgp", "average": False}),
         ("diloco", {"period": Constant(h=4)}),

@@ -40,7 +40,7 @@ METHODS: dict[str, SyncOptions] = {
     "SGP with momentum": resync.SGP(topology="random", average_state=["momentum_buffer"]),
     "OSGP": resync.OSGP(staleness=1),
     "DPSGD": resync.DPSGD(),
-    "ADPSGD": resync.ADPSGD(compute_times="straggler", slowdown=2.0),
+    "ADPSGD": resync.ADPSGD(),
     "SlowMo": resync.SlowMo(period=3, base="sgp"),
     "DiLoCo": resync.DiLoCo(period=3),
     "DiLoCoProgress": resync.DiLoCoProgress(period=3, reference=0.2),

@@ -24,7 +24,7 @@ LAYOUT = {"workers": 2, "gpus_per_worker": 4}
 QSR = {"name": "local", "period": {"rule": "power", "alpha": 0.15, "power": 2, "h_base": 2}}
 NAMES = (
     "allreduce", "allreduce_clipped_micro_batches", "allreduce_fp16", "local_average_state", "qsr", "sgp", "osgp",
-    "dpsgd", "adpsgd_random", "slowmo_allreduce", "slowmo_osgp_averaged_buffers", "batch_norm", "translation_sgp",
+    "dpsgd", "adpsgd_jitter", "slowmo_allreduce", "slowmo_osgp_averaged_buffers", "batch_norm", "translation_sgp",
     "streaming_diloco",
 )  # fmt: skip
 CASES: dict[str, dict[str, Any]] = {name: VARIANTS[name] for name in NAMES} | {

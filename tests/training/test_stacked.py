@@ -118,7 +118,7 @@ def test_images_may_lie_with_their_channels_last():
 
 
 COMPARED = [
-    "allreduce_clipped_micro_batches", "local_adamw", "sgp_weighted", "osgp_stale_two_peers", "adpsgd_straggler_adamw",
+    "allreduce_clipped_micro_batches", "local_adamw", "sgp_weighted", "osgp_stale_two_peers", "adpsgd",
     "diloco", "batch_norm", "batch_norm_members",
 ]  # fmt: skip
 MIXED = {"loss": {"mixup": 0.5, "label_noise": 0.1, "label_smoothing": 0.1}, "micro_batch_size": 8}

@@ -5,7 +5,7 @@ other. Times are simulated: they follow from the seconds of a step, and never fr
 without any training, and are the same on any number of processes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -40,41 +40,61 @@ class Phases:
     clocks show the time of the last end: waiting in vain takes no time. With `max_wait` None the training is
     synchronous: all start together, and the server takes their changes together when the slowest has ended.
 
+    A phase does not end if its worker goes away meanwhile; when it is back it starts another one, or waits like others.
+
     Attributes:
         steps: local steps of a phase, by worker.
-        seconds: how long a phase takes.
+        seconds: (worker, first, steps) -> how long these steps take, and their messages; `first` counts its own steps.
         choose: one of the streams, given in ascending order, that are used equally seldom.
+        max_wait: see above.
+        back: (worker, start, end) -> when it is back if it is away within this time, else None.
     """
 
     steps: Sequence[int]
-    seconds: Callable[[Phase], float]
+    seconds: Callable[[int, int, int], float]
     choose: Callable[[Sequence[int]], int]
     max_wait: float | None
+    back: Callable[[int, float, float], float | None] = lambda worker, start, end: None
 
     def events(self) -> Iterator[Event]:
         """All events in their order, without end."""
         workers = range(len(self.steps))
-        begun, firsts = [0 for _ in workers], [0 for _ in workers]
-        ends: dict[int, float] = {}
-        phases: dict[int, Phase] = {}
+        begun, firsts, made = [0 for _ in workers], [0 for _ in workers], [0 for _ in workers]
+        busy: dict[int, tuple[float, Phase | None]] = {}
         now, version = 0.0, 0
         while True:
             for worker in workers:
-                if worker in phases:
-                    continue
-                stream = int(self.choose([each for each in workers if begun[each] == min(begun)]))
-                phase = phases[worker] = Phase(worker, stream, firsts[stream], self.steps[worker])
-                begun[stream] += 1
-                firsts[stream] += phase.steps
-                ends[worker] = now + self.seconds(phase)
-                yield Event("start", (phase,), now, version)
+                if worker not in busy:
+                    stream = int(self.choose([each for each in workers if begun[each] == min(begun)]))
+                    phase = Phase(worker, stream, firsts[stream], self.steps[worker])
+                    end = now + self.seconds(worker, made[worker], phase.steps)
+                    back = self.back(worker, now, end)
+                    busy[worker] = (end, phase) if back is None else (back, None)
+                    if back is not None and self.back(worker, now, now) is not None:
+                        continue  # away already
+                    begun[stream] += 1
+                    firsts[stream] += phase.steps
+                    made[worker] += phase.steps
+                    yield Event("start", (phase,), now, version)
             window = None
-            while phases and (window is None or self.max_wait is None or min(ends.values()) - window <= self.max_wait):
-                ended = min(ends, key=lambda worker: (ends[worker], worker))
-                taken = list(phases) if self.max_wait is None else [ended]
-                now = max(ends[worker] for worker in taken)
-                window = now if window is None else window
-                version += 1
-                yield Event("end", tuple(phases[worker] for worker in taken), now, version)
-                for worker in taken:
-                    del phases[worker], ends[worker]
+            while busy:
+                taken = self._next(busy)
+                if window is not None and self.max_wait is not None and busy[taken[0]][0] - window > self.max_wait:
+                    break
+                now = max(now, *(busy[worker][0] for worker in taken))
+                ended = tuple(phase for _, phase in map(busy.pop, taken) if phase)
+                if ended:
+                    window = now if window is None else window
+                    version += 1
+                    yield Event("end", ended, now, version)
+                if window is None or self.max_wait is None:
+                    break
+
+    def _next(self, busy: Mapping[int, tuple[float, Phase | None]]) -> list[int]:
+        """Who ends next or is back: the first one, or where all wait for each other all who are not away until then."""
+        first = min(busy, key=lambda worker: (busy[worker][0], worker))
+        present = [worker for worker, (_, phase) in busy.items() if phase]
+        if self.max_wait is not None or not present:
+            return [first]
+        last = max(busy[worker][0] for worker in present)
+        return [worker for worker, (end, _) in busy.items() if end <= last]

@@ -1,24 +1,99 @@
 """The virtual clock of a run: how long what its workers do takes in simulated time."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Strict
 
-from resync.settings.base import Check, PositiveNumber, Settings, Several, wrong
+from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveNumber, Settings, Several, wrong
+
+Absence = Annotated[tuple[Count, NonNegativeNumber, PositiveNumber], Strict(False)]
+"""(worker, second at which it leaves, second at which it is back)"""
 
 
 class VirtualClock(Settings):
-    """Simulated time, which depends on no machine; the same seed gives the same times."""
+    """Simulated time, which depends on no machine; the same seed gives the same times.
 
-    step_seconds: Several[PositiveNumber] = Field(
-        min_length=1, description="seconds of a local step: one number, or one for each worker"
+    A message of b bytes takes latency + b / bandwidth (see `resync.plan.network`), an average a ring; without these two
+    numbers neither takes time.
+    """
+
+    step_seconds: Several[PositiveNumber] | None = Field(
+        default=None,
+        min_length=1,
+        description="seconds of a local step: one number, or one for each worker; a straggler has a larger one",
+    )
+    jitter: PositiveNumber | None = Field(
+        default=None,
+        description="every step takes 1 to 1 + jitter times as long, uniform and drawn from the seed; null: none",
+    )
+    trace: Several[Several[PositiveNumber]] | None = Field(
+        default=None,
+        min_length=1,
+        description="instead of step_seconds: recorded seconds of steps, of one worker or of each, over and over",
+    )
+    latency: PositiveNumber | None = Field(default=None, description="seconds of an empty message; null: 0")
+    bandwidth: PositiveNumber | None = Field(
+        default=None, description="bytes/s that a worker sends, and receives; null: no limit"
+    )
+    away: Items[Absence] | None = Field(
+        default=None,
+        description="[worker, second at which it leaves, second at which it is back]: what it computes then is lost; "
+        "null: all stay",
     )
 
-    def checks_for(self, workers: int) -> Iterator[Check]:
-        """Require a time for each worker."""
-        if len(self.step_seconds) not in (1, workers):
-            yield wrong("step_seconds", f"{len(self.step_seconds)} numbers", f"1, or workers = {workers}")
+    def checks(self) -> Iterator[Check]:
+        if (self.step_seconds is None) == (self.trace is None):
+            yield wrong("step_seconds", "both or neither of step_seconds and trace", "one of them")
+        if self.jitter and self.trace:
+            yield wrong("jitter", f"{self.jitter:g} with trace", "null")
+        for index, (_, leaves, back) in enumerate(self.away or ()):
+            if back <= leaves:
+                yield wrong(("away", index), f"back at {back:g}", f"more than {leaves:g}, when it leaves")
 
-    def seconds(self, worker: int, steps: int) -> float:
-        """How long steps of a worker take."""
-        return steps * self.step_seconds[worker % len(self.step_seconds)]
+    def checks_for(self, workers: int) -> Iterator[Check]:
+        """Require a time for each worker, and absences of workers that exist."""
+        for name in ("step_seconds", "trace"):
+            value = getattr(self, name)
+            if value is not None and len(value) not in (1, workers):
+                yield wrong(name, f"{len(value)} entries", f"1, or workers = {workers}")
+        for index, (worker, _, _) in enumerate(self.away or ()):
+            if worker >= workers:
+                yield wrong(("away", index), f"worker {worker}", f"less than workers = {workers}")
+
+    def pace(self, worker: int) -> float:
+        """Mean seconds of a step of a worker, without jitter."""
+        if self.trace:
+            recorded = self.trace[worker % len(self.trace)]
+            return sum(recorded) / len(recorded)
+        assert self.step_seconds
+        return self.step_seconds[worker % len(self.step_seconds)]
+
+    def seconds(self, seed: int, worker: int, first: int, steps: int) -> float:
+        """How long the steps `first`, `first` + 1, ... of a worker take."""
+        if self.trace:
+            recorded = self.trace[worker % len(self.trace)]
+            return sum(recorded[step % len(recorded)] for step in range(first, first + steps))
+        if not self.jitter:
+            return steps * self.pace(worker)
+        from resync.streams import stream  # only here: it imports numpy
+
+        drawn = stream(seed, "step times", worker=worker, epoch=first).random(steps)
+        return float((1 + self.jitter * drawn).sum()) * self.pace(worker)
+
+    def message(self, num_bytes: float) -> float:
+        """Seconds of a message."""
+        return (self.latency or 0.0) + (num_bytes / self.bandwidth if self.bandwidth else 0.0)
+
+    def average(self, num_bytes: float, workers: int) -> float:
+        """Seconds of an average over workers, in a ring."""
+        return 2 * (workers - 1) * self.message(num_bytes / workers)
+
+    def back(self, worker: int, start: float, end: float) -> float | None:
+        """When a worker is back that is away at a time from `start` to before `end`; None: it is never."""
+        found = [back for who, leaves, back in self.away or () if who == worker and leaves < end and back > start]
+        return max(found, default=None)
+
+    def away_at(self, worker: int, time: float) -> bool:
+        """Whether a worker is away."""
+        return any(who == worker and leaves <= time < back for who, leaves, back in self.away or ())

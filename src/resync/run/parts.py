@@ -125,6 +125,11 @@ class SyncOptions(Options):
         """The algorithm that communicates within the rounds of this one, if any."""
         return None
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the simulated times of its steps are known."""
+        return False
+
     def timetable(
         self, workers: int, clock: VirtualClock, seed: int, choices: Callable[[], Any] | None
     ) -> Phases | None:

@@ -48,8 +48,14 @@ class Resources(Settings):
     )
 
 
-_REMOVED = {("checkpoint", "keep_at_decays"): False}
+_REMOVED = {
+    ("checkpoint", "keep_at_decays"): False,
+    ("sync", "compute_times"): "constant",
+    ("sync", "slowdown"): 5.0,
+}
 """Settings that runs of earlier versions have, with the value at which they changed nothing."""
+_STILL_HASHED = {"adpsgd": {"compute_times": "constant", "slowdown": 5.0}}
+"""Such settings of algorithms that stay in the hash, so that older results keep it."""
 
 
 class _Names(Settings):
@@ -161,6 +167,7 @@ class Run(RunSettings, _Names):
         """16 hex digits that change exactly when a setting that affects the result does: all but `Execution`."""
         deciding = {name: value for name, value in self._content().items() if name not in Execution.model_fields}
         deciding["data"] = {name: value for name, value in deciding["data"].items() if name not in EXECUTION}
+        deciding["sync"] = _STILL_HASHED.get(self.sync.name, {}) | deciding["sync"]
         canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

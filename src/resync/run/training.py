@@ -334,9 +334,10 @@ class RunSettings(Execution, ResultSettings):
         """Require a clock where the algorithm follows one, and there alone; and data with the notebook's shards."""
         if self.clock:
             yield from ((("clock", *key), message) for key, message in self.clock.checks_for(self.workers))
-        if bool(self.clock) != self.sync.needs.virtual_clock:
-            found, allowed = ("one", "null") if self.clock else ("null", "a virtual clock")
-            yield wrong("clock", f"{found} with sync {self.sync.name}", allowed)
+        if self.clock and not self.sync.is_timed:
+            yield wrong("clock", f"one with this sync {self.sync.name}, whose simulated times are unknown", "null")
+        if not self.clock and self.sync.needs.virtual_clock:
+            yield wrong("clock", f"null with sync {self.sync.name}", "step_seconds or trace")
         if self.random_numbers and self.data.name != "gaussian_clusters":
             yield wrong("random_numbers", f"{self.random_numbers} with data {self.data.name}", "null")
 
@@ -392,8 +393,10 @@ class RunSettings(Execution, ResultSettings):
         if self.model.stacked_form is None:
             found = f"stacked with model {self.model.name}" + (" with dropout" if self.model.form else "")
             yield wrong(("engine", "name"), found, allowed)
-        if self.sync.needs.virtual_clock:
-            yield wrong(("engine", "name"), f"stacked with sync {self.sync.name}, whose workers step apart", allowed)
+        if self.clock and self.sync.needs.separate_optimizer_steps:
+            yield wrong(
+                ("engine", "name"), f"stacked with a clock and sync {self.sync.name}, whose workers step apart", allowed
+            )
         if self.precision == "fp16":
             yield wrong(("engine", "name"), "stacked with precision fp16", f"{allowed}, or precision bf16")
         if self.processes > self.workers:

@@ -25,7 +25,16 @@ class Server(Algorithm):
     `consensus` is the server's model, `rounds` the changes that it has taken, divided by the number of workers.
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("server", "buffer", "total", "ends", "phase", "local_steps", "gradients")
+    shared: ClassVar[tuple[str, ...]] = (
+        "server",
+        "buffer",
+        "total",
+        "ends",
+        "taken",
+        "phase",
+        "local_steps",
+        "gradients",
+    )
     per_worker: ClassVar[tuple[str, ...]] = ("starts",)
 
     def __init__(self, training: Training, options: AsyncLocalSGD) -> None:
@@ -38,7 +47,7 @@ class Server(Algorithm):
         self.server = self.rows[:1].clone()
         self.buffer, self.total = torch.zeros_like(self.server), torch.zeros_like(self.server)
         self.starts = self.rows.clone()
-        self.ends = self.phase = self.local_steps = self.gradients = 0
+        self.ends = self.taken = self.phase = self.local_steps = self.gradients = 0
         self._find_events()
 
     def _find_events(self) -> None:
@@ -92,11 +101,9 @@ class Server(Algorithm):
         if self.local_steps < self.end.phases[self.phase].steps:
             return False
         self._give_change()
-        rounds, self.rounds = self.rounds, self._taken() // self.size
+        self.taken += 1
+        rounds, self.rounds = self.rounds, self.taken // self.size
         return self.rounds > rounds
-
-    def _taken(self) -> int:
-        return self.ends * (self.size if self.options.server == "mean" else 1)
 
     def _give_change(self) -> None:
         """Hand over the change of the phase; when the server has taken those that come together, go on."""
@@ -123,10 +130,10 @@ class Server(Algorithm):
         """What the server does with a change [P]."""
         given = self.options
         if given.server == "mean":
-            last = self.phase + 1 == self.size
+            last = self.phase + 1 == len(self.end.phases)
             self.total.add_(change)
             if last:
-                self.total.div_(self.size)
+                self.total.div_(len(self.end.phases))
         else:
             last = given.server == "each" or self.end.version % self.size == 0
             self.total.add_(change, alpha=self.weight)

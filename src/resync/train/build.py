@@ -159,7 +159,9 @@ def _stacking(run: Run, objective: Objective) -> Stacking | None:
 
 def _stacking_pays(run: Run, model: nn.Module) -> bool:
     """Whether the engine `stacked` has been measured to be faster for a run like this."""
-    if run.model.stacked_form is None or run.precision != "fp32" or run.compile or run.sync.needs.virtual_clock:
+    if run.model.stacked_form is None or run.precision != "fp32" or run.compile:
+        return False
+    if run.clock and run.sync.needs.separate_optimizer_steps:  # workers step apart
         return False
     device = next(model.parameters()).device.type
     sample = models.example(run.model, run.facts["input_shape"], 1)

@@ -60,11 +60,15 @@ class AsyncLocalSGD(SyncOptions):
 
         choose = (choices or partial(stream, seed, "choice of data streams"))().choice
         wait = None if self.server == "mean" else self.max_wait or 0.0
-        return Phases([self.h] * workers, lambda phase: clock.seconds(phase.worker, phase.steps), choose, wait)
+        return Phases([self.h] * workers, partial(clock.seconds, seed), choose, wait, clock.back)
 
     @property
     def needs(self) -> EngineNeeds:
         return EngineNeeds(separate_optimizer_steps=True, one_process_per_worker=True, virtual_clock=True)
+
+    @property
+    def is_timed(self) -> bool:
+        return True
 
     @property
     def rule(self) -> Period:

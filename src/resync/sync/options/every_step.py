@@ -293,27 +293,17 @@ class ADPSGD(SyncOptions):
     asynchronous: bool = Field(
         default=False,
         description="true: asynchronous in real time, with an averaging thread in each process of one worker; "
-        "false: simulated, with one step per unit of time",
+        "false: simulated, at the times of the run's clock; without one all gradients end together, as in D-PSGD",
     )
-    compute_times: Literal["constant", "random", "straggler"] = Field(
-        default="constant",
-        description="simulated time of a gradient: constant, 1 unit, so that all end together, as in D-PSGD; random, "
-        "uniform in [1, 2]; straggler, slowdown units for worker 0 and 1 unit for the others",
-    )
-    slowdown: Annotated[float, Field(ge=1)] = Field(
-        default=5.0, description="simulated time of a gradient of the straggler, in units"
-    )
-
-    def checks(self) -> Iterator[Check]:
-        for name in ("compute_times", "slowdown"):
-            value, default = getattr(self, name), type(self).model_fields[name].default
-            if self.asynchronous and value != default:
-                yield wrong(name, f"{value} with asynchronous", f"without it, or the default {default}")
 
     @property
     def needs(self) -> EngineNeeds:
         # Simulated workers have different speeds; the GPUs of a real one would wait together for its thread.
         return EngineNeeds(separate_optimizer_steps=not self.asynchronous, one_process_per_worker=self.asynchronous)
+
+    @property
+    def is_timed(self) -> bool:
+        return not self.asynchronous
 
     @property
     def traffic(self) -> Traffic:

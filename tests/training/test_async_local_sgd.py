@@ -3,6 +3,7 @@
 import csv
 import heapq
 import json
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from resync.plan.virtual_time import events, virtual_seconds
 from resync.run import Run
 from resync.run.clock import VirtualClock
 from resync.sync.algorithm import Algorithm
+from resync.sync.options.asynchronous import AsyncLocalSGD
 from resync.train.build import build
 from resync.train.loop import batches, train_step
 
@@ -154,6 +156,67 @@ def test_a_server_that_waits_for_nobody_is_its_recursion(server: str):
     sync, found = served(120, server=server, weight=0.5, lr=0.07, momentum=0.9)
     np.testing.assert_allclose(found[2::3], models, rtol=0, atol=1e-13)
     assert sync.virtual_seconds == pytest.approx(times[-1])
+
+
+def test_delayed_nesterov_is_its_recursion():
+    """That of the code of HALoS with activation 0: momentum with every K-th change, a part of the gradient at once."""
+    x, total, momentum, models = START.copy(), 0 * START, 0 * START, []
+    begun, queue = [0] * 4, []
+
+    def start(worker: int, now: float) -> None:
+        stream = begun.index(min(begun))
+        begun[stream] += 1
+        heapq.heappush(queue, (now + 3 * SECONDS[worker], worker, stream, x.copy()))
+
+    for worker in range(4):
+        start(worker, 0.0)
+    for t in range(40):
+        now, worker, stream, copied = heapq.heappop(queue)
+        change = phase(copied, stream)
+        total = total + change
+        if (t + 1) % 4 == 0:
+            momentum = 0.9 * momentum + total / 4
+            x, total = x - 0.3 * (0.9 * momentum + change / 4), 0 * START
+        else:
+            x = x - 0.3 * change / 4
+        models.append(x)
+        start(worker, now)
+    _, found = served(120, server="delayed_nesterov", lr=0.3, momentum=0.9)
+    np.testing.assert_allclose(found[2::3], models, rtol=0, atol=1e-13)
+
+
+def timetable(clock: dict[str, Any], number: int, workers: int = 4, **options: Any) -> list[tuple[Any, ...]]:
+    """(kind, worker, first, steps, time) of the first events; streams are taken from the lowest number on."""
+    phases = AsyncLocalSGD(**options).timetable(workers, VirtualClock(**clock), 0, lambda: SimpleNamespace(choice=min))
+    found = [
+        (e.kind, each.worker, each.first, each.steps, e.time)
+        for e in islice(phases.events(), number)
+        for each in e.phases
+    ]
+    return found
+
+
+def test_dynamic_steps_follow_the_speed_as_in_the_notebook():
+    found = timetable({"step_seconds": [0.58, 0.75, 1.51, 3.33]}, 4, h=20, least_steps=5)
+    assert [steps for _, _, _, steps, _ in found] == [20, 15, 7, 5]
+
+
+def test_who_leaves_loses_its_phase_and_starts_again_when_back():
+    """Phases of 2 s; worker 1 is away from second 3 to 7, when the server has taken five phases of the others."""
+    clock = {"step_seconds": [1.0, 1.0, 1.0], "away": [[1, 3.0, 7.0]]}
+    found = timetable(clock, 20, workers=3, h=2)
+    ends = [(worker, time) for kind, worker, _, _, time in found if kind == "end"]
+    starts = [(worker, time) for kind, worker, _, _, time in found if kind == "start"]
+    assert ends[:9] == [(0, 2.0), (1, 2.0), (2, 2.0), (0, 4.0), (2, 4.0), (0, 6.0), (2, 6.0), (0, 8.0), (2, 8.0)]
+    assert [start for start in starts if start[0] == 1][:3] == [(1, 0.0), (1, 2.0), (1, 7.0)]
+
+
+def test_a_round_goes_on_without_who_is_away():
+    clock = {"step_seconds": [1.0, 1.0, 4.0], "away": [[2, 1.0, 5.0]], "message_seconds": 0.75}
+    found = timetable(clock, 13, workers=3, h=2, server="mean")
+    assert [(worker, time) for kind, worker, _, _, time in found if kind == "end"] == [
+        (0, 3.0), (1, 3.0), (0, 6.0), (1, 6.0), (0, 15.0), (1, 15.0), (2, 15.0)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("options", [{"server": "mean"}, {"server": "buffer", "max_wait": 1000.0}])

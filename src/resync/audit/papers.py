@@ -90,6 +90,8 @@ def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], group
         label = f"{label}, {'divided by' if value.is_ratio else 'minus'} {labels[value.than]}"
     if value.at_workers:
         label = f"{label}, {value.at_workers} workers, seed {value.seed}"
+    if value.at_epoch is not None:
+        label = f"{label}, epoch {value.at_epoch:g}"
     names = {
         "paper": paper.id, "id": value.id, "item": value.item, "experiment": value.experiment,
         "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
@@ -107,7 +109,7 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
         states = [state for state in states if state.run.seed == value.seed]
     beside = groups.get((value.experiment, value.series_beside), []) if value.series_beside else None
     sides = [states] if beside is None else [states, beside]
-    found = [_evidence(side, value.metric, value.at_workers) for side in sides]
+    found = [_evidence(side, value.metric, value.at_workers, value.at_epoch) for side in sides]
     trained = any(state.run.total_steps for side in sides for state in side)
     reference = reference_time(value, paper.published)
     target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
@@ -185,7 +187,7 @@ def _other_images(states: list[RunState]) -> str:
 
 def _planned_row(runs: Sequence[Run], value: PublishedValue, names: dict[str, Any]) -> ValueRow:
     """A value that follows from the configuration: computed for the published scale, regardless of what was run."""
-    evidence, problem = known_beforehand(runs, value.metric)
+    evidence, problem = known_beforehand(runs, value.metric, value.at_epoch)
     target = Target(value.value or 0.0, declared=value.tolerance, reason=value.tolerance_reason or "")
     tolerance = verdicts.planned_tolerance(target)
     if not runs:
@@ -234,8 +236,10 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     )  # fmt: skip
 
 
-def _evidence(states: list[RunState], metric: str, workers: int | None = None) -> tuple[SeedValues, Verdict | None]:
-    evidence, problem = measured(states, metric, workers=workers)
+def _evidence(
+    states: list[RunState], metric: str, workers: int | None = None, epoch: float | None = None
+) -> tuple[SeedValues, Verdict | None]:
+    evidence, problem = measured(states, metric, epoch, workers)
     return evidence, Verdict("not comparable", problem) if problem else None
 
 

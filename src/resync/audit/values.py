@@ -1,7 +1,8 @@
 """The values of a series: measured by its finished seeds or known in advance, in the units of published values."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 
 from resync.audit.verdicts import Verdict
 from resync.metrics.registry import METRICS
@@ -63,12 +64,17 @@ def different_hardware(states: Iterable[RunState], metric: str) -> Verdict | Non
     return Verdict("not comparable", f"times of different or unknown hardware: {'; '.join(sorted(found))}")
 
 
-def known_beforehand(runs: Iterable[Run], metric: str) -> tuple[SeedValues, str]:
-    """The value that the configuration determines, the same for all seeds; none and a reason if it does not."""
+def known_beforehand(runs: Iterable[Run], metric: str, epoch: float | None = None) -> tuple[SeedValues, str]:
+    """The value that the configuration determines at the end or at an epoch, the same for all seeds.
+
+    None, and a reason, if it does not.
+    """
     try:
-        of = {"averaging_error": averaging_error, "virtual_seconds": virtual_seconds}.get(
-            metric, lambda run: float(getattr(volume(run), metric))
-        )
+        found: dict[str, Callable[[Run], float]] = {
+            "averaging_error": averaging_error,
+            "virtual_seconds": partial(virtual_seconds, epoch=epoch),
+        }
+        of = found.get(metric, lambda run: float(getattr(volume(run), metric)))
         return SeedValues.of(of(run) for run in list(runs)[:1]), ""
     except ValueError as error:
         return SeedValues(()), str(error)

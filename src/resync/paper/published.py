@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
-from resync.metrics.registry import EXACT, METRICS, ComparedMetric
+from resync.metrics.registry import EVALUATED, EXACT, METRICS, ComparedMetric
 from resync.run.run import Scale
 from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
 from resync.settings.errors import show
@@ -46,6 +46,9 @@ class PublishedValue(Settings):
     at_workers: PositiveInt | None = Field(
         default=None, description="number of workers of whose search it is the result; null: of the end of the run"
     )
+    at_epoch: NonNegativeNumber | None = Field(
+        default=None, description="epoch of whose evaluation it is the number; null: of the end of the run"
+    )
     network: LinkName | None = Field(
         default=None,
         description="for times: the link between nodes; `resync time` is calibrated on two times of one link, and "
@@ -80,7 +83,7 @@ class PublishedValue(Settings):
     @property
     def is_of_one_series(self) -> bool:
         """Whether the number is what one series measured: not a bound, nor of two series, nor one of its searches."""
-        return self.than is None and self.bound is None and self.at_workers is None
+        return self.than is None and self.bound is None and self.at_workers is None and self.at_epoch is None
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
@@ -118,7 +121,7 @@ class PublishedValue(Settings):
     def _comparison_checks(self) -> Iterator[Check]:
         """What a bound and the comparison of two series exclude."""
         hardware = METRICS[self.metric].depends_on == "hardware"
-        if self.metric in EXACT and not self.is_of_one_series:
+        if self.metric in EXACT and (self.than or self.bound or self.at_workers):
             yield ("than" if self.than else "bound",), f"found for {self.metric}, allowed: for what runs measure"
         if self.comparison and self.than is None:
             yield ("comparison",), "has no effect without than, allowed: with than"
@@ -130,8 +133,12 @@ class PublishedValue(Settings):
             yield ("comparison",), f"found a difference of {self.metric}, allowed: ratio, which machines have in common"
         if (self.is_ratio or self.relative_to) and self.value is not None and self.value <= 0:
             yield ("value",), f"found {self.value:g}, allowed: a number > 0, because it enters a ratio"
-        if (self.seed is None) != (self.at_workers is None):
-            yield ("seed",), "found one of seed and at_workers, allowed: both, or neither"
+        if self.seed is not None and self.at_workers is None and self.at_epoch is None:
+            yield ("seed",), "found without at_workers and at_epoch, allowed: with one of them"
+        if self.at_workers is not None and self.seed is None:
+            yield ("at_workers",), "found without seed, allowed: together with it"
+        if self.at_epoch is not None and self.metric not in (*EVALUATED, "virtual_seconds"):
+            yield ("at_epoch",), f"found for {self.metric}, allowed: for what is measured at evaluations"
         if self.std is not None and (self.bound or self.series_beside):
             yield ("std",), "has no effect on a bound or beside another series, allowed: null"
 
@@ -154,7 +161,15 @@ def quantities(values: Iterable[PublishedValue]) -> Iterator[list[PublishedValue
     """The values of each quantity, in declared order: the most certain source first, then the others."""
     found: dict[tuple[object, ...], list[PublishedValue]] = {}
     for value in values:
-        compared = (value.than, value.comparison, value.relative_to, value.bound, value.seed, value.at_workers)
+        compared = (
+            value.than,
+            value.comparison,
+            value.relative_to,
+            value.bound,
+            value.seed,
+            value.at_workers,
+            value.at_epoch,
+        )
         found.setdefault((value.experiment, value.series, value.metric, value.scale, *compared), []).append(value)
     for same in found.values():
         yield sorted(same, key=lambda value: CERTAINTY.index(value.status))

@@ -90,6 +90,9 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
         place = node.entries["experiment"]
         collector.note(known.dangling(value.experiment, place, named, [value.scale], node.entries.get("scale")))
         collector.note(known.unmeasured(value.metric, value.compared, value.scale, node.entries["metric"]))
+        if value.at_epoch:
+            place = node.entries["at_epoch"]
+            collector.note(known.unevaluated(value.at_epoch, value.compared, value.scale, place))
     values = tuple(value for value, _ in entries)
     collector.note(problem for value, node in entries for problem in _without_reference(value, node, values))
     return values

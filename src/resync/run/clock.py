@@ -12,11 +12,7 @@ Absence = Annotated[tuple[Count, NonNegativeNumber, PositiveNumber], Strict(Fals
 
 
 class VirtualClock(Settings):
-    """Simulated time, which depends on no machine; the same seed gives the same times.
-
-    A message of b bytes takes latency + b / bandwidth (see `resync.plan.network`), an average a ring; without these two
-    numbers neither takes time.
-    """
+    """Simulated time, which depends on no machine; the same seed gives the same times."""
 
     step_seconds: Several[PositiveNumber] | None = Field(
         default=None,
@@ -32,9 +28,10 @@ class VirtualClock(Settings):
         min_length=1,
         description="instead of step_seconds: recorded seconds of steps, of one worker or of each, over and over",
     )
-    latency: PositiveNumber | None = Field(default=None, description="seconds of an empty message; null: 0")
-    bandwidth: PositiveNumber | None = Field(
-        default=None, description="bytes/s that a worker sends, and receives; null: no limit"
+    message_seconds: PositiveNumber | None = Field(
+        default=None,
+        description="seconds of a message of all parameters between two workers, or with a server (resync.plan.network "
+        "computes it); an average takes 2 (n - 1) / n of it, as in a ring; null: 0",
     )
     away: Items[Absence] | None = Field(
         default=None,
@@ -81,13 +78,18 @@ class VirtualClock(Settings):
         drawn = stream(seed, "step times", worker=worker, epoch=first).random(steps)
         return float((1 + self.jitter * drawn).sum()) * self.pace(worker)
 
-    def message(self, num_bytes: float) -> float:
-        """Seconds of a message."""
-        return (self.latency or 0.0) + (num_bytes / self.bandwidth if self.bandwidth else 0.0)
-
-    def average(self, num_bytes: float, workers: int) -> float:
+    def average(self, workers: int) -> float:
         """Seconds of an average over workers, in a ring."""
-        return 2 * (workers - 1) * self.message(num_bytes / workers)
+        return 2 * (workers - 1) / workers * (self.message_seconds or 0.0)
+
+    def end(self, seed: int, worker: int, start: float, number: int) -> float:
+        """When a worker has finished its step `number`, which it starts now, or when it is back."""
+        while True:
+            end = start + self.seconds(seed, worker, number, 1)
+            back = self.back(worker, start, end)
+            if back is None:
+                return end
+            start = back
 
     def back(self, worker: int, start: float, end: float) -> float | None:
         """When a worker is back that is away at a time from `start` to before `end`; None: it is never."""

@@ -40,17 +40,8 @@ class ADPSGD(Algorithm):
         self.timed = training.clock is not None
         self.clock = training.clock or VirtualClock(step_seconds=(1.0,))
         self.averages, self.finished, self.now = [0] * self.size, [0] * self.size, 0.0
-        self.ends = [self._end(worker, 0.0) for worker in range(self.size)]
+        self.ends = [self.clock.end(self.seed, worker, 0.0, 0) for worker in range(self.size)]
         self.x = self.rows.clone()
-
-    def _end(self, worker: int, start: float) -> float:
-        """When the gradient is finished that a worker starts now, or as soon as it is back."""
-        while True:
-            end = start + self.clock.seconds(self.seed, worker, self.finished[worker], 1)
-            back = self.clock.back(worker, start, end)
-            if back is None:
-                return end
-            start = back
 
     def _ending(self) -> list[int]:
         """The workers whose gradients are finished next, at the same time."""
@@ -88,7 +79,7 @@ class ADPSGD(Algorithm):
             self.x[index] = self.rows[index]
         for worker in ending:
             self.finished[worker] += 1
-            self.ends[worker] = self._end(worker, self.now)
+            self.ends[worker] = self.clock.end(self.seed, worker, self.now, self.finished[worker])
             other = partner(self.topology, worker, self.size, self.averages[worker])
             if other is not None and not self.clock.away_at(other, self.now):
                 if worker in pairs or other in pairs:

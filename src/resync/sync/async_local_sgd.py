@@ -20,9 +20,13 @@ class Server(Algorithm):
             each:    b = m b + a D;   x = x - e b
             buffer:  S = S + a D, and after as many changes as there are workers:  b = m b + S;  x = x - e b;  S = 0
             mean:    (all changes come together)  b = m b + mean D;  x = x - e b
+            delayed_nesterov:  S = S + D;  x = x - e D / K, and after as many changes as there are workers, K, before it
+                b = m b + S / K;  x = x - e m b;  S = 0
 
     A phase is computed when it ends, from what the worker copied at its start: events are strictly sequential.
-    `consensus` is the server's model, `rounds` the changes that it has taken, divided by the number of workers.
+    Delayed Nesterov is that of the code of HALoS (utnslab/halos) with activation 0; with one worker it is Nesterov's
+    form of `resync.sync.outer`. `consensus` is the server's model, `rounds` the changes that it has taken, divided by
+    the number of workers.
     """
 
     shared: ClassVar[tuple[str, ...]] = (
@@ -129,6 +133,14 @@ class Server(Algorithm):
     def _take(self, change: Tensor) -> None:
         """What the server does with a change [P]."""
         given = self.options
+        if given.server == "delayed_nesterov":
+            self.total.add_(change, alpha=1 / self.size)
+            self.server.sub_(change, alpha=given.lr / self.size)
+            if self.end.version % self.size == 0:
+                self.buffer.mul_(given.momentum).add_(self.total)
+                self.server.sub_(self.buffer, alpha=given.lr * given.momentum)
+                self.total.zero_()
+            return
         if given.server == "mean":
             last = self.phase + 1 == len(self.end.phases)
             self.total.add_(change)

@@ -219,3 +219,23 @@ class SearchRecords(KindOptions):
     @property
     def curves(self) -> tuple[str, ...]:
         return "tuned_steps", "tuned_lr", "searched_workers"
+
+
+class EvaluationLog(KindOptions):
+    """Table of every evaluation of runs with simulated times, in the columns of the log of Liu et al. 2024."""
+
+    name: Literal["evaluation_log"] = Field(default="evaluation_log", init=False)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return "val_loss", "val_top1", "virtual_seconds"
+
+
+class TimeCurves(KindOptions):
+    """Validation loss against simulated time, a panel for each experiment; all runs need a virtual clock."""
+
+    name: Literal["time_curves"] = Field(default="time_curves", init=False)
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        return "val_loss", "virtual_seconds"

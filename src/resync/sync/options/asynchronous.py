@@ -30,10 +30,16 @@ class AsyncLocalSGD(SyncOptions):
     look = Look("teal", "D", "short")
     name: Literal["async_local_sgd"] = Field(default="async_local_sgd", init=False)
     h: LocalSteps = Field(description="local steps of a phase")
-    server: Literal["mean", "buffer", "each"] = Field(
+    least_steps: LocalSteps | None = Field(
+        default=None,
+        description="dynamic local steps: a slower worker makes h times its speed relative to the fastest, at least "
+        "these; null: all make h",
+    )
+    server: Literal["mean", "buffer", "each", "delayed_nesterov"] = Field(
         default="each",
         description="mean: workers wait for each other, and the server takes the mean of their changes (synchronous); "
-        "buffer: it takes `weight` times every change, summed over as many as there are workers; each: at once",
+        "buffer: it takes `weight` times every change, summed over as many as there are workers; each: at once; "
+        "delayed_nesterov: 1 / workers of every change at once, and momentum after as many as there are workers",
     )
     weight: PositiveNumber | None = Field(default=None, description="factor of a worker's change; null: 1 / workers")
     lr: OuterLr = 0.7
@@ -50,17 +56,23 @@ class AsyncLocalSGD(SyncOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        if self.server == "mean":
-            for name in ("weight", "max_wait"):
-                if getattr(self, name) is not None:
-                    yield wrong(name, f"{getattr(self, name):g} with server mean", "null")
+        without = {"mean": ("weight", "max_wait", "least_steps"), "delayed_nesterov": ("weight",)}
+        for name in without.get(self.server, ()):
+            if getattr(self, name) is not None:
+                yield wrong(name, f"{getattr(self, name):g} with server {self.server}", "null")
 
     def timetable(self, workers: int, clock: VirtualClock, seed: int, choices: Callable[[], Any] | None) -> Phases:
         from resync.streams import stream  # only here: it imports numpy
 
         choose = (choices or partial(stream, seed, "choice of data streams"))().choice
-        wait = None if self.server == "mean" else self.max_wait or 0.0
-        return Phases([self.h] * workers, partial(clock.seconds, seed), choose, wait, clock.back)
+        mean = self.server == "mean"
+        messages = clock.average(workers) if mean else 2 * (clock.message_seconds or 0.0)
+        paces = [clock.pace(worker) for worker in range(workers)]
+        steps = [max(int(self.h * min(paces) / pace), self.least_steps or self.h) for pace in paces]
+        return Phases(
+            steps, lambda *part: clock.seconds(seed, *part) + messages, choose,
+            None if mean else self.max_wait or 0.0, clock.back,
+        )  # fmt: skip
 
     @property
     def needs(self) -> EngineNeeds:

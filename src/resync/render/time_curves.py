@@ -1,0 +1,20 @@
+"""Validation loss against simulated time."""
+
+from itertools import groupby
+
+from resync.render.item import ItemData, require_results
+from resync.render.lines import Panel, Panels, limits, metric_line, setting
+from resync.render.options import TimeCurves
+from resync.render.panels import draw as draw
+from resync.render.style import axis_label
+
+
+def prepare(data: ItemData[TimeCurves]) -> Panels:
+    """The loss at every evaluation, mean over seeds, a panel for each experiment."""
+    require_results(data)
+    panels = []
+    for experiment, found in groupby(data.drawn, lambda series: series.name[0]):
+        lines = [metric_line(data, series, "val_loss", lambda run: run.curve("virtual_seconds")) for series in found]
+        axis = f"{axis_label('virtual_seconds')}: {experiment.replace('_', ' ')}"
+        panels.append(Panel(axis, axis_label("val_loss"), lines, limits(lines, 0.1)))
+    return Panels(panels, setting(data, *(panel.lines for panel in panels)))

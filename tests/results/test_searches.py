@@ -5,7 +5,7 @@ import math
 import pytest
 import yaml
 
-from resync.audit import curves, verdicts
+from resync.audit import audit, curves, verdicts
 from resync.audit.verdicts import Target
 from resync.paper.claim import CurveTest
 from resync.results.runs import read_run, state_of
@@ -112,6 +112,13 @@ def test_a_record_is_equal_or_within_its_tolerance(ours, word, reason):
     assert verdict.word == word
     assert reason in verdict.reason
     assert verdicts.record(math.nan, Target(100.0, declared=2.0)).word == "diverged"
+
+
+def test_records_are_lines_of_the_audit_of_their_own_scale_only(papers, tmp_path):
+    found = {scale: audit(papers, scale, tmp_path, ["gossip_quadratics"]).rows for scale in ("smoke", "paper")}
+    assert not found["smoke"]
+    assert {row.verdict for row in found["paper"]} == {"not run"}
+    assert len(found["paper"]) == 2 * 812
 
 
 SQUARE = {(seed, n): (1 + seed) * n**2 for seed in (0, 1) for n in (4, 8, 16)}

@@ -65,7 +65,9 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         by_series = groupby(states, lambda state: (state.run.experiment, state.run.series))
         groups = {key: list(group) for key, group in by_series}
         beside = {value.id: value for value in declared.published_beside(scale)}
-        sources = [[beside[value.id] for value in same] for same in quantities(declared.published)]
+        # Records are many, and nothing at another scale compares with one.
+        here = [value for value in declared.published if value.seed is None or value.scale == scale]
+        sources = [[beside[value.id] for value in same] for same in quantities(here)]
         published = [(_published_row(suite, declared, same, groups, scale), same[0]) for same in sources]
         claimed = [(claim_row(declared, claim, groups, scale), claim) for claim in declared.claims_at(scale)]
         on_gpus: dict[tuple[str, str, str], bool] = {

@@ -48,7 +48,6 @@ class Finding:
     remedy: str = ""
 
     def __str__(self) -> str:
-        """One line, whose sign says how bad it is."""
         sign = {"ok": "ok      ", "needed": "MISSING ", "optional": "-       "}[self.state]
         return f"{sign} {self.name}: {self.found}{f' -> {self.remedy}' if self.remedy else ''}"
 
@@ -86,7 +85,6 @@ def _package(name: str, without: Literal["needed", "optional"], remedy: str) -> 
 
 
 def _torch() -> Iterator[Finding]:
-    """torch, its GPUs, and the two ways in which its processes exchange messages."""
     try:
         import torch
         import torch.distributed as dist
@@ -125,7 +123,6 @@ def _disk(results: Path) -> Finding:
 
 
 def _locks(results: Path) -> Finding:
-    """Whether the file system has locks, by which two jobs do not train the same run."""
     if not results.is_dir():
         return Finding("locks", "optional", f"{results} is not here")
     try:
@@ -137,7 +134,6 @@ def _locks(results: Path) -> Finding:
 
 
 def _data(configs: Path) -> Iterator[Finding]:
-    """The folder of the data, and for every data set that runs read whether it is there and which runs it is for."""
     try:
         suite = load_suite(configs)
     except ConfigError as error:
@@ -158,7 +154,6 @@ def _data(configs: Path) -> Iterator[Finding]:
 
 
 def _readers(suite: Suite) -> dict[str, str]:
-    """For each data set that is prepared, the scales and papers with runs that read it."""
     found: dict[str, list[str]] = {}
     for scale in SCALES:
         papers: dict[str, list[str]] = {}

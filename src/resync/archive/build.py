@@ -31,7 +31,6 @@ class ArchiveFolders:
     figures: Path
 
     def kept(self, scale: str) -> set[Path]:
-        """The drawn files that are part of an archive, below either folder of a scale."""
         audits = {Path(_AUDIT)} if (self.archive / scale / _AUDIT).exists() else set()
         drawn = (file for file in (self.figures / scale).rglob("*.*") if file.suffix in _KEPT)
         return audits | {file.relative_to(self.figures / scale) for file in drawn}

@@ -53,7 +53,6 @@ class Difference:
         return any([*self.only, *self.unreadable, self.settings, self.values, self.verdicts])
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields, and whether the two are equal."""
         return asdict(self) | {"equal": not self}
 
 
@@ -116,7 +115,6 @@ def _compare_settings(name: str, first: Path, second: Path, found: Difference) -
 
 
 def _values(common: Sequence[str], runs: Sequence[Mapping[str, RunResult]], limits: Limits) -> Iterator[Entry]:
-    """The differing numbers of each series, over the seeds that both sides have."""
     keys = ["series", "seed", "metric"]
     one, other = (
         pd.DataFrame(

@@ -66,7 +66,6 @@ def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Pa
 
 
 def _ended(runs: Iterable[Run], sources: Sequence[Path], packed: Packed) -> Iterator[tuple[RunState, Path]]:
-    """The runs that have results of the declared configuration, each with the folder that has them."""
     for run in runs:
         states = [(state_of(run, source), source) for source in sources]
         ended = (found for found in states if found[0].has_ended)
@@ -86,7 +85,6 @@ def _files(directory: Path) -> Files:
 
 
 def _archived(summary: Mapping[str, Any], digests: Mapping[str, str], kept: Sequence[str]) -> str:
-    """The summary of a run without some of its files and the name of its host; that of an unpacked run as it is."""
     entries = {name: value for name, value in summary.items() if name != DIGESTS}
     if summary.get("launch"):
         entries["launch"] = {name: value for name, value in summary["launch"].items() if name != "host"}
@@ -123,7 +121,6 @@ def _require_same(before: RunState, files: Files, unpacked: Path) -> None:
 
 
 def _copy_logs(suite: Suite, paper: str, scale: str, sources: Sequence[Path], archive: Path) -> None:
-    """Published logs, which belong to no run, stand beside the runs of the scale that they are compared at."""
     for table in suite.papers[paper].logs.tables if scale == LOGS_SCALE else ():
         files = [file for source in sources if (file := file_of(source, paper, table.id)).exists()]
         if files:

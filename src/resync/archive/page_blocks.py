@@ -78,9 +78,6 @@ def scores(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
 
 
 def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str, str]:
-    """Claims of the papers, and of our own, that hold, fail, and are open; measured numbers that are reproduced, of all
-    with a known value.
-    """
     numbers = [row["verdict"] for row in found["rows"] if row["paper"] in papers and row["kind"] == MEASURED]
     known = len(numbers) - numbers.count("unknown")
     counts = f"{numbers.count('reproduced')} of {known}"
@@ -88,7 +85,6 @@ def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str, str
 
 
 def _counts(found: Mapping[str, Any], papers: set[str], kind: str) -> str:
-    """How many claims of a kind hold, fail and are open; empty without any."""
     claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers and claim["kind"] == kind]
     holds, fails = claims.count("holds"), claims.count("fails")
     return f"{holds}, {fails}, {len(claims) - holds - fails}" if claims else ""

@@ -65,7 +65,6 @@ def _begin(suite: Suite, scale: str) -> None:
 
 
 def _draw(name: tuple[str, str]) -> str:
-    """Draw an item; why it is not drawn, or nothing."""
     suite, scale = _drawn
     paper, item = name
     runs = suite.item_runs(paper, item, scale)

@@ -32,7 +32,6 @@ def difference(committed: Path, drawn: Path) -> str:
 
 
 def _of_texts(committed: str, drawn: str, absolute: float = 0.0) -> str:
-    """The first line that differs in more than the last digits of its numbers."""
     old, new = committed.splitlines(), drawn.splitlines()
     for number, (first, second) in enumerate(zip(old, new, strict=False), 1):
         if first != second and not _same_but_rounding(first, second, absolute):
@@ -48,7 +47,6 @@ def _same_but_rounding(first: str, second: str, absolute: float) -> bool:
 
 
 def _around(first: str, second: str, width: int = 60) -> str:
-    """Both lines from shortly before their first difference on."""
     common = next((at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other), None)
     start = max(0, (min(len(first), len(second)) if common is None else common) - 20)
     return f"committed {first[start : start + width]!r}, drawn {second[start : start + width]!r}"

@@ -37,7 +37,6 @@ def _expand(options: argparse.Namespace) -> None:
 
 
 def _describe(run: Run) -> dict[str, object]:
-    """A run as `expand --json` lists it: its configuration and the values derived from it."""
     derived = {
         "id": run.id,
         "directory": str(run.directory),

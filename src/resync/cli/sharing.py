@@ -136,7 +136,6 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _pages() -> list[Path]:
-    """The pages of the checkout that may quote and show results."""
     return [page for page in (Path("README.md"), *sorted(Path("docs").glob("*.md"))) if page.exists()]
 
 
@@ -180,7 +179,6 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _tell(scale: str, packed: Packed | None, drawn: Drawn) -> None:
-    """What was done at a scale: runs that are left out and items without runs on standard error, then the sentence."""
     for line in packed.left_out if packed else ():
         print(f"resync: warning: left out: {line}", file=sys.stderr)
     for (paper, item), reason in drawn.absent.items():

@@ -117,7 +117,6 @@ def _refuse(kind: str, paper: str, name: str) -> None:
 
 
 def _rename(example: _Example, paper: str, name: str, class_name: str) -> dict[Path, str]:
-    """The files of the example under the new name."""
     found = _FILES.findall(Path(example.page).read_text(encoding="utf-8"))
     # Not torch's own names, such as nn.Linear.
     words = {example.name: name, _camel(example.name): class_name} | ({"question": paper} if paper else {})

@@ -37,7 +37,6 @@ class Characters:
 
     @classmethod
     def of(cls, text: CharacterText, context: int, variant: str, sha256: str) -> "Characters":
-        """The parts of a text as tensors."""
         train, val = (torch.from_numpy(part.astype("int32")) for part in (text.train, text.val))
         return cls(train, val, text.alphabet, context, variant, sha256)
 

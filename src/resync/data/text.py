@@ -65,7 +65,6 @@ class ParallelText:
 
     @property
     def num_train(self) -> int:
-        """Number of buckets of training pairs."""
         return len(self._train)
 
     @property

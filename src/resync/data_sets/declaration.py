@@ -58,7 +58,6 @@ class DataSet(Settings):
         return self._file
 
     def error(self, message: object) -> UserError:
-        """An error in these data, or in where they are."""
         return UserError(f"data {self.name}: {message}")
 
     @property
@@ -79,7 +78,6 @@ class DataSet(Settings):
 
     @cached_property
     def config(self) -> type[DataOptions]:
-        """The pydantic model of a mapping that chooses this data set."""
         fields: dict[str, Any] = {"name": (Literal[self.name], Field(default=self.name, description=self.description))}
         fields |= self.reader.options() if self.reader else {}
         model = create_model(f"data.{self.name}", __base__=DataOptions, __doc__=self.description, **fields)

@@ -70,7 +70,6 @@ class Preparation(Settings):
 
     @property
     def packing(self) -> Packing | None:
-        """FFCV's storage of the images, if it is used."""
         return self.streaming or self.packed
 
 

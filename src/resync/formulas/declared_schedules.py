@@ -72,7 +72,6 @@ class LearningRate(Part):
             yield wrong(key, f"{getattr(self, key):g}", limit)
 
     def of(self, shape: TrainingShape) -> Schedule:
-        """The learning rate as a function of the step."""
         smooth = self.smooth(shape)
         if self.warmup_every is None:
             return smooth
@@ -84,7 +83,6 @@ class LearningRate(Part):
         """The learning rate without the stairs of `warmup_every`."""
 
     def _warmup(self, shape: TrainingShape) -> dict[str, Any]:
-        """The arguments of the warm-up for the functions in `schedules`, without those left at their defaults."""
         given = {"warmup_start": self.warmup_start, "warmup_ahead": self.warmup_ahead}
         return {"warmup_steps": shape.warmup_steps} | {key: val for key, val in given.items() if val is not None}
 
@@ -119,17 +117,14 @@ class StepSchedule(_Peak):
     decays: Items[Decay] = Field(min_length=1, description="[epoch, factor] pairs; factors multiply")
 
     def checks(self) -> Iterator[Check]:
-        """Require decays in the order of their epochs."""
         yield from super().checks()
         yield from check_ascending(("decays",), (epoch for epoch, _ in self.decays))
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require decays before the end of the training."""
         yield from super().checks_in(shape)
         yield from in_time_checks(("decays",), self.decays, shape)
 
     def smooth(self, shape: TrainingShape) -> Schedule:
-        """The function `step`, with the epochs of decays converted to whole steps."""
         decays = [(round(epoch * shape.steps_per_epoch), factor) for epoch, factor in self.decays]
         return step(self.max_lr, decays, shape.total_steps, **self._warmup(shape))
 
@@ -140,13 +135,11 @@ class _FallingSchedule(_Peak):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Require a decreasing schedule."""
         yield from super().checks()
         if self.min_lr > self.max_lr:
             yield wrong("min_lr", f"{self.min_lr:g}", f"at most max_lr = {self.max_lr:g}")
 
     def _span(self, shape: TrainingShape) -> tuple[float, float, int]:
-        """The peak, the lowest learning rate, and the step at which it is reached."""
         return self.max_lr, self.min_lr, shape.total_steps
 
 

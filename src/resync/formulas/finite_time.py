@@ -120,7 +120,6 @@ def _factors(number: int, peers: int) -> list[int]:
 
 
 def _averages(groups: Iterable[Sequence[int]]) -> dict[tuple[int, int], Fraction]:
-    """The mixing step in which each group of workers averages exactly."""
     return {pair: Fraction(1, len(group)) for group in groups for pair in combinations(group, 2)}
 
 

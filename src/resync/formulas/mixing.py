@@ -63,7 +63,6 @@ def is_doubly_stochastic(mixing: NDArray[np.float64], tolerance: float = 1e-12) 
 
 
 def _weighted_matrix(weights: Sequence[Mapping[int, Fraction]]) -> NDArray[np.float64]:
-    """The matrix of a mixing step with the weights of every worker's messages; the rest of 1 is its self weight."""
     mixing = np.zeros((len(weights), len(weights)))
     for worker, sent in enumerate(weights):
         mixing[worker, worker] = float(1 - sum(sent.values()))

@@ -76,16 +76,13 @@ class PowerRule(Period):
 
     @property
     def follows_lr(self) -> bool:
-        """True."""
         return True
 
     def checks(self) -> Iterator[Check]:
-        """Require h_base <= h_max."""
         if self.h_max is not None and self.h_max < self.h_base:
             yield ("h_max",), f"found {self.h_max}, allowed: null or at least h_base = {self.h_base}"
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require a warm-up if there is a period for it."""
         if self.h_warmup is not None and not shape.warmup_steps:
             yield ("h_warmup",), f"found {self.h_warmup} without a warm-up in schedule, allowed: null"
 
@@ -135,7 +132,6 @@ class Phases(Period):
 
     @property
     def follows_lr(self) -> bool:
-        """Whether the rule of a phase does."""
         return any(isinstance(h, Period) and h.follows_lr for _, h in self.phases)
 
     def checks(self) -> Iterator[Check]:
@@ -146,7 +142,6 @@ class Phases(Period):
                 yield ("phases", index, 1), "found end, allowed: integer >= 1; only the last phase may have end"
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require phases that start before the end of the training."""
         return in_time_checks(("phases",), self.phases, shape)
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:

@@ -167,7 +167,6 @@ def _staircase_lr(step: int, *, smooth: Schedule, warmup_steps: int, every: int,
 
 
 def _warm_up(after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool) -> Schedule:
-    """The linear rise to `max_lr` in the first steps, then `after`."""
     return partial(
         _warmed_up_lr,
         after=after,

@@ -99,7 +99,6 @@ class Topology:
 
     @property
     def random(self) -> bool:
-        """Whether the peers depend on the seed."""
         return self.pick == "random"
 
 
@@ -213,7 +212,6 @@ def _reach(topology: Topology, worker: int, offset: int, num_workers: int) -> in
 
 @lru_cache(maxsize=64)
 def _draws(num_workers: int, size: int, peers: int, k: int, seed: int) -> tuple[tuple[int, ...], ...]:
-    """Return `peers` random positions in a peer list of length `size` for every worker."""
     # A text seed is hashed by a fixed function, so that all processes and machines draw the same positions.
     draw = random.Random(f"{seed}/{k}")
     return tuple(tuple(draw.sample(range(size), peers)) for _ in range(num_workers))

@@ -102,7 +102,6 @@ def _adpsgd(rows: Rows, run: Run) -> ImportedLog:
 
 
 def _ends(first: int, last: int, seconds: float, ended: Values, run: Run) -> list[Values]:
-    """The ends of the global epochs from `first` until `last`, which a rank has reached in the same state."""
     steps = [(epoch + 1) * run.steps_per_epoch for epoch in range(first, last)]
     timed = [{"training_seconds": step * seconds} if seconds > 0 else {} for step in steps]
     return [_position(step, run) | time | ended for step, time in zip(steps, timed, strict=True)]

@@ -73,7 +73,6 @@ def _csv(rows: Sequence[Values], file: File) -> str:
 
 
 def _diverged_at(log: ImportedLog) -> int | None:
-    """The first step with a loss or validation metric that is NaN or infinite; None if there is none."""
     for row in sorted((*log.metrics, *log.steps), key=lambda row: row["step"]):
         losses = ("train_loss", "step_loss") if row["step"] > 0 else ()
         judged = [name for name in row if name in EVALUATED or name in losses]
@@ -83,7 +82,6 @@ def _diverged_at(log: ImportedLog) -> int | None:
 
 
 def _summary(run: Run, log: ImportedLog, diverged: int | None) -> dict[str, Any]:
-    """The entries of summary.json; `resync.train.run` writes those of a run trained here."""
     last = log.metrics[-1]
     best = {name: METRICS[name].best_of(row.get(name, math.nan) for row in log.metrics) for name in BEST}
     return {

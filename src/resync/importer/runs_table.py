@@ -41,7 +41,6 @@ def import_runs(suite: Suite, table: str, source: Path, results: Path, replace: 
 
 
 def _values(table: Table, declared: LogTable, group: LogGroup) -> dict[str, float]:
-    """The value of every run of a group by the run's name: at the declared step, or in its last row."""
     found: dict[str, float] = {}
     for cells in table.rows:
         if cells[declared.group].text != group.name:

@@ -74,7 +74,6 @@ class Strategy(DDPStrategy):
         self._training = False
 
     def on_exception(self, exception: BaseException) -> None:
-        """Free the module for another `fit`."""
         super().on_exception(exception)
         if self._training:
             self._leave_average()

@@ -77,7 +77,6 @@ class Trainer(transformers.Trainer):
             super().save_model(*args, **kwargs)
 
     def begin(self) -> None:
-        """Attach the algorithm to what is to be trained, and continue from the worker's own file if there is one."""
         self.sync = self.attach(self.model, self.optimizer.optimizer)
         self._training = True
         if self._resumed_from is None:
@@ -104,7 +103,6 @@ class Trainer(transformers.Trainer):
         temporary.replace(own)
 
     def finish(self) -> None:
-        """Give every worker the final average, once."""
         if self._training:
             self.sync.finish()
             self._training = False

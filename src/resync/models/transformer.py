@@ -102,8 +102,6 @@ class Decoding:
     length: int = 0
 
     def select(self, rows: Tensor) -> "Decoding":
-        """The sentences `rows`, which may repeat."""
-
         def chosen(layers: tuple[KeysValues, ...]) -> tuple[KeysValues, ...]:
             return tuple((keys[rows], values[rows]) for keys, values in layers)
 
@@ -127,7 +125,6 @@ class Transformer(nn.Module):
         self.apply(_initialise)
 
     def forward(self, inputs: Sequence[Tensor]) -> Tensor:
-        """The logits of a batch (sources, decoder inputs)."""
         source, target = inputs
         mask = _mask(source)
         memory = self.encode(source)
@@ -144,7 +141,6 @@ class Transformer(nn.Module):
         return x
 
     def start(self, source: Tensor) -> Decoding:
-        """The state of the translation of these sources before its first token."""
         memory = self.encode(source)
         return Decoding(
             mask=_mask(source),

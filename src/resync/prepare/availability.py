@@ -49,7 +49,6 @@ def missing(names: Iterable[str]) -> Iterator[str]:
 
 
 def _original(of: DataSet, root: Path) -> tuple[Path | None, list[Path]]:
-    """Where the originals are below `root`, None if they are not; and what was looked for, or is missing of a text."""
     if of.preparation:
         places = [place for source in of.preparation.sources for place in places_of(source, root)]
         if of.preparation.streaming:  # from image files, never from an archive

@@ -53,7 +53,6 @@ class ImageFiles:
         return self.folder / os.fsdecode(self.paths[index])
 
     def require_length(self, index: int, found: int) -> None:
-        """Raise ValueError if the file of an image is not as long as when it was listed."""
         if found != self.bytes[index]:
             allowed = f"{self.bytes[index]}, its length when the images were listed"
             raise UserError(f"{self.file(index)}: found {found} bytes, allowed: {allowed} (docs/data.md)")
@@ -124,7 +123,6 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def _describe(original: Original, split: str, paths: Sequence[str], labels: Sequence[int]) -> ImageFiles:
-    """The files with their lengths and their image sizes, which are in the first bytes of each file."""
     from tqdm import tqdm
 
     def describe(path: str) -> tuple[int, int, int]:

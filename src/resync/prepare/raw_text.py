@@ -34,7 +34,6 @@ class RawText:
         self._read: set[Path] = set()
 
     def lines(self) -> dict[str, Lines]:
-        """The normalised sentences of every split."""
         may_be_empty = self.text.max_ratio is not None
         return {
             "train": self._split(self.text.train, may_be_empty),

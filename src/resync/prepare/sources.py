@@ -171,7 +171,6 @@ def places(original: Original, paths: Iterable[str]) -> dict[str, tuple[list[str
 
 
 def _val_labels(original: Original) -> dict[str, str]:
-    """The class of every validation image by its file name, from the table beside the images if there is one."""
     folder = original.path if original.path.is_dir() else original.path.parent
     table = folder / (original.source.val_labels or "")
     if not table.is_file():
@@ -183,7 +182,6 @@ def _val_labels(original: Original) -> dict[str, str]:
 
 
 def _split_and_class(original: Original, path: PurePosixPath, table: dict[str, str]) -> tuple[str, str] | None:
-    """Split and class of an image, or None for a file outside train/ and test/, such as a licence."""
     folders = path.parts[:-1]
     for position, folder in enumerate(folders, start=1):
         if folder not in SPLITS:

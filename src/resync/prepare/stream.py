@@ -98,5 +98,4 @@ def _load_packed(of: DataSet, root: Path) -> Stream:
 
 
 def _content(listed: Mapping[str, Any]) -> dict[str, str]:
-    """The origin of .beton files: the list of image files, by its SHA-256."""
     return {"listing": listed["sha256"]}

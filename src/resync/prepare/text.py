@@ -73,7 +73,6 @@ class ParallelCorpus:
         return {"train_pairs": len(source.lengths)} | tokens
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything as arrays, for a file."""
         result: dict[str, NDArray[Any]] = {}
         for side, splits in (("source", self.source), ("target", self.target)):
             for split, sentences in splits.items():

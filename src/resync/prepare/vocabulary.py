@@ -61,5 +61,4 @@ class Vocabulary:
         return list(self._processor.encode(list(sentences), out_type=int, add_eos=True))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The sentence of these ids, which need not be complete."""
         return str(self._processor.decode([index for index in ids if index not in (PAD, BEGIN, END)]))

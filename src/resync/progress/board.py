@@ -35,7 +35,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The run's id, or the rule and what it makes."""
         if self.folder is not None:
             return "/".join(self.folder.parts[-4:])
         return f"{self.rule} {self.output}".strip()
@@ -77,7 +76,6 @@ class Board:
         return None if before and before[1] == reason else f"failed: {job.name}: {reason}"
 
     def again(self, number: int) -> str | None:
-        """A job that failed is tried again: a line that says so."""
         job = self._known.get(number)
         return f"tried again: {job.name}" if job else None
 
@@ -107,13 +105,11 @@ class Board:
         return ", ".join(parts)
 
     def sentence(self) -> str:
-        """The totals and the running jobs in one line, for a log."""
         places = [place_of(job, found) for job, found in self.places()]
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         return f"{self.totals()}; running: {'; '.join(places[:3])}{more}" if places else self.totals()
 
     def _progress(self, job: Job) -> Progress | None:
-        """How far the run of a job is; None for another job, and before its files can be read."""
         if job.folder is None:
             return None
         try:
@@ -124,7 +120,6 @@ class Board:
 
 
 def _reason(job: Job, attempt: int) -> str:
-    """Why an attempt at a job failed, from its own log: that of a training has a name for each attempt."""
     log = job.folder / f"train.{attempt}.log" if job.folder else job.log
     lines = [line for line in _tail(log) if line.strip()]
     lines = lines[max((number for number, line in enumerate(lines) if _RESTARTED.match(line)), default=-1) + 1 :]
@@ -157,7 +152,6 @@ def cells_of(found: Progress) -> tuple[str, str, str, str]:
 
 
 def _tail(log: Path | None) -> list[str]:
-    """The last lines of a log; none if there is none."""
     try:
         with open(log or "", "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

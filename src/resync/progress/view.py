@@ -74,7 +74,6 @@ class View:
                 self.say(self.board.sentence())
 
     def _picture(self) -> RenderableType:
-        """The bar over all jobs, and the running ones."""
         board = self.board
         head = Table.grid(padding=(0, 1))
         head.add_row(ProgressBar(total=max(1, board.total), completed=board.done, width=24), Text(board.totals()))

@@ -25,7 +25,6 @@ class Errors:
     setting: str
 
     def points(self) -> Iterator[Point]:
-        """Those of the lines, then the published values."""
         axes = "Mixing steps", "Averaging error"
         for line in self.lines:
             yield from line.points("a", *axes)

@@ -84,7 +84,6 @@ def _marks(data: ItemData) -> dict[str, str]:
 
 
 def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -> list[Column]:
-    """Our column, and the published one if there is anything in it; the first metric also says what is missing."""
     declared = METRICS[metric]
     found = [series.evidence(metric) for series in data.series]
     size, unit = _shown_unit(declared.unit, [value for ours in found for value in ours.values])
@@ -125,7 +124,6 @@ def _own_cell(
 
 
 def _best(metric: str, found: Sequence[SeedValues]) -> list[bool]:
-    """Whether each is the best mean of what training measured, or overlaps with it by their standard deviations."""
     sign = METRICS[metric].sign if METRICS[metric].depends_on == "training" else 0
     known = [evidence for evidence in found if evidence.finite]
     if not sign or len(known) < 2:
@@ -140,7 +138,6 @@ def _spread(evidence: SeedValues) -> float:
 
 
 def _shown_unit(unit: str, values: Sequence[float]) -> tuple[float, str]:
-    """(factor, unit) in which values are shown: times in a unit of their size, others in their own."""
     largest = max((value for value in values if math.isfinite(value)), default=0.0)
     if unit not in _SECONDS or largest <= 0:
         return 1.0, unit

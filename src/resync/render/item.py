@@ -44,11 +44,9 @@ class Series:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Experiment and series, the pair by which published values refer to a series."""
         return self.states[0].run.experiment, self.states[0].run.series
 
     def results(self, status: str) -> list[RunResult]:
-        """The results of the runs with this status, in the order of the seeds."""
         return [state.result for state in self.states if state.status == status and state.result]
 
     def evidence(self, metric: str) -> SeedValues:
@@ -63,7 +61,6 @@ class Series:
         return any(metric not in result.metrics for result in ended)
 
     def lacks_final(self, metric: str) -> bool:
-        """Whether one of the finished runs lacks a number at its end."""
         return bool(self.results("finished")) and not self.evidence(metric).n
 
     @property
@@ -129,7 +126,6 @@ class ItemData(Generic[OptionsT]):
 
     @property
     def drawn(self) -> tuple[Series, ...]:
-        """The series of a figure of curves: those whose runs have all of its columns."""
         return tuple(series for series in self.series if not any(map(series.lacks_curve, self.options.curves)))
 
     @property

@@ -59,8 +59,6 @@ class Line:
     band: str = ""
 
     def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
-        """What is drawn of the line in a panel with these axes; a gap in it has no points."""
-
         def point(shows: str, x: float | None, y: float, **more: Any) -> Point:
             return Point(panel, self.label, shows, x_axis, x, y_axis, y, **more)
 
@@ -97,7 +95,6 @@ class Panels:
     setting: str
 
     def points(self) -> Iterator[Point]:
-        """Those of every panel."""
         for name, panel in zip(LETTERS, self.panels, strict=False):
             for line in panel.lines:
                 yield from line.points(name, panel.x_axis, panel.y_axis)

@@ -41,7 +41,6 @@ class Ending:
     seeds: tuple[int, ...]
 
     def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
-        """Ours and the published one."""
         x, one = self.x, self.seeds[0] if len(self.seeds) == 1 else None
         if self.mean is not None:
             low, high = (None, None) if self.std is None else (self.mean - self.std, self.mean + self.std)
@@ -70,7 +69,6 @@ class Panels:
     setting: str
 
     def points(self) -> Iterator[Point]:
-        """Those of every panel; series without the option are levels."""
         for name, panel in zip(LETTERS, self.panels, strict=False):
             for ending in panel.endings:
                 yield from ending.points(name, self.axis, panel.label)
@@ -154,7 +152,6 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _scale_axis(axes: Axes, values: list[float]) -> None:
-    """A tick at every value of the option, on a logarithmic axis if they span a wide range."""
     if min(values) > 0 and max(values) / min(values) >= _LOGARITHMIC_FROM:
         axes.set_xscale("log", base=2)
     axes.set_xticks(sorted(set(values)))

@@ -35,7 +35,6 @@ def draw(panels: Panels, width: float) -> Figure:
 
 
 def _scale_axis(axes: Axes, panel: Panel) -> None:
-    """A horizontal axis from 0, or a logarithmic one if some lines would be too short to be read beside others."""
     ends = [float(line.x[-1]) for line in panel.lines if line.x.size]
     if ends and 0 < _LOGARITHMIC_FROM * min(ends) <= max(ends):
         axes.set_xscale("log", nonpositive="mask")

@@ -52,7 +52,6 @@ class Panels:
     diffusion: Diffusion
 
     def points(self) -> Iterator[Point]:
-        """Predictions and simulations of every panel."""
         axes = "Learning rate² x steps", "Position a"
         for panel, (workers, drifts) in zip(LETTERS, self.drift.items(), strict=False):
             for drift in drifts:

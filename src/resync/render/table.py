@@ -64,7 +64,6 @@ class Table:
     caption: str = ""
 
     def markdown(self) -> str:
-        """A pipe table with its title above, its note and its caption below."""
         align = "".join("c" if heading.numbers else "l" for heading in self.headings)
         headings = [markdown_text(heading.text) for heading in self.headings]
         table = "\n".join(pipe_table(headings, [[cell.markdown for cell in row] for row in self.rows], align))
@@ -72,5 +71,4 @@ class Table:
         return "\n\n".join([f"**{markdown_text(self.title)}**", table, *below]) + "\n"
 
     def csv(self) -> str:
-        """One line per row with plain numbers; unknown values are empty."""
         return csv_text(self.records, list(self.records[0]))

@@ -114,7 +114,6 @@ def _head(table: Table, broken: bool) -> _Head:
 
 
 def _width(cells: Sequence[Cell], heading: Heading) -> int:
-    """The characters of a column whose numbers meet at their decimal points."""
     before = behind = words = 0
     for cell in cells:
         if heading.numbers and cell.parts:
@@ -125,7 +124,6 @@ def _width(cells: Sequence[Cell], heading: Heading) -> int:
 
 
 def _headings(headings: tuple[Heading, ...], head: _Head) -> list[str]:
-    """The headings of groups with a rule below each, then those of the columns."""
     spans = [2 if heading.numbers else 1 for heading in headings]
     firsts = [1 + sum(spans[:index]) for index in range(len(spans))]
     lines = []

@@ -66,7 +66,6 @@ class Panels:
     note: str
 
     def points(self) -> Iterator[Point]:
-        """The model's lines, the published times and our own."""
         for name, panel in zip(LETTERS, self.panels, strict=False):
             yield from _computed(name, panel.curves, _SECONDS)
             for time in panel.times:
@@ -138,7 +137,6 @@ def _references(data: ItemData[declared.TimePerIteration], panel: declared.Panel
 
 
 def _options(runs: Iterable[Run], algorithm: str) -> SyncOptions:
-    """The options of the first series with this algorithm, or the default ones."""
     chosen = (run.sync for run in runs if run.sync.name == algorithm)
     return next(chosen, None) or SyncOptions.named(algorithm).model_validate({})
 
@@ -155,7 +153,6 @@ def _curves(
     machine: Machine,
     value: Callable[[WallClock], float],
 ) -> Curves:
-    """The model of every algorithm, at powers of two from the item's smallest number of workers."""
     fewest, most = min(run.workers for run in data.references), _MOST_WORKERS
     workers = [1 << power for power in range(most.bit_length()) if fewest <= 1 << power <= most]
     curves = {}
@@ -168,7 +165,6 @@ def _curves(
 
 
 def _published(data: ItemData, runs: Iterable[Run]) -> Iterator[Time]:
-    """The most certain published time of every series, in seconds per iteration."""
     for run in runs:
         if value := published_time(run, data.published):
             yield Time(run.sync.name, run.workers, seconds_per_step(value, run.total_steps), value.status)
@@ -185,7 +181,6 @@ def _measured(data: ItemData, panel: declared.Panel) -> Iterator[Time]:
 def _note(
     data: ItemData[declared.TimePerIteration], fitted: Fit, panels: Iterable[tuple[Sequence[Run], Machine]]
 ) -> str:
-    """The fitted constants, the times they were fitted to, and the errors of the predictions."""
     errors: dict[str, list[float]] = {}
     for run, machine in ((run, machine) for runs, machine in panels for run in runs):
         value = published_time(run, data.published)

@@ -84,7 +84,6 @@ def _published_cells(row: _Method) -> tuple[Cell, ...]:
 
 
 def _model_cells(row: _Method, model: Calibration) -> tuple[Cell, ...]:
-    """Total and communication time by the model, and its error where it was not fitted."""
     if row.load is None:
         return (Cell(NONE),) * 3
     communication = f"{model.communication(row.load):.2f} ± {model.communication_rounding(row.load):.2f}"
@@ -104,7 +103,6 @@ def _marks(data: ItemData) -> dict[str, str]:
 
 
 def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, ...]:
-    """Total and communication time of the finished seeds, in units of `size` seconds."""
     if ours is None:
         return Cell(NONE), Cell(NONE)
     total, communication = (

@@ -72,7 +72,6 @@ def _texts(line: Line) -> dict[str, Any]:
 
 
 def _smallest_effect(line: Line) -> dict[str, Any]:
-    """The effect that decides between neighbours, as a number and as a text; none if nothing was compared."""
     if not line["effects"]:
         return {"effect": None, "effect_text": difference_text(None)}
     effect = min(line["effects"], key=lambda effect: effect["difference"])

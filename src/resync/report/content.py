@@ -81,7 +81,6 @@ class Content:
 
     @cached_property
     def items(self) -> dict[str, list[str]]:
-        """The figures and tables of every paper that exist at this scale."""
         return {paper: self.suite.items(paper, self.scale) for paper in self.suite.papers}
 
     @cached_property

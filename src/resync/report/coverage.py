@@ -99,7 +99,6 @@ def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> AtScale:
 
 
 def _missing(paper: Paper, reference: str, scale: str) -> str:
-    """The series that a scale lacks, or its experiment if the scale lacks all of it."""
     experiment = reference.partition("/")[0]
     return reference if scale in _scales_of(paper, experiment) else experiment
 

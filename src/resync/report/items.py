@@ -54,7 +54,6 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
 def _chart_of_points(
     content: Content, paper: Paper, item: Item, files: dict[str, Path], writer: Writer
 ) -> dict[str, Any] | None:
-    """The chart of a figure that shows something else than curves of training; None for a table."""
     if "csv" not in files or "md" in files:
         return None
     shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
@@ -65,7 +64,6 @@ def _chart_of_points(
 
 
 def _picture(files: dict[str, Path], paper: Paper, item: Item) -> dict[str, Any] | None:
-    """The picture of a figure, its size on the page, and the width below which its letters become too small."""
     if "png" not in files:
         return None
     with Image.open(files["png"]) as picture:
@@ -75,7 +73,6 @@ def _picture(files: dict[str, Path], paper: Paper, item: Item) -> dict[str, Any]
 
 
 def _cells(file: Path) -> dict[str, Any] | None:
-    """The headings, rows and note of a table, from the Markdown in which it was written."""
     text = file.read_text(encoding="utf-8").splitlines()
     numbers = [number for number, line in enumerate(text) if line.startswith("|")]
     if len(numbers) < 3:
@@ -89,7 +86,6 @@ def _cells(file: Path) -> dict[str, Any] | None:
 
 
 def _styled(cell: str) -> tuple[str, bool, str]:
-    """The plain text of a cell, whether it is set in bold, and the mark raised behind it."""
     found = _CELL.fullmatch(cell)
     assert found
     return plain_text(found["text"]), found["bold"] is not None, plain_text(found["mark"] or "")

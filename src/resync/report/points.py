@@ -54,7 +54,6 @@ def _lines(
 
 
 def _declared(series: str, looks: Mapping[str, Look]) -> Look | None:
-    """The look of a series that the paper declares; None for any other line."""
     return next((look for label, look in looks.items() if series == label or series.startswith(f"{label} (")), None)
 
 

@@ -62,7 +62,6 @@ def _final(result: RunResult) -> list[tuple[str, str, str]]:
 
 
 def _evaluations(result: RunResult) -> dict[str, Any]:
-    """A table of evaluations, thinned out to what a page has room for."""
     table = result.metrics
     metric = main_metric(result)
     wanted = ("step", "epoch", "round", "h", "lr", "train_loss", "val_loss", metric, "bytes_sent", "training_seconds")
@@ -107,7 +106,6 @@ def _time(result: RunResult) -> dict[str, Any]:
 
 
 def _step(result: RunResult) -> list[tuple[str, str]]:
-    """The mean milliseconds of a sampled step for data, computing and communication."""
     means = result.steps[["step_data_seconds", "step_compute_seconds", "step_communication_seconds"]].mean().dropna()
     return [(METRICS[str(name)].title.lower(), f"{1000 * seconds:.3g}") for name, seconds in means.items()]
 

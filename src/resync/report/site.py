@@ -111,7 +111,6 @@ class _Site:
         )
 
     def _scores(self) -> list[tuple[str, str, Mapping[str, Any]]]:
-        """Name, link and score of all papers together and of each; none without an audit."""
         if not self.content.audit:
             return []
         score, pages = self.content.audit["score"], {paper.id for paper in self.content.papers}

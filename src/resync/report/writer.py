@@ -33,7 +33,6 @@ class Writer:
         self.text(path, self.html(template, to=lambda target: posixpath.relpath(target, base), **content))
 
     def html(self, template: str, **content: Any) -> str:
-        """The text of a page from `<template>.html.j2`."""
         return _with_symbols(self.environment.get_template(f"{template}.html.j2").render(**content))
 
     def text(self, path: str, text: str) -> None:
@@ -43,7 +42,6 @@ class Writer:
         file.write_text(text, encoding="utf-8")
 
     def copy(self, source: Path, path: str) -> None:
-        """A copy of a file."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(source.read_bytes())

@@ -151,7 +151,6 @@ def read_run(directory: Path) -> RunResult:
 
 
 def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
-    """State of a run that has no summary and that no job is training."""
     try:
         last = state.recorded(directory)
     except ValueError as error:
@@ -168,7 +167,6 @@ def _unfinished(run: Run, directory: Path, missing: str) -> RunState:
 
 
 def _read_files(directory: Path, summary: dict[str, Any]) -> RunResult:
-    """The tables, after comparing them with the summary and with what Weights & Biases has recorded."""
     file, whole = directory / "metrics.csv", whole_columns(imported=bool(summary.get("imported")))
     from_wandb = not file.exists() and bool(_recorded_logs(summary))
     metrics = _read_wandb(file, whole, summary) if from_wandb else read_table(file, whole, summary)
@@ -182,7 +180,6 @@ def _read_files(directory: Path, summary: dict[str, Any]) -> RunResult:
 
 
 def _recorded_logs(summary: dict[str, Any]) -> dict[str, str]:
-    """The wandb logs with which metrics.csv was compared when it was written, with their digests."""
     return {name: written for name, written in summary[DIGESTS].items() if name.startswith(wandb_log.FOLDER)}
 
 
@@ -218,7 +215,6 @@ def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: "pd.D
 
 
 def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:
-    """Why the results are not those of the declared run; empty if they are."""
     if summary["run"] != run.id:
         return f"these are results of {summary['run']}"
     if summary["config_hash"] != run.hash:

@@ -116,7 +116,6 @@ class _Reader:
     seen: set[int] = field(default_factory=set)
 
     def node(self, source: yaml.Node, line: int, path: KeyPath) -> Node:
-        """Our node for PyYAML's `source`, whose key (in a list, the value itself) is on `line`."""
         result = Node(None, self.file, line, path)
         if id(source) in self.seen:
             self.problems.append(result.problem("YAML alias found, allowed: the value itself"))

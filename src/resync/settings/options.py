@@ -104,7 +104,6 @@ class Options(Part):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Let `help` list the options."""
         fields = {name: field for name, field in cls.model_fields.items() if field.description}
         lines = [f"    {name}: {field.description}{_default(field)}" for name, field in fields.items()]
         wrapped = [fill(line, 120, subsequent_indent="        ", break_long_words=False) for line in lines]

@@ -40,7 +40,6 @@ class Collector:
     def validated(
         self, model: type[_Model], node: Node, *, partial: bool = False
     ) -> tuple[_Model | None, list[Problem]]:
-        """`model` built from `node`, or None and its problems, which the caller should note."""
         try:
             return validate(model, node, self.package, partial=partial)
         except ConfigError as error:  # the declaration of a component is broken

@@ -27,7 +27,6 @@ class Node:
         return self.value if isinstance(self.value, dict) else {}
 
     def plain(self) -> Any:
-        """The value as dicts, lists and scalars."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):

@@ -25,7 +25,6 @@ class Unit:
     name: str
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The schema of the number, with its unit."""
         return handler(schema) | {"x-unit": self.name}
 
 

@@ -151,7 +151,6 @@ def _engine(
 
 
 def _stacking(run: Run, objective: Objective) -> Stacking | None:
-    """What the engine `stacked` needs to know; None for a model that it cannot compute."""
     if run.model.stacked_form is None or not isinstance(objective, Classification | LanguageModel):
         return None
     return Stacking(run.model.stacked_form, objective.training_losses)

@@ -128,7 +128,6 @@ class Checkpoints:
         return -1
 
     def _delete_old(self, newest: Path) -> None:
-        """Delete what `keep` and `kept` do not keep, and the checkpoints that were found to be damaged."""
         self._damaged.discard(newest)
         passing = [folder for folder in self._complete() if _step_of(folder) not in self.kept]
         sound = [folder for folder in passing if folder not in self._damaged]
@@ -137,7 +136,6 @@ class Checkpoints:
         self._damaged.clear()
 
     def _complete(self) -> list[Path]:
-        """Finished checkpoints, oldest first."""
         return sorted(each for each in self.directory.glob("step*") if re.fullmatch(r"step\d{10}", each.name))
 
     def _folder(self, step: int) -> Path:

@@ -36,7 +36,6 @@ class RunLog:
         self._bar = _start_bar(run) if sys.stderr.isatty() else None
 
     def evaluation(self, row: Row) -> None:
-        """Add a row to metrics.csv and the other records, and show it."""
         self._append(EVALUATIONS, row)
         self._record(row)
         shown = [name for name in BEST if name in row]
@@ -48,7 +47,6 @@ class RunLog:
             self._bar.write(text)
 
     def step(self, row: Row) -> None:
-        """Add a row to steps.csv, and to TensorBoard."""
         self._append(STEPS, row)
         if self._tensorboard:
             self._tensorboard.add("step", row)
@@ -152,7 +150,6 @@ def _start_bar(run: Run) -> Any:
 
 
 def _start_wandb(directory: Path, run: Run) -> Any:
-    """A Weights & Biases run with its files in `directory`/wandb, or None if the mode is disabled."""
     if run.log.wandb == "disabled":
         return None
     import wandb  # a slow import, only needed on the rank that logs

@@ -29,7 +29,6 @@ class ValidationWatch:
 
     @property
     def stop(self) -> bool:
-        """Whether training should stop now, before its last step."""
         return self._early_stopping is not None and self._worse >= self._early_stopping.patience
 
     def observe(self, loss: float) -> None:

@@ -145,7 +145,6 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
 
 
 def _publish(session: Session, out: Path, diverged: Diverged | None) -> None:
-    """Write the averaged model, what it writes itself and, on rank 0, the tables and the summary."""
     with consensus(session) as model:
         digest = session.workers.sha256()
         files = [out / "model.pt"] if not diverged else []
@@ -214,7 +213,6 @@ def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[s
 
 @contextmanager
 def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> Iterator[torch.device]:
-    """Join the other processes of the run; yields this process's device."""
     device = _device(run)
     if world_size == 1:
         yield device

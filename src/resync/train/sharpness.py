@@ -39,7 +39,6 @@ def _curvature(model: nn.Module, loss: Tensor, direction: list[Tensor]) -> Tenso
 
 
 def _signs(model: nn.Module, seed: int, step: int, index: int) -> list[Tensor]:
-    """Random signs, 1 or -1, for every parameter."""
     draws = stream(seed, "sharpness", worker=index, epoch=step)
     return [
         torch.from_numpy(2 * draws.integers(2, size=tuple(each.shape), dtype="int8") - 1).to(each)

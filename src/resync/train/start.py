@@ -43,7 +43,6 @@ def digest_of_start(run: Run, out: Path) -> str:
 
 
 def _model_file(run: Run, folder: Path) -> Path:
-    """The file of the model, after checking that its run had the expected configuration."""
     prefix = f"{run.id}: start_from {run.start_from}:"
     if run.start_step is not None:
         kept = checkpoint_folder(folder, run.start_step)

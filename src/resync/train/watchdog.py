@@ -83,7 +83,6 @@ class Watchdog:
         return self._store
 
     def _answer(self) -> None:
-        """Answer other ranks that ask whether this one is running."""
         while self.connect and not self._ended.wait(self.tick):
             with suppress(RuntimeError):  # its server has not started, or has ended; the timeout will end this process
                 store = self._joined_store()

@@ -24,7 +24,6 @@ class DecayOptions(OptimizerOptions):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Refuse a choice of parameters without weight decay."""
         if self.decay != "all" and not self.weight_decay:
             yield wrong("decay", f"{self.decay} without weight_decay", "with weight_decay > 0")
 
@@ -49,7 +48,6 @@ class SGD(DecayOptions):
     nesterov: bool = Field(default=False, description="Nesterov's form; needs momentum > 0")
 
     def checks(self) -> Iterator[Check]:
-        """Require momentum for Nesterov's form."""
         yield from super().checks()
         if self.nesterov and not self.momentum:
             yield wrong("nesterov", "true without momentum", "with momentum > 0")

@@ -35,7 +35,6 @@ class AccuracyCurves(KindOptions):
         return self.metric, *(extremes_of_workers(self.metric) or () if self.band == "workers" else ())
 
     def checks(self) -> Iterator[Check]:
-        """Require a unit and a band that the metric has."""
         metric = METRICS[self.metric]
         is_loss, is_accuracy = metric.unit == "nats", metric.unit == "%" and metric.better == "higher"
         if (self.unit == "bits" and not is_loss) or (self.unit == "error %" and not is_accuracy):
@@ -56,7 +55,6 @@ class TrainingCurves(KindOptions):
     log: Several[DrawnMetric] = Field(default=(), description="those of the metrics whose axis is logarithmic")
 
     def checks(self) -> Iterator[Check]:
-        """Require that what has a logarithmic axis is drawn."""
         yield from super().checks()
         if unknown := [metric for metric in self.log if metric not in self.metrics]:
             yield ("log",), not_among(unknown[0], self.metrics)

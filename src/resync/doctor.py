@@ -8,15 +8,15 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Literal
 
 from resync.data_sets.declaration import data_set
-from resync.paper import Suite, load_suite
+from resync.paper import load_suite
 from resync.prepare.availability import availability
 from resync.prepare.folders import DATA_ROOT
 from resync.run.run import SCALES
@@ -55,33 +55,38 @@ class Finding:
 def examine(configs: Path, results: Path) -> Iterator[Finding]:
     """Everything that was looked for, from what all runs need to what some tests need."""
     yield Finding("Python", "ok", f"{sys.version.split()[0]} ({sys.executable})")
-    try:
-        yield Finding("resync", "ok", version("resync-suite"))
-    except PackageNotFoundError:
-        yield Finding("resync", "optional", "runs from its sources", "pip install --no-deps -e .")
-    if configs.is_dir() and Path("Snakefile").is_file():
-        yield Finding("papers", "ok", f"{configs} is there")
-    else:
-        remedy = "start in a clone of the repository; the library, train and launch work without one"
-        yield Finding("papers", "needed", f"{configs} is not here", remedy)
-    yield _package("snakemake", "needed", "make, or pip install '.[suite]' in a clone")
+    yield _package("resync", "resync-suite", "runs from its sources", "pip install --no-deps -e .")
+    here = configs.is_dir() and Path("Snakefile").is_file()
+    remedy = "start in a clone of the repository; the library, train and launch work without one"
+    yield _finding("papers", here, f"{configs} is {'there' if here else 'not here'}", remedy, without="needed")
+    snakemake = _package("snakemake", remedy="make, or pip install '.[suite]' in a clone")
+    yield snakemake if snakemake.state == "ok" else replace(snakemake, state="needed")
     yield from _torch()
-    yield _disk(results)
+    folder = next(each for each in (results, *results.absolute().parents) if each.exists())
+    free = shutil.disk_usage(folder).free / 1e9
+    remedy = f"less than {_LEAST_GB:g} GB: `resync plan` says what a scale needs"
+    yield _finding("disk", free >= _LEAST_GB, f"{free:.1f} GB free for {results}", remedy)
     yield _locks(results)
     yield from _data(configs)
     yield _slurm()
     for name, use in _OPTIONAL:
-        yield _package(name, "optional", f"pip install '.[{name}]' in a clone: {use}")
+        yield _package(name, remedy=f"pip install '.[{name}]' in a clone: {use}")
     for name, use in _PROGRAMS:
         path = shutil.which(name)
-        yield Finding(name, "ok" if path else "optional", path or "not in PATH",
-                      "" if path else f"a package of the system: {use}")  # fmt: skip
+        yield _finding(name, path, path or "not in PATH", f"a package of the system: {use}")
 
 
-def _package(name: str, without: Literal["needed", "optional"], remedy: str) -> Finding:
-    if find_spec(name) is None:
-        return Finding(name, without, "not installed", remedy)
-    return Finding(name, "ok", version(name))
+def _finding(
+    name: str, there: object, found: str, remedy: str, without: Literal["needed", "optional"] = "optional"
+) -> Finding:
+    return Finding(name, "ok", found) if there else Finding(name, without, found, remedy)
+
+
+def _package(name: str, distribution: str = "", missing: str = "not installed", remedy: str = "") -> Finding:
+    try:
+        return Finding(name, "ok", version(distribution or name))
+    except PackageNotFoundError:
+        return Finding(name, "optional", missing, remedy)
 
 
 def _torch() -> Iterator[Finding]:
@@ -101,25 +106,15 @@ def _torch() -> Iterator[Finding]:
     else:
         driver = "a driver but no usable GPU" if shutil.which("nvidia-smi") else "no driver (nvidia-smi)"
         yield Finding("CUDA", "optional", f"torch has {torch.version.cuda}, {driver}", "needed at paper scale only")
-    if dist.is_available() and dist.is_nccl_available():
-        yield Finding("NCCL", "ok", ".".join(map(str, torch.cuda.nccl.version())))
-    else:
-        yield Finding("NCCL", "optional", "not in this torch", "needed for several GPUs")
+    nccl = dist.is_available() and dist.is_nccl_available()
+    found = ".".join(map(str, torch.cuda.nccl.version())) if nccl else "not in this torch"
+    yield _finding("NCCL", nccl, found, "needed for several GPUs")
     try:
         dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
         yield Finding("gloo", "ok", "finds an interface")
     except (AttributeError, RuntimeError) as error:  # such as of a host whose name has no address
         remedy = f"an address for {socket.gethostname()} in /etc/hosts, or GLOO_SOCKET_IFNAME=lo"
         yield Finding("gloo", "needed", str(error).splitlines()[0], remedy)
-
-
-def _disk(results: Path) -> Finding:
-    folder = next(each for each in (results, *results.absolute().parents) if each.exists())
-    free = shutil.disk_usage(folder).free / 1e9
-    found = f"{free:.1f} GB free for {results}"
-    if free >= _LEAST_GB:
-        return Finding("disk", "ok", found)
-    return Finding("disk", "optional", found, f"less than {_LEAST_GB:g} GB: `resync plan` says what a scale needs")
 
 
 def _locks(results: Path) -> Finding:
@@ -140,29 +135,17 @@ def _data(configs: Path) -> Iterator[Finding]:
         yield Finding("configuration", "needed", error.lines[0], "resync validate lists all problems")
         return
     root = os.environ.get(DATA_ROOT)
-    if not root:
-        yield Finding(
-            DATA_ROOT, "optional", "not set", "the folder of real data; smoke scale needs none (docs/data.md)"
-        )
-    elif not Path(root).is_dir():
-        yield Finding(DATA_ROOT, "optional", f"{root}: no such folder", "docs/data.md")
-    else:
-        yield Finding(DATA_ROOT, "ok", root)
-    for name, readers in sorted(_readers(suite).items()):
+    there = root and Path(root).is_dir()
+    remedy = "docs/data.md" if root else "the folder of real data; smoke scale needs none (docs/data.md)"
+    yield _finding(DATA_ROOT, there, (root if there else f"{root}: no such folder") if root else "not set", remedy)
+    readers: dict[str, dict[str, list[str]]] = {}
+    for scale, paper in product(SCALES, sorted(suite.papers)):
+        for name in {run.data.name for run in suite.runs(paper, scale) if run.data.component.is_prepared}:
+            readers.setdefault(name, {}).setdefault(scale, []).append(paper)
+    for name, by_scale in sorted(readers.items()):
+        uses = "; ".join(f"{scale}: {', '.join(papers)}" for scale, papers in by_scale.items())
         where = availability(data_set(name))
-        yield Finding(f"data {name} ({readers})", "optional" if where.remedy else "ok", where.found, where.remedy)
-
-
-def _readers(suite: Suite) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
-    for scale in SCALES:
-        papers: dict[str, list[str]] = {}
-        for paper in sorted(suite.papers):
-            for name in {run.data.name for run in suite.runs(paper, scale) if run.data.component.is_prepared}:
-                papers.setdefault(name, []).append(paper)
-        for name, readers in papers.items():
-            found.setdefault(name, []).append(f"{scale}: {', '.join(readers)}")
-    return {name: "; ".join(scales) for name, scales in found.items()}
+        yield Finding(f"data {name} ({uses})", "optional" if where.remedy else "ok", where.found, where.remedy)
 
 
 def _slurm() -> Finding:

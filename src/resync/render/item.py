@@ -78,16 +78,13 @@ class Series:
         return self._noted(status for status in _NOTED if status not in _PENDING)
 
     def _noted(self, statuses: Iterable[str]) -> str:
-        counts = {status: self._count(status) for status in statuses}
+        counts = {status: sum(state.status == status for state in self.states) for status in statuses}
         results = [state.result for state in self.states if state.result]
         counts["imported"] = sum(result.imported is not None for result in results)
         counts["from wandb"] = sum(result.from_wandb for result in results)
         parts = [f"{count} of {len(self.states)} {status}" for status, count in counts.items() if count]
         whole = [status for status, count in counts.items() if count == len(self.states)]
         return whole[0] if whole else ", ".join(parts)
-
-    def _count(self, status: str) -> int:
-        return sum(state.status == status for state in self.states)
 
 
 @dataclass(frozen=True)

@@ -100,51 +100,39 @@ class Panels:
                 yield from line.points(name, panel.x_axis, panel.y_axis)
 
 
-def mean_over_seeds(
-    series: Series, x: Coordinate, y: Coordinate, extremes: tuple[Coordinate, Coordinate] | None = None
+def metric_line(
+    data: ItemData, series: Series, metric: str, x: Coordinate, unit: Unit = np.asarray, over_workers: bool = False
 ) -> Line:
-    """The curve of a series: the pointwise mean over its finished seeds, with a band from minimum to maximum.
+    """The curve of a metric in a unit: the pointwise mean over the finished seeds, with a band from minimum to maximum.
 
-    With `extremes`, the band is between their means over the seeds. A NaN in one seed leaves a gap; if seeds stopped
-    early, the curve ends with the first of them. Raises ResultsError if seeds were evaluated at different steps.
+    The band is over the seeds, or over the workers, whose extremes are averaged over the seeds. A NaN in one seed
+    leaves a gap; if seeds stopped early, the curve ends with the first of them. The published final or best value
+    belongs to it if that is of the same scale. Raises ResultsError if seeds were evaluated at different steps.
     """
+
+    def drawn(run: RunResult, name: str = metric) -> Floats:
+        return unit(run.curve(name))
+
     finished = series.results("finished")
     common = min((len(result.metrics) for result in finished), default=0)
     if len({tuple(result.metrics["step"][:common]) for result in finished}) > 1:
         raise ResultsError(f"{finished[0].directory.parent}: seeds were evaluated at different steps")
-    xs, ys = (_stack(coordinate(result) for result in finished) for coordinate in (x, y))
+    xs, ys = (_stack(coordinate(result) for result in finished) for coordinate in (x, drawn))
     band = "minimum to maximum" if len(finished) > 1 else ""
     low, high = ys.min(axis=0), ys.max(axis=0)
+    extremes = extremes_of_workers(metric) if over_workers else None
     if extremes:
-        low, high = (_stack(edge(result) for result in finished).mean(axis=0) for edge in extremes)
+        low, high = (_stack(drawn(result, name) for result in finished).mean(axis=0) for name in extremes)
         band = "minimum to maximum over the workers"
     diverged = tuple(
-        Curve(state.run.seed, *(np.asarray(coordinate(state.result), dtype=float) for coordinate in (x, y)))
+        Curve(state.run.seed, *(np.asarray(coordinate(state.result), dtype=float) for coordinate in (x, drawn)))
         for state in series.states
         if state.status == "diverged" and state.result
     )
     seeds = tuple(state.run.seed for state in series.states if state.status == "finished")
-    return Line(
-        series.legend, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged, seeds=seeds, band=band
-    )
-
-
-def metric_line(
-    data: ItemData, series: Series, metric: str, x: Coordinate, unit: Unit = np.asarray, over_workers: bool = False
-) -> Line:
-    """The curve of a metric in a unit, with its published final or best value if that is of the same scale.
-
-    The band is over the seeds, or over the workers. Raises ResultsError if seeds were evaluated at different steps.
-    """
-
-    def drawn(name: str) -> Coordinate:
-        return lambda run: unit(run.curve(name))
-
-    names = extremes_of_workers(metric) if over_workers else None
-    line = mean_over_seeds(series, x, drawn(metric), (drawn(names[0]), drawn(names[1])) if names else None)
     found = (Level.of(data.published_value(series, name), data.scale) for name in (metric, f"best_{metric}"))
-    level = next(filter(None, found), None)
-    return replace(line, published=replace(level, value=float(unit(level.value)))) if level else line
+    level = next((replace(each, value=float(unit(each.value))) for each in found if each), None)
+    return Line(series.legend, series.style, xs.mean(axis=0), ys.mean(axis=0), low, high, diverged, level, seeds, band)
 
 
 def ignore_truncated_rounds(h: Floats, rounds: Floats) -> Floats:

@@ -6,20 +6,9 @@ from matplotlib.figure import Figure
 from resync.plan import volume
 from resync.plan.exchanges import round_lengths
 from resync.render.item import ItemData, Series
-from resync.render.lines import (
-    Floats,
-    Line,
-    Panel,
-    Panels,
-    draw_periods,
-    footnote,
-    ignore_truncated_rounds,
-    legend,
-    letter,
-)
+from resync.render.lines import Line, Panel, Panels, draw_periods, footnote, ignore_truncated_rounds, legend, letter
 from resync.render.options import PeriodSchedule
 from resync.render.style import GREY, new_figure
-from resync.run import Run
 
 LR_POINTS = 400
 
@@ -31,7 +20,10 @@ def prepare(data: ItemData[PeriodSchedule]) -> Panels:
     """
     rates: list[Line] = []
     for series in data.series:
-        line = _rate_line(series)
+        run = series.states[0].run  # neither the learning rate nor the period depends on the seed
+        steps = np.unique(np.linspace(0, run.total_steps - 1, LR_POINTS).round().astype(int))
+        lrs = np.array([run.lr(int(step)) for step in steps])
+        line = Line(series.label, series.style, steps / run.steps_per_epoch, lrs, lrs, lrs)
         if not any(np.array_equal(line.y, other.y) and np.array_equal(line.x, other.x) for other in rates):
             rates.append(line)
     periods = Panel("Epoch", "Period H (steps)", [_period_line(series) for series in data.series])
@@ -57,25 +49,11 @@ def draw(panels: Panels, width: float) -> Figure:
     return figure
 
 
-def _rate_line(series: Series) -> Line:
-    run, lr = _run(series), _run(series).lr
-    steps = np.unique(np.linspace(0, run.total_steps - 1, LR_POINTS).round().astype(int))
-    return _line(series, series.label, steps / run.steps_per_epoch, np.array([lr(int(step)) for step in steps]))
-
-
 def _period_line(series: Series) -> Line:
-    run = _run(series)
+    run = series.states[0].run
     rounds = np.array(round_lengths(run), dtype=float)
     starts = np.append(0.0, np.cumsum(rounds)) / run.steps_per_epoch
     lengths = ignore_truncated_rounds(rounds, np.arange(len(rounds), dtype=float))
     label = f"{series.label}: {volume(run).volume_percent:.1f} %"
-    return _line(series, label, starts, np.append(lengths, lengths[-1:]))  # the last round lasts until the end
-
-
-def _line(series: Series, label: str, x: Floats, y: Floats) -> Line:
-    return Line(label, series.style, x, y, y, y)
-
-
-def _run(series: Series) -> Run:
-    """Any run of the series: neither the learning rate nor the period depends on the seed."""
-    return series.states[0].run
+    h = np.append(lengths, lengths[-1:])  # the last round lasts until the end
+    return Line(label, series.style, starts, h, h, h)

@@ -1,7 +1,6 @@
 r"""A table in LaTeX: a float with caption, label and note, for `\input` in a document that loads booktabs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby
 from textwrap import wrap
 
@@ -37,22 +36,13 @@ _BETWEEN = 2
 """The least distance of columns in characters."""
 
 
-@dataclass(frozen=True)
-class _Head:
-    """The headings in lines: of each column, and of groups with their first and last column; widths in characters."""
-
-    columns: tuple[list[str], ...]
-    groups: tuple[tuple[list[str], int, int], ...]
-    widths: tuple[int, ...]
-
-
 def tex(table: Table, width: float, label: str) -> str:
     """The float for `width` inches: `table` for a column, `table*` across both columns of a page.
 
     Text is as large, and columns are as far apart, as fits.
     """
     kind = "table" if width <= COLUMN else "table*"
-    head, size, gap = _fitted(table, width)
+    widths, size, gap = _fitted(table, width)
     caption = " ".join(f"{part.rstrip('.')}." for part in (table.title, table.caption) if part)
     return "\n".join([
         r"% needs \usepackage{booktabs}",
@@ -64,7 +54,7 @@ def tex(table: Table, width: float, label: str) -> str:
         rf"\setlength{{\tabcolsep}}{{{gap:g}pt}}",
         rf"\begin{{tabular}}{{@{{}}{''.join('r@{}l' if each.numbers else 'l' for each in table.headings)}@{{}}}}",
         r"\toprule",
-        *_headings(table.headings, head),
+        *_headings(table.headings, widths),
         r"\midrule",
         *(_row([_body(cell, each) for cell, each in zip(row, table.headings, strict=True)]) for row in table.rows),
         r"\bottomrule",
@@ -81,17 +71,18 @@ def escaped(text: str) -> str:
     return with_symbols(line, lambda part: "".join(_ESCAPED.get(letter, letter) for letter in part))
 
 
-def _fitted(table: Table, width: float) -> tuple[_Head, str, float]:
+def _fitted(table: Table, width: float) -> tuple[list[int], str, float]:
     """The first that fits: headings in one line, then in several, with smaller text, and narrower gaps."""
-    broken = ((_head(table, broken=True), size, gap) for size in _SIZES for gap in _HALF_GAPS)
-    for head, (name, points), gap in chain([(_head(table, broken=False), _SIZES[0], _HALF_GAPS[0])], broken):
-        found = head, name, gap
-        if sum(head.widths) * _CHARACTER * points + 2 * gap * (len(head.widths) - 1) <= width * _POINTS_PER_INCH:
+    broken = ((_widths(table, broken=True), size, gap) for size in _SIZES for gap in _HALF_GAPS)
+    for widths, (name, points), gap in chain([(_widths(table, broken=False), _SIZES[0], _HALF_GAPS[0])], broken):
+        found = widths, name, gap
+        if sum(widths) * _CHARACTER * points + 2 * gap * (len(widths) - 1) <= width * _POINTS_PER_INCH:
             break
     return found
 
 
-def _head(table: Table, broken: bool) -> _Head:
+def _widths(table: Table, broken: bool) -> list[int]:
+    """The characters of each column, whose headings may be `broken` into lines."""
 
     def least(title: str) -> int:
         return max(map(len, title.split() if broken else [title]), default=0)
@@ -100,17 +91,20 @@ def _head(table: Table, broken: bool) -> _Head:
         max(_width([row[index] for row in table.rows], heading), least(heading.own))
         for index, heading in enumerate(table.headings)
     ]
-    spans = []
-    for title, members in groupby(range(len(widths)), key=lambda index: table.headings[index].group):
-        first, *_ = found = list(members)
-        if title:
-            while (span := sum(widths[index] + _BETWEEN for index in found) - _BETWEEN) < least(title):
-                widths[min(found, key=widths.__getitem__)] += 1
-            spans.append((wrap(title, span, break_long_words=False), first, found[-1]))
-    columns = tuple(
-        wrap(heading.own, width, break_long_words=False) for heading, width in zip(table.headings, widths, strict=True)
-    )
-    return _Head(columns, tuple(spans), tuple(widths))
+    for title, members in _groups(table.headings):
+        while title and _span(widths, members) < least(title):
+            widths[min(members, key=widths.__getitem__)] += 1
+    return widths
+
+
+def _groups(headings: Sequence[Heading]) -> list[tuple[str, list[int]]]:
+    """The common headings, empty for columns without, and the numbers of the neighbouring columns below each."""
+    groups = groupby(range(len(headings)), key=lambda index: headings[index].group)
+    return [(title, list(members)) for title, members in groups]
+
+
+def _span(widths: Sequence[int], members: Sequence[int]) -> int:
+    return sum(widths[index] + _BETWEEN for index in members) - _BETWEEN
 
 
 def _width(cells: Sequence[Cell], heading: Heading) -> int:
@@ -123,34 +117,28 @@ def _width(cells: Sequence[Cell], heading: Heading) -> int:
     return max(before + behind, words)
 
 
-def _headings(headings: tuple[Heading, ...], head: _Head) -> list[str]:
-    spans = [2 if heading.numbers else 1 for heading in headings]
-    firsts = [1 + sum(spans[:index]) for index in range(len(spans))]
-    lines = []
-    above = max((len(title) for title, _, _ in head.groups), default=0)
-    for number in range(above):
-        cells, index = [], 0
-        for title, first, last in head.groups:
-            cells += [" " + "&" * (span - 1) for span in spans[index:first]]
-            cells.append(_spanning(_lowered(title, above)[number], sum(spans[first : last + 1])))
-            index = last + 1
-        cells += [" " + "&" * (span - 1) for span in spans[index:]]
+def _headings(headings: Sequence[Heading], widths: Sequence[int]) -> list[str]:
+    spans, groups, lines = [2 if heading.numbers else 1 for heading in headings], _groups(headings), []
+    for texts in _lowered([title for title, _ in groups], [_span(widths, members) for _, members in groups]):
+        cells = []
+        for text, (title, members) in zip(texts, groups, strict=True):
+            columns = [spans[index] for index in members]
+            cells += [_spanning(text, sum(columns))] if title else [" " + "&" * (span - 1) for span in columns]
         lines.append(_row(cells))
-    if above:
-        rules = (
-            rf"\cmidrule(lr){{{firsts[first]}-{firsts[last] + spans[last] - 1}}}" for _, first, last in head.groups
-        )
-        lines.append("".join(rules))
-    titles = max(map(len, head.columns))
-    for number in range(titles):
-        texts = [_lowered(column, titles)[number] for column in head.columns]
-        cells = [_spanning(text, span) if span > 1 else escaped(text) for text, span in zip(texts, spans, strict=True)]
-        lines.append(_row(cells))
+    if lines:
+        ends = [(1 + sum(spans[: members[0]]), sum(spans[: members[-1] + 1])) for title, members in groups if title]
+        lines.append("".join(rf"\cmidrule(lr){{{first}-{last}}}" for first, last in ends))
+    for texts in _lowered([heading.own for heading in headings], widths):
+        lines.append(_row([_spanning(text, span) if span > 1 else escaped(text)
+                           for text, span in zip(texts, spans, strict=True)]))  # fmt: skip
     return lines
 
 
-def _lowered(lines: list[str], count: int) -> list[str]:
-    return [*[""] * (count - len(lines)), *lines]
+def _lowered(titles: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
+    """Titles broken to their widths, in rows of which the last one has the last line of each."""
+    broken = [wrap(title, width, break_long_words=False) for title, width in zip(titles, widths, strict=True)]
+    most = max(map(len, broken))
+    return list(zip(*([""] * (most - len(lines)) + lines for lines in broken), strict=True))
 
 
 def _body(cell: Cell, heading: Heading) -> str:

@@ -188,7 +188,8 @@ def _note(
             ours = wall_clock(run, machine, data.options.parameters).per_step
             error = 100 * (ours / seconds_per_step(value, run.total_steps) - 1)
             errors.setdefault(_label_of(run.sync.name), []).append(error)
-    ranges = ", ".join(f"{name} {_range(found)}" for name, found in errors.items())
+    ends = {name: dict.fromkeys(f"{end:+.1f}" for end in (min(all_), max(all_))) for name, all_ in errors.items()}
+    ranges = ", ".join(f"{name} {' to '.join(found)} %" for name, found in ends.items())
     task = ", ".join(dict.fromkeys(run.data.name for run in data.references))
     labels = [run.label for name in fitted.runs for run in data.references if run.id == name]
     return (
@@ -196,11 +197,6 @@ def _note(
         f"all-reduce x {fitted.slowdown:.2g}: fitted to {' and '.join(labels)} · predictions against published times: "
         f"{ranges} · stragglers: exponential delay of every step, mean {_DELAY:.0%} of the computation"
     )
-
-
-def _range(percents: list[float]) -> str:
-    ends = dict.fromkeys(f"{end:+.1f}" for end in (min(percents), max(percents)))
-    return f"{' to '.join(ends)} %"
 
 
 def _draw_network(axes: Axes, panel: Panel) -> None:

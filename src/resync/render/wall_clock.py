@@ -51,7 +51,13 @@ def prepare(data: ItemData[WallClock]) -> Table:
         Heading("error", "%", "Model"),
         *(Heading(title, group=f"{here} ({unit})") for title in ("total", _PART)),
     )
-    cells = [(*_published_cells(row), *_model_cells(row, model), *_own_cells(data, row.ours, size)) for row in rows]
+    cells = [
+        (
+            Cell(row.run.label), Cell(NONE if row.load is None else f"{row.load:,.0f}"), published_cell(row.total),
+            published_cell(row.communication), *_model_cells(row, model), *_own_cells(data, row.ours, size),
+        )
+        for row in rows
+    ]  # fmt: skip
     columns = [Column(*column) for column in zip(headings, zip(*cells, strict=True), strict=True)]
     note = " · ".join([*_notes(model, rows), *status_notes(columns), *state_notes(_marks(data))])
     return table_of(data.item.title, columns, [_record(row, model) for row in rows], note, data.item.caption)
@@ -76,11 +82,6 @@ def _timings(row: _Method, published: Iterable[PublishedValue]) -> list[Timing]:
     status = certainty(row.run, row.total, published)
     rounding = 0.5 * 10.0 ** -decimals_of(row.total.value)
     return [Timing(row.run.id, row.load, row.total.value, CERTAINTY.index(status), rounding)]
-
-
-def _published_cells(row: _Method) -> tuple[Cell, ...]:
-    averages = NONE if row.load is None else f"{row.load:,.0f}"
-    return Cell(row.run.label), Cell(averages), published_cell(row.total), published_cell(row.communication)
 
 
 def _model_cells(row: _Method, model: Calibration) -> tuple[Cell, ...]:

@@ -10,21 +10,9 @@ from resync.results.seed_values import difference_text, effect_texts
 
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
 _RANKS = (
-    "fails",
-    "not reproduced",
-    "diverged",
-    "not as planned",
-    "holds",
-    "better",
-    "reproduced",
-    "inconclusive",
-    "computed",
-    "recomputed",
-    "as planned",
-    "partial",
-    "stale",
-    "unverified source",
-)
+    "fails", "not reproduced", "diverged", "not as planned", "holds", "better", "reproduced", "inconclusive",
+    "computed", "recomputed", "as planned", "partial", "stale", "unverified source",
+)  # fmt: skip
 _TITLES = {
     CLAIM: ("Claims", "What a paper says, tested over seeds."),
     OWN_CLAIM: ("Claims of our own", "What no paper says, tested alike; they do not count in the score."),
@@ -44,17 +32,12 @@ _OTHER_SIDES = {OWN_REFERENCE: "reference", ROUNDS: "planned"} | dict.fromkeys(C
 def sections(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """The lines by their kind, claims first, each with the texts that its columns need."""
     shown = sorted((line | _texts(line) for line in lines), key=_rank)
-    parts = [
-        {
-            "kind": kind,
-            "title": title,
-            "meaning": meaning,
-            "heading": _other_side(kind),
-            "lines": [line for line in shown if line["kind"] == kind],
-        }
+    of_kind = {kind: [line for line in shown if line["kind"] == kind] for kind in _TITLES}
+    return [
+        {"kind": kind, "title": title, "meaning": meaning, "heading": _other_side(kind), "lines": of_kind[kind]}
         for kind, (title, meaning) in _TITLES.items()
+        if of_kind[kind]
     ]
-    return [part for part in parts if part["lines"]]
 
 
 def _rank(line: Line) -> int:
@@ -66,17 +49,14 @@ def _texts(line: Line) -> dict[str, Any]:
     metric = METRICS[line["metric"]]
     unit = "" if line["unit"] in ("1", metric.title.lower()) else f", {line['unit']}"
     texts: dict[str, Any] = {"quantity": f"{metric.title}{unit}"}
-    if line["kind"] in CLAIMS:
-        return texts | _smallest_effect(line)
-    return texts | {"difference_text": difference_text(line["difference"]), "strip": _strip(line)}
-
-
-def _smallest_effect(line: Line) -> dict[str, Any]:
-    if not line["effects"]:
-        return {"effect": None, "effect_text": difference_text(None)}
-    effect = min(line["effects"], key=lambda effect: effect["difference"])
-    difference, low, high = (effect[name] for name in ("difference", "low", "high"))
-    return {"effect": difference, "effect_text": effect_texts(difference, low, high)[0]}
+    if line["kind"] not in CLAIMS:
+        return texts | {"difference_text": difference_text(line["difference"]), "strip": _strip(line)}
+    # The effect that decides between neighbours.
+    smallest = min(line["effects"], key=lambda effect: effect["difference"], default=None)
+    if smallest is None:
+        return texts | {"effect": None, "effect_text": difference_text(None)}
+    text = effect_texts(smallest["difference"], smallest["low"], smallest["high"])[0]
+    return texts | {"effect": smallest["difference"], "effect_text": text}
 
 
 def _other_side(kind: str) -> str:

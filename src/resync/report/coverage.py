@@ -88,19 +88,14 @@ def _counts(rows: list[Row]) -> tuple[Count, ...]:
 
 def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> AtScale:
     if not paper.has_item(item.id, scale):
-        missing = [_missing(paper, each, scale) for each in item.series if scale not in _scales_of(paper, each)]
-        names = {name: listed(_scales_of(paper, name)) for name in missing}
-        return AtScale(
-            scale, ABSENT, ", ".join(f"{name} exists only at {scales} scale" for name, scales in names.items())
-        )
+        # The series that the scale lacks, or the experiment if it lacks all of it.
+        whole = {each: each.partition("/")[0] for each in item.series if scale not in _scales_of(paper, each)}
+        names = [each if scale in _scales_of(paper, experiment) else experiment for each, experiment in whole.items()]
+        only = [f"{name} exists only at {listed(_scales_of(paper, name))} scale" for name in dict.fromkeys(names)]
+        return AtScale(scale, ABSENT, ", ".join(only))
     suffix = ".png" if paper.is_figure(item.id) else ".md"
     drawn = (figures / scale / paper.id / f"{item.id}{suffix}").exists()
     return AtScale(scale, DRAWN if drawn else DECLARED, f"snakemake figures/{scale}/{paper.id}/{item.id}{suffix}")
-
-
-def _missing(paper: Paper, reference: str, scale: str) -> str:
-    experiment = reference.partition("/")[0]
-    return reference if scale in _scales_of(paper, experiment) else experiment
 
 
 def _scales_of(paper: Paper, reference: str) -> list[str]:

@@ -42,8 +42,13 @@ def run_data(state: RunState, settings: Mapping[str, str]) -> str:
         "metrics": _columns(result.metrics) if result else {},
         "steps": _columns(result.steps) if result else {},
     }
+    return script(state.run.id, content)
+
+
+def script(name: str, content: Mapping[str, Any]) -> str:
+    """The script with the numbers of a chart, under the name by which it loads them."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return f"resync.loaded({json.dumps(state.run.id)},{text});\n"
+    return f"resync.loaded({json.dumps(name)},{text});\n"
 
 
 def _columns(table: "pd.DataFrame") -> dict[str, list[float | int | None]]:

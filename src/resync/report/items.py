@@ -11,8 +11,8 @@ from resync.paper.paper import Item, Paper
 from resync.render.style import PNG_DPI
 from resync.report.content import Content
 from resync.report.coverage import ABSENT, Row
-from resync.report.curves import item_chart, lines
-from resync.report.points import panels, script
+from resync.report.curves import item_chart, lines, script
+from resync.report.points import panels
 from resync.report.writer import Writer
 from resync.run.in_words import setting_of
 from resync.text_tables import markdown_cells, plain_text
@@ -54,12 +54,12 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
 def _chart_of_points(
     content: Content, paper: Paper, item: Item, files: dict[str, Path], writer: Writer
 ) -> dict[str, Any] | None:
-    if "csv" not in files or "md" in files:
+    if "csv" not in files or "md" in files:  # of a table
         return None
     shown = lines(content, [(paper.id, *pair) for pair in paper.series_of(item.id, content.scale)])
     name = f"figures/{paper.id}/{item.id}"
     found = panels(files["csv"], {line["label"]: (line["color"], line["dash"]) for line in shown})
-    writer.text(f"{name}/data.js", script(name, found))
+    writer.text(f"{name}/data.js", script(name, {"panels": found}))
     return {"points": name}
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,6 @@ def panels(file: Path, looks: Mapping[str, Look]) -> list[dict[str, Any]]:
             lines = found.setdefault((row["panel"], row["x_axis"], row["y_axis"]), {})
             lines.setdefault((row["series"], row["shows"], row["seed"]), []).append(row)
     return [{"name": name, "x": x, "y": y, "lines": _lines(rows, looks)} for (name, x, y), rows in found.items()]
-
-
-def script(name: str, found: list[dict[str, Any]]) -> str:
-    """The script with the panels of a figure, under the name by which a chart loads it."""
-    text = json.dumps({"panels": found}, separators=(",", ":"), allow_nan=False)
-    return f"resync.loaded({json.dumps(name)},{text});\n"
 
 
 def _lines(

@@ -9,7 +9,6 @@ from resync.report.curves import main_metric, run_charts
 from resync.results.runs import RunResult, RunState
 from resync.results.seed_values import number
 from resync.results.summary import commits
-from resync.run import Run
 
 _MOST_ROWS = 60
 """Evaluations that the table of a page shows; metrics.csv beside it has all."""
@@ -42,15 +41,12 @@ def _differences(content: Content, state: RunState) -> list[tuple[str, list[str]
     """The settings in which the series of the experiment differ, with the value of each at its first seed."""
     run = state.run
     series = [states[0].run for name, states in content.series.items() if name[:2] == (run.paper, run.experiment)]
-    settings = [content.settings[each.id] | _effective_outer_rate(each) for each in series]
+    rates = {each.id: each.sync.effective_outer_lr for each in series}
+    outer = {name: {} if rate is None else {"effective outer rate": f"{rate:.3g}"} for name, rate in rates.items()}
+    settings = [content.settings[each.id] | outer[each.id] for each in series]
     keys = dict.fromkeys(key for each in settings for key in each)
     found = [(key, [each.get(key, "") for each in settings]) for key in keys]
     return [(key, values) for key, values in found if len(set(values)) > 1]
-
-
-def _effective_outer_rate(run: Run) -> dict[str, str]:
-    rate = run.sync.effective_outer_lr
-    return {} if rate is None else {"effective outer rate": f"{rate:.3g}"}
 
 
 def _final(result: RunResult) -> list[tuple[str, str, str]]:
@@ -68,14 +64,10 @@ def _evaluations(result: RunResult) -> dict[str, Any]:
     names = [name for name in dict.fromkeys(wanted) if name in table]
     every = -(-len(table) // _MOST_ROWS)
     rows = sorted({*range(0, len(table), every), len(table) - 1})
+    units = {name: METRICS[name].unit for name in names}
+    counts = ("1", "steps", "epochs", "rounds")
     return {
-        "headings": [
-            (
-                METRICS[name].title,
-                "" if METRICS[name].unit in ("1", "steps", "epochs", "rounds") else METRICS[name].unit,
-            )
-            for name in names
-        ],
+        "headings": [(METRICS[name].title, "" if unit in counts else unit) for name, unit in units.items()],
         "rows": [[shown(value) for value in row] for row in table[names].iloc[rows].itertuples(index=False)],
         "every": every,
         "of": len(table),
@@ -98,16 +90,10 @@ def _time(result: RunResult) -> dict[str, Any]:
         parts += [("start-up, checkpoints and the rest", wall - sum(value for _, value in parts))]
     parts = [(name, value) for name, value in parts if value > 0]
     total = sum(value for _, value in parts) or 1.0
-    return {
-        "parts": [(name, shown(value), 100 * value / total) for name, value in parts],
-        "total": shown(total),
-        "step": _step(result),
-    }
-
-
-def _step(result: RunResult) -> list[tuple[str, str]]:
+    shares = [(name, shown(value), 100 * value / total) for name, value in parts]
     means = result.steps[["step_data_seconds", "step_compute_seconds", "step_communication_seconds"]].mean().dropna()
-    return [(METRICS[str(name)].title.lower(), f"{1000 * seconds:.3g}") for name, seconds in means.items()]
+    step = [(METRICS[str(name)].title.lower(), f"{1000 * mean:.3g}") for name, mean in means.items()]
+    return {"parts": shares, "total": shown(total), "step": step}
 
 
 def _facts(result: RunResult) -> list[tuple[str, str]]:

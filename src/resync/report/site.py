@@ -78,7 +78,7 @@ class _Site:
             self._paper(paper)
         for state in self.content.states.values():
             self._run(state)
-        self._audit()
+        self.writer.page("audit.html", "audit", audit=self.content.audit, sections=sections(self.content.lines))
         rows = [_run_row(state) for state in self.content.states.values()]
         self.writer.page("runs.html", "runs", rows=rows)
         self.writer.page("compare.html", "compare")
@@ -162,27 +162,14 @@ class _Site:
         self.writer.page(page_of(run), "run", **run_page(self.content, state), copied=copied)
         self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id]))
 
-    def _audit(self) -> None:
-        self.writer.page(
-            "audit.html",
-            "audit",
-            audit=self.content.audit,
-            sections=sections(self.content.lines),
-        )
-
 
 def _run_row(state: RunState) -> dict[str, Any]:
-    result = state.result
     row: dict[str, Any] = {"state": state, "run": state.run, "metric": "", "value": None, "seconds": None, "ended": ""}
-    if result is None:
-        return row
-    metric = main_metric(result)
-    return row | {
-        "metric": metric,
-        "value": result.final(metric),
-        "seconds": result.summary["seconds"]["training"],
-        "ended": (result.summary.get("ended") or "")[:16].replace("T", " "),
-    }
+    if result := state.result:
+        ended = (result.summary.get("ended") or "")[:16].replace("T", " ")
+        metric, seconds = main_metric(result), result.summary["seconds"]["training"]
+        row |= {"metric": metric, "value": result.final(metric), "seconds": seconds, "ended": ended}
+    return row
 
 
 def _note(states: Iterable[RunState]) -> str:
@@ -200,24 +187,17 @@ def _note(states: Iterable[RunState]) -> str:
 
 def _write_index(suite: Suite, results: Path, figures: Path) -> None:
     rows = coverage(suite, figures)
+    folders = {scale: results / scale for scale in SCALES}
     entries = [
-        {
-            "scale": scale,
-            "headline": _headline(results / scale / "audit.json"),
-            "exists": (results / scale / "site/index.html").exists(),
-        }
-        for scale in SCALES
+        {"scale": scale, "headline": _headline(at / "audit.json"), "exists": (at / "site/index.html").exists()}
+        for scale, at in folders.items()
     ]
     pages = {(scale, paper): f"{scale}/site/{paper}/index.html" for scale in SCALES for paper in suite.papers}
     sites = {key: page for key, page in pages.items() if (results / page).exists()}
     shared = {"suite": suite, "scales": SCALES, "cell_signs": SIGNS, "cell_meanings": MEANINGS}
     css = (ASSETS / "site.css").read_text(encoding="utf-8")
-    write_text(
-        results / "index.html",
-        Writer(results, **shared).html(
-            "index", entries=entries, css=css, counts=by_paper(rows), totals=of_all(rows), links=sites
-        ),
-    )
+    content = {"entries": entries, "css": css, "counts": by_paper(rows), "totals": of_all(rows), "links": sites}
+    write_text(results / "index.html", Writer(results, **shared).html("index", **content))
 
 
 def _headline(file: Path) -> tuple[str, ...]:

@@ -18,13 +18,8 @@ class Writer:
 
     def __init__(self, folder: Path, **common: Any) -> None:
         self.folder = folder
-        self.environment = Environment(
-            loader=FileSystemLoader(HERE),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+        self.environment = Environment(loader=FileSystemLoader(HERE), undefined=StrictUndefined, **options)
         self.environment.globals |= common
 
     def page(self, path: str, template: str, **content: Any) -> None:
@@ -37,14 +32,15 @@ class Writer:
 
     def text(self, path: str, text: str) -> None:
         """A file of text. The site appears as a whole, so that a single file may be half-written."""
-        file = self.folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        self._write(path, text.encode())
 
     def copy(self, source: Path, path: str) -> None:
+        self._write(path, source.read_bytes())
+
+    def _write(self, path: str, content: bytes) -> None:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(source.read_bytes())
+        file.write_bytes(content)
 
 
 def _with_symbols(html: str) -> str:

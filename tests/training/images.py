@@ -43,11 +43,14 @@ def images(shape: tuple[int, int, int] = (3, 32, 32)) -> Images:
     generator = np.random.default_rng(0)
     labels = {split: np.repeat(np.arange(3, dtype=np.uint8), counts) for split, counts in PER_CLASS.items()}
     pixels = {split: generator.integers(256, size=(len(labels[split]), *shape), dtype=np.uint8) for split in labels}
-    return Images(pixels["train"], labels["train"], pixels["test"], labels["test"])
+    return {
+        "train_images": pixels["train"], "train_labels": labels["train"],
+        "val_images": pixels["test"], "val_labels": labels["test"],
+    }  # fmt: skip
 
 
 def splits(of: Images) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    return [("train", of.train_images, of.train_labels), ("test", of.val_images, of.val_labels)]
+    return [("train", of["train_images"], of["train_labels"]), ("test", of["val_images"], of["val_labels"])]
 
 
 def write_files(folder: Path, of: Images) -> None:

@@ -72,7 +72,7 @@ def test_images_for_memory_are_packed_without_loss(tmp_path: Path):
     record = prepare.prepare(of, root)
     assert list(record["files"]) == ["train-000.beton", "val-000.beton"]
     found = prepare.load_packed(of, root)
-    assert all(np.array_equal(array, getattr(original, name)) for name, array in vars(found.images).items())
+    assert all(np.array_equal(array, original[name]) for name, array in found.images.items())
     assert found.record == record
     assert all(each.holds for each in prepare.check(of, root))
     (root / "copy").rename(root / "gone")

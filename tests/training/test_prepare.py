@@ -26,7 +26,7 @@ from resync.data_sets.declaration import DataSet, data_set, prepared_names
 from resync.data_sets.preparation import ClassCounts
 from resync.prepare import convert
 from resync.prepare.folders import prepared_file
-from resync.prepare.prepared_file import Images, Prepared, save
+from resync.prepare.prepared_file import Images, Prepared, counts, write
 
 BATCHES = {"folder": "cifar-10-batches-py", "torchvision": "CIFAR10", "variant": "official"}
 FILES = {"folder": "copy", "variant": "copy-q75"}
@@ -60,7 +60,7 @@ def left_in(root: Path) -> list[str]:
 
 
 def equal(one: Images, other: Images) -> bool:
-    return all(np.array_equal(array, getattr(other, name)) for name, array in vars(one).items())
+    return all(np.array_equal(array, other[name]) for name, array in one.items())
 
 
 @pytest.mark.parametrize("layout", ["folder", "archive", "torchvision"])
@@ -114,11 +114,11 @@ def test_packing_without_ffcv_is_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_pixels_are_averaged_and_halves_rounded_up(tmp_path: Path):
     of, root, original = declare(tmp_path, [FILES], average=2, input_shape=[3, 16, 16]), tmp_path / "root", images()
-    original.train_images[0, 0, :2, :2] = [[0, 0], [1, 1]]
+    original["train_images"][0, 0, :2, :2] = [[0, 0], [1, 1]]
     write_files(root / "copy", original)
     assert prepare.prepare(of, root)["variant"] == "copy-q75@16"
-    found = prepare.load(of, root).images.train_images
-    exact = original.train_images.reshape(6, 3, 16, 2, 16, 2).mean(axis=(3, 5))
+    found = prepare.load(of, root).images["train_images"]
+    exact = original["train_images"].reshape(6, 3, 16, 2, 16, 2).mean(axis=(3, 5))
     assert np.array_equal(found, np.floor(exact + 0.5))
     assert found[0, 0, 0, 0] == 1
 
@@ -135,8 +135,10 @@ def test_pictures_whose_rows_are_images(tmp_path: Path):
     sheets = {"labels": "classes.tsv", "train": ["part_1.png", "part_2.png"], "val": ["part_0.png"]}
     of, root, original = declare(tmp_path, [FILES | {"sheets": sheets}]), tmp_path / "root", images()
     (root / "copy").mkdir(parents=True)
-    table, parts = ["batch\trow\tlabel"], {0: (original.val_images, original.val_labels)}
-    parts |= {n: (original.train_images[at], original.train_labels[at]) for n, at in ((1, slice(4)), (2, slice(4, 6)))}
+    table, parts = ["batch\trow\tlabel"], {0: (original["val_images"], original["val_labels"])}
+    parts |= {
+        n: (original["train_images"][at], original["train_labels"][at]) for n, at in ((1, slice(4)), (2, slice(4, 6)))
+    }
     for number, (pixels, labels) in parts.items():
         Image.fromarray(pixels.transpose(0, 2, 3, 1).reshape(len(pixels), -1, 3)).save(root / f"copy/part_{number}.png")
         table += [f"{number}\t{row}\t{label}" for row, label in enumerate(labels)]
@@ -231,7 +233,7 @@ def test_what_cannot_be_trained_on_says_what_to_do(tiny: tuple[DataSet, Path]):
     file.write_bytes(content)
     with pytest.raises(ValueError, match=r"tiny\.npz: damaged \(.*\); delete it, then: resync data prepare tiny$"):
         prepare.load(of, root)
-    save(of, root, images((3, 8, 8)), ORIGIN)
+    write(of, root, images((3, 8, 8)), ORIGIN, counts(of))
     with pytest.raises(ValueError, match=r"found train images \[6, 3, 8, 8\], allowed: \[6, 3, 32, 32\]\); delete it"):
         prepare.load(of, root)
 
@@ -244,7 +246,7 @@ def test_labels_that_were_changed_are_not_trained_on(tiny: tuple[DataSet, Path],
     found = prepared.read(of)
     assert (found.sha256, found.verified) == (record["sha256"], "all")
     other = images()
-    other.train_labels[:] = 2
+    other["train_labels"][:] = 2
     np.savez(prepared_file(of, root), **vars(other))
     with pytest.raises(ValueError, match=rf"tiny\.npz: damaged \(SHA-256: .* allowed: {record['sha256']}, that of"):
         prepared.read(of)
@@ -322,9 +324,9 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_read(tmp_pa
 
 def test_check_names_every_property_that_does_not_hold(tmp_path: Path):
     of, root, wrong = declare(tmp_path, [FILES]), tmp_path / "root", images()
-    wrong.train_labels[:] = [0, 1, 1, 2, 2, 1]
-    wrong.val_labels[:] = [0, 0, 2]
-    save(of, root, wrong, ORIGIN | {"variant": "another"})
+    wrong["train_labels"][:] = [0, 1, 1, 2, 2, 1]
+    wrong["val_labels"][:] = [0, 0, 2]
+    write(of, root, wrong, ORIGIN | {"variant": "another"}, counts(of))
     file = prepared_file(of, root).with_suffix(".json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {"sha256": "0"}))
     *lines, sha256 = [str(each) for each in prepare.check(of, root) if not each.holds]
@@ -356,7 +358,7 @@ def test_the_command_line(
     assert json.loads(capsys.readouterr().out) == prepare.load(of, root).record
     assert main(["data", "check", "tiny"]) == 0
     assert "tiny: train images per class: 1 2 3\n" in capsys.readouterr().out
-    save(of, root, images(), ORIGIN | {"variant": "another"})
+    write(of, root, images(), ORIGIN | {"variant": "another"}, counts(of))
     assert main(["data", "check", "tiny"]) == 1
 
 
@@ -366,19 +368,21 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
     assert of.preparation
     shape, classes = tuple(of.facts["input_shape"]), of.facts["num_classes"]
     per_class = {"train": of.preparation.train_per_class, "val": of.preparation.val_per_class}
-    for split, counts in per_class.items():
+    for split, number in per_class.items():
         samples = of.facts[f"{split}_samples"]
-        if isinstance(counts, ClassCounts):
-            assert counts.fewest * classes < samples < counts.most * classes
+        if isinstance(number, ClassCounts):
+            assert number.fewest * classes < samples < number.most * classes
         else:
-            wanted = [counts] * classes if isinstance(counts, int) else counts
+            wanted = [number] * classes if isinstance(number, int) else number
             assert (len(wanted), sum(wanted)) == (classes, samples)
     small, record = images(shape), {"variant": "small", "sha256": "0"}
     monkeypatch.setattr("resync.data.prepared.data_root", lambda _: Path())
     for load in ("load", "load_packed"):
         monkeypatch.setattr(f"resync.data.prepared.{load}", lambda *_: Prepared(small, record))
     monkeypatch.setattr("resync.data.streamed.data_root", lambda _: Path())
-    split = SimpleNamespace(labels=small.val_labels, pixels=lambda number: small.val_images[number].transpose(1, 2, 0))
+    split = SimpleNamespace(
+        labels=small["val_labels"], pixels=lambda number: small["val_images"][number].transpose(1, 2, 0)
+    )
     stream = prepare.Stream({"train": split, "val": split}, record, "list")
     monkeypatch.setattr("resync.data.streamed.load_stream", lambda *_: stream)
     monkeypatch.setattr("resync.data.streamed.own_cores", lambda: 0)

@@ -57,7 +57,10 @@ def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Pa
             packed.runs[paper] = [state.run for state, _ in found]
             written += files
             _write_paper(archive / scale / paper, files)
-        _copy_logs(suite, paper, scale, sources, archive)
+        # Published logs, which belong to no run, stand beside the runs of the scale that they are compared at.
+        for table in suite.papers[paper].logs.tables if scale == LOGS_SCALE else ():
+            if logs := [file for source in sources if (file := file_of(source, paper, table.id)).exists()]:
+                write_bytes(archive / scale / paper / "logs" / f"{table.id}.json", logs[0].read_bytes())
     with TemporaryDirectory() as folder:
         unpack(archive, scale, Path(folder))
         for state, texts in written:
@@ -118,10 +121,3 @@ def _require_same(before: RunState, files: Files, unpacked: Path) -> None:
     for name, content in files.items():
         if (unpacked / run.directory / name).read_bytes() != content:
             raise ResultsError(f"{run.id}: {name} changed by packing")
-
-
-def _copy_logs(suite: Suite, paper: str, scale: str, sources: Sequence[Path], archive: Path) -> None:
-    for table in suite.papers[paper].logs.tables if scale == LOGS_SCALE else ():
-        files = [file for source in sources if (file := file_of(source, paper, table.id)).exists()]
-        if files:
-            write_bytes(archive / scale / paper / "logs" / f"{table.id}.json", files[0].read_bytes())

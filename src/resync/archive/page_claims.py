@@ -36,19 +36,17 @@ def _row(claim: Mapping[str, Any]) -> list[str]:
     counts = dict.fromkeys(count for effect in claim["effects"] for count in effect["n"] or ())
     return [
         markdown_text(claim["statement"]),
-        "<br>".join(map(_side, claim["sides"])),
+        "<br>".join(f"{markdown_text(side['label'])}: {_ours(side['ours'])}" for side in claim["sides"]),
         "<br>".join(_effect(effect, claim["unit"]) for effect in claim["effects"]),
         ", ".join(map(str, counts)),
         f"**{claim['verdict']}**",
     ]
 
 
-def _side(side: Mapping[str, Any]) -> str:
-    ours = side["ours"]
-    value = ours["text"]
-    if ours["mean"] is not None:
-        value = notation(ours["mean"], ours["std"], decimals=decimals_for(ours["std"] or 0.0))
-    return f"{markdown_text(side['label'])}: {value}"
+def _ours(ours: Mapping[str, Any]) -> str:
+    if ours["mean"] is None:
+        return str(ours["text"])
+    return notation(ours["mean"], ours["std"], decimals=decimals_for(ours["std"] or 0.0))
 
 
 def _effect(effect: Mapping[str, Any], unit: str) -> str:

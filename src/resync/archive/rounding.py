@@ -35,7 +35,10 @@ def _of_texts(committed: str, drawn: str, absolute: float = 0.0) -> str:
     old, new = committed.splitlines(), drawn.splitlines()
     for number, (first, second) in enumerate(zip(old, new, strict=False), 1):
         if first != second and not _same_but_rounding(first, second, absolute):
-            return f"line {number}: {_around(first, second)}"
+            pairs = enumerate(zip(first, second, strict=False))
+            at = next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
+            shown = slice(max(0, at - 20), max(0, at - 20) + 60)
+            return f"line {number}: committed {first[shown]!r}, drawn {second[shown]!r}"
     return "" if len(old) == len(new) else f"{len(old)} lines committed, {len(new)} drawn"
 
 
@@ -44,12 +47,6 @@ def _same_but_rounding(first: str, second: str, absolute: float) -> bool:
     return _NUMBER.split(first) == _NUMBER.split(second) and all(
         math.isclose(one, other, rel_tol=_TOLERANCE, abs_tol=absolute) for one, other in zip(*numbers, strict=True)
     )
-
-
-def _around(first: str, second: str, width: int = 60) -> str:
-    common = next((at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other), None)
-    start = max(0, (min(len(first), len(second)) if common is None else common) - 20)
-    return f"committed {first[start : start + width]!r}, drawn {second[start : start + width]!r}"
 
 
 def _numbered(svg: str) -> str:

@@ -21,13 +21,13 @@ def read(of: DataSet, augmentation: str = "none", held_out: int | None = None) -
     assert of.preparation
     assert isinstance(of.reader, MemoryReader)
     prepared = (load_packed if of.preparation.packed else load)(of, data_root(of))
-    images = prepared.images
+    images = {name: torch.from_numpy(array) for name, array in prepared.images.items()}
     padding = of.reader.crop_padding if augmentation == "crop_flip" else None
     found = InMemory(
-        train_inputs=torch.from_numpy(images.train_images),
-        train_targets=torch.from_numpy(images.train_labels).long(),
-        val_inputs=torch.from_numpy(images.val_images),
-        val_targets=torch.from_numpy(images.val_labels).long(),
+        train_inputs=images["train_images"],
+        train_targets=images["train_labels"].long(),
+        val_inputs=images["val_images"],
+        val_targets=images["val_labels"].long(),
         variant=prepared.record["variant"],
         sha256=prepared.record["sha256"],
         pixels=Pixels.of(of.reader.mean, of.reader.std, of.facts["input_shape"], padding),

@@ -119,28 +119,15 @@ class DataOptions(Options):
         return data_set(name, package).config
 
 
+@cache
 def data_set_names(package: Path = PACKAGE) -> list[str]:
     """The names of all data sets, sorted."""
-    return list(_names(package.absolute()))
+    return sorted(file.stem for file in (package / "data").glob("*.yaml"))
 
 
+@cache
 def data_set(name: str, package: Path = PACKAGE) -> DataSet:
     """The declaration of a data set. Raises ConfigError for an unknown name or a broken declaration."""
-    return _data_set(name, package.absolute())
-
-
-def prepared_names(package: Path = PACKAGE) -> list[str]:
-    """The names of the data sets that are converted to a file of their own before training, sorted."""
-    return [name for name in data_set_names(package) if data_set(name, package).is_prepared]
-
-
-@cache
-def _names(package: Path) -> tuple[str, ...]:
-    return tuple(sorted(file.stem for file in (package / "data").glob("*.yaml")))
-
-
-@cache
-def _data_set(name: str, package: Path) -> DataSet:
     known = data_set_names(package)
     if name not in known:
         raise ConfigError([f"data: {not_among(name, known)}"])
@@ -148,3 +135,8 @@ def _data_set(name: str, package: Path) -> DataSet:
     found = validated(DataSet, load(file), package)
     found._file = file
     return found
+
+
+def prepared_names(package: Path = PACKAGE) -> list[str]:
+    """The names of the data sets that are converted to a file of their own before training, sorted."""
+    return [name for name in data_set_names(package) if data_set(name, package).is_prepared]

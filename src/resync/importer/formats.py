@@ -32,7 +32,11 @@ def import_log(
     column map, `wandb_run` the name of one of several runs in an export. Raises LogError or ConfigError, before
     anything is written, if the log cannot be imported, and also if the folder has results, unless `replace`.
     """
-    declared = _declared(suite, run, scale)
+    runs = {each.id: each for paper in suite.papers for each in suite.runs(paper, scale)}
+    if run not in runs:
+        allowed = f"a run that `resync expand --paper ... --scale {scale}` lists"
+        raise LogError(f"--run: found {run!r}, allowed: {allowed}{suggestion(run, runs)}")
+    declared = runs[run]
     directory = results / declared.directory
     if not replace:
         refuse_to_overwrite(directory)
@@ -40,14 +44,6 @@ def import_log(
     refuse_second_seed(directory, origins)
     write(declared, log, kind, origins, directory, replace)
     return directory
-
-
-def _declared(suite: Suite, run: str, scale: str) -> Run:
-    runs = {each.id: each for paper in suite.papers for each in suite.runs(paper, scale)}
-    if run not in runs:
-        allowed = f"a run that `resync expand --paper ... --scale {scale}` lists"
-        raise LogError(f"--run: found {run!r}, allowed: {allowed}{suggestion(run, runs)}")
-    return runs[run]
 
 
 def _read(

@@ -61,7 +61,13 @@ def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], dire
     write_text(directory / "run.yaml", run.to_yaml())
     write_text(directory / run.hash_file.name, "")
     tables = {"metrics.csv": _csv(log.metrics, "metrics"), "steps.csv": _csv(log.steps, "steps")}
-    publish(directory, tables, _summary(run, log, diverged) | {"imported": _imported(kind, origins)})
+    imported = {
+        "format": kind,
+        "sources": [asdict(origin) for origin in origins],
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "resync": version("resync-suite"),
+    }
+    publish(directory, tables, _summary(run, log, diverged) | {"imported": imported})
 
 
 def _csv(rows: Sequence[Values], file: File) -> str:
@@ -105,12 +111,3 @@ def _summary(run: Run, log: ImportedLog, diverged: int | None) -> dict[str, Any]
 def _known(row: Values, name: str) -> float | None:
     value = row.get(name, math.nan)
     return value if math.isfinite(value) else None
-
-
-def _imported(kind: str, origins: Sequence[Origin]) -> dict[str, Any]:
-    return {
-        "format": kind,
-        "sources": [asdict(origin) for origin in origins],
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "resync": version("resync-suite"),
-    }

@@ -9,17 +9,6 @@ from resync.prepare.stream import Stream, load_stream
 from resync.prepare.text import ParallelCorpus
 
 __all__ = [
-    "CharacterText",
-    "ParallelCorpus",
-    "Prepared",
-    "Split",
-    "Stream",
-    "check",
-    "data_root",
-    "declared",
-    "load",
-    "load_packed",
-    "load_stream",
-    "prepare",
-    "read",
-]
+    "CharacterText", "ParallelCorpus", "Prepared", "Split", "Stream",
+    "check", "data_root", "declared", "load", "load_packed", "load_stream", "prepare", "read",
+]  # fmt: skip

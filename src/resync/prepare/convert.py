@@ -10,8 +10,8 @@ from resync.data_sets.preparation import Preparation, TextPreparation
 from resync.prepare import beton
 from resync.prepare.characters import CharacterText, character_properties, divide, original
 from resync.prepare.folders import converting, prepared_file, require_writable
-from resync.prepare.packed import check_packed, save_packed
-from resync.prepare.prepared_file import Images, Pixels, file_sha256, load, load_record, origin_of, read, save, write
+from resync.prepare.packed import load_packed, save_packed
+from resync.prepare.prepared_file import Images, counts, file_sha256, load, load_record, origin_of, read, write
 from resync.prepare.properties import Property, pairs, properties, require_all, text_properties, variant
 from resync.prepare.raw_text import RawText
 from resync.prepare.sources import find
@@ -54,7 +54,9 @@ def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
     if _streams(of, format):
         return check_stream(of, root, format or of.config.model_fields["format"].default)
     if of.preparation and of.preparation.packed:
-        return check_packed(of, root)
+        prepared = load_packed(of, root, whole=False)
+        found = [*properties(of, prepared.images), *beton.properties(of, root, prepared.record)]
+        return [variant(of, prepared.record), *found]
     if of.preparation:
         prepared = load(of, root, verified=False)
         record, found = prepared.record, properties(of, prepared.images)
@@ -82,7 +84,7 @@ def _prepare_images(of: DataSet, preparation: Preparation, root: Path) -> dict[s
     require_all(properties(of, images), original.error)
     variant, source = of.variant_of(original.source.variant), original.path.relative_to(root)
     origin = origin_of(variant, source, original.sha256(), "numpy", "pillow", "torchvision")
-    return (save_packed if preparation.packed else save)(of, root, images, origin)
+    return save_packed(of, root, images, origin) if preparation.packed else write(of, root, images, origin, counts(of))
 
 
 def _prepare_text(of: DataSet, preparation: TextPreparation, root: Path) -> dict[str, Any]:
@@ -99,19 +101,15 @@ def _prepare_characters(of: DataSet, root: Path) -> dict[str, Any]:
     assert of.characters
     file, text = original(of, root)
     origin = origin_of(of.characters.variant, file.relative_to(root), file_sha256(file), "numpy")
-    counts = {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes")}
-    return write(of, root, divide(of, text).arrays(), origin, counts)
+    counted = {name: of.facts[name] for name in ("train_samples", "val_samples", "num_classes")}
+    return write(of, root, divide(of, text).arrays(), origin, counted)
 
 
 def _average(images: Images, side: int) -> Images:
     """Every square of `side` x `side` pixels is averaged into one, rounded to the nearest integer, halves up."""
-    if side == 1:
-        return images
-
-    def average(pixels: Pixels) -> Pixels:
-        number, channels, height, width = pixels.shape
-        squares = pixels.reshape(number, channels, height // side, side, width // side, side)
+    for split in ("train", "val") if side > 1 else ():
+        number, channels, height, width = images[f"{split}_images"].shape
+        squares = images[f"{split}_images"].reshape(number, channels, height // side, side, width // side, side)
         sums = squares.sum(axis=(3, 5), dtype=np.uint32)
-        return ((sums + side**2 // 2) // side**2).astype(np.uint8)
-
-    return Images(average(images.train_images), images.train_labels, average(images.val_images), images.val_labels)
+        images[f"{split}_images"] = ((sums + side**2 // 2) // side**2).astype(np.uint8)
+    return images

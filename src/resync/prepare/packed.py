@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from resync.data_sets.declaration import DataSet
 from resync.prepare import beton
 from resync.prepare.prepared_file import Images, Pixels, Prepared
-from resync.prepare.properties import Property, properties, variant
 from resync.prepare.record import missing
 
 
@@ -29,7 +28,7 @@ class _Arrays:
 def save_packed(of: DataSet, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Write the images as .beton files, and return their record (see `beton.prepare`)."""
     splits = {
-        split: _Arrays(getattr(images, f"{split}_images"), getattr(images, f"{split}_labels").astype(np.int64))
+        split: _Arrays(images[f"{split}_images"], images[f"{split}_labels"].astype(np.int64))
         for split in ("train", "val")
     }
     return beton.prepare(of, root, origin, {"source_sha256": origin["source_sha256"]}, splits)
@@ -44,19 +43,9 @@ def load_packed(of: DataSet, root: Path, whole: bool = True) -> Prepared:
     record = beton.load_record(of, root)
     if record is None:
         raise missing(of, beton.record_file(of, root))
-    arrays: dict[str, Pixels] = {}
+    arrays: Images = {}
     for split, images in beton.load(of, root, record, whole).items():
         decoded = np.stack([images.pixels(index) for index in range(len(images.labels))])
         arrays[f"{split}_images"] = np.ascontiguousarray(decoded.transpose(0, 3, 1, 2))
         arrays[f"{split}_labels"] = images.labels.astype(np.uint8)
-    return Prepared(Images(**arrays), record)
-
-
-def check_packed(of: DataSet, root: Path) -> list[Property]:
-    """The properties of the images and of their files. Raises ValueError as `load_packed` does."""
-    prepared = load_packed(of, root, whole=False)
-    return [
-        variant(of, prepared.record),
-        *properties(of, prepared.images),
-        *beton.properties(of, root, prepared.record),
-    ]
+    return Prepared(arrays, record)

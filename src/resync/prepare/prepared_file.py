@@ -25,14 +25,9 @@ Pixels = NDArray[np.uint8]
 Content = TypeVar("Content")
 
 
-@dataclass(frozen=True)
-class Images:
-    """Training and validation images, uint8 [N, channels, height, width], and their classes, uint8 [N]."""
-
-    train_images: Pixels
-    train_labels: Pixels
-    val_images: Pixels
-    val_labels: Pixels
+Images = dict[str, Pixels]
+"""`train_images` and `val_images`, uint8 [N, channels, height, width], and their classes `train_labels`, ..., [N]."""
+IMAGES = ("train_images", "train_labels", "val_images", "val_labels")
 
 
 class Split(Protocol):
@@ -59,11 +54,6 @@ class Prepared:
 
     images: Images
     record: Mapping[str, Any]
-
-
-def save(of: DataSet, root: Path, images: Images, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the prepared file of images in memory and its record (see `write`)."""
-    return write(of, root, vars(images), origin, counts(of))
 
 
 def write(
@@ -103,11 +93,10 @@ def load_record(of: DataSet, root: Path) -> dict[str, Any] | None:
 
 def load(of: DataSet, root: Path, verified: bool = True) -> Prepared:
     """Prepared images (see `read`). Raises ValueError also if they do not match their declaration."""
-    images, record = read(of, root, lambda arrays: Images(**arrays), verified)
-    shape = tuple(of.facts["input_shape"])
+    images, record = read(of, root, lambda arrays: {name: arrays[name] for name in IMAGES}, verified)
     for split in ("train", "val"):
-        found = getattr(images, f"{split}_images").shape
-        if found != (wanted := (of.facts[f"{split}_samples"], *shape)):
+        found = images[f"{split}_images"].shape
+        if found != (wanted := (of.facts[f"{split}_samples"], *of.facts["input_shape"])):
             raise damaged(of, prepared_file(of, root), f"found {split} images {list(found)}, allowed: {list(wanted)}")
     return Prepared(images, record)
 

@@ -73,8 +73,8 @@ def properties(of: DataSet, images: Images) -> list[Property]:
     shape = _join("x", of.facts["input_shape"])
     result = []
     for split in ("train", "val"):
-        found = _join("x", getattr(images, f"{split}_images").shape[1:])
-        result += _class_properties(of, split, getattr(images, f"{split}_labels"))
+        found = _join("x", images[f"{split}_images"].shape[1:])
+        result += _class_properties(of, split, images[f"{split}_labels"])
         result.append(Property(f"{split} image size", found, (shape,)))
     return result
 

@@ -11,7 +11,7 @@ from resync.data_sets.declaration import DataSet
 from resync.data_sets.preparation import TextFiles
 from resync.errors import UserError
 from resync.prepare.prepared_file import file_sha256, sums_sha256
-from resync.prepare.text import Lines, normalise
+from resync.prepare.text import SPLITS, Lines, normalise
 
 ARCHIVES = (".tgz", ".tar.gz", ".tar")
 SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
@@ -34,12 +34,8 @@ class RawText:
         self._read: set[Path] = set()
 
     def lines(self) -> dict[str, Lines]:
-        may_be_empty = self.text.max_ratio is not None
-        return {
-            "train": self._split(self.text.train, may_be_empty),
-            "val": self._split(self.text.val, False),
-            "test": self._split(self.text.test, False),
-        }
+        may_be_empty = {"train": self.text.max_ratio is not None}
+        return {split: self._split(getattr(self.text, split), may_be_empty.get(split, False)) for split in SPLITS}
 
     def sha256(self) -> str:
         """SHA-256 of the output of `sha256sum` for the files that were read, in the order of their names."""

@@ -88,7 +88,7 @@ def _from_torchvision(original: Original) -> Images:
     from torchvision import datasets
 
     name = str(original.source.torchvision)
-    arrays: dict[str, Pixels] = {}
+    arrays: Images = {}
     for split, train in (("train", True), ("val", False)):
         try:
             found = getattr(datasets, name)(original.root, train=train, download=False)
@@ -101,7 +101,7 @@ def _from_torchvision(original: Original) -> Images:
             raise original.error(f"found images {list(images.shape[1:])}, allowed: {list(original.shape)}")
         arrays[f"{split}_images"] = images
         arrays[f"{split}_labels"] = np.asarray(found.targets, dtype=np.uint8)
-    return Images(**arrays)
+    return arrays
 
 
 def _from_sheets(original: Original, sheets: ImageRows) -> Images:
@@ -112,11 +112,14 @@ def _from_sheets(original: Original, sheets: ImageRows) -> Images:
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise original.error(f"{sheets.labels}: no table of batch, row and label ({error})") from error
     channels, height, width = original.shape
-    arrays: dict[str, Pixels] = {}
+    arrays: Images = {}
     for split, names in (("train", sheets.train), ("val", sheets.val)):
         images, classes = [], []
         for name in names:
-            content = _content(original, name)
+            try:
+                content = (original.path / name).read_bytes()
+            except OSError as error:
+                raise original.error(f"{name}: cannot be read ({error})") from error
             number = int(Path(name).stem.rpartition("_")[2])
             pixels = _pixels(original, name, content, (height * width, None))
             images.append(pixels.reshape(-1, height, width, channels).transpose(0, 3, 1, 2))
@@ -125,24 +128,17 @@ def _from_sheets(original: Original, sheets: ImageRows) -> Images:
                 raise original.error(f"{name}: has a row that {sheets.labels} does not list")
         arrays[f"{split}_images"] = np.ascontiguousarray(np.concatenate(images))
         arrays[f"{split}_labels"] = np.array(classes, dtype=np.uint8)
-    return Images(**arrays)
-
-
-def _content(original: Original, name: str) -> bytes:
-    try:
-        return (original.path / name).read_bytes()
-    except OSError as error:
-        raise original.error(f"{name}: cannot be read ({error})") from error
+    return arrays
 
 
 def _from_files(original: Original) -> Images:
     """Read train/<class>/... and test/<class>/...; with a table of validation labels, val/... in any layout."""
     contents = dict(_files(original))
-    arrays: dict[str, Pixels] = {}
+    arrays: Images = {}
     for split, (paths, labels) in places(original, contents).items():
         arrays[f"{split}_images"] = _decode_all(original, split, [(path, contents[path]) for path in paths])
         arrays[f"{split}_labels"] = np.array(labels, dtype=np.uint8)
-    return Images(**arrays)
+    return arrays
 
 
 def places(original: Original, paths: Iterable[str]) -> dict[str, tuple[list[str], list[int]]]:
@@ -214,22 +210,20 @@ def _files(original: Original) -> Iterator[tuple[str, bytes]]:
 def _decode_all(original: Original, split: str, files: Sequence[tuple[str, bytes]]) -> Pixels:
     from tqdm import tqdm
 
-    images = np.empty((len(files), *original.shape), dtype=np.uint8)
+    channels, height, width = original.shape
+    images = np.empty((len(files), channels, height, width), dtype=np.uint8)
     progress = tqdm(files, desc=f"{original.of.name} {split}", unit="image", disable=None)
     for image, (path, content) in zip(images, progress, strict=True):
-        image[:] = _decode(original, path, content)
+        pixels = _pixels(original, path, content, (width, height))
+        image[:] = pixels.reshape(height, width, channels).transpose(2, 0, 1)
     return images
 
 
-def _decode(original: Original, path: str, content: bytes) -> Pixels:
-    """The pixels of an image file, [channels, height, width]; greyscale images of a colour set get three channels."""
-    channels, height, width = original.shape
-    pixels = _pixels(original, path, content, (width, height))
-    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
-
-
 def _pixels(original: Original, path: str, content: bytes, size: tuple[int, int | None]) -> Pixels:
-    """The pixels of a picture of this width and height, or of any height if that is None."""
+    """The pixels of a picture of this width and height, or of any height if that is None.
+
+    Greyscale images of a colour set get three channels.
+    """
     modes = ("RGB", "L") if original.shape[0] == 3 else ("L",)
     width, height = size
     try:

@@ -43,8 +43,9 @@ def prepare_stream(of: DataSet, root: Path, format: str) -> dict[str, Any]:
     listed = load_record(of, root) or _list(of, root)
     if format == "files":
         return listed
-    packed = beton.load_record(of, root, _content(listed))
-    return packed or beton.prepare(of, root, listed, _content(listed), load_listing(of, root)[0])
+    content = {"listing": listed["sha256"]}
+    packed = beton.load_record(of, root, content)
+    return packed or beton.prepare(of, root, listed, content, load_listing(of, root)[0])
 
 
 def load_stream(of: DataSet, root: Path, format: str) -> Stream:
@@ -91,11 +92,7 @@ def _require_listed(of: DataSet, root: Path, format: str) -> dict[str, Any]:
 
 def _load_packed(of: DataSet, root: Path) -> Stream:
     listed = _require_listed(of, root, "beton")
-    record = beton.load_record(of, root, _content(listed))
+    record = beton.load_record(of, root, {"listing": listed["sha256"]})
     if record is None:
         raise missing(of, beton.record_file(of, root), "--format beton ")
     return Stream(beton.load(of, root, record), record, "sample")
-
-
-def _content(listed: Mapping[str, Any]) -> dict[str, str]:
-    return {"listing": listed["sha256"]}

@@ -2,10 +2,10 @@
 
 import html
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -78,10 +78,8 @@ class ParallelCorpus:
             for split, sentences in splits.items():
                 result[f"{side}_{split}_tokens"] = sentences.tokens
                 result[f"{side}_{split}_lengths"] = sentences.lengths
-        return result | {
-            "references": _bytes("\n".join(self.references).encode()),
-            "model": _bytes(self.vocabulary.model),
-        }
+        texts = {"references": "\n".join(self.references).encode(), "model": self.vocabulary.model}
+        return result | {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "ParallelCorpus":
@@ -105,9 +103,10 @@ def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = No
     """
     pairs = {split: list(zip(*sides, strict=True)) for split, sides in lines.items()}
     pairs["train"] = [pair for pair in pairs["train"] if all(pair)]
-    training = chain.from_iterable(pairs["train"])
+    every = -(-2 * len(pairs["train"]) // VOCABULARY_SENTENCES)
+    training = islice(chain.from_iterable(pairs["train"]), None, None, every or None)
     try:
-        vocabulary = Vocabulary.train(_evenly(training, 2 * len(pairs["train"])), of.facts["num_classes"])
+        vocabulary = Vocabulary.train(training, of.facts["num_classes"])
     except ValueError as error:
         raise of.error(error) from error
     source, target = (
@@ -118,36 +117,18 @@ def encode(of: DataSet, lines: Mapping[str, Lines], max_ratio: float | None = No
         for side, language in enumerate(("source", "target"))
     )
     if max_ratio is not None:
-        chosen = _clean(source["train"].lengths, target["train"].lengths, of.facts["input_shape"][0], max_ratio)
+        lengths = source["train"].lengths, target["train"].lengths
+        chosen = np.maximum(*lengths) <= np.minimum(of.facts["input_shape"][0], max_ratio * np.minimum(*lengths))
         source["train"], target["train"] = source["train"].keep(chosen), target["train"].keep(chosen)
-    for side, sentences in (("source", source), ("target", target)):
-        _refuse_too_long(of, side, sentences)
+    longest = of.facts["input_shape"][0]
+    for side, splits in (("source", source), ("target", target)):
+        for split, sentences in splits.items():
+            if (found := int(sentences.lengths.max(initial=0))) > longest:
+                number = int(sentences.lengths.argmax()) + 1
+                raise of.error(f"{side} sentence {number} of {split} has {found} tokens, allowed: at most {longest}")
     return ParallelCorpus(source, target, tuple(lines["test"][1]), vocabulary)
 
 
 def normalise(line: str) -> str:
     """The line without HTML entities (as Moses writes them), in Unicode normalisation form C, with single spaces."""
     return " ".join(unicodedata.normalize("NFC", html.unescape(line)).split())
-
-
-def _clean(source: NDArray[np.int64], target: NDArray[np.int64], longest: int, max_ratio: float) -> NDArray[np.bool_]:
-    long, short = np.maximum(source, target), np.minimum(source, target)
-    return (long <= longest) & (long <= max_ratio * short)
-
-
-def _refuse_too_long(of: DataSet, side: str, splits: Mapping[str, Sentences]) -> None:
-    longest = of.facts["input_shape"][0]
-    for split, sentences in splits.items():
-        if (found := int(sentences.lengths.max(initial=0))) > longest:
-            number = int(sentences.lengths.argmax()) + 1
-            raise of.error(f"{side} sentence {number} of {split} has {found} tokens, allowed: at most {longest}")
-
-
-def _evenly(sentences: Iterable[str], count: int) -> Iterator[str]:
-    """At most VOCABULARY_SENTENCES of `count` sentences, evenly spaced."""
-    every = -(-count // VOCABULARY_SENTENCES)
-    return (sentence for number, sentence in enumerate(sentences) if number % every == 0)
-
-
-def _bytes(content: bytes) -> NDArray[np.uint8]:
-    return np.frombuffer(content, np.uint8)

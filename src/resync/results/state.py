@@ -57,13 +57,9 @@ _UNFINISHED = TypeAdapter(Unfinished)
 
 
 def record(
-    directory: Path,
-    run: Run,
-    state: Literal["running", "stopped", "failed"],
-    step: int,
-    reason: str,
+    directory: Path, run: Run, state: Literal["running", "stopped", "failed"], step: int, reason: str,
     mistake: bool = False,
-) -> Unfinished:
+) -> Unfinished:  # fmt: skip
     """Write the state of a run, completely or not at all, and return it."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     written = Unfinished(state, run.hash, step, reason, now, mistake)
@@ -90,12 +86,10 @@ def begin(directory: Path, run: Run) -> None:
     record(directory, run, "running", before.step if before and before.config_hash == run.hash else 0, "")
 
 
-def fail(directory: Path, run: Run, reason: str, mistake: bool = False) -> None:
+def fail(
+    directory: Path, run: Run, reason: str, mistake: bool = False, ended: Literal["stopped", "failed"] = "failed"
+) -> None:
     """Record why the run failed, unless another of its processes has already done so: the first cause counts."""
-    _end(directory, run, "failed", reason, mistake)
-
-
-def _end(directory: Path, run: Run, ended: Literal["stopped", "failed"], reason: str, mistake: bool = False) -> None:
     now = _recorded_if_readable(directory)
     if now is None or now.state == "running":
         record(directory, run, ended, now.step if now else 0, reason, mistake)
@@ -108,7 +102,8 @@ def failures_recorded(directory: Path, run: Run) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         with suppress(OSError):
-            _end(directory, run, "stopped", "interrupted at once: the next start continues from the last checkpoint")
+            reason = "interrupted at once: the next start continues from the last checkpoint"
+            fail(directory, run, reason, ended="stopped")
         raise
     except BaseException as error:
         reason = str(error).partition("\n")[0]

@@ -72,9 +72,11 @@ class Line(NamedTuple):
 def progress(run: Run, results: Path) -> Progress:
     """Progress of `run`, whose folder is below `results`."""
     state = state_of(run, results)
-    rows = [] if state.result else _last_rows(results / run.directory)
+    found = [] if state.result else _rows(results / run.directory / "steps.csv.partial", _RECENT_ROWS)
+    rows = [row for row in found if _is_whole(row)]
     step = max(state.step, int(rows[-1]["step"]) if rows else 0)
-    left = _seconds_per_step(rows) * (run.total_steps - step) if state.status == "running" and rows else None
+    seconds = sum(float(row[name]) for row in rows for name in _SECONDS if row[name] != "nan")
+    left = seconds / len(rows) * (run.total_steps - step) if state.status == "running" and rows else None
     metric, value = _last_evaluation(state, results / run.directory)
     lacking = ", ".join(state.result.left_out) if state.result else ""
     reason = state.reason or (f"from an archive, without {lacking}" if lacking else "")
@@ -161,11 +163,6 @@ def _last_evaluation(state: RunState, directory: Path) -> tuple[str | None, floa
     return None, None
 
 
-def _last_rows(directory: Path) -> list[dict[str, str]]:
-    """The latest rows of a run that has not ended, without one that is half-written or damaged."""
-    return [row for row in _rows(directory / "steps.csv.partial", _RECENT_ROWS) if _is_whole(row)]
-
-
 def _rows(file: Path, count: int) -> list[dict[str, str]]:
     try:
         with file.open(newline="", encoding="utf-8", errors="replace") as text:
@@ -175,12 +172,8 @@ def _rows(file: Path, count: int) -> list[dict[str, str]]:
 
 
 def _is_whole(row: dict[str, str]) -> bool:
+    """Whether it is neither half-written nor damaged."""
     try:
         return int(row["step"]) >= 0 and all(math.isfinite(float(row[name])) or row[name] == "nan" for name in _SECONDS)
     except (KeyError, TypeError, ValueError):
         return False
-
-
-def _seconds_per_step(rows: list[dict[str, str]]) -> float:
-    values = (float(row[name]) for row in rows for name in _SECONDS)
-    return sum(value for value in values if value == value) / len(rows)

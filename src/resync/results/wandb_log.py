@@ -9,8 +9,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,8 @@ class WandbLogError(UserError):
     """A log that cannot be read or that contradicts metrics.csv; the message is one line that names the file."""
 
 
-@dataclass(frozen=True)
-class History:
-    """The history rows of a run by `step`; not `complete` if the writer of a log was killed."""
-
-    rows: dict[int, dict[str, float]]
-    complete: bool
+History = dict[int, dict[str, float]]
+"""The history rows of a run by `step`."""
 
 
 def compare(directory: Path, rows: Sequence[Mapping[Any, float]], resumed_from: Sequence[int]) -> None:
@@ -43,15 +38,15 @@ def compare(directory: Path, rows: Sequence[Mapping[Any, float]], resumed_from: 
     name = f"{directory}: wandb and metrics.csv differ"
     if not logs(directory):
         raise WandbLogError(f"{directory / FOLDER}: no wandb log, although run.yaml asks for one")
-    history = read_history(directory)
+    history, complete = read_history(directory)
     recorded = {int(row["step"]): row for row in rows}
-    for step in sorted(recorded.keys() | history.rows.keys()):
+    for step in sorted(recorded.keys() | history.keys()):
         if step not in recorded:
             raise WandbLogError(f"{name}: step {step} is only in wandb")
-        if step in history.rows:
-            _compare_row(f"{name}: step {step}", recorded[step], history.rows[step])
-        elif history.complete or step > max(resumed_from, default=-1):
-            cut = "" if history.complete else "; a wandb log is incomplete, as on a full disk"
+        if step in history:
+            _compare_row(f"{name}: step {step}", recorded[step], history[step])
+        elif complete or step > max(resumed_from, default=-1):
+            cut = "" if complete else "; a wandb log is incomplete, as on a full disk"
             raise WandbLogError(f"{name}: step {step} is only in metrics.csv{cut}")
 
 
@@ -60,18 +55,20 @@ def logs(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"{FOLDER}/*run-*/run-*.wandb"))
 
 
-def read_history(directory: Path) -> History:
-    """All history rows of a run; where several logs have the same step, the latest log wins.
+def read_history(directory: Path) -> tuple[History, bool]:
+    """All history rows of a run, and False if the writer of a log was killed; the latest log of a step wins.
 
     Records after a damaged one are lost. Raises WandbLogError if wandb cannot open a log or is not installed.
     """
-    rows: dict[int, dict[str, float]] = {}
+    rows: History = {}
     complete = True
     for log in logs(directory):
         records, whole = read_log(log)
-        rows |= {int(row["step"]): row for row in _numbers(records) if "step" in row}
+        # Without wandb's own underscored columns, and with NaN and infinities as numbers.
+        plain = ({k: _NOT_JSON.get(v, v) for k, v in row.items() if not k.startswith("_")} for row in records)
+        rows |= {int(row["step"]): row for row in plain if "step" in row}
         complete &= whole
-    return History(rows, complete)
+    return rows, complete
 
 
 def read_evaluations(directory: Path, expected: Iterable[int]) -> list[dict[str, float]]:
@@ -80,12 +77,12 @@ def read_evaluations(directory: Path, expected: Iterable[int]) -> list[dict[str,
     Raises WandbLogError if they cannot be read, or if the writer of a log was killed and an evaluation that was
     expected before the last one is in no log.
     """
-    history = read_history(directory)
-    last = max(history.rows, default=-1)
-    absent = sorted(step for step in set(expected) - history.rows.keys() if step <= last)
-    if absent and not history.complete:
+    history, complete = read_history(directory)
+    last = max(history, default=-1)
+    absent = sorted(step for step in set(expected) - history.keys() if step <= last)
+    if absent and not complete:
         raise WandbLogError(f"{directory / FOLDER}: a log is incomplete, without the evaluation at step {absent[0]}")
-    return [row for _, row in sorted(history.rows.items())]
+    return [row for _, row in sorted(history.items())]
 
 
 def read_log(log: Path) -> tuple[list[dict[str, Any]], bool]:
@@ -115,9 +112,3 @@ def _compare_row(name: str, recorded: Mapping[str, float], logged: Mapping[str, 
         both_nan = math.isnan(ours) and math.isnan(theirs)
         if not both_nan and not math.isclose(ours, theirs, rel_tol=RELATIVE_TOLERANCE):
             raise WandbLogError(f"{name}, {metric}: metrics.csv {ours!r}, wandb {theirs!r}")
-
-
-def _numbers(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, float]]:
-    """The same without wandb's own underscored columns, and with NaN and infinities as numbers."""
-    for item in items:
-        yield {key: _NOT_JSON.get(value, value) for key, value in item.items() if not key.startswith("_")}

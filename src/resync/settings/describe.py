@@ -64,7 +64,9 @@ def explain(details: Mapping[str, Any], model: type[BaseModel], path: KeyPath) -
         tag = context["discriminator"].strip("'")
         return no_choice(found.get(tag) if isinstance(found, dict) else found, choices(schema)), (tag,)
     if details["loc"] and details["loc"][-1] == "[key]":
-        of_key = key_schema(at(known_schema(model), path[:-1]))
+        of_mapping = at(known_schema(model), path[:-1])
+        pattern = next(iter(of_mapping.get("patternProperties", {})), "")
+        of_key = of_mapping.get("propertyNames") or {"type": "string", "pattern": pattern}
         return f"found the key {show(found)}, allowed: {_with_suggestion(of_key, found, model)}", ()
     return f"found {show(found)}, allowed: {_with_suggestion(schema, found, model)}", ()
 
@@ -79,12 +81,6 @@ def at(root: Schema, path: KeyPath) -> Schema:
     for key in path:
         part = next(_inside(part, key, root), {})
     return part
-
-
-def key_schema(schema: Schema) -> Schema:
-    """The schema of the keys of a mapping."""
-    patterns = schema.get("patternProperties", {})
-    return schema.get("propertyNames") or {"type": "string", "pattern": next(iter(patterns), "")}
 
 
 def chosen(schema: Schema, data: Any) -> Any:
@@ -115,12 +111,8 @@ def describe(schema: Schema, root: Schema) -> str:
         return ", ".join(value if isinstance(value, str) else show(value) for value in schema["enum"])
     if "const" in schema:
         return str(schema["const"])
-    if schema.get("type") == "array":
-        return _describe_array(schema, root)
-    return _describe_scalar(schema)
-
-
-def _describe_array(schema: Schema, root: Schema) -> str:
+    if schema.get("type") != "array":
+        return _describe_scalar(schema)
     if "prefixItems" in schema:
         return "[" + ", ".join(describe(item, root) for item in schema["prefixItems"]) + "]"
     length = f" with at least {schema['minItems']}" if "minItems" in schema else ""

@@ -132,7 +132,10 @@ class _Reader:
                 for index, item in enumerate(source.value)
             ]
         if isinstance(source, yaml.ScalarNode) and source.tag in _CONSTRUCTORS:
-            return _scalar(source)
+            try:
+                return _CONSTRUCTORS[source.tag](source.value)
+            except ValueError:  # an explicit tag that does not match the text, such as `!!int x`
+                return source.value
         self.problems.append(place.problem(f"found the YAML tag {show(source.tag)}, allowed: plain values"))
         return None
 
@@ -152,10 +155,3 @@ class _Reader:
             else:
                 entries[key] = child
         return entries
-
-
-def _scalar(source: yaml.ScalarNode) -> Any:
-    try:
-        return _CONSTRUCTORS[source.tag](source.value)
-    except ValueError:  # an explicit tag that does not match the text, such as `!!int x`
-        return source.value

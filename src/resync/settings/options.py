@@ -20,7 +20,6 @@ from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
-from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from resync.errors import UserError
@@ -105,7 +104,10 @@ class Options(Part):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         fields = {name: field for name, field in cls.model_fields.items() if field.description}
-        lines = [f"    {name}: {field.description}{_default(field)}" for name, field in fields.items()]
+        defaults = {
+            name: "" if field.is_required() else f" (default: {field.default!r})" for name, field in fields.items()
+        }
+        lines = [f"    {name}: {field.description}{defaults[name]}" for name, field in fields.items()]
         wrapped = [fill(line, 120, subsequent_indent="        ", break_long_words=False) for line in lines]
         cls.__doc__ = "\n".join([cleandoc(cls.__doc__ or ""), *(["", "Options:"] if lines else []), *wrapped])
 
@@ -158,10 +160,6 @@ class Options(Part):
         return cls.named(name, reading.package).model_validate(value, context=info.context)
 
 
-def _default(field: FieldInfo) -> str:
-    return "" if field.is_required() else f" (default: {field.default!r})"
-
-
 def first_paragraph(text: str) -> str:
     """The first paragraph of a text, on one line."""
     return " ".join(text.split("\n\n")[0].split())
@@ -172,16 +170,12 @@ def option_names(room: str, package: Path = PACKAGE) -> list[str]:
 
     Raises ConfigError if two classes have the same name.
     """
-    return sorted(_components(room, package.absolute()))
-
-
-def options_of(room: str, name: str, package: Path = PACKAGE) -> type[Options]:
-    """The class of a component's options. Raises ConfigError for an unknown name or a broken declaration."""
-    return _options_of(room, name, package.absolute())
+    return sorted(_components(room, package))
 
 
 @cache
-def _options_of(room: str, name: str, package: Path) -> type[Options]:
+def options_of(room: str, name: str, package: Path = PACKAGE) -> type[Options]:
+    """The class of a component's options. Raises ConfigError for an unknown name or a broken declaration."""
     components = _components(room, package)
     if name not in components:
         raise ConfigError([f"{room}: {not_among(name, sorted(components))}"])

@@ -5,9 +5,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from resync import data, models, optim, sync
@@ -81,7 +79,9 @@ def build(
             seed=run.seed,
             replacement=run.sampling == "with_replacement",
             share=members.share,
-            of_workers=_samples_of_workers(run, dataset),
+            of_workers=dirichlet_shares(dataset.train_labels, run.workers, run.heterogeneity.alpha, run.seed)
+            if run.heterogeneity
+            else None,
             orders=notebook_orders(run.seed, run.total_steps * run.local_batch_size) if run.random_numbers else None,
         ),
         transforms=transforms_of(run, members.share),
@@ -108,12 +108,6 @@ def _identity(run: Run, out: Path, dataset: data.Dataset) -> str:
     return " ".join([run.hash, dataset.sha256, *start, FORMAT])
 
 
-def _samples_of_workers(run: Run, dataset: data.Dataset) -> list[NDArray[np.int64]] | None:
-    if run.heterogeneity is None:
-        return None
-    return dirichlet_shares(dataset.train_labels, run.workers, run.heterogeneity.alpha, run.seed)
-
-
 def _weights_seed(run: Run) -> int:
     """The seed of torch's generator for the initial weights."""
     return run.seed if run.random_numbers else stream_seed(run.seed, "init")
@@ -131,6 +125,9 @@ def _model(run: Run, out: Path) -> nn.Module:
 def _engine(
     run: Run, transport: Transport, workers: Workers, optimizer: torch.optim.Optimizer, objective: Objective
 ) -> Engine:
+    stacking = None  # for a model that the engine `stacked` cannot compute
+    if run.model.stacked_form and isinstance(objective, Classification | LanguageModel):
+        stacking = Stacking(run.model.stacked_form, objective.training_losses)
     engine = choose.build(
         run.engine,
         run.sync.needs.engine_may_average,
@@ -138,22 +135,16 @@ def _engine(
         workers,
         optimizer,
         objective.training_loss,
-        stacking=_stacking(run, objective),
+        stacking=stacking,
         stacking_pays=_stacking_pays(run, workers.models[0]),
         micro_batches=run.micro_batches // transport.members.processes,
         clip_norm=run.clip_norm,
-        loss_scales=_loss_scales(run, transport.num_local),
+        loss_scales=LossScales(run.loss_scale or LossScale(), transport.num_local) if run.precision == "fp16" else None,
         before_gradient=_dropout_seeding(run, workers.models[0], transport.local.start),
     )
     if run.compile:
         engine.compile(run.compile)
     return engine
-
-
-def _stacking(run: Run, objective: Objective) -> Stacking | None:
-    if run.model.stacked_form is None or not isinstance(objective, Classification | LanguageModel):
-        return None
-    return Stacking(run.model.stacked_form, objective.training_losses)
 
 
 def _stacking_pays(run: Run, model: nn.Module) -> bool:
@@ -165,10 +156,6 @@ def _stacking_pays(run: Run, model: nn.Module) -> bool:
     device = next(model.parameters()).device.type
     sample = models.example(run.model, run.facts["input_shape"], 1)
     return stacking_pays(run.model.stacked_form, model, sample, run.forward_batch_size, device)
-
-
-def _loss_scales(run: Run, num_local: int) -> LossScales | None:
-    return LossScales(run.loss_scale or LossScale(), num_local) if run.precision == "fp16" else None
 
 
 def _dropout_seeding(run: Run, model: nn.Module, first_worker: int) -> Callable[[int, int, int], object]:

@@ -65,9 +65,10 @@ class Checkpoints:
         partial = final.with_suffix(".partial")
         first = self.transport.local.start
         if self.transport.members.replica_rank == 0:
-            _save(partial / _workers_file(first), {"first": first, "states": workers})
+            _save(partial / f"workers{first:05d}.pt", {"first": first, "states": workers})
         if self.transport.rank == 0:
-            files = [_workers_file(each) for each in range(0, self.transport.num_workers, self.transport.num_local)]
+            firsts = range(0, self.transport.num_workers, self.transport.num_local)
+            files = [f"workers{each:05d}.pt" for each in firsts]
             _save(partial / "shared.pt", shared)
             if model is not None:
                 _save(partial / MODEL, _state_of(model))
@@ -193,7 +194,7 @@ def _serialize(state: State) -> bytes:
 def _save(path: Path, state: State) -> None:
     content = _serialize(state)
     write_bytes(path, content)
-    write_text(_checksum_file(path), json.dumps({"sha256": hashlib.sha256(content).hexdigest()}))
+    write_text(path.with_suffix(".sha256"), json.dumps({"sha256": hashlib.sha256(content).hexdigest()}))
 
 
 def _load(path: Path) -> State:
@@ -226,13 +227,5 @@ def _step_of(folder: Path) -> int:
     return int(folder.name.removeprefix("step"))
 
 
-def _workers_file(first: int) -> str:
-    return f"workers{first:05d}.pt"
-
-
 def _written_checksum(path: Path) -> str:
-    return str(json.loads(_checksum_file(path).read_text(encoding="utf-8"))["sha256"])
-
-
-def _checksum_file(path: Path) -> Path:
-    return path.with_suffix(".sha256")
+    return str(json.loads(path.with_suffix(".sha256").read_text(encoding="utf-8"))["sha256"])

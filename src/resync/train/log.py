@@ -7,7 +7,7 @@ from typing import Any
 
 from resync.errors import UserError
 from resync.files import delete_folder, write_text
-from resync.metrics.registry import BEST, File, columns
+from resync.metrics.registry import BEST, columns
 from resync.results import wandb_log
 from resync.results.summary import publish
 from resync.run import Run
@@ -33,7 +33,11 @@ class RunLog:
         self.rows: dict[str, list[Row]] = {EVALUATIONS: [], STEPS: []}
         self._tensorboard = TensorBoard(directory / "tensorboard") if run.log.tensorboard else None
         self._wandb = _start_wandb(directory, run)
-        self._bar = _start_bar(run) if sys.stderr.isatty() else None
+        self._bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=run.total_steps, desc=run.id, unit="step", dynamic_ncols=True)
 
     def evaluation(self, row: Row) -> None:
         self._append(EVALUATIONS, row)
@@ -121,7 +125,9 @@ class RunLog:
     def _append(self, name: str, row: Row) -> None:
         first = not self.rows[name]
         if first:
-            _refuse_undeclared(name, row)
+            declared = columns("steps" if name == STEPS else "metrics")
+            if undeclared := [column for column in row if column not in declared]:  # not at the end of the training
+                raise ValueError(f"{name}: resync.metrics.registry declares no column {', '.join(undeclared)}")
             _partial(self.directory, name).unlink(missing_ok=True)  # not what a link of that name refers to
         self.rows[name].append(row)
         with _partial(self.directory, name).open("w" if first else "a", newline="") as file:
@@ -134,19 +140,6 @@ def _partial(directory: Path, name: str) -> Path:
 
 def _csv(rows: list[Row], header: bool = True) -> str:
     return csv_text(rows, list(rows[0]), header) if rows else ""
-
-
-def _refuse_undeclared(name: str, row: Row) -> None:
-    """Raise ValueError for an undeclared column: at the first row, not at the end of the training."""
-    file: File = "steps" if name == STEPS else "metrics"
-    if undeclared := [column for column in row if column not in columns(file)]:
-        raise ValueError(f"{name}: resync.metrics.registry declares no column {', '.join(undeclared)}")
-
-
-def _start_bar(run: Run) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(total=run.total_steps, desc=run.id, unit="step", dynamic_ncols=True)
 
 
 def _start_wandb(directory: Path, run: Run) -> Any:

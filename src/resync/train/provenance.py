@@ -1,7 +1,6 @@
 """Provenance of a run: times, machine, versions and commit."""
 
 import platform
-import socket
 import subprocess
 import time
 from datetime import UTC, datetime
@@ -64,8 +63,3 @@ UNKNOWN_JOBS = [{"started": None, "seconds": None, "first_step": 0, "git": None}
 def now() -> str:
     """The current time in UTC, as ISO 8601 in whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def host() -> str:
-    """Name of this machine."""
-    return socket.gethostname()

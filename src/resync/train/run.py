@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -162,7 +163,7 @@ def _publish(session: Session, out: Path, diverged: Diverged | None) -> None:
 def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[str, Any]:
     assert session.log is not None
     run, transport, rows = session.run, session.transport, session.log.rows[EVALUATIONS]
-    jobs = session.jobs
+    jobs, device = session.jobs, session.clocks.device
     wall = [job["seconds"] for job in jobs]
     best = {name: METRICS[name].best_of(row[name] for row in rows) for name in BEST if name in rows[-1]}
     return {
@@ -201,8 +202,8 @@ def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[s
         "launch": {
             "world_size": transport.world_size,
             "workers": run.workers,
-            "device": _device_name(session.clocks.device),
-            "host": provenance.host(),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            "host": socket.gethostname(),
             "threads": run.threads,
             "engine": session.engine.name,
         },
@@ -238,10 +239,6 @@ def _device(run: Run) -> torch.device:
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
     return device
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def _number(value: float) -> float | None:

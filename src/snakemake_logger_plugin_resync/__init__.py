@@ -35,6 +35,9 @@ _SILENT = {
 class LogHandler(LogHandlerBase):
     """Turns each record into a call of the board or a line."""
 
+    writes_to_stream = has_filter = has_formatter = True
+    writes_to_file = needs_rulegraph = False
+
     def __post_init__(self) -> None:
         from snakemake.settings.enums import Quietness
 
@@ -43,26 +46,6 @@ class LogHandler(LogHandlerBase):
         self._view: Any = None
         self._data: set[str] = set()
         self._plain = _snakemakes_own(settings) if settings.dryrun or settings.verbose or settings.debug_dag else None
-
-    @property
-    def writes_to_stream(self) -> bool:
-        return True
-
-    @property
-    def writes_to_file(self) -> bool:
-        return False
-
-    @property
-    def has_filter(self) -> bool:
-        return True
-
-    @property
-    def has_formatter(self) -> bool:
-        return True
-
-    @property
-    def needs_rulegraph(self) -> bool:
-        return False
 
     def emit(self, record: LogRecord) -> None:
         """Show what a record says; a defect here must not end the workflow."""
@@ -108,7 +91,9 @@ class LogHandler(LogHandlerBase):
         # Not at the top: Snakemake imports every plug-in at every start.
         from resync.progress import Board, View
 
-        self._view = View(Board(), sys.stdout if self.common_settings.stdout else sys.stderr, not self._colorless)
+        self._view = View(
+            Board(), sys.stdout if self.common_settings.stdout else sys.stderr, not self.common_settings.nocolor
+        )
         self._view.board.begins(total)
         self._view.start()
 
@@ -119,10 +104,6 @@ class LogHandler(LogHandlerBase):
         for line in missing(self._data):
             self._say(f"resync: {line}", "")
         self._data.clear()
-
-    @property
-    def _colorless(self) -> bool:
-        return bool(self.common_settings.nocolor)
 
     def _say(self, text: str | None, style: str) -> None:
         if not text:

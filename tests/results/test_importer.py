@@ -20,7 +20,7 @@ from resync.importer import import_log
 from resync.importer.log import LogError
 from resync.metrics.registry import EVALUATED
 from resync.paper import Suite, load_suite
-from resync.render import accuracy_and_volume, accuracy_curves, period_and_accuracy
+from resync.render import accuracy_curves, metrics_table, period_and_accuracy
 from resync.render.item import load
 from resync.render.table import Cell
 from resync.report import report
@@ -406,7 +406,7 @@ def test_everything_downstream_says_that_it_was_imported(imported: Import, suite
     assert next(row for row in result.claims if row.id == "accuracies").sides[1].ours.imported == 3
     period, curves, table = (
         kind.prepare(load(suite, "toy", item, "smoke", results))
-        for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6"), (accuracy_and_volume, "table1"))
+        for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6"), (metrics_table, "table1"))
     )
     assert curves.panels[1].x_axis == "Time of the simulation (min)"
     of_time = curves.panels[1].lines[0]
@@ -475,7 +475,7 @@ def test_a_metric_that_a_log_lacks_costs_one_row(suite: Suite, results: Path, tm
         logs(run)
     row = next(row for row in audit(suite, "smoke", results).rows if row.id == "sgp_top1")
     assert row.verdict == "unknown"
-    rows = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", results)).rows
+    rows = metrics_table.prepare(load(suite, "toy", "table1", "smoke", results)).rows
     assert [row[1].text for row in rows][-1] == "not measured"
     assert rows[0][1].parts
     for kind, item in ((period_and_accuracy, "fig5"), (accuracy_curves, "fig6")):

@@ -17,7 +17,6 @@ from resync.paper import Suite
 from resync.plan.network import LINKS, Network
 from resync.plan.wallclock import Machine, wall_clock
 from resync.render import (
-    accuracy_and_volume,
     accuracy_curves,
     cost_curves,
     metric_against_option,
@@ -207,7 +206,7 @@ def test_a_figure_without_any_result_is_an_error_and_a_table_says_not_run(suite:
         render(suite, "toy", "fig5", "smoke", tmp_path, tmp_path)
     for run in seeds(suite, "h4"):
         synthetic.write_run(run, tmp_path, diverged_at=400)
-    rows = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", tmp_path)).rows
+    rows = metrics_table.prepare(load(suite, "toy", "table1", "smoke", tmp_path)).rows
     assert [row[1] for row in rows] == [
         Cell("diverged") if row[0].text[:5] == "Local" else Cell("not run") for row in rows
     ]
@@ -219,7 +218,7 @@ def texts(row: tuple[Cell, ...]) -> tuple[str, ...]:
 
 
 def test_the_table_shows_ours_beside_published_with_its_status(suite: Suite, finished: Path):
-    table = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", finished))
+    table = metrics_table.prepare(load(suite, "toy", "table1", "smoke", finished))
     of = [heading.text.rpartition(", ")[2] for heading in table.headings]
     assert of == ["Method", "smoke scale", "published", "smoke scale", "published", "Rounds"]
     rows = {row[0].text: texts(row[1:]) for row in table.rows}
@@ -234,7 +233,7 @@ def test_the_best_means_are_bold_with_those_that_overlap(suite: Suite, tmp_path:
     for series, values in accuracies.items():
         for run, value in zip(seeds(suite, series), values, strict=False):
             synthetic.write_run(run, tmp_path, top1=value)
-    table = accuracy_and_volume.prepare(load(suite, "toy", "table1", "smoke", tmp_path))
+    table = metrics_table.prepare(load(suite, "toy", "table1", "smoke", tmp_path))
     # 97.70 ± 0.28 overlaps with 97.50 ± 0.14 and with 94.50 ± 6.36, and not with 97.10 ± 0.14.
     assert [row[1].best for row in table.rows] == [False, True, True, True]
     assert not any(cell.best for row in table.rows for cell in row[2:])

@@ -52,19 +52,11 @@ def _describe(run: Run) -> dict[str, object]:
 
 @verb(
     "estimate what runs cost (rounds, bytes, operations, GPU-hours, disk), and name missing data; no training",
-    CONFIGS,
-    ONE_PAPER,
-    SCALE,
-    PILOTS,
-    JSON,
-    flag(
-        "--by",
-        choices=("run", "experiment", "paper"),
-        default="run",
-        help="what each entry of the JSON is about; the text has all three (default: %(default)s)",
-    ),
+    CONFIGS, ONE_PAPER, SCALE, PILOTS, JSON,
+    flag("--by", choices=("run", "experiment", "paper"), default="run",
+         help="what each entry of the JSON is about; the text has all three (default: %(default)s)"),
     flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
-)
+)  # fmt: skip
 def _plan(options: argparse.Namespace) -> None:
     from resync.models import flops_per_sample, num_parameters
     from resync.plan import cost, table, table_of_totals, totals
@@ -96,31 +88,15 @@ def _plan(options: argparse.Namespace) -> None:
 
 @verb(
     "predict how long runs take on a network, and where the time goes; no training",
-    CONFIGS,
-    PAPER,
-    SCALE,
-    JSON,
+    CONFIGS, PAPER, SCALE, JSON,
     flag("--network", choices=tuple(LINKS), required=True, help="link between nodes"),
     flag("--inside", choices=tuple(LINKS), default="pcie_3_x16", help="link inside a node (default: %(default)s)"),
-    flag(
-        "--all-reduce",
-        choices=tuple(ALL_REDUCES),
-        default="ring",
-        help="all-reduce algorithm between nodes, for series that do not choose one (default: %(default)s)",
-    ),
-    flag(
-        "--compute",
-        type=float,
-        metavar="SECONDS",
-        help="time of a local step without communication (default: calibrated on two published times)",
-    ),
-    flag(
-        "--delay",
-        type=float,
-        default=0.0,
-        metavar="SECONDS",
-        help="mean of the exponential delay of every step (default: none)",
-    ),
+    flag("--all-reduce", choices=tuple(ALL_REDUCES), default="ring",
+         help="all-reduce algorithm between nodes, for series that do not choose one (default: %(default)s)"),
+    flag("--compute", type=float, metavar="SECONDS",
+         help="time of a local step without communication (default: calibrated on two published times)"),
+    flag("--delay", type=float, default=0.0, metavar="SECONDS",
+         help="mean of the exponential delay of every step (default: none)"),
     flag("--experiment", nargs="+", help="only these experiments (default: all of the paper)"),
     flag(
         "--workers",
@@ -130,7 +106,7 @@ def _plan(options: argparse.Namespace) -> None:
         "how each method scales for a fixed number of samples, and from how many workers on it computes for less than "
         "half of the time",
     ),
-)
+)  # fmt: skip
 def _time(options: argparse.Namespace) -> None:
     from resync.models import num_parameters
     from resync.plan import scaling

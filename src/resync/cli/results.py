@@ -38,9 +38,7 @@ def _probability(text: str) -> float:
 
 @verb(
     "show the progress of a scale's runs, and why some failed",
-    CONFIGS,
-    RESULTS,
-    ONE_PAPER,
+    CONFIGS, RESULTS, ONE_PAPER,
     flag("--scale", choices=SCALES, help="scale of the runs (default: the one at which a run was trained last)"),
     flag("--experiment", nargs="+", help="only these experiments"),
     flag("--state", nargs="+", choices=get_args(Status), metavar="STATE", help="only runs in one of these states "
@@ -103,13 +101,9 @@ def _collect(options: argparse.Namespace) -> None:
 
 @verb(
     "draw one figure or table",
-    CONFIGS,
-    RESULTS,
-    FIGURES,
-    PAPER,
-    SCALE,
+    CONFIGS, RESULTS, FIGURES, PAPER, SCALE,
     flag("--item", required=True, help="id of the figure or table"),
-)
+)  # fmt: skip
 def _render(options: argparse.Namespace) -> None:
     from resync.render.item import render
 
@@ -120,20 +114,13 @@ def _render(options: argparse.Namespace) -> None:
 
 @verb(
     "compare results with the published values and claims",
-    CONFIGS,
-    RESULTS,
-    ONE_PAPER,
-    SCALE,
+    CONFIGS, RESULTS, ONE_PAPER, SCALE,
     flag("--gather", action="store_true", help="combine the existing audits of all papers instead of making new ones"),
     flag("--check", action="store_true", help="exit with 1 if a line of the audit fails or a run is damaged"),
     flag("--json", action="store_true", help="print JSON: all of audit.json, or the entries with these ids"),
-    flag(
-        "ids",
-        nargs="*",
-        metavar="ID",
-        help="claims or published numbers, `paper/id` or `id`: their verdicts are printed and no file is written",
-    ),
-)
+    flag("ids", nargs="*", metavar="ID",
+         help="claims or published numbers, `paper/id` or `id`: their verdicts are printed and no file is written"),
+)  # fmt: skip
 def _audit(options: argparse.Namespace) -> int:
     from resync.audit import answer, audit, find, gather, sentence, to_json, write
     from resync.audit.verdicts import FAILURES
@@ -162,13 +149,9 @@ def _audit(options: argparse.Namespace) -> int:
 
 @verb(
     "compute from pilot runs how many seeds the claims need at a scale",
-    CONFIGS,
-    RESULTS,
-    ONE_PAPER,
-    SCALE,
-    JSON,
+    CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON,
     flag("--power", type=_probability, default=0.8, help="desired probability of a verdict (default: %(default)s)"),
-)
+)  # fmt: skip
 def _power(options: argparse.Namespace) -> None:
     from resync.audit.power import powers, table
 
@@ -179,8 +162,7 @@ def _power(options: argparse.Namespace) -> None:
 
 @verb(
     "write a third-party log as the results of a declared run",
-    CONFIGS,
-    RESULTS,
+    CONFIGS, RESULTS,
     flag("--run", required=True, help="id of the declared run, as `resync expand` lists it, or paper/table for runs"),
     SCALE,
     flag(
@@ -198,7 +180,7 @@ def _power(options: argparse.Namespace) -> None:
     flag("--wandb-run", help="name of the run, if the charts show several"),
     flag("--replace", action="store_true", help="delete the contents of the run's folder first"),
     flag("source", nargs="+", help="files of the log; with `--format wandb-api`, entity/project/run"),
-)
+)  # fmt: skip
 def _import(options: argparse.Namespace) -> None:
     from resync.importer import import_log, import_runs
 

@@ -22,19 +22,13 @@ _SCALES = flag("--scale", choices=SCALES, help="only this scale (default: all th
 
 @verb(
     "pack results and what is drawn from them as a Workflow Run RO-Crate: a folder to publish",
-    CONFIGS,
-    _SCALES,
+    CONFIGS, _SCALES,
     flag("--out", type=Path, required=True, help="the new folder"),
     flag("--licence", default="Apache-2.0", metavar="SPDX", help="licence of the results (default: %(default)s)"),
-    flag(
-        "--author",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="who made the results: `Name`, or `Name (ORCID)`; may be given several times",
-    ),
+    flag("--author", action="append", default=[], metavar="NAME",
+         help="who made the results: `Name`, or `Name (ORCID)`; may be given several times"),
     flag("results", type=Path, metavar="RESULTS", help="folder of the results, or another archive"),
-)
+)  # fmt: skip
 def _archive(options: argparse.Namespace) -> None:
     from resync.archive.crate import Terms, archive
     from resync.archive.unpack import opened
@@ -50,11 +44,10 @@ def _archive(options: argparse.Namespace) -> None:
 
 @verb(
     "draw everything from an archive again, in a new folder, without training",
-    CONFIGS,
-    _SCALES,
+    CONFIGS, _SCALES,
     flag("--into", type=Path, required=True, metavar="DIR", help="the new folder, with results/ and figures/"),
     flag("archive", type=Path, metavar="ARCHIVE", help="folder from `resync archive` or `resync reference`"),
-)
+)  # fmt: skip
 def _redraw(options: argparse.Namespace) -> None:
     from resync.archive.redraw import redraw
     from resync.archive.unpack import archive_in
@@ -69,10 +62,7 @@ def _redraw(options: argparse.Namespace) -> None:
 
 @verb(
     "renew or check the repository's own archive, results/reference and figures/reference",
-    CONFIGS,
-    RESULTS,
-    FIGURES,
-    _SCALES,
+    CONFIGS, RESULTS, FIGURES, _SCALES,
     flag("--into", type=Path, metavar="DIR", help="for check: draw in this new folder, and keep it"),
     flag(
         "action",
@@ -81,7 +71,7 @@ def _redraw(options: argparse.Namespace) -> None:
         "check: draw everything again, and exit with 1 if anything differs from what is committed, or from what "
         "README.md and docs/ quote and show",
     ),
-)
+)  # fmt: skip
 def _reference(options: argparse.Namespace) -> int:
     return _renew(options) if options.action == "renew" else _check(options)
 
@@ -141,16 +131,9 @@ def _pages() -> list[Path]:
 
 @verb(
     "compare two sets of results: runs, settings, values, verdicts; exit with 1 if they differ",
-    CONFIGS,
-    _SCALES,
-    JSON,
-    flag(
-        "--tolerance",
-        type=float,
-        default=1e-9,
-        metavar="REL",
-        help="relative difference up to which two values of a seed are equal (default: %(default)s)",
-    ),
+    CONFIGS, _SCALES, JSON,
+    flag("--tolerance", type=float, default=1e-9, metavar="REL",
+         help="relative difference up to which two values of a seed are equal (default: %(default)s)"),
     flag(
         "--spreads",
         type=float,
@@ -161,7 +144,7 @@ def _pages() -> list[Path]:
     ),
     flag("--times", action="store_true", help="compare times too"),
     flag("sides", type=Path, nargs=2, metavar="SIDE", help="two folders of results or archives"),
-)
+)  # fmt: skip
 def _diff(options: argparse.Namespace) -> int:
     from contextlib import ExitStack
 

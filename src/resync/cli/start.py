@@ -59,10 +59,8 @@ _EXAMPLES = {
 
 @verb(
     "list what this machine has and what is missing, with how to get it; exit with 1 if no run could be trained",
-    CONFIGS,
-    RESULTS,
-    JSON,
-)
+    CONFIGS, RESULTS, JSON,
+)  # fmt: skip
 def _doctor(options: argparse.Namespace) -> int:
     from resync.doctor import examine
 

@@ -30,26 +30,15 @@ class Averaging:
 
 
 def average(
-    values: ArrayLike,
-    topology: str | int,
-    iterations: int,
-    peers: int = 1,
-    weights: ArrayLike | None = None,
-    *,
-    seed: int = 0,
-) -> Averaging:
+    values: ArrayLike, topology: str | int, iterations: int, peers: int = 1, weights: ArrayLike | None = None,
+    *, seed: int = 0,
+) -> Averaging:  # fmt: skip
     """Average `values` by `iterations` push-sum mixing steps with uniform weights (Assran et al. 2019, no gradients).
 
-    Args:
-        values: the workers' vectors, [num_workers, d].
-        topology: name or number, see resync.formulas.topology.
-        iterations: number of mixing steps, numbered from 0.
-        peers: out-peers of a worker per mixing step.
-        weights: initial push-sum weights, [num_workers], all > 0; 1 if omitted.
-        seed: seed of a random topology.
+    `values` are the workers' vectors, [num_workers, d], and `weights` their initial push-sum weights, [num_workers],
+    all > 0; 1 if omitted. The other arguments are those of `resync.topology.out_peers`.
 
-    Raises:
-        ValueError: for a wrong shape or a value out of range, and as in resync.formulas.topology.out_peers.
+    Raises ValueError for a wrong shape or a value out of range, and as in `out_peers`.
     """
     start = np.asarray(values, dtype=np.float64)
     if start.ndim != 2 or len(start) == 0:

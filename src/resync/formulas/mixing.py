@@ -28,18 +28,11 @@ def matrix(
 ) -> NDArray[np.float64]:
     """Return the column-stochastic matrix [num_workers, num_workers] of mixing step `k`; [[1.]] for one worker.
 
-    Args:
-        topology: name or number, see resync.formulas.topology.
-        num_workers: number of workers.
-        k: number of the mixing step, 0-based, counted from the start or from the last change of `peers`.
-        peers: out-peers of a worker per mixing step.
-        mixing_weights: [p + 1] for all workers, or [num_workers, p + 1]: first the self weight, then the weights of
-            the out-peers in their order, with sum 1. If omitted, each is 1 / (p + 1). Not for a topology that has
-            weights of its own.
-        seed: seed of a random topology.
+    `mixing_weights` are [p + 1] for all workers, or [num_workers, p + 1]: first the self weight, then the weights of
+    the out-peers in their order, with sum 1. If omitted, each is 1 / (p + 1). Not for a topology that has weights of
+    its own. The other arguments are those of `topology.out_peers`; `k` counts from the last change of `peers`.
 
-    Raises:
-        ValueError: for mixing_weights of a wrong shape, below 0 or with a sum other than 1, and as in `out_peers`.
+    Raises ValueError for mixing_weights of a wrong shape, below 0 or with a sum other than 1, and as in `out_peers`.
     """
     chosen = resolve(topology)
     if chosen.weighted and mixing_weights is not None:

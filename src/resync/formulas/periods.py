@@ -208,14 +208,8 @@ def round_length(period: Period, lr_value: float, step: int, total_steps: float,
 
     A round that starts in the warm-up may extend beyond its end. The last round is truncated so that it ends with step
     `total_steps`. H is never below 1, so workers average after every step beyond `total_steps`.
-    Source: original code of Gu et al. 2024; unlike there, a constant H is truncated as well.
-
-    Args:
-        period: the rule.
-        lr_value: learning rate of `step`.
-        step: first step of the round, 0-based.
-        total_steps: steps of the whole training, T.
-        warmup_steps: steps of the warm-up.
+    Source: original code of Gu et al. 2024; unlike there, a constant H is truncated as well. `step` is 0-based, and
+    `lr_value` its learning rate.
     """
     unrounded = period.local_steps(lr=lr_value, step=step, warming_up=step < warmup_steps)
     length = min(unrounded, total_steps - step)

@@ -46,57 +46,40 @@ def step(
     Args:
         max_lr: learning rate between the warm-up and the first decay (for SGP: 0.1 * total batch / 256).
         decays: pairs (step, factor); factors accumulate, so 0.1 after 30, 60 and 80 epochs ends at a thousandth of
-            `max_lr`.
+            `max_lr`. Decays within the warm-up take effect at its end.
         total_steps: steps of the whole training, T.
-        warmup_steps: steps of the linear warm-up, fewer than T; decays within it take effect at its end.
+        warmup_steps: steps of the linear warm-up, fewer than T.
         warmup_start: initial value of the warm-up, for SGP the learning rate for 256 samples (0.1); unless it is
             below `max_lr` there is no warm-up, as in the original.
         warmup_ahead: whether step t of the warm-up is at (t + 1) / W of the way and not at t / W.
 
-    Raises:
-        ValueError: if a value is out of range.
+    Raises ValueError if a value is out of range, as all functions here do.
     """
     _check_range(max_lr, total_steps, warmup_steps, warmup_start)
     for at, factor in decays:
         if at < 0 or not 0 < factor < math.inf:
             raise UserError(f"decay ({at}, {factor}): expected a step >= 0 and a factor > 0")
-    after = partial(_step_lr, max_lr=float(max_lr), decays=tuple((at, float(factor)) for at, factor in decays))
+    after = partial(_step_lr, float(max_lr), tuple((at, float(factor)) for at, factor in decays))
     rising = warmup_steps if warmup_start < max_lr else 0
-    return _warm_up(after, max_lr, rising, warmup_start, warmup_ahead)
+    return partial(_warmed_up_lr, after, float(max_lr), rising, float(warmup_start), warmup_ahead)
 
 
 def linear(
-    max_lr: float,
-    min_lr: float,
-    total_steps: int,
-    warmup_steps: int = 0,
-    warmup_start: float | None = None,
+    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None,
     warmup_ahead: bool = False,
-) -> Schedule:
+) -> Schedule:  # fmt: skip
     """Like `cosine`, with a straight line in place of the half cosine; same arguments."""
     return _decay(_straight, max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
 
 
 def cosine(
-    max_lr: float,
-    min_lr: float,
-    total_steps: int,
-    warmup_steps: int = 0,
-    warmup_start: float | None = None,
+    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None,
     warmup_ahead: bool = False,
-) -> Schedule:
+) -> Schedule:  # fmt: skip
     """Half a cosine from `max_lr` at the end of the warm-up down to `min_lr` at `total_steps` (Gu et al. 2024).
 
-    Args:
-        max_lr: peak, first used by step `warmup_steps`.
-        min_lr: value that step `total_steps` would use.
-        total_steps: steps of the whole training, T.
-        warmup_steps: steps of the linear warm-up, fewer than T.
-        warmup_start: learning rate from which the warm-up rises; `min_lr` if omitted.
-        warmup_ahead: whether step t of the warm-up is at (t + 1) / W of the way and not at t / W.
-
-    Raises:
-        ValueError: a value is out of range.
+    Step `warmup_steps` is the first with the peak, and step `total_steps` would have `min_lr`, from which the warm-up
+    rises if `warmup_start` is omitted. The other arguments are those of `step`.
     """
     return _decay(_half_cosine, max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
 
@@ -113,15 +96,12 @@ def cosine_step(
     """`cosine`, rounded to the nearest power of `base` after the warm-up (Gu et al. 2024, `cosine_step`).
 
     The warm-up ends below `max_lr`, and the first step after it jumps to the power nearest to `max_lr`. The other
-    arguments are those of `cosine`.
-
-    Raises:
-        ValueError: if a value is out of range; `min_lr` must be above 0, which has no nearest power.
+    arguments are those of `cosine`, and `min_lr` must be above 0, which has no nearest power.
     """
     if not min_lr > 0 or not base > 1:
         raise UserError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
     smooth = cosine(max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
-    return partial(_rounded_lr, smooth=smooth, warmup_steps=warmup_steps, base=float(base))
+    return partial(_rounded_lr, smooth, warmup_steps, float(base))
 
 
 def inverse_sqrt(
@@ -129,21 +109,14 @@ def inverse_sqrt(
 ) -> Schedule:
     """`max_lr` * sqrt(`warmup_steps` / step) after the warm-up (Vaswani et al. 2017, section 5.3; Ott et al. 2018).
 
-    Args:
-        max_lr: peak, first used by step `warmup_steps`.
-        total_steps: steps of the whole training, an upper bound of the warm-up.
-        warmup_steps: steps of the linear warm-up, at least 1.
-        warmup_start: learning rate from which the warm-up rises.
-        warmup_ahead: whether step t of the warm-up is at (t + 1) / W of the way and not at t / W.
-
-    Raises:
-        ValueError: a value is out of range.
+    The peak is first used by step `warmup_steps`, of which there is at least 1; `total_steps` only bounds the warm-up.
+    The other arguments are those of `step`.
     """
     _check_range(max_lr, total_steps, warmup_steps, warmup_start)
     if not warmup_steps:
         raise UserError("warmup_steps is 0, expected at least 1: the decay is measured in units of it")
-    after = partial(_inverse_sqrt_lr, max_lr=float(max_lr), warmup_steps=warmup_steps)
-    return _warm_up(after, max_lr, warmup_steps, warmup_start, warmup_ahead)
+    after = partial(_inverse_sqrt_lr, float(max_lr), warmup_steps)
+    return partial(_warmed_up_lr, after, float(max_lr), warmup_steps, float(warmup_start), warmup_ahead)
 
 
 def staircase(schedule: Schedule, warmup_steps: int, every: int, steps_per_epoch: int) -> Schedule:
@@ -151,50 +124,34 @@ def staircase(schedule: Schedule, warmup_steps: int, every: int, steps_per_epoch
 
     The original code of Assran et al. 2019 sets it in the iterations 0, 100, 200, ... of an epoch; with
     `every` = `steps_per_epoch` it is set once per epoch.
-
-    Raises:
-        ValueError: if `every` or `steps_per_epoch` is less than 1.
     """
     if every < 1 or steps_per_epoch < 1:
         raise UserError(f"every is {every} and steps_per_epoch is {steps_per_epoch}, expected >= 1")
-    return partial(
-        _staircase_lr, smooth=schedule, warmup_steps=warmup_steps, every=every, steps_per_epoch=steps_per_epoch
-    )
+    return partial(_staircase_lr, schedule, warmup_steps, every, steps_per_epoch)
 
 
-def _staircase_lr(step: int, *, smooth: Schedule, warmup_steps: int, every: int, steps_per_epoch: int) -> float:
+def _staircase_lr(smooth: Schedule, warmup_steps: int, every: int, steps_per_epoch: int, step: int) -> float:
     return smooth(step - step % steps_per_epoch % every if step < warmup_steps else step)
 
 
-def _warm_up(after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool) -> Schedule:
-    return partial(
-        _warmed_up_lr,
-        after=after,
-        max_lr=float(max_lr),
-        warmup_steps=warmup_steps,
-        warmup_start=float(warmup_start),
-        warmup_ahead=warmup_ahead,
-    )
-
-
 def _warmed_up_lr(
-    step: int, *, after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool
+    after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool, step: int
 ) -> float:
     if step >= warmup_steps:
         return after(step)
     return float(warmup_start + (max_lr - warmup_start) * (step + warmup_ahead) / warmup_steps)
 
 
-def _inverse_sqrt_lr(step: int, *, max_lr: float, warmup_steps: int) -> float:
+def _inverse_sqrt_lr(max_lr: float, warmup_steps: int, step: int) -> float:
     return max_lr * math.sqrt(warmup_steps / step)
 
 
-def _rounded_lr(step: int, *, smooth: Schedule, warmup_steps: int, base: float) -> float:
+def _rounded_lr(smooth: Schedule, warmup_steps: int, base: float, step: int) -> float:
     lr = smooth(step)
     return lr if step < warmup_steps else float(base ** round(math.log(lr, base)))
 
 
-def _step_lr(step: int, *, max_lr: float, decays: tuple[tuple[int, float], ...]) -> float:
+def _step_lr(max_lr: float, decays: tuple[tuple[int, float], ...], step: int) -> float:
     return max_lr * math.prod(factor for at, factor in decays if step >= at)
 
 
@@ -211,15 +168,11 @@ def _decay(
     _check_range(max_lr, total_steps, warmup_steps, start)
     if not 0 <= min_lr <= max_lr:
         raise UserError(f"min_lr is {min_lr}, expected between 0 and max_lr = {max_lr}")
-    after = partial(
-        _decay_lr, shape=shape, max_lr=float(max_lr), min_lr=float(min_lr), first=warmup_steps, last=total_steps
-    )
-    return _warm_up(after, max_lr, warmup_steps, start, warmup_ahead)
+    after = partial(_decay_lr, shape, float(max_lr), float(min_lr), warmup_steps, total_steps)
+    return partial(_warmed_up_lr, after, float(max_lr), warmup_steps, float(start), warmup_ahead)
 
 
-def _decay_lr(
-    step: int, *, shape: Callable[[float], float], max_lr: float, min_lr: float, first: int, last: int
-) -> float:
+def _decay_lr(shape: Callable[[float], float], max_lr: float, min_lr: float, first: int, last: int, step: int) -> float:
     progress = min((step - first) / (last - first), 1.0)
     return float(min_lr + (max_lr - min_lr) * shape(progress))
 

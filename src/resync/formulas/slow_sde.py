@@ -18,30 +18,14 @@ Floats = NDArray[np.float64]
 
 
 def simulate(
-    periods: list[int],
-    num_workers: int,
-    eta: float = 0.02,
-    *,
-    times: Floats,
-    start: float = 1.0,
-    noise: float = 0.5,
-    replicas: int = 256,
-    seed: int = 0,
-) -> Floats:
+    periods: list[int], num_workers: int, eta: float = 0.02,
+    *, times: Floats, start: float = 1.0, noise: float = 0.5, replicas: int = 256, seed: int = 0,
+) -> Floats:  # fmt: skip
     """Positions a of the averaged model at the given times, [len(periods), len(times), replicas].
 
-    All periods share their random numbers. A position is that of the workers' average at the given time, even in the
-    middle of a round.
-
-    Args:
-        periods: H of each simulation.
-        num_workers: K.
-        eta: learning rate.
-        times: ascending, in units of eta^2 * steps.
-        start: position at time 0.
-        noise: d.
-        replicas: independent repetitions.
-        seed: seed of the random numbers.
+    `periods` are the H of the simulations, which share their random numbers; `times` ascend, in units of eta^2 * steps,
+    `start` is the position at time 0, `noise` d, and `replicas` are independent repetitions. A position is that of the
+    workers' average at the given time, even in the middle of a round.
     """
     generator = np.random.default_rng(seed)
     shape = (len(periods), replicas, num_workers)
@@ -76,15 +60,9 @@ def psi(x: Floats | float, period: int) -> Floats:
 
 
 def diffuse(
-    periods: list[int],
-    num_workers: int = 8,
-    eta: float = 0.04,
-    *,
-    time: float = 0.4,
-    noise: float = 0.3,
-    replicas: int = 8192,
-    seed: int = 0,
-) -> Floats:
+    periods: list[int], num_workers: int = 8, eta: float = 0.04,
+    *, time: float = 0.4, noise: float = 0.3, replicas: int = 8192, seed: int = 0,
+) -> Floats:  # fmt: skip
     """Variance of the arc length by which the average has moved along the curve at `time`, [len(periods)].
 
     The gradient is that of (u v - 1)^2 / 2 plus N(0, noise^2) in each coordinate; the starting point is the flattest

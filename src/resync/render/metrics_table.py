@@ -11,4 +11,4 @@ def prepare(data: ItemData[MetricsTable]) -> Table:
 
     A metric for which the paper publishes no value of these series has no column of published values.
     """
-    return metric_table(data, data.options.metrics)
+    return metric_table(data, data.options.metrics, data.options.decimals)

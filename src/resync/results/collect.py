@@ -17,19 +17,9 @@ from resync.results.runs import RunResult, RunState, state_of
 from resync.run import Run
 
 _TEXTS = ("paper", "scale", "experiment", "series", "label")
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in _TEXTS),
-        ("seed", pa.int64()),
-        ("status", pa.string()),
-        ("config_hash", pa.string()),
-        ("record", pa.string()),
-        ("step", pa.int64()),
-        ("epoch", pa.float64()),
-        ("metric", pa.string()),
-        ("value", pa.float64()),
-    ]
-)
+_NUMBERS = {"seed": pa.int64(), "step": pa.int64(), "epoch": pa.float64(), "value": pa.float64()}
+_COLUMNS = (*_TEXTS, "seed", "status", "config_hash", "record", "step", "epoch", "metric", "value")
+_SCHEMA = pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in _COLUMNS])
 
 
 @dataclass

@@ -30,15 +30,7 @@ from resync.settings.units import EPOCH, Unit, converted
 
 
 class TrainingShape(NamedTuple):
-    """The properties of a training that its parts refer to: equal for trainings whose other settings differ.
-
-    Attributes:
-        workers: number of replicas, K.
-        epochs: length of the training.
-        steps_per_epoch: steps in an epoch.
-        total_steps: steps of the whole training, T.
-        warmup_steps: steps of the learning rate's warm-up.
-    """
+    """What parts of a training refer to: K workers, its length in epochs and in steps, T, and that of its warm-up."""
 
     workers: int
     epochs: int

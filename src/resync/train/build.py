@@ -11,7 +11,7 @@ from torch import nn
 from resync import data, models, optim, sync
 from resync.data.gaussian_clusters import notebook_orders
 from resync.data.heterogeneity import dirichlet_shares
-from resync.data.sampling import Sampler
+from resync.data.sampling import Sampler, Share
 from resync.engine import choose
 from resync.engine.clocks import Clocks
 from resync.engine.engine import Engine
@@ -29,15 +29,16 @@ from resync.streams import stream_seed
 from resync.sync.algorithm import Training
 from resync.train.checkpoint import FORMAT, Checkpoints
 from resync.train.checkpoint_average import CheckpointAverage
+from resync.train.label_noise import LabelNoise
 from resync.train.language_model import LanguageModel
 from resync.train.log import RunLog
 from resync.train.losses import Losses
+from resync.train.mixup import Mixup
 from resync.train.objective import Classification, Objective
 from resync.train.plateau import ValidationWatch
 from resync.train.quadratics import QuadraticValue
-from resync.train.session import Session
+from resync.train.session import BatchTransform, Session
 from resync.train.start import digest_of_start, load_start
-from resync.train.transforms import transforms_of
 from resync.train.translation import Translation
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -84,7 +85,7 @@ def build(
             else None,
             orders=notebook_orders(run.seed, run.total_steps * run.local_batch_size) if run.random_numbers else None,
         ),
-        transforms=transforms_of(run, members.share),
+        transforms=_transforms(run, members.share),
         workers=workers,
         optimizer=optimizer,
         engine=engine,
@@ -111,6 +112,15 @@ def _identity(run: Run, out: Path, dataset: data.Dataset) -> str:
 def _weights_seed(run: Run) -> int:
     """The seed of torch's generator for the initial weights."""
     return run.seed if run.random_numbers else stream_seed(run.seed, "init")
+
+
+def _transforms(run: Run, share: Share) -> tuple[BatchTransform, ...]:
+    classes, found = run.facts["num_classes"], list[BatchTransform]()
+    if run.loss.label_noise:
+        found.append(LabelNoise(run.loss.label_noise, classes, run.seed, share))
+    if run.loss.mixup:
+        found.append(Mixup(run.loss.mixup, classes, run.micro_batches, run.seed, share))
+    return tuple(found)
 
 
 def _model(run: Run, out: Path) -> nn.Module:

@@ -1,5 +1,6 @@
 """The parts that train one run on one process."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,9 @@ from resync.train.losses import Losses
 from resync.train.objective import Objective
 from resync.train.plateau import ValidationWatch
 from resync.train.provenance import Job
-from resync.train.transforms import BatchTransform
+
+BatchTransform = Callable[[Any, Any, int, int], tuple[Any, Any]]
+"""(inputs, targets, step, first worker) -> (inputs, targets) of the local workers, all of them [k, b, ...]."""
 
 
 @dataclass

@@ -169,14 +169,6 @@ class SlowSDE(KindOptions):
     name: Literal["slow_sde"] = Field(default="slow_sde", init=False)
 
 
-class AccuracyAndVolume(KindOptions):
-    """Table of final accuracy, communication volume and rounds of every method, with published values beside ours."""
-
-    name: Literal["accuracy_and_volume"] = Field(default="accuracy_and_volume", init=False)
-    metric: TabledMetric = Field(default="val_top1", description="final metric of a run")
-    decimals: Annotated[int, Field(ge=0, le=6)] = Field(default=2, description="number of decimals of the metric")
-
-
 class MetricsTable(KindOptions):
     """Table of chosen final metrics of every method, with published values beside ours."""
 
@@ -184,6 +176,9 @@ class MetricsTable(KindOptions):
     metrics: Several[TabledMetric] = Field(
         min_length=1,
         description="metrics in the order of their columns; times are those of the training machine",
+    )
+    decimals: Annotated[int, Field(ge=0, le=6)] | None = Field(
+        default=None, description="number of decimals of the first metric; null: as many as it needs"
     )
 
 

@@ -247,7 +247,7 @@ def test_labels_that_were_changed_are_not_trained_on(tiny: tuple[DataSet, Path],
     assert (found.sha256, found.verified) == (record["sha256"], "all")
     other = images()
     other["train_labels"][:] = 2
-    np.savez(prepared_file(of, root), **vars(other))
+    np.savez(prepared_file(of, root), **other)
     with pytest.raises(ValueError, match=rf"tiny\.npz: damaged \(SHA-256: .* allowed: {record['sha256']}, that of"):
         prepared.read(of)
 

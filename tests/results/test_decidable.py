@@ -10,7 +10,7 @@ from resync.audit import Audit, audit, papers
 from resync.audit.rows import LOGS, ValueRow
 from resync.metrics.registry import COMPARED, EXACT, METRICS
 from resync.paper import Suite
-from resync.paper.published import most_certain
+from resync.paper.published import PublishedValue, most_certain
 from resync.results.runs import RunResult, RunState
 from resync.run import Run
 
@@ -52,10 +52,33 @@ def finished(suite: Suite, run: Run) -> RunState:
     for name in ("best", "final"):
         summary[name] = {key: value for key, value in summary[name].items() if "seconds" not in key}
     summary["best"] |= {name.removeprefix("best_"): known[name] for name in known if name.startswith("best_")}
-    epochs = range(0, run.epochs + 1, run.evaluation.every_epochs)
-    rows = {"step": [epoch * run.steps_per_epoch for epoch in epochs], "epoch": [float(epoch) for epoch in epochs]}
-    evaluations = pd.DataFrame(rows | {"val_top1": [known["val_top1"]] * len(epochs)})
+    evaluations = searches(suite, run) if run.search else at_epochs(suite, run, known)
     return RunState(run, "finished", "", RunResult(run.directory, evaluations, pd.DataFrame(), summary))
+
+
+def at_epochs(suite: Suite, run: Run, known: dict[str, float]) -> pd.DataFrame:
+    """Its evaluations with the published numbers of their epochs."""
+    epochs = [float(epoch) for epoch in range(0, run.epochs + 1, run.evaluation.every_epochs)]
+    table = pd.DataFrame({"step": [epoch * run.steps_per_epoch for epoch in epochs], "epoch": epochs})
+    table["val_top1"] = known["val_top1"]
+    for value in of_series(suite, run):
+        if value.at_epoch is not None:
+            table.loc[table["epoch"] == value.at_epoch, value.metric] = value.value
+    return table
+
+
+def searches(suite: Suite, run: Run) -> pd.DataFrame:
+    """What its searches found: the published numbers of its seed, or those of another one."""
+    values = sorted(of_series(suite, run), key=lambda value: value.seed == run.seed)
+    found: dict[int, dict[str, float]] = {number: {} for number in run.search.workers}
+    for value in values:
+        found[value.at_workers][value.metric] = value.value
+    return pd.DataFrame([{"searched_workers": number, **columns} for number, columns in found.items()])
+
+
+def of_series(suite: Suite, run: Run) -> list[PublishedValue]:
+    where = run.experiment, run.series
+    return [value for value in suite.papers[run.paper].published if (value.experiment, value.series) == where]
 
 
 def audited(suite: Suite, scale: str) -> Audit:
@@ -80,7 +103,8 @@ def at_own_scale(suite: Suite, ideal: Audit) -> list[ValueRow]:
 def test_every_verified_number_can_be_reproduced(at_own_scale: list[ValueRow]):
     rows = [row for row in at_own_scale if row.reference.status == "verified"]
     assert len(rows) > 60
-    wrong = {row.id: f"{row.verdict}: {row.reason}" for row in rows if row.verdict != "reproduced"}
+    agrees = {True: "computed", False: "reproduced"}
+    wrong = {row.id: f"{row.verdict}: {row.reason}" for row in rows if row.verdict != agrees[row.metric in EXACT]}
     assert wrong == {}
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from resync.render.item import NONE, ItemData, Series, require_results
+from resync.render.item import NONE, ItemData, Series
 from resync.render.options import EvaluationLog
 from resync.render.table import Cell, Heading, Table
 
@@ -11,7 +11,6 @@ _HEADINGS = ("Steps", "Simulated time / s", "Accuracy", "Loss")
 
 def prepare(data: ItemData[EvaluationLog]) -> Table:
     """A row for each evaluation; a step is one of all workers together. Without a finished run: one empty row."""
-    require_results(data)
     records = tuple(record for series in data.series for record in _records(series))
     labels = {series.name[1]: series.label for series in data.series}
     rows = [(Cell(labels[each["run"]]), *(Cell(str(value)) for value in list(each.values())[1:])) for each in records]

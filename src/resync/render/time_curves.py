@@ -1,5 +1,6 @@
 """Validation loss against simulated time."""
 
+from dataclasses import replace
 from itertools import groupby
 
 from resync.render.item import ItemData, require_results
@@ -10,10 +11,12 @@ from resync.render.style import axis_label
 
 
 def prepare(data: ItemData[TimeCurves]) -> Panels:
-    """The loss at every evaluation, mean over seeds, a panel for each experiment."""
+    """The loss at every evaluation, mean over seeds, a panel for each experiment; a label has one style in all."""
     require_results(data)
     panels = []
-    for experiment, found in groupby(data.drawn, lambda series: series.name[0]):
+    styles = {series.label: series.style for series in reversed(data.drawn)}
+    drawn = [replace(series, style=styles[series.label]) for series in data.drawn]
+    for experiment, found in groupby(drawn, lambda series: series.name[0]):
         lines = [metric_line(data, series, "val_loss", lambda run: run.curve("virtual_seconds")) for series in found]
         axis = f"{axis_label('virtual_seconds')}: {experiment.replace('_', ' ')}"
         panels.append(Panel(axis, axis_label("val_loss"), lines, limits(lines, 0.1)))

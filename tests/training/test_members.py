@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resync import models
 from resync.engine.members import Members
+from resync.streams import stream_seed
 from resync.train.loop import train_to_end
 from resync.train.session import Session
 
@@ -154,7 +155,7 @@ def _ddp_with_buffers(rank: int, world_size: int, folder: Path, changes: dict[st
     """The plainest loop over halves of the session's batches, with torch's own averages and buffers."""
     session = _one_worker(changes, folder / str(rank))
     run = session.run
-    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], run.seed)
+    model = models.build(run.model, run.facts["input_shape"], run.facts["num_classes"], stream_seed(run.seed, "init"))
     wrapped = DistributedDataParallel(model, broadcast_buffers=True)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.001)
     for epoch in range(run.epochs):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from resync.cli import main
+from resync.processes.exit_code import exit_code
 from resync.run.run import SCALES
 from resync.settings import loader
 
@@ -166,3 +167,8 @@ def test_the_version_is_that_of_the_installed_package(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"resync {version('resync-suite')}\n"
+
+
+def test_a_closed_standard_output_is_no_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.stdout", None)  # as after `resync launch ... >&-`
+    assert exit_code(lambda: None) == 0

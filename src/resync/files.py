@@ -4,13 +4,17 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from resync.errors import UserError
 
+LARGEST = 2**30
+"""The bytes that a file of results or a log may have."""
 _SUFFIX = ".tmp"
 _DELETED = ".deleted"
 
@@ -49,17 +53,24 @@ def sync_folder(folder: Path) -> None:
 def delete_folder(folder: Path) -> None:
     """Delete `folder`, which loses its name first: a process killed meanwhile leaves no half of it under that name."""
     aside = folder.with_name(folder.name + _DELETED)
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
     folder.rename(aside)
-    shutil.rmtree(aside)
+    remove(aside)
+
+
+def remove(path: Path) -> None:
+    """Delete a folder, or a file or link in its place, but not what the link leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def clear_leftovers(directory: Path) -> None:
     """Delete what processes killed within `replacing` and `delete_folder` left; nobody may be writing there."""
-    for leftover in directory.glob(f".*{_SUFFIX}"):
-        leftover.unlink(missing_ok=True)
-    for leftover in directory.glob(f"*{_DELETED}"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    for pattern in (f".*{_SUFFIX}", f"*{_DELETED}"):
+        for leftover in directory.glob(pattern):
+            remove(leftover)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -73,13 +84,35 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def open_regular(path: Path) -> BufferedReader:
+    """A file opened for reading. Raises UserError for a pipe or a device, which may have no end, and OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # would wait for a pipe's writer otherwise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UserError(f"{path}: not a regular file")
+    return open(handle, "rb")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file of at most `LARGEST` bytes that somebody else may have made; raises as `open_regular`."""
+    with open_regular(path) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise UserError(f"{path}: has more than {LARGEST} bytes")
+    return content
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file; NaN and infinities are not JSON.
 
     Raises ValueError with one line that names the file, and OSError if there is none.
     """
+    content = read_bytes(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        found = json.loads(content.decode(), parse_constant=_refuse_constant)
+        if b"\\ud" in content.lower():
+            json.dumps(found, ensure_ascii=False).encode()  # a half of a pair, which no page could hold
+        return found
     except UnicodeDecodeError:
         raise UserError(f"{path}: not text: damaged") from None
     except RecursionError:

@@ -296,10 +296,10 @@ class Trial:
     def run(self, plan: list[Kill], reference: Reference) -> None:
         """Start the run until it ends well, each time with a kill as long as there are any. Raises Defect."""
         for kill in [*plan, None]:
-            if self._attempt(kill) == 0:
+            if (code := self._attempt(kill)) == 0:
                 break
             if kill is None:
-                raise Defect(f"does not go on: {_last_lines(self.start.log)}")
+                raise Defect(f"does not go on, exit code {code}: {_last_lines(self.start.log)}")
             if kill not in self.done:
                 raise Defect(f"failed before it was killed: {_last_lines(self.start.log)}")
             if not self._others():

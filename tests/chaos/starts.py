@@ -53,6 +53,7 @@ class Processes:
         sys.stdout.flush()
         sys.stderr.flush()
         if child := os.fork():
+            self.codes.pop(child, None)  # of an earlier process of that number
             return child
         code = 1
         try:

@@ -117,7 +117,7 @@ DAMAGES |= {
     "no number": (edited("metrics.csv", "\n22,", "\nmany,"), "metrics.csv: In CSV column #0: Row #3: "),
     "steps repeated": (edited("metrics.csv", "\n44,", "\n22,"), "steps do not increase"),
     "foreign summary": (replaced(NAME, '{"status": "finished"}'), "not a run's summary, run, config_hash"),
-    "strange status": (resealed("status", "ok"), "status is 'ok', allowed: finished, diverged"),
+    "strange status": (resealed("status", "ok"), "status: found 'ok', Input should be 'finished' or 'diverged'"),
     "summary empty": (replaced(NAME, ""), "summary.json: not JSON"),
     "summary half": (replaced(NAME, '{"status": "finished", '), "summary.json: not JSON"),
     "summary garbage": (replaced(NAME, b"\xff\xfe"), "summary.json: not text"),

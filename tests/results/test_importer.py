@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import shutil
 import types
 from collections.abc import Callable
@@ -544,10 +543,7 @@ def test_a_wrong_table_is_one_line(text: str, imported: Import, tmp_path: Path):
     assert not (tmp_path / "results").exists()
 
 
-def test_every_rank_is_needed_once_and_a_pipe_is_not_waited_for(imported: Import, tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(LogError, match="pipe: not a regular file"):
-        imported("csv", [tmp_path / "pipe"], columns=MAP)
+def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
     files = sgp_logs(tmp_path)
     with pytest.raises(LogError, match="no log of rank 2, 7 of 8"):
         imported("sgp", [*files[:2], *files[3:7]])

@@ -451,17 +451,31 @@ def test_wandb_logs_of_another_configuration_are_deleted(tmp_path):
     assert len(wandb_log.logs(tmp_path)) == 1
 
 
-def test_a_missing_key_of_weights_and_biases_is_one_line_and_a_mistake(tmp_path, monkeypatch, capsys):
-    def refused(**settings: Any) -> None:
-        raise wandb.errors.UsageError("api_key not configured (no-tty).\nCall wandb.login(...)")
+@pytest.mark.parametrize(
+    ("error", "expected", "code"),
+    [
+        (wandb.errors.UsageError("no key.\nCall login"), "log.wandb: online: no key. Call login", 2),
+        (wandb.errors.CommError("Timed out\nConsider"), "log.wandb: online: Timed out", 1),
+    ],
+)
+def test_what_weights_and_biases_refuses_is_one_line_and_no_key_a_mistake(
+    error, expected: str, code: int, tmp_path, monkeypatch, capsys
+):
+    def refused(settings: wandb.Settings, **given: Any) -> None:
+        assert settings.init_timeout <= 30
+        raise error
 
     monkeypatch.setattr("wandb.init", refused)
     run = make_run(tmp_path, log={"wandb": "online"})
-    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == 2
-    expected = "log.wandb: online: api_key not configured (no-tty). Call wandb.login(...)"
+    assert main(["train", "--config", str(tmp_path / "config.yaml"), "--out", str(tmp_path)]) == code
     assert capsys.readouterr().err == f"resync: error: {expected}\n"
-    assert (state.recorded(tmp_path).reason, state.recorded(tmp_path).mistake) == (expected, True)
+    assert (state.recorded(tmp_path).reason, state.recorded(tmp_path).mistake) == (expected, code == 2)
     assert run.hash == state.recorded(tmp_path).config_hash
+
+
+def test_a_launch_below_the_torchrun_of_another_program_has_processes_of_its_own(folder, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
+    assert finish(folder) == 0, (folder / "launch.log").read_text()
 
 
 def test_a_truncated_wandb_log_is_named_and_the_run_finished_again(tmp_path, undisturbed):

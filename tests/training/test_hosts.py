@@ -121,7 +121,6 @@ def test_a_host_that_cannot_be_reached_ends_the_others(folder: Path):
     [
         ("a slots=1\nb\n", None, "hosts:2: found 'b', allowed: HOST slots=NUMBER"),
         ("a slots=0", None, "hosts:1: found 'a slots=0', allowed: HOST slots=NUMBER"),
-        ("-oProxyCommand=x slots=1", None, "hosts:1: found '-oProxyCommand=x slots=1', allowed: HOST slots=NUMBER"),
         ("a slots=1\na slots=2", None, "hosts:2: found a again, allowed: one line for each host"),
         ("# nothing", None, "hosts: found 0 hosts, allowed: at least nodes = 1"),
         ("a slots=1", 2, "hosts: found 1 hosts, allowed: at least nodes = 2"),

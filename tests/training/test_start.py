@@ -75,7 +75,11 @@ def test_without_epochs_the_start_is_evaluated_and_nothing_is_trained(paper):
     ("summary", "changes", "expected"),
     [
         ({}, {"start_hash": "0" * 16}, "found results of the configuration"),
-        ({"archived": {"left_out": {"model.pt": "0"}}}, {}, r".*/seed0 is of an archive, which has no model\.pt"),
+        (
+            {"archived": {"summary_sha256": "", "left_out": {"model.pt": "0"}}},
+            {},
+            r".*/seed0 is of an archive, which has no model\.pt",
+        ),
         ({"status": "diverged"}, {}, "found a run that ended as diverged, allowed: finished"),
         ({}, {"model": {"name": "mlp", "hidden": [8]}}, r"the model does not fit: .*size mismatch for 1\.weight"),
     ],

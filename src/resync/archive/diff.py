@@ -5,6 +5,7 @@ over its seeds. Times are left out unless asked for: they belong to a machine.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ import pandas as pd
 
 from resync.audit import audit
 from resync.data_sets.readers import EXECUTION
+from resync.errors import UserError
+from resync.files import read_bytes
 from resync.metrics.registry import METRICS
 from resync.paper import Suite
-from resync.results.errors import MissingRun, ResultsError
+from resync.results.errors import MissingRun
 from resync.results.runs import RunResult, read_run
 from resync.run.training import Execution
+from resync.settings.errors import ConfigError
 from resync.settings.loader import load
 from resync.settings.tree import leaves
-from resync.text_tables import aligned
+from resync.text_tables import aligned, one_line
 
 Entry = dict[str, Any]
 
@@ -72,10 +76,11 @@ def compare(suite: Suite, sides: Sequence[Path], scales: Iterable[str], limits: 
         runs = [_runs(side, scale, unreadable) for side, unreadable in zip(sides, found.unreadable, strict=True)]
         for index, only in enumerate(found.only):
             only += sorted(runs[index].keys() - runs[1 - index].keys())
-        common = [name for name in runs[0] if name in runs[1]]
+        common = [
+            name for name in runs[0]
+            if name in runs[1] and _compare_settings(name, [side[name].directory for side in runs], found)
+        ]  # fmt: skip
         found.compared += len(common)
-        for name in common:
-            _compare_settings(name, runs[0][name].directory, runs[1][name].directory, found)
         found.values += _values(common, runs, limits)
         papers = sorted({name.split("/")[1] for each in runs for name in each} & suite.papers.keys())
         one, other = ({f"{row.paper}/{row.id}": row.verdict for row in audit(suite, scale, side, papers).lines}
@@ -96,22 +101,33 @@ def _runs(results: Path, scale: str, unreadable: list[str]) -> dict[str, RunResu
             found[name] = read_run(file.parent)
         except MissingRun:
             continue
-        except ResultsError as error:
-            unreadable.append(f"{name}: {error}")
+        except (UserError, OSError) as error:
+            unreadable.append(f"{name}: {one_line(str(error))}")
     return found
 
 
-def _compare_settings(name: str, first: Path, second: Path, found: Difference) -> None:
-    files = [directory / "run.yaml" for directory in (first, second)]
-    if files[0].read_bytes() == files[1].read_bytes():
-        return
-    one, other = (dict(leaves(load(file).plain())) for file in files)
+def _compare_settings(name: str, sides: Sequence[Path], found: Difference) -> bool:
+    """Note how the settings of a run differ; returns False, and notes why, if those of a side cannot be read."""
+    files = [side / "run.yaml" for side in sides]
+    with suppress(UserError, OSError):
+        if len({read_bytes(file) for file in files}) == 1:
+            return True
+    read: list[dict[str, Any]] = []
+    for file, unreadable in zip(files, found.unreadable, strict=True):
+        try:
+            read.append(dict(leaves(load(file).plain())))
+        except ConfigError as error:
+            unreadable.append(f"{name}: {one_line(str(error))}")
+    if len(read) < len(sides):
+        return False
+    one, other = read
     for key in sorted(one.keys() | other.keys()):
         if one.get(key) != other.get(key):
             first_key, _, rest = key.partition(".")
             of_data = first_key == "data" and rest.partition(".")[0] in EXECUTION
             of = found.execution if of_data or first_key in Execution.model_fields else found.settings
             of.append({"run": name, "key": key, "values": (one.get(key), other.get(key))})
+    return True
 
 
 def _values(common: Sequence[str], runs: Sequence[Mapping[str, RunResult]], limits: Limits) -> Iterator[Entry]:

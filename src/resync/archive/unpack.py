@@ -16,15 +16,15 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from resync.errors import UserError
-from resync.files import read_json
+from resync.files import LARGEST, read_bytes, read_json
 from resync.results.errors import ResultsError
 from resync.results.published_logs import file_of
 from resync.results.summary import DIGESTS, NAME, digest, left_out, read_summary, require_unchanged
 
 RUNS = "runs.tar.xz"
 CHECKSUMS = "sha256.json"
-LARGEST = 2**30
-"""The bytes that the unpacked runs of a paper may have."""
+_MEMORY = 2**27
+"""The bytes that unpacking may need beside the unpacked runs; an archive of ours needs 10 MB."""
 _FILE = re.compile(r"(?:[a-z0-9][a-z0-9_]*/){2}seed\d+/(?:run\.yaml|summary\.json|[a-z0-9_]+\.(?:csv|txt))")
 _HASH = re.compile(r"[0-9a-f]{16}")
 
@@ -40,7 +40,7 @@ def unpack(archive: Path, scale: str, results: Path) -> None:
     for file in sorted(archive.glob(f"{scale}/*/logs/*.json")):
         target = file_of(results, file.parents[1].name, file.stem)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(file.read_bytes())
+        target.write_bytes(read_bytes(file))
 
 
 def scales_of(archive: Path) -> list[str]:
@@ -94,13 +94,15 @@ def _extract(file: Path, into: Path) -> None:
 
 def _content(file: Path) -> bytes:
     """The tar archive, of which no more is unpacked than is allowed."""
-    packed = file.read_bytes()
+    packed = read_bytes(file)
     if digest(packed) != read_json(file.with_name(CHECKSUMS))[RUNS]:
         raise ResultsError(f"it has another SHA-256 than in {CHECKSUMS}")
-    with lzma.open(BytesIO(packed)) as stream:
-        content = stream.read(LARGEST + 1)
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY)
+    content = unpacker.decompress(packed, LARGEST + 1)
     if len(content) > LARGEST:
         raise ResultsError(f"unpacked it has more than {LARGEST} bytes")
+    if not unpacker.eof:
+        raise ResultsError("it ends too early")
     return content
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,13 @@ from resync.text_tables import json_text
 if TYPE_CHECKING:
     from resync.archive.pack import Packed
     from resync.archive.redraw import Drawn
+
+
+def _limit(text: str) -> float:
+    if not 0 <= (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text}, allowed: a number >= 0")
+    return value
+
 
 _SCALES = flag("--scale", choices=SCALES, help="only this scale (default: all that there are)")
 
@@ -132,11 +140,11 @@ def _pages() -> list[Path]:
 @verb(
     "compare two sets of results: runs, settings, values, verdicts; exit with 1 if they differ",
     CONFIGS, _SCALES, JSON,
-    flag("--tolerance", type=float, default=1e-9, metavar="REL",
+    flag("--tolerance", type=_limit, default=1e-9, metavar="REL",
          help="relative difference up to which two values of a seed are equal (default: %(default)s)"),
     flag(
         "--spreads",
-        type=float,
+        type=_limit,
         default=0.0,
         metavar="K",
         help="also take the means of a series as equal if they differ by at most K standard deviations over seeds "

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from resync import files
 from resync.errors import UserError
 
 Values = dict[str, float]
@@ -38,9 +39,9 @@ class Origin:
 def read_bytes(file: Path) -> bytes:
     """The content of a log file. Raises LogError."""
     try:
-        if file.exists() and not file.is_file():  # a named pipe would be waited for
-            raise LogError(f"{file}: not a regular file")
-        return file.read_bytes()
+        return files.read_bytes(file)
+    except UserError as error:
+        raise LogError(str(error)) from None
     except OSError as error:
         raise LogError(f"{file}: {error.strerror}") from None
 

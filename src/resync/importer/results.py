@@ -35,7 +35,7 @@ def refuse_second_seed(directory: Path, origins: Sequence[Origin]) -> None:
         try:
             sources = (read_summary(file).get("imported") or {}).get("sources", [])
             taken = {(source["sha256"], source.get("run")) for source in sources}
-        except (ResultsError, AttributeError, KeyError, TypeError) as error:
+        except ResultsError as error:
             raise LogError(f"its sources cannot be compared with those of {file}: {error}") from None
         again = next((origin for origin in origins if (origin.sha256, origin.run) in taken), None)
         if again:

@@ -36,6 +36,9 @@ def launch(request: Request, on_node: bool) -> int:
     refuse_other_results(request.out, run.hash)
     # One thread per process unless the run says otherwise: the parallelism is over workers.
     os.environ["OMP_NUM_THREADS"] = str(run.threads)
+    # Below another program's torchrun, the processes would take its variables for those of a launcher of theirs.
+    for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
+        del os.environ[name]
     if on_node:
         return machine.run(run, request, slurm.place())
     with locked(request.out):

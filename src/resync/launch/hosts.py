@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from resync.errors import UserError
+from resync.files import read_bytes
 from resync.launch import machine
 from resync.launch.request import Place, Request
 from resync.launch.stopping import passing_on, stop_code
@@ -48,14 +49,14 @@ def read(hostfile: Path) -> dict[str, int]:
     """
     slots: dict[str, int] = {}
     try:
-        text = hostfile.read_text(encoding="utf-8")
+        text = read_bytes(hostfile).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{hostfile}: {error}") from None
     for number, line in enumerate(text.splitlines(), start=1):
         if not (entry_text := line.partition("#")[0].strip()):
             continue
         entry = re.fullmatch(r"([^\s=-][^\s=]*)\s+slots=([1-9][0-9]*)", entry_text)
-        if entry is None:
+        if entry is None or not entry_text.isprintable():
             raise UserError(f"{hostfile}:{number}: found {entry_text!r}, allowed: HOST slots=NUMBER")
         if entry[1] in slots:
             raise UserError(f"{hostfile}:{number}: found {entry[1]} again, allowed: one line for each host")

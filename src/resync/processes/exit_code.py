@@ -24,7 +24,8 @@ def exit_code(act: Callable[[], int | None]) -> int:
     """
     try:
         code = act() or 0
-        sys.stdout.flush()
+        if sys.stdout:  # None where it was closed before the start
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         print("resync: interrupted", file=sys.stderr)

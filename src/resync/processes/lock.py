@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
-from resync.files import clear_leftovers
+from resync.files import clear_leftovers, open_regular
 
 NAME = "run.lock"
 HELD = "RESYNC_LOCKED"
@@ -68,7 +68,7 @@ def holder(directory: Path) -> dict[str, Any] | None:
     if _is_held_here(folder := directory.resolve()):
         return _written_in(_held[folder][1])
     try:
-        with (directory / NAME).open() as file:
+        with open_regular(directory / NAME) as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -146,7 +146,7 @@ def _this_job() -> dict[str, Any]:
     }
 
 
-def _written_in(file: IO[str]) -> dict[str, Any]:
+def _written_in(file: IO[Any]) -> dict[str, Any]:
     file.seek(0)
     try:
         return dict(json.loads(file.read()))

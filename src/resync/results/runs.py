@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resync.errors import UserError
+from resync.files import read_bytes
 from resync.metrics.registry import SECONDS_PER_HOUR, columns
 from resync.processes.lock import holder
 from resync.results import state, wandb_log
@@ -113,7 +115,7 @@ def state_of(run: Run, results: Path) -> RunState:
     """State of a declared run whose folder is below `results`."""
     try:
         found = _state_of(run, results / run.directory)
-    except (ResultsError, OSError) as error:
+    except (UserError, OSError) as error:
         found = RunState(run, "damaged", str(error))
     return replace(found, reason=one_line(found.reason))
 
@@ -222,9 +224,9 @@ def _why_stale(run: Run, directory: Path, summary: dict[str, Any]) -> str:
     file = directory / "run.yaml"
     try:
         # Validating the file again costs much more than reading it.
-        same = file.read_text(encoding="utf-8") == run.to_yaml()
+        same = read_bytes(file) == run.to_yaml().encode()
         on_disk = run.hash if same else Run.from_file(file).hash
-    except (ConfigError, OSError, UnicodeDecodeError) as error:
+    except (UserError, OSError) as error:
         return f"run.yaml cannot be read: {str(error).splitlines()[0]}"
     return "" if on_disk == run.hash else f"run.yaml has configuration {on_disk}, the declared one is {run.hash}"
 

@@ -18,6 +18,7 @@ from resync.errors import UserError, is_mistake, place_of
 from resync.files import read_json, write_text
 from resync.processes.signals import INTERRUPTED
 from resync.results.summary import NAME as SUMMARY
+from resync.results.summary import first_of
 from resync.run import Run
 
 Status = Literal["not run", "running", "stopped", "failed", "finished", "diverged", "stale", "damaged"]
@@ -75,9 +76,7 @@ def recorded(directory: Path) -> Unfinished | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{file}: not a run's state: {where}: {first['msg']}") from None
+        raise UserError(f"{file}: not a run's state: {first_of(error)}") from None
 
 
 def begin(directory: Path, run: Run) -> None:

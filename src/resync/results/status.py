@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+from resync.errors import UserError
+from resync.files import open_regular
 from resync.metrics.registry import BEST, METRICS, columns
 from resync.results.runs import RunState, state_of
 from resync.results.state import Status
@@ -165,9 +167,10 @@ def _last_evaluation(state: RunState, directory: Path) -> tuple[str | None, floa
 
 def _rows(file: Path, count: int) -> list[dict[str, str]]:
     try:
-        with file.open(newline="", encoding="utf-8", errors="replace") as text:
-            return list(deque(csv.DictReader(line for line in text if line.endswith("\n")), maxlen=count))
-    except (OSError, csv.Error):
+        with open_regular(file) as content:
+            lines = (line.decode("utf-8", "replace") for line in content if line.endswith(b"\n"))
+            return list(deque(csv.DictReader(lines), maxlen=count))
+    except (UserError, OSError, csv.Error):
         return []
 
 

@@ -1,16 +1,18 @@
 """summary.json: written last, with the SHA-256 of the files beside it and of its own entries, and read only with them.
 
-A summary whose digest fits is what this program wrote, so that its readers need not doubt the types in it.
+Whoever makes an archive can seal any summary: what is read also has the types that its readers rely on.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from resync.errors import UserError
-from resync.files import read_json, write_text
+from resync.files import open_regular, read_json, write_text
 from resync.results.errors import MissingRun, ResultsError
 
 NAME = "summary.json"
@@ -22,6 +24,76 @@ ARCHIVED = "archived"
 
 TOTALS = ("steps", "rounds", "volume_percent", "bytes_sent")
 _KEYS = ("status", "run", "config_hash", *TOTALS, "final", "best", "seconds")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Git(_Part):
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+class _Job(_Part):
+    started: str | None
+    seconds: float | None
+    first_step: int
+    git: _Git | None
+
+
+class _Archived(_Part):
+    summary_sha256: str
+    left_out: dict[str, str]
+
+
+class _Source(_Part):
+    name: str
+    sha256: str
+    run: str | None = None
+
+
+class _Imported(_Part):
+    format: str
+    sources: list[_Source]
+
+
+class _Seconds(_Part):
+    training: float | None
+    communication: float | None
+    evaluation: float | None
+    wall: float | None = None
+
+
+class _Summary(_Part):
+    """The entries that somebody reads; those of an imported log lack some."""
+
+    status: Literal["finished", "diverged"]
+    run: str
+    config_hash: str
+    steps: int = Field(ge=0, lt=2**63)
+    rounds: float | None
+    volume_percent: float | None
+    bytes_sent: float | None
+    final: dict[str, float | None]
+    best: dict[str, float | None]
+    seconds: _Seconds
+    sha256: dict[str, str]
+    wire_bytes: float | None = None
+    parameters: float | None = None
+    data: dict[str, str | None] | None = None
+    launch: dict[str, str | int] | None = None
+    versions: dict[str, str | None] | None = None
+    signatures: dict[str, str] | None = None
+    git: _Git | None = None
+    jobs: list[_Job] | None = None
+    resumed_from: list[int] | None = None
+    diverged: dict[str, int | None] | None = None
+    imported: _Imported | None = None
+    archived: _Archived | None = None
+    parameters_sha256: str | None = None
+    started: str | None = None
+    ended: str | None = None
 
 
 def publish(
@@ -60,9 +132,17 @@ def read_summary(path: Path) -> dict[str, Any]:
         lacking = ", ".join(absent) if summary and isinstance(summary, dict) else "everything"
         raise ResultsError(f"{path}: not a run's summary, {lacking} missing")
     _require_seal(path, summary)
-    if summary["status"] not in ("finished", "diverged"):
-        raise ResultsError(f"{path}: status is {summary['status']!r}, allowed: finished, diverged")
+    try:
+        _Summary.model_validate(summary)
+    except ValidationError as error:
+        raise ResultsError(f"{path}: {first_of(error)}") from None
     return summary
+
+
+def first_of(error: ValidationError) -> str:
+    """The first problem of a file: where, what was found, and what is allowed."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: found {first['input']!r:.60}, {first['msg']}"
 
 
 def refuse_other_results(directory: Path, config_hash: str) -> None:
@@ -84,7 +164,7 @@ def has_results(directory: Path, config_hash: str) -> bool:
         summary = read_summary(directory / NAME)
         written = {name: value for name, value in summary[DIGESTS].items() if name != NAME}
         unchanged = all(digest_of(directory / name) == value for name, value in written.items())
-    except (ResultsError, OSError):
+    except (UserError, OSError):
         return False
     return unchanged and summary["config_hash"] == config_hash and not left_out(summary)
 
@@ -118,7 +198,7 @@ def digest(content: bytes) -> str:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file, of which only a part is in memory at a time."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

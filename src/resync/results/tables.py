@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from resync.files import read_bytes
 from resync.metrics.registry import METRICS, File, columns, required_columns
 from resync.results.errors import ResultsError
 from resync.results.summary import digest, require_unchanged
@@ -23,7 +24,7 @@ def read_table(path: Path, whole: Iterable[str], summary: Mapping[str, Any]) -> 
     """
     if not path.exists():
         raise ResultsError(f"{path}: missing, although summary.json says that the run ended")
-    content = path.read_bytes()
+    content = read_bytes(path)
     table = parse_table(path, content, whole)
     require_unchanged(path, digest(content), summary)  # last, because the others know what is wrong
     return table

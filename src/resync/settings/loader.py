@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from resync.errors import UserError
+from resync.files import read_bytes
 from resync.settings.errors import ConfigError, KeyPath, Problem, raise_if_any, show
 from resync.settings.tree import Node
 
@@ -98,13 +100,15 @@ def _refuse_deep(text: str, file: str) -> None:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path).decode()
     except FileNotFoundError:
         raise ConfigError([f"{path}: the file does not exist"]) from None
     except UnicodeDecodeError:
         raise ConfigError([f"{path}: the file is not UTF-8 text"]) from None
     except OSError as error:
         raise ConfigError([f"{path}: {error.strerror}"]) from None
+    except UserError as error:
+        raise ConfigError([str(error)]) from None
 
 
 @dataclass

@@ -4,8 +4,8 @@ import hashlib
 import io
 import json
 import logging
+import os
 import re
-import shutil
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -16,8 +16,18 @@ from torch import nn
 
 from resync.engine.transport import Transport
 from resync.errors import UserError
-from resync.files import clear_leftovers, delete_folder, sync_folder, write_bytes, write_text
+from resync.files import (
+    clear_leftovers,
+    delete_folder,
+    open_regular,
+    read_bytes,
+    remove,
+    sync_folder,
+    write_bytes,
+    write_text,
+)
 from resync.run.execution import Checkpoint
+from resync.text_tables import one_line
 
 State = dict[str, Any]
 MODEL = "model.pt"
@@ -76,7 +86,7 @@ class Checkpoints:
             write_text(partial / "identity", json.dumps(content))
         self.transport.barrier()
         if self.transport.rank == 0:
-            if final.exists():
+            if os.path.lexists(final):
                 delete_folder(final)
             partial.rename(final)
             sync_folder(self.directory)
@@ -90,11 +100,17 @@ class Checkpoints:
         Returns the states of this process's workers, and the shared state. Collective. Damaged checkpoints are skipped
         with a warning; those with another identity are deleted.
         """
-        step = self.transport.broadcast(self._newest_sound() if self.transport.rank == 0 else 0)
-        if step < 0:
-            return None
-        self.newest = step
-        return self._read(self._folder(step))
+        while (step := self.transport.broadcast(self._newest_sound() if self.transport.rank == 0 else 0)) >= 0:
+            found = None
+            try:
+                found = self._read(self._folder(step))
+            except UserError as error:
+                log.warning("%s, the previous one is used", error)
+            if not any(self.transport.any(found is None)):
+                self.newest = step
+                return found
+            self._damaged.add(self._folder(step))
+        return None
 
     def load_after(self, step: int) -> tuple[list[State], State]:
         """The checkpoint after `step` steps. Raises ValueError if it is missing, damaged or has another identity."""
@@ -104,18 +120,23 @@ class Checkpoints:
 
     def _read(self, folder: Path) -> tuple[list[State], State]:
         states: dict[int, State] = {}
-        for file in sorted(folder.glob("workers*.pt")):
-            part = _load(file)
-            states |= dict(enumerate(part["states"], start=part["first"]))
-        local = self.transport.local
-        return [states[worker] for worker in range(local.start, local.stop)], _load(folder / "shared.pt")
+        try:
+            for file in sorted(folder.glob("workers*.pt")):
+                part = _load(file)
+                states |= dict(enumerate(part["states"], start=part["first"]))
+            local = self.transport.local
+            return [states[worker] for worker in range(local.start, local.stop)], _load(folder / "shared.pt")
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # torch does not say what it raises for a file that it refuses
+            raise UserError(f"{folder}: damaged ({one_line(f'{type(error).__name__}: {error}', 150)})") from error
 
     def _newest_sound(self) -> int:
         """Step of the newest undamaged checkpoint with this identity, or -1; deletes those of another identity."""
         for leftover in self.directory.glob("*.partial"):
-            shutil.rmtree(leftover)
+            remove(leftover)
         clear_leftovers(self.directory)
-        for folder in reversed(self._complete()):
+        for folder in reversed([each for each in self._complete() if each not in self._damaged]):
             if problem := _damage(folder):
                 log.warning("%s: damaged (%s), the previous one is used", folder, problem)
                 self._damaged.add(folder)
@@ -211,13 +232,13 @@ def _damage(folder: Path) -> str:
 
 
 def _read_list(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "identity").read_text(encoding="utf-8")))
+    return dict(json.loads(read_bytes(folder / "identity")))
 
 
 def _is_sound(path: Path) -> bool:
     try:
         expected = _written_checksum(path)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == expected
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -228,4 +249,4 @@ def _step_of(folder: Path) -> int:
 
 
 def _written_checksum(path: Path) -> str:
-    return str(json.loads(path.with_suffix(".sha256").read_text(encoding="utf-8"))["sha256"])
+    return str(json.loads(read_bytes(path.with_suffix(".sha256")))["sha256"])

@@ -18,6 +18,8 @@ Row = Mapping[str, float | int]
 
 EVALUATIONS = "metrics.csv"
 STEPS = "steps.csv"
+_WANDB_SECONDS = 30
+"""How long a server may take to answer before a run ends with an error, instead of wandb's 90 s."""
 
 
 class RunLog:
@@ -167,7 +169,10 @@ def _start_wandb(directory: Path, run: Run) -> Any:
                 x_disable_machine_info=True,
                 disable_git=True,
                 x_save_requirements=False,  # summary.json has the versions
+                init_timeout=_WANDB_SECONDS,
             ),
         )
     except wandb.errors.UsageError as error:  # such as no key
         raise UserError(f"log.wandb: {run.log.wandb}: {one_line(str(error))}") from None
+    except wandb.errors.CommError as error:  # its further lines are about its own settings
+        raise ConnectionError(f"log.wandb: {run.log.wandb}: {one_line(str(error).partition(chr(10))[0])}") from None

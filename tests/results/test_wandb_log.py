@@ -161,4 +161,4 @@ def test_a_lost_metrics_csv_needs_every_evaluation_in_the_log(
     (directory / "metrics.csv").unlink()
     state = state_of(runs[0], results)
     assert (state.status, state.result) == ("damaged", None)
-    assert "a log is incomplete, without the evaluation at step 220" in state.reason
+    assert "a log is incomplete, without the evaluation at step " in state.reason

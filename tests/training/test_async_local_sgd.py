@@ -14,7 +14,8 @@ import torch
 from quadratic import Problem
 
 from resync.data.gaussian_clusters import draw, notebook_orders
-from resync.plan.virtual_time import events, virtual_seconds
+from resync.plan import virtual_time
+from resync.plan.virtual_time import stretches, virtual_seconds
 from resync.run import Run
 from resync.run.clock import VirtualClock
 from resync.sync.algorithm import Algorithm
@@ -47,7 +48,7 @@ def test_the_clock_has_all_times_of_the_authors_log(papers, toy: Path):
         lines = list(csv.DictReader(file))
     for series in dict.fromkeys(line["run"] for line in lines):
         run, times, steps = toy_run(papers, series), {0: 0.0}, 0
-        for event in events(run):
+        for event in virtual_time.timetable(run).events():
             if event.kind == "end":
                 steps += sum(phase.steps for phase in event.phases)
                 times[steps] = event.time
@@ -62,13 +63,14 @@ def test_the_clock_has_the_order_and_streams_of_the_notebook(papers, golden):
     """The starts and ends of the asynchronous run until its step 800, and the streams of a sanity run."""
     recorded = golden["virtual_clock_wait_0.5"]["events"]
     for event, (kind, worker, stream, first, version, time) in zip(
-        events(toy_run(papers, "async_momentum")), recorded, strict=False
+        virtual_time.timetable(toy_run(papers, "async_momentum")).events(), recorded, strict=False
     ):
         [phase] = event.phases
         assert (event.kind, phase.worker, event.version) == ({"arrive": "end"}.get(kind, kind), worker, version)
         assert event.time == pytest.approx(time, abs=1e-9)
         assert kind == "arrive" or (phase.stream, phase.first) == (stream, first)
-    starts = (event.phases[0] for event in events(toy_run(papers, "sync_sgd_first")) if event.kind == "start")
+    events = virtual_time.timetable(toy_run(papers, "sync_sgd_first")).events()
+    starts = (event.phases[0] for event in events if event.kind == "start")
     order = golden["shards_sanity_runs"]["order"]
     assert [[phase.worker, phase.stream] for _, phase in zip(order, starts, strict=False)] == order
 
@@ -183,6 +185,26 @@ def test_delayed_nesterov_is_its_recursion():
         start(worker, now)
     _, found = served(120, server="delayed_nesterov", lr=0.3, momentum=0.9)
     np.testing.assert_allclose(found[2::3], models, rtol=0, atol=1e-13)
+
+
+def test_lanes_show_who_waits_for_the_slowest_and_who_is_away(papers):
+    lanes = stretches(toy_run(papers, "sync_sgd_first"), until=133.2)
+    expected = []
+    for begin in (0.0, 66.6):
+        for worker, pace in enumerate((0.58, 0.75, 1.51, 3.33)):
+            expected += [(worker, "computes", begin, begin + 20 * pace)]
+            expected += [(worker, "waits", begin + 20 * pace, begin + 66.6)] if worker < 3 else []
+    rounded = [
+        (worker, doing, round(start, 6), round(end, 6)) for worker, doing, start, end in lanes if end - start > 1e-6
+    ]
+    assert sorted(rounded) == sorted((*each[:2], round(each[2], 6), round(each[3], 6)) for each in expected)
+    [run] = [run for run in papers.runs("async_local_sgd", "paper", "loss_of_workers", "each") if run.seed == 0]
+    for worker in range(run.workers):
+        own = sorted(each for each in stretches(run, until=500) if each.worker == worker)
+        lane = sorted(own, key=lambda each: each.start)
+        assert [each.start for each in lane] == [0.0, *(each.end for each in lane[:-1])]  # without gaps
+        away = [(each.start, each.end) for each in lane if each.doing == "is away"]
+        assert away == [(leaves, back) for who, leaves, back in run.clock.away if who == worker]
 
 
 def timetable(clock: dict[str, Any], number: int, workers: int = 4, **options: Any) -> list[tuple[Any, ...]]:

@@ -3,21 +3,67 @@
 from collections.abc import Iterator
 from functools import partial
 from heapq import heapify, heapreplace
+from typing import Literal, NamedTuple
 
 from resync.errors import UserError
-from resync.formulas.phases import Event
+from resync.formulas.phases import Phases
 from resync.run import Run
+from resync.run.clock import VirtualClock
 
 
-def events(run: Run) -> Iterator[Event]:
-    """The starts and ends of a run's phases, without end. Raises ValueError for one without a virtual clock."""
+class Stretch(NamedTuple):
+    """What a worker does from `start` to `end`, in simulated seconds."""
+
+    worker: int
+    doing: Literal["computes", "waits", "is away"]
+    start: float
+    end: float
+
+
+def stretches(run: Run, until: float) -> list[Stretch]:
+    """What every worker of a run does until a simulated time; sending and receiving is part of computing.
+
+    Raises ValueError for a run without times of events.
+    """
+    phases, clock = timetable(run), run.clock
+    assert clock
+    steps, idle_since, found = [0] * run.workers, [0.0] * run.workers, list[Stretch]()
+    for event in phases.events():
+        if event.time >= until:
+            break
+        for phase in event.phases if event.kind == "start" else ():
+            worker = phase.worker
+            found += _idle(clock, worker, idle_since[worker], event.time)
+            end = event.time + phases.seconds(worker, steps[worker], phase.steps)
+            leaves = (leaves for who, leaves, _ in clock.away or () if who == worker and event.time <= leaves < end)
+            idle_since[worker] = min(leaves, default=end)
+            steps[worker] += phase.steps
+            found.append(Stretch(worker, "computes", event.time, min(idle_since[worker], until)))
+    for worker, since in enumerate(idle_since):
+        found += _idle(clock, worker, since, until)
+    return found
+
+
+def _idle(clock: VirtualClock, worker: int, start: float, end: float) -> Iterator[Stretch]:
+    for who, leaves, back in sorted(clock.away or ()):
+        if who == worker and leaves < end and back > start:
+            if leaves > start:
+                yield Stretch(worker, "waits", start, leaves)
+            yield Stretch(worker, "is away", max(start, leaves), min(back, end))
+            start = min(back, end)
+    if start < end:
+        yield Stretch(worker, "waits", start, end)
+
+
+def timetable(run: Run) -> Phases:
+    """The phases of a run. Raises ValueError for one without a virtual clock."""
     from numpy.random import RandomState  # only here: the import is slow
 
     chosen = partial(RandomState, run.seed) if run.random_numbers else None
     phases = run.sync.timetable(run.workers, run.clock, run.seed, chosen) if run.clock else None
     if phases is None:
         raise UserError(f"{run.id}: found sync {run.sync.name} without times of events, allowed: one with a clock")
-    return phases.events()
+    return phases
 
 
 def virtual_seconds(run: Run, epoch: float | None = None) -> float:
@@ -37,7 +83,7 @@ def _ends(run: Run) -> Iterator[tuple[int, float]]:
     """The local steps that have ended, and when, without end."""
     clock = run.clock
     if clock is None or run.sync.needs.virtual_clock:
-        ends = (event for event in events(run) if event.kind == "end")
+        ends = (event for event in timetable(run).events() if event.kind == "end")
         yield from ((sum(phase.steps for phase in event.phases), event.time) for event in ends)
         return
     queue = [(clock.end(run.seed, worker, 0.0, 0), worker, 0) for worker in range(run.workers)]

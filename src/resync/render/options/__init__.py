@@ -158,6 +158,17 @@ class AveragingError(KindOptions):
     name: Literal["averaging_error"] = Field(default="averaging_error", init=False)
 
 
+class WorkerLanes(KindOptions):
+    """Who computes, who waits and who is away in simulated time: a panel for each series, a lane for each worker.
+
+    It needs no training.
+    """
+
+    planned = True
+    name: Literal["worker_lanes"] = Field(default="worker_lanes", init=False)
+    seconds: PositiveNumber = Field(description="simulated seconds that are shown")
+
+
 class SlowSDE(KindOptions):
     """Slow SDE of Local SGD on a problem with two parameters: predictions as lines and simulations as points.
 

@@ -303,6 +303,14 @@ def test_results_that_are_deleted_while_they_are_written_are_written_again(folde
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [84]
 
 
+def test_a_start_clears_what_a_job_left_that_was_killed_when_it_had_published(tmp_path, undisturbed):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    for name in (state.NAME, "metrics.csv.partial"):
+        (folder / name).touch()
+    assert finish(folder) == 0
+    assert assert_same_results(folder, undisturbed)["resumed_from"] == []
+
+
 def test_what_is_said_of_an_attempt_is_its_own_reason(folder, monkeypatch):
     """Also where it fails before anything is started."""
     state.fail(folder, Run.from_file(folder / "config.yaml"), "the reason of the first attempt")

@@ -37,6 +37,10 @@ def test_continued_run_has_the_same_bits(name: str, tmp_path: Path):
     for ours, reference in zip(parts["log"]["metrics.csv"], whole["log"]["metrics.csv"][1:], strict=True):
         for metric in reference:
             assert "seconds" in metric or ours[metric] == reference[metric], metric
+    for ours, reference in zip(parts["log"]["steps.csv"], whole["log"]["steps.csv"], strict=True):
+        assert all(
+            "seconds" in name or np.array_equal(ours[name], reference[name], equal_nan=True) for name in reference
+        )
 
 
 def test_run_continues_where_only_how_it_is_carried_out_has_changed(tmp_path: Path):

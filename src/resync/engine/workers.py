@@ -172,14 +172,20 @@ class Workers:
         self.grads.mul_((max_norm / (norms + 1e-6)).clamp(max=1))
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows [k, P] and each buffer of the models as [k, ...], under "workers"."""
+        """The rows [k, P] and each buffer of the models as [k, ...], under "workers".
+
+        With workers that step separately, also their latest gradients: the log has the norms of all.
+        """
         buffers = [dict(model.named_buffers()) for model in self.models]
         stacked = {f"buffer {name}": torch.stack([own[name] for own in buffers]) for name in buffers[0]}
-        return {"workers": {"rows": self.rows.detach(), **stacked}}
+        latest = {"grads": self.grads} if self._split else {}
+        return {"workers": {"rows": self.rows.detach(), **latest, **stacked}}
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.rows.copy_(state["workers"]["rows"])
+        if "grads" in state["workers"]:
+            self.grads.copy_(state["workers"]["grads"])
         for index, model in enumerate(self.models):
             for name, buffer in model.named_buffers():
                 buffer.copy_(state["workers"][f"buffer {name}"][index])

@@ -53,6 +53,7 @@ def _attempts(run: Run, request: Request) -> int:
     """The exit code of a run that no other job trains; 0 at once if it has its results."""
     asked = request.out / state.ANEW
     if not asked.exists() and has_results(request.out, run.hash):
+        state.clear(request.out)  # of a job that was killed before it could
         print(f"resync: {run.id}: has its results in {request.out}", flush=True)
         return os.EX_OK
     state.begin(request.out, run)

@@ -143,8 +143,9 @@ def ask_anew(directory: Path) -> None:
 
 
 def clear(directory: Path) -> None:
-    """Delete the state of a run that now has results."""
-    (directory / NAME).unlink(missing_ok=True)
+    """Delete what is of a run without results only, when it has some: its state and the tables that have grown."""
+    for file in [*directory.glob("*.csv.partial"), directory / NAME]:
+        file.unlink(missing_ok=True)
 
 
 def _recorded_if_readable(directory: Path) -> Unfinished | None:

@@ -72,8 +72,6 @@ class RunLog:
             wandb_log.compare(self.directory, self.rows[EVALUATIONS], summary["resumed_from"])
             logs = wandb_log.logs(self.directory)
         publish(self.directory, {name: _csv(rows) for name, rows in self.rows.items()}, summary, others=[*files, *logs])
-        for name in self.rows:
-            _partial(self.directory, name).unlink(missing_ok=True)
         done = f"{summary['status']} after {summary['steps']} steps in {summary['rounds']} rounds"
         print(f"{self.name}: {done}, {summary['bytes_sent'] / 1e6:.4g} MB sent per worker; results in {self.directory}")
 

@@ -38,8 +38,10 @@ ASYNCHRONOUS = "adpsgd_asynchronous"
 RUNS = VARIANTS | {ASYNCHRONOUS: {"workers": 2, "sync": {"name": "adpsgd", "asynchronous": True}}}
 _MOSTLY = ("launch", "launch", "warm", "launch", "snakemake", "launch")
 WAYS = (*_MOSTLY, "make", *_MOSTLY, "torchrun")
-FIRST_VICTIMS = {"warm": "warm server", "snakemake": "Snakemake", "make": "resync warm"}
-"""Whom the first kill of a trial hits, so that few trials hit each."""
+FIRST_VICTIMS = {
+    "warm": ("warm server", "warm fork"), "snakemake": ("Snakemake", "warm fork"), "make": ("resync warm",),
+}  # fmt: skip
+"""Whom the first kill of a trial hits, in turn, so that few trials hit each."""
 SIGNALS = ("SIGKILL", "SIGKILL", "SIGTERM")
 """Of which the signal of a kill is drawn; at SIGTERM a run may also stop with a checkpoint, or end."""
 KILLS_OF_A_TRIAL = 3
@@ -253,7 +255,8 @@ class Reference:
         plan = []
         for index in range(count):
             victim = source.choice(trial.start.victims)
-            victim = victim if index else FIRST_VICTIMS.get(trial.way, victim)
+            if not index and (first := FIRST_VICTIMS.get(trial.way)):
+                victim = first[trial.number // len(WAYS) % len(first)]
             at_a_rank = {
                 phase: [each for each in found if each.who != "launcher" or "rank" not in victim]
                 for phase, found in self.moments.items()

@@ -160,12 +160,23 @@ def test_half_written_checkpoint_is_not_taken(tmp_path: Path):
     assert session.resumed_from == []
 
 
-def test_only_the_newest_checkpoints_are_kept(tmp_path: Path):
-    trained(0, 1, tmp_path, {"checkpoint": {"every_rounds": 3, "keep": 2}})
-    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == [
-        "step0000000012",
-        "step0000000014",
-    ]
+def test_only_the_newest_checkpoints_are_kept(of_two_processes: Path, tmp_path: Path):
+    newest = ["step0000000012", "step0000000014"]
+    assert _names(of_two_processes) == newest
+    shutil.copytree(of_two_processes / "checkpoint", tmp_path / "checkpoint")
+    (tmp_path / "checkpoint/step0000000009").mkdir()  # of a process that was killed before it could delete it
+    resume(make_session(tmp_path, **THREE))
+    assert _names(tmp_path) == newest
+
+
+def test_a_run_that_continues_within_its_first_step_is_not_evaluated_again(tmp_path: Path):
+    changes = VARIANTS["async_local_sgd"]
+    whole = trained(0, 1, tmp_path / "whole", changes)
+    trained_until(0, 1, tmp_path / "parts", changes, 0)
+    parts = trained(0, 1, tmp_path / "parts", changes)
+    assert parts["resumed_from"] == [0]
+    steps, before = ([row["step"] for row in found["log"]["metrics.csv"]] for found in (parts, whole))
+    assert steps == before[1:]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])

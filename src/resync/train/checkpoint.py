@@ -108,6 +108,8 @@ class Checkpoints:
                 log.warning("%s, the previous one is used", error)
             if not any(self.transport.any(found is None)):
                 self.newest = step
+                if self.transport.rank == 0 and not self._damaged:
+                    self._delete_old(self._folder(step))  # as a killed process could not
                 return found
             self._damaged.add(self._folder(step))
         return None

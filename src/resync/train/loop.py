@@ -19,7 +19,7 @@ def train_to_end(session: Session, after_step: Callable[[], None] = lambda: None
     that finds a loss that is NaN or infinite.
     """
     sync = session.sync
-    if sync.steps == 0:
+    if sync.steps == 0 and not session.resumed_from:
         evaluate(session)
         if 0 in session.checkpoints.kept:
             save(session)

@@ -66,8 +66,11 @@ def in_clone(clone: Path, code: str, **environment: str) -> tuple[int, str]:
 def _with_package_of(clone: Path, code: str, environment: dict[str, str]) -> None:
     os.chdir(clone)
     os.environ.update(PYTHONPATH=str(clone / "src"), **environment)
-    for name in [each for each in sys.modules if each.partition(".")[0] == "resync"]:
-        del sys.modules[name]
+    tests = str(Path(__file__).parents[1])
+    for name, module in list(sys.modules.items()):
+        # The clone has tests of its own.
+        if name.partition(".")[0] == "resync" or (getattr(module, "__file__", None) or "").startswith(tests):
+            del sys.modules[name]
     sys.path.insert(0, str(clone / "src"))
     exec(code, {"__name__": "__main__"})
 

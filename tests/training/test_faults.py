@@ -436,6 +436,18 @@ def test_ranks_leave_no_temporary_folder(tmp_path):
     assert not list((tmp_path / "temporary").glob("*wandb*"))
 
 
+def test_a_run_within_a_session_of_wandb_keeps_its_log(tmp_path):
+    make_run(tmp_path, **WITH_WANDB)
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    with wandb.init(project="outer", mode="offline", dir=outer, settings=wandb.Settings(silent=True)):
+        assert "WANDB_SERVICE" in os.environ
+        command = [sys.executable, "-m", "resync", "launch", "--config", "config.yaml", "--out", "."]
+        subprocess.run(command, cwd=tmp_path, check=True)
+    wandb.teardown()
+    assert len(wandb_log.logs(tmp_path)) == 1
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="to mount a small disk needs root")
 def test_a_full_disk_of_wandb_is_named_and_costs_nothing(tmp_path, undisturbed):
     with small_disk(tmp_path / "wandb", 12) as grow:  # a page less than wandb's three files need

@@ -1,5 +1,6 @@
 """Logs of a run during training: CSV, Weights & Biases, TensorBoard, the terminal. Only rank 0 has a log."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -147,6 +148,8 @@ def _start_wandb(directory: Path, run: Run) -> Any:
         return None
     import wandb  # a slow import, only needed on the rank that logs
 
+    # The service of a program around this one has another working directory, and `teardown` does not wait for it.
+    os.environ.pop("WANDB_SERVICE", None)
     online = run.log.wandb == "online"
     try:
         return wandb.init(

@@ -11,8 +11,12 @@ import psutil
 import pytest
 from launched import checkpoints, code_of, finish, launched, metrics, until
 from runs import make_run
+from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
 
 from resync.cli import main
+from resync.launch import torchrun
+from resync.launch.request import Place, Request
+from resync.launch.stopping import ASKED
 from resync.results import state
 
 CHANGES: dict[str, Any] = {
@@ -107,6 +111,23 @@ def test_a_mistake_is_not_tried_again(folder: Path):
     log = (folder / "launch.log").read_text()
     assert "resync: error: data mnist_14: RESYNC_DATA is not set" in log
     assert "restart 1" not in log
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_machine_that_outlives_the_store_of_a_stopped_run_has_stopped_too(asked, folder: Path, monkeypatch):
+    def meets_nobody(*arguments: Any) -> None:
+        raise RendezvousConnectionError("the store has gone")
+
+    monkeypatch.setattr(torchrun, "elastic_launch", lambda *arguments: meets_nobody)
+    monkeypatch.setenv(ASKED, "SIGTERM") if asked else monkeypatch.delenv(ASKED, raising=False)
+    request = Request(config=folder / "config.yaml", out=folder, timeout=9, nodes=2, cpus=1, launcher="torchrun",
+                      max_restarts=0)  # fmt: skip
+    place = Place(hosts=("127.0.0.1", "127.0.0.2"), index=1, address="127.0.0.1", port=29999)
+    if asked:
+        assert torchrun.run(request.run, request, place) == os.EX_TEMPFAIL
+    else:
+        with pytest.raises(ConnectionError, match=r"cannot meet at 127\.0\.0\.1:29999: the store has gone"):
+            torchrun.run(request.run, request, place)
 
 
 def test_fork_starts_no_processes_on_a_gpu_or_on_several_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

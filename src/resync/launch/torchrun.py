@@ -12,7 +12,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from resync.launch.request import Place, Request
-from resync.launch.stopping import code_of_ranks, passing_on
+from resync.launch.stopping import code_of_ranks, passing_on, stop_asked, stop_code
 from resync.processes.signals import PARENT
 from resync.run import Run
 
@@ -45,6 +45,8 @@ def run(run: Run, request: Request, place: Place) -> int:
     except ChildFailedError as ended:
         return code_of_ranks(run, {rank: failure.exitcode for rank, failure in ended.failures.items()})
     except RendezvousError as error:
+        if stop_asked():  # the machine that holds the store has ended before this one has seen its own ranks end
+            return stop_code()
         where = f"{place.address}:{place.port}"
         raise ConnectionError(f"the processes of a run cannot meet at {where}: {error.__cause__ or error}") from error
     finally:

@@ -11,13 +11,14 @@ Each process is one worker. `torch.distributed` is used as set up by the caller;
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
-from itertools import count, zip_longest
+from itertools import zip_longest
 from math import floor, inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,17 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.clocks import Clocks
-from resync.engine.guard import ATTACHED, Guard, check_attachable, description, rank_and_world_size
+from resync.engine.guard import (
+    ATTACHED,
+    Guard,
+    check_attachable,
+    description,
+    process_group,
+    rank_and_world_size,
+    ranks_of,
+)
+from resync.engine.sharded_workers import ShardedWorkers
+from resync.engine.shards import is_sharded, local
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.errors import UserError
@@ -37,6 +48,9 @@ from resync.sync import build
 from resync.sync.algorithm import Training
 from resync.torch_private import is_within_a_step, time_limit
 
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
 
 def attach(
     model: nn.Module,
@@ -47,6 +61,7 @@ def attach(
     warmup_steps: int | None = None,
     seed: int = 0,
     clip_norm: float | None = None,
+    group: "dist.ProcessGroup | DeviceMesh | None" = None,
 ) -> "Synchronised":
     """Let `optimizer.step()` synchronise the model with those of the other processes; a collective call.
 
@@ -55,7 +70,7 @@ def attach(
     one of the optimizer's groups. A closure given to `optimizer.step` is called before the algorithm sees the gradient.
 
     Args:
-        model: the model, whole in every process, and not wrapped in DistributedDataParallel.
+        model: the model itself, whole in every process, or sharded by `fully_shard` within each worker of `group`.
         optimizer: a torch optimizer of all parameters of the model that require gradients, and of no others.
         algorithm: its options, such as `resync.SGP(peers=2)`; what they count in epochs is in steps here.
         total_steps: number of steps of the training, whose end truncates the last round; None: unknown. Required, as
@@ -64,6 +79,9 @@ def attach(
         seed: seed of the algorithm's random numbers.
         clip_norm: largest L2 norm of the averaged gradient, for algorithms that average gradients; clipping before
             `step()` would clip local gradients.
+        group: the processes that are the workers, or a dimension of a DeviceMesh such as mesh["replicate"]; None: all.
+            The model may then be wrapped in DistributedDataParallel, or sharded, over other processes, which are one
+            worker together; each of them exchanges what it has with its like in other workers.
 
     Raises ValueError if torchrun started this process but `init_process_group` was not called, for arguments that are
     not allowed or do not fit each other, and if they differ between the ranks; TimeoutError if a rank does not come.
@@ -83,15 +101,21 @@ def attach(
                         "allowed: None; clip before step()")  # fmt: skip
     if algorithm.needs.virtual_clock:
         raise UserError(f"algorithm: found {algorithm.name}, which has simulated times, allowed: others, or a run")
-    algorithm = algorithm.in_steps()
-    check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1))
-    rank, size = rank_and_world_size()
-    meetings = StoreAllGather(f"attached{next(_NUMBERS)}", rank, size, _time_limit(model))
+    algorithm, group = algorithm.in_steps(), process_group(group)
+    if group is not None and algorithm.needs.one_process_per_worker:
+        raise UserError(f"algorithm: found {algorithm!r} with group=, whose processes do not wait for each other and "
+                        "would make different averages within a worker, allowed: others, or group=None")  # fmt: skip
+    check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1), group)
+    rank, size = rank_and_world_size(group)
+    name = f"attached{ranks_of(group)}"
+    _NUMBERS[name] += 1
+    meetings = StoreAllGather(f"{name}{_NUMBERS[name]}", rank, size, _time_limit(model, group))
     _check_equal(meetings, [f"{algorithm!r} {given!r}", *description(model)])
-    workers = Workers.attach(model)
-    transport = Transport(size, Clocks(workers.rows.device), rank, size)
-    frozen = (each for each in model.parameters() if not each.requires_grad)
+    workers = ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else Workers.attach(model)
+    transport = Transport(size, Clocks(workers.rows.device), rank, size, group=group)
+    frozen = (local(each) for each in model.parameters() if not each.requires_grad)
     transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
+    workers.write_back()
     training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
     return Synchronised(model, algorithm, training, meetings, clip_norm)
 
@@ -123,7 +147,7 @@ class Synchronised:
     ) -> None:
         self.model, self.options, self.optimizer = model, options, training.optimizer
         self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
-        self._guard = Guard(self.workers, self.optimizer)
+        self._guard = Guard(self.workers, self.optimizer, self.transport.group)
         self.algorithm = build(options, training)
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None
@@ -141,6 +165,7 @@ class Synchronised:
         ]
         ATTACHED.add(model)
         self.algorithm.send_ahead()
+        self.workers.write_back()
 
     def __repr__(self) -> str:
         transport, algorithm = self.transport, self.algorithm
@@ -195,12 +220,15 @@ class Synchronised:
         What is done to the parameters in the block is undone at its end.
         """
         self._meet("consensus()")
-        with self.algorithm.consensus() as model:
-            self._in_consensus = True
-            try:
-                yield model
-            finally:
-                self._in_consensus = False
+        try:
+            with self.algorithm.consensus() as model, self.workers.shown():
+                self._in_consensus = True
+                try:
+                    yield model
+                finally:
+                    self._in_consensus = False
+        finally:
+            self.workers.write_back()
 
     def finish(self) -> None:
         """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
@@ -228,7 +256,9 @@ class Synchronised:
             self._check_whole()
             self._guard.check_model()
         own = {"identity": self._full_identity(), "transport": self.transport.state_dict()}
-        return self.algorithm.state_dict() | own
+        state = self.algorithm.state_dict() | own
+        self.workers.write_back()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a `state_dict` on all ranks, after the states of the model and the optimizer have been restored.
@@ -253,7 +283,9 @@ class Synchronised:
 
     def _full_identity(self) -> list[str]:
         """What a state belongs to, a line each, down to the values of the parameters."""
-        return [*self._identity, f"parameters with SHA-256 {self.workers.sha256()}"]
+        digest = self.workers.sha256()
+        self.workers.write_back()
+        return [*self._identity, f"parameters with SHA-256 {digest}"]
 
     def _meet(self, call: str) -> None:
         """Before a call of all ranks: raise an error if it cannot be an average, or if the ranks are not in step."""
@@ -288,6 +320,7 @@ class Synchronised:
         """Remember a call that changes parameters and algorithm until it has ended."""
         self._begun = call
         yield
+        self.workers.write_back()
         self._begun = ""
 
     @contextmanager
@@ -353,6 +386,7 @@ class Synchronised:
             self._begun = f"step {self.steps + 1}"
         with self._explained(self.steps + 1):
             self.algorithm.after_backward()
+        self.workers.write_back()
         if self._packs_gradients:
             if self._clip_norm:
                 self.workers.clip_gradients(self._clip_norm)
@@ -401,16 +435,16 @@ def _has_overflowed(optimizer: Optimizer) -> bool:
     return bool(getattr(optimizer, "found_inf", 0.0))
 
 
-_NUMBERS = count()
-"""Numbers of the attachments of this process, by which their meetings are told apart."""
+_NUMBERS: Counter[str] = Counter()
+"""Attachments of this process by their ranks; a number of which tells the meetings of each apart."""
 
 
-def _time_limit(model: nn.Module) -> timedelta:
+def _time_limit(model: nn.Module, group: dist.ProcessGroup | None) -> timedelta:
     """How long a rank waits for the others: the limit of the process group."""
     if not dist.is_initialized():
         return timedelta()
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    return time_limit(device)
+    return time_limit(device, group)
 
 
 def _check_equal(meetings: StoreAllGather, lines: list[str]) -> None:

@@ -15,9 +15,9 @@ def default_store() -> dist.Store:
     return dist.distributed_c10d._get_default_store()
 
 
-def time_limit(device: torch.device) -> timedelta:
-    """How long the default process group waits for others, as given to `init_process_group`."""
-    limit: timedelta = dist.group.WORLD._get_backend(device).options._timeout
+def time_limit(device: torch.device, group: dist.ProcessGroup | None = None) -> timedelta:
+    """How long a process group waits for others, as given where it was made; None: the default one."""
+    limit: timedelta = (group or dist.group.WORLD)._get_backend(device).options._timeout
     return limit
 
 

@@ -436,7 +436,7 @@ def _failing_steps(rank: int, world_size: int) -> list[float]:
 
 def _idle(rank: int, world_size: int) -> list[float]:
     """Every rank evaluates for longer than the time limit of messages; a step after it is averaged."""
-    library.time_limit = lambda device: timedelta(seconds=TIMEOUT)  # the processes may take longer to meet
+    library.time_limit = lambda *where: timedelta(seconds=TIMEOUT)  # the processes may take longer to meet
     adpsgd_threads.time_limit = lambda device: timedelta(seconds=2)
     model, optimizer, sync = _pair(rank)
     with sync.consensus():

@@ -185,8 +185,8 @@ def _untrained(rank: int) -> list[str]:
 
 
 REFUSED = {
-    "fsdp": "weight is a shard of FullyShardedDataParallel, allowed: whole parameters",
-    "fully_shard": "weight is a DTensor, as fully_shard makes them, allowed: plain tensors",
+    "fsdp": "weight is a shard of FullyShardedDataParallel, allowed: fully_shard, or whole parameters",
+    "fully_shard": "weight is sharded over the ranks [0, 1], of which [0, 1] are workers",
     "compiled ddp": "_orig_mod of the model is wrapped in DistributedDataParallel, allowed: the model",
     "meta": "weight is on the meta device and has no values",
     "order": "rank 0 has parameter 0.weight: float32 [3, 2], rank 1 has parameter 0.weight: float32 [2, 3]",

@@ -66,9 +66,9 @@ def run_script(script: str, folder: str) -> None:
     runpy.run_path(script, run_name="__main__")
 
 
-@pytest.mark.parametrize("name", ["Hugging Face Trainer", "PyTorch Lightning", "Accelerate", "nanoGPT"])
+@pytest.mark.parametrize("name", [*SCRIPTS])
 def test_a_script_of_the_page_runs_on_two_processes(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    assert len(SCRIPTS) == 4
+    assert len(SCRIPTS) == 5
     (tmp_path / "train.py").write_text(SCRIPTS[name])
     on_two_processes(run_script, str(tmp_path / "train.py"), str(tmp_path))
     found = dict(re.findall(r"rank (\d): (loss [\d.]+ after \d+ rounds of \d+ steps)", capfd.readouterr().out))

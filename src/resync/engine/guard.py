@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from resync.engine.shards import is_sharded, reshard
 from resync.engine.workers import Workers
 from resync.errors import UserError
 from resync.torch_private import is_shard
@@ -18,20 +20,46 @@ ATTACHED: "WeakSet[nn.Module]" = WeakSet()
 """The models that an algorithm is attached to."""
 
 
-def rank_and_world_size() -> tuple[int, int]:
-    """Those of torch.distributed as it is set up now; without it there is a single process."""
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+def rank_and_world_size(group: dist.ProcessGroup | None = None) -> tuple[int, int]:
+    """Those in `group`, or of torch.distributed as it is set up now; without it there is a single process."""
+    return (dist.get_rank(group), dist.get_world_size(group)) if dist.is_initialized() else (0, 1)
 
 
-def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool) -> None:
+def process_group(found: Any) -> dist.ProcessGroup | None:
+    """The process group that is given as such or as a dimension of a DeviceMesh; None stands for all processes.
+
+    Raises ValueError or TypeError for anything else, and for a group without this process.
+    """
+    allowed = 'a ProcessGroup that this rank is in, or one dimension of a DeviceMesh, such as mesh["replicate"]'
+    if hasattr(found, "get_group"):
+        if found.ndim != 1:
+            raise UserError(f"group: found a mesh with the dimensions {found.mesh_dim_names}, allowed: {allowed}")
+        found = found.get_group()
+    if found is not None and not isinstance(found, dist.ProcessGroup):
+        raise TypeError(f"group: found {found!r}, allowed: {allowed}")
+    if found is not None and dist.get_rank(found) < 0:
+        raise UserError(f"group: found one without rank {dist.get_rank()}, allowed: {allowed}")
+    return found
+
+
+def ranks_of(group: dist.ProcessGroup | None) -> list[int]:
+    """The ranks in `group`, as torch.distributed counts them."""
+    return dist.get_process_group_ranks(group) if dist.is_initialized() else [0]
+
+
+def check_attachable(
+    model: nn.Module, optimizer: Optimizer, keeps_equal: bool, group: dist.ProcessGroup | None = None
+) -> None:
     """Raise ValueError or TypeError with the reason why an algorithm cannot be attached to this model and optimizer.
 
-    `keeps_equal` says whether the algorithm averages the gradients of every step and does nothing else to workers.
+    `keeps_equal` says whether the algorithm averages the gradients of every step and does nothing else to workers,
+    which are the processes of `group`.
     """
     for name, found, allowed in (("model", model, nn.Module), ("optimizer", optimizer, Optimizer)):
         if not isinstance(found, allowed):
             raise TypeError(f"{name}: found {type(found).__name__}, allowed: a torch {allowed.__name__}, as in "
                             "resync.attach(model, optimizer, algorithm)")  # fmt: skip
+    reshard(model)
     if not dist.is_initialized() and dist.is_torchelastic_launched():
         raise UserError("torchrun started this process, but torch.distributed is not set up: "
                          "call torch.distributed.init_process_group first")  # fmt: skip
@@ -48,7 +76,8 @@ def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool) 
             where = f"{name} of the model" if name else "the model"
             raise UserError(f"{where} is wrapped in DistributedDataParallel, allowed: the model itself")
     for name, tensor in _tensors(model):
-        _check_tensor(name, tensor)
+        _check_tensor(name, tensor, group)
+    _check_shards(model)
     _check_owners(model, optimizer)
 
 
@@ -58,20 +87,38 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from ((f"buffer {name}", each) for name, each in model.named_buffers())
 
 
-def _check_tensor(name: str, tensor: Tensor) -> None:
+def _check_shards(model: nn.Module) -> None:
+    """Require that all parameters are sharded, or none."""
+    whole = [name for name, each in model.named_parameters() if not is_sharded(each)]
+    if whole and len(whole) < len(list(model.parameters())):
+        raise UserError(f"parameter {whole[0]} is whole and others are sharded, allowed: fully_shard of all or of none")
+
+
+def _check_tensor(name: str, tensor: Tensor, group: dist.ProcessGroup | None) -> None:
     if nn.parameter.is_lazy(tensor):
         raise UserError("the model has parameters without a shape yet: run one forward pass first")
     if is_shard(tensor):
-        raise UserError(f"{name} is a shard of FullyShardedDataParallel, allowed: whole parameters on every rank")
-    if type(tensor.data) is not Tensor:
-        raise UserError(
-            f"{name} is a {type(tensor.data).__name__}, as fully_shard makes them, "
-            "allowed: plain tensors that are whole on every rank"
-        )
+        raise UserError(f"{name} is a shard of FullyShardedDataParallel, allowed: fully_shard, or whole parameters")
+    if is_sharded(tensor):
+        _check_mesh(name, tensor, group)
+    elif type(tensor.data) is not Tensor:
+        raise UserError(f"{name} is a {type(tensor.data).__name__}, allowed: plain tensors, or DTensors of fully_shard")
     if tensor.is_meta:
         raise UserError(f"{name} is on the meta device and has no values, allowed: a device that stores it")
     if tensor.layout is not torch.strided:
         raise UserError(f"{name} is sparse or packed ({tensor.layout}), allowed: dense tensors")
+
+
+def _check_mesh(name: str, tensor: Any, group: dist.ProcessGroup | None) -> None:
+    """Require that a worker is sharded over its own processes, by the first dimension of its parameters."""
+    mesh, placements = tensor.device_mesh, tensor.placements
+    common = sorted(set(mesh.mesh.flatten().tolist()) & set(ranks_of(group)))
+    if mesh.ndim != 1 or len(common) > 1:
+        found = f"{name} is sharded over the ranks {mesh.mesh.tolist()}, of which {common} are workers"
+        allowed = 'fully_shard(model, mesh=mesh["shard"]) and group=mesh["replicate"] of a mesh with both dimensions'
+        raise UserError(f"{found}, allowed: {allowed}")
+    if not placements[0].is_shard(0):
+        raise UserError(f"{name} has the placement {placements[0]}, allowed: Shard(dim=0), as of fully_shard")
 
 
 def _check_owners(model: nn.Module, optimizer: Optimizer) -> None:
@@ -94,6 +141,7 @@ def description(model: nn.Module) -> list[str]:
     return [
         f"{name}: {str(each.dtype).removeprefix('torch.')} {list(each.shape)}"
         + (", frozen" if name.startswith("parameter") and not each.requires_grad else "")
+        + (f", shard {each.device_mesh.get_local_rank()} of {each.device_mesh.size()}" if is_sharded(each) else "")
         for name, each in _tensors(model)
     ]
 
@@ -101,8 +149,9 @@ def description(model: nn.Module) -> list[str]:
 class Guard:
     """Notices when what the optimizer trains is no longer what the algorithm averages."""
 
-    def __init__(self, workers: Workers, optimizer: Optimizer) -> None:
+    def __init__(self, workers: Workers, optimizer: Optimizer, group: dist.ProcessGroup | None = None) -> None:
         self.workers, self.optimizer = workers, optimizer
+        self._ranks = set(ranks_of(group))
         self.model = workers.models[0]
         self._names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         self._averaged = set(map(id, workers.parameters[0]))
@@ -132,6 +181,7 @@ class Guard:
     def check_model(self) -> None:
         """As `check`, and that the model has no trainable parameter that is not averaged; for rare calls."""
         self.check()
+        reshard(self.model)
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad and id(parameter) not in self._averaged:
                 raise RuntimeError(_new(name))
@@ -158,16 +208,21 @@ class Guard:
     def _check_wrappers(self) -> None:
         """Raise RuntimeError if DistributedDataParallel wraps the model, which nothing in the model shows."""
         modules = set(map(id, self.model.modules()))
-        if _wrapped(modules):
+        if _wrapped(modules, self._ranks):
             gc.collect()
-            if _wrapped(modules):
-                raise RuntimeError("the model is wrapped in DistributedDataParallel, which averages its gradients too, "
-                                   "allowed: the model itself")  # fmt: skip
+            if _wrapped(modules, self._ranks):
+                raise RuntimeError("the model is wrapped in DistributedDataParallel, which averages gradients over "
+                                   "workers too, allowed: the model itself, or DistributedDataParallel within a "
+                                   "worker of several processes, of which group= has one")  # fmt: skip
 
 
-def _wrapped(modules: set[int]) -> bool:
+def _wrapped(modules: set[int], workers: set[int]) -> bool:
+    """Whether DistributedDataParallel averages one of these modules over more than one of these ranks."""
     wrappers = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
-    return any(id(getattr(wrapper, "module", None)) in modules for wrapper in wrappers)
+    return any(
+        id(getattr(wrapper, "module", None)) in modules and len(workers & set(ranks_of(wrapper.process_group))) > 1
+        for wrapper in wrappers
+    )
 
 
 def _new(name: str) -> str:

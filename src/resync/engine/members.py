@@ -25,13 +25,20 @@ class Members:
         replica_rank: rank of this process among those of its worker.
         replica_index: index of this process among the hosts of workers: its first worker / workers per process.
         replica_group: the process group of this worker; None where it is one process.
-        cross_replica_group: that of the processes with this rank in their workers; None stands for all processes.
+        cross_replica_group: that of the processes with this rank in their workers, `group` where a worker is one
+            process; None stands for all processes.
 
     Raises ValueError if `world_size` processes cannot share the members evenly.
     """
 
     def __init__(
-        self, num_workers: int, number: int = 1, rank: int = 0, world_size: int = 1, timeout: timedelta | None = None
+        self,
+        num_workers: int,
+        number: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
+        timeout: timedelta | None = None,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
         self.number = number
         self.processes = max(1, world_size // num_workers)
@@ -41,7 +48,7 @@ class Members:
         self.replica_index, self.replica_rank = divmod(rank, self.processes)
         self._first_rank = rank - self.replica_rank
         self.replica_group: dist.ProcessGroup | None = None
-        self.cross_replica_group: dist.ProcessGroup | None = None
+        self.cross_replica_group = group
         if self.processes > 1:
             of_worker = [range(first, first + self.processes) for first in range(0, world_size, self.processes)]
             self.replica_group, _ = dist.new_subgroups_by_enumeration([list(ranks) for ranks in of_worker], timeout)

@@ -67,7 +67,8 @@ class PostedMean:
 class Transport:
     """Averages and exchanges rows between `num_workers` workers on `world_size` processes.
 
-    `members` are the GPUs of a worker, one by default.
+    `members` are the GPUs of a worker, one by default. `group` has the processes, if they are not all that there are;
+    `rank` and `world_size` are then those in it.
 
     Counts two kinds of bytes: `bytes_sent`, the bytes that one worker sends as a function of the algorithm alone (one
     vector for an average, one vector per peer for an exchange, whether or not the peer is in this process), and
@@ -80,9 +81,16 @@ class Transport:
     """
 
     def __init__(
-        self, num_workers: int, clocks: Clocks, rank: int = 0, world_size: int = 1, members: Members | None = None
+        self,
+        num_workers: int,
+        clocks: Clocks,
+        rank: int = 0,
+        world_size: int = 1,
+        members: Members | None = None,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
-        self.members = members or Members(num_workers, 1, rank, world_size)
+        self.members = members or Members(num_workers, 1, rank, world_size, group=group)
+        self.group = group
         self.num_workers = num_workers
         self.num_local = max(1, num_workers // world_size)
         self.rank = rank
@@ -222,7 +230,7 @@ class Transport:
     def sum_(self, values: Tensor) -> Tensor:
         """Sum `values` over the processes, in place; for statistics of evaluations, never counted."""
         if self.world_size > 1:
-            dist.all_reduce(values)
+            dist.all_reduce(values, group=self.group)
         return values
 
     def any(self, *flags: bool) -> list[bool]:
@@ -235,7 +243,7 @@ class Transport:
             return value
         kind = type(value)
         agreed = torch.tensor(value, dtype=torch.float64, device=self.clocks.device)
-        dist.broadcast(agreed, src=0)
+        dist.broadcast(agreed, group=self.group, group_src=0)
         return kind(agreed.item())
 
     @torch.no_grad()
@@ -245,7 +253,7 @@ class Transport:
             # Of an expanded tensor, what it has in memory: elements that share a place cannot be copied into.
             tensor = each[tuple(slice(None) if stride else slice(1) for stride in each.stride())]
             sent = tensor.detach().to(self.clocks.device).contiguous()
-            dist.broadcast(sent.as_strided((sent.numel(),), (1,)).view(torch.uint8), src=0)
+            dist.broadcast(sent.as_strided((sent.numel(),), (1,)).view(torch.uint8), group=self.group, group_src=0)
             tensor.copy_(sent)
 
     def row_of(self, rows: Tensor, worker: int) -> Tensor:
@@ -257,34 +265,31 @@ class Transport:
         row = rows[index] if 0 <= index < self.num_local else rows.new_empty(rows.shape[-1])
         with self.timed():
             if self.world_size > 1:
-                dist.broadcast(row, src=worker // self.num_local)
+                dist.broadcast(row, group=self.group, group_src=worker // self.num_local)
                 self.wire_bytes += row.nbytes
         self._count(row.nbytes)
         return row
 
     def barrier(self) -> None:
         if self.world_size > 1:
-            dist.barrier()
+            dist.barrier(self.group)
 
     def _deliver(self, shards: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[dist.P2POp]:
         """Copy a local message, or return the send or receive operation that this process must post for it."""
-        source, target = self._rank_of(sender), self._rank_of(receiver)
-        tag = slot * self.num_workers + receiver
-        if source == target == self.rank:
+        source, target = sender // self.num_local, receiver // self.num_local
+        tag, own = slot * self.num_workers + receiver, self.members.replica_index
+        group = self.members.cross_replica_group
+        if source == target == own:
             inbox[receiver % self.num_local].copy_(shards[sender % self.num_local])
         elif shards.numel() == 0:  # a vector shorter than the number of processes of a worker
             return []
-        elif source == self.rank:
+        elif source == own:
             self.wire_bytes += shards[0].nbytes if self._counting else 0
-            return [dist.P2POp(dist.isend, shards[sender % self.num_local], target, tag=tag)]
-        elif target == self.rank:
+            return [dist.P2POp(dist.isend, shards[sender % self.num_local], group=group, tag=tag, group_peer=target)]
+        elif target == own:
             place = inbox[receiver % self.num_local, : shards.shape[-1]]
-            return [dist.P2POp(dist.irecv, place, source, tag=tag)]
+            return [dist.P2POp(dist.irecv, place, group=group, tag=tag, group_peer=source)]
         return []
-
-    def _rank_of(self, worker: int) -> int:
-        """The rank with which this process exchanges messages for a worker."""
-        return worker // self.num_local * self.members.processes + self.members.replica_rank
 
     def _all_reduce(self, total: Tensor, name: str) -> None:
         """Replace a vector by its sum over the processes of other workers with this one's index, in place."""

@@ -6,14 +6,17 @@ one optimizer over the whole buffer steps every worker.
 
 import copy
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from resync.engine.shards import local
 from resync.errors import UserError
 
 
@@ -31,25 +34,14 @@ class Workers:
     """
 
     def __init__(self, model: nn.Module, num_local: int) -> None:
-        trainable = _trainable(model)
-        dtypes = {parameter.dtype for parameter in trainable}
-        if len(dtypes) != 1:
-            found = ", ".join(sorted(str(dtype) for dtype in dtypes)) or "none"
-            raise UserError(f"trainable parameters must exist and share one dtype, found: {found}")
-        devices = {parameter.device for parameter in trainable}
-        if len(devices) != 1:
-            found = ", ".join(sorted(map(str, devices)))
-            raise UserError(f"trainable parameters must share one device, found: {found}")
-        first = trainable[0]
-        num_parameters = sum(parameter.numel() for parameter in trainable)
+        self._rows = row_like(trainable(model), num_local)
         self.models = [model, *(copy.deepcopy(model) for _ in range(num_local - 1))]
-        self.parameters = [_trainable(local) for local in self.models]
-        self.rows = nn.Parameter(torch.empty(num_local, num_parameters, dtype=first.dtype, device=first.device))
-        self.grads = torch.zeros_like(self.rows)
-        self.rows.grad = self.grads
+        self.parameters = [trainable(each) for each in self.models]
+        self.grads = torch.zeros_like(self._rows)
+        self._rows.grad = self.grads
         for index, parameters in enumerate(self.parameters):
-            _bind(parameters, self.rows.data[index])
-            for parameter, place in _places(parameters, self.grads[index]):
+            _bind(parameters, self._rows.data[index])
+            for parameter, place in places(parameters, self.grads[index]):
                 parameter.grad = place
         self._split: list[nn.Parameter] = []
         self._addresses = [parameter.data_ptr() for parameter in self.parameters[0]]
@@ -67,6 +59,17 @@ class Workers:
             parameter.grad = None
         return workers
 
+    @property
+    def rows(self) -> nn.Parameter:
+        return self._rows
+
+    def write_back(self) -> None:
+        """Let the parameters have the values of the rows: they are views of them."""
+
+    def shown(self) -> AbstractContextManager[None]:
+        """In the block the parameters have the values of the rows, as always."""
+        return nullcontext()
+
     def are_bound(self) -> bool:
         """Whether all parameters of worker 0 are still stored in its row; cheap enough to ask in every step."""
         return [parameter.data_ptr() for parameter in self.parameters[0]] == self._addresses
@@ -82,7 +85,7 @@ class Workers:
 
     def gradient_places(self, index: int) -> list[tuple[nn.Parameter, Tensor]]:
         """The parameters of local worker `index`, each with its part of the row of `grads`."""
-        return list(_places(self.parameters[index], self.grads[index]))
+        return list(places(self.parameters[index], self.grads[index]))
 
     def pack_gradients(self) -> Tensor:
         """The gradients of an attached model as [1, P]; zeros where a parameter has none.
@@ -97,7 +100,7 @@ class Workers:
                 raise RuntimeError(f"the gradient of {name} is sparse and cannot be averaged, allowed: sparse=False, "
                                    "or a method that averages parameters only, such as LocalSGD")  # fmt: skip
             elif parameter.grad is not place:
-                place.copy_(parameter.grad)
+                place.copy_(local(parameter.grad))
         return self.grads
 
     def unpack_gradients(self) -> None:
@@ -107,7 +110,10 @@ class Workers:
         """
         for parameter, place in self._places_of_gradients:
             if parameter.grad is not None or place.count_nonzero():
-                parameter.grad = place
+                self._give(parameter, place)
+
+    def _give(self, parameter: nn.Parameter, gradient: Tensor) -> None:
+        parameter.grad = gradient
 
     @cached_property
     def _places_of_gradients(self) -> list[tuple[nn.Parameter, Tensor]]:
@@ -160,16 +166,25 @@ class Workers:
     def _weights_of(self, *layers: type[nn.Module]) -> Tensor:
         weights = {id(layer.weight) for layer in self.models[0].modules() if isinstance(layer, layers)}
         chosen = torch.zeros_like(self.grads[0])
-        for parameter, place in _places(self.parameters[0], chosen):
+        for parameter, place in places(self.parameters[0], chosen):
             place.fill_(id(parameter) in weights)
         return chosen
 
     @torch.no_grad()
     def clip_gradients(self, max_norm: float) -> None:
         """Scale down each worker's gradient to the L2 norm `max_norm` if its norm is larger."""
-        norms = torch.linalg.vector_norm(self.grads, dim=1, keepdim=True)
+        norms = self.gradient_norms()
         # The guard against a norm of zero is that of torch.nn.utils.clip_grad_norm_.
         self.grads.mul_((max_norm / (norms + 1e-6)).clamp(max=1))
+
+    def gradient_norms(self) -> Tensor:
+        """The L2 norm of each worker's gradient, [k, 1]."""
+        return torch.linalg.vector_norm(self.grads, dim=1, keepdim=True)
+
+    def fragments(self, number: int) -> list[slice]:
+        """That many contiguous parts of a row, of equal size, which follow each other."""
+        size = self.num_parameters
+        return [slice(*ends) for ends in pairwise(size * index // number for index in range(number + 1))]
 
     def state_dict(self) -> dict[str, Any]:
         """The rows [k, P] and each buffer of the models as [k, ...], under "workers".
@@ -191,22 +206,37 @@ class Workers:
                 buffer.copy_(state["workers"][f"buffer {name}"][index])
 
 
-def _trainable(model: nn.Module) -> list[nn.Parameter]:
+def trainable(model: nn.Module) -> list[nn.Parameter]:
     """The trainable parameters; one that several modules share appears once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _places(parameters: Sequence[nn.Parameter], row: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """Each parameter with its part of `row` [P], in the parameter's shape and memory format."""
+def row_like(parameters: Sequence[nn.Parameter], num_local: int) -> nn.Parameter:
+    """An empty row [num_local, P] for what of these parameters is in this process; errors as of `Workers`."""
+    dtypes = {parameter.dtype for parameter in parameters}
+    if len(dtypes) != 1:
+        found = ", ".join(sorted(str(dtype) for dtype in dtypes)) or "none"
+        raise UserError(f"trainable parameters must exist and share one dtype, found: {found}")
+    devices = {parameter.device for parameter in parameters}
+    if len(devices) != 1:
+        found = ", ".join(sorted(map(str, devices)))
+        raise UserError(f"trainable parameters must share one device, found: {found}")
+    size = sum(local(parameter).numel() for parameter in parameters)
+    return nn.Parameter(torch.empty(num_local, size, dtype=parameters[0].dtype, device=parameters[0].device))
+
+
+def places(parameters: Sequence[nn.Parameter], row: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Each parameter with its part of `row` [P], in the shape and memory format of what of it is in this process."""
     offset = 0
     for parameter in parameters:
-        part = row[offset : offset + parameter.numel()]
-        dense = torch.empty_like(parameter, memory_format=torch.preserve_format)
-        yield parameter, part.as_strided(parameter.shape, dense.stride())
-        offset += parameter.numel()
+        own = local(parameter)
+        part = row[offset : offset + own.numel()]
+        dense = torch.empty_like(own, memory_format=torch.preserve_format)
+        yield parameter, part.as_strided(own.shape, dense.stride())
+        offset += own.numel()
 
 
 def _bind(parameters: Sequence[nn.Parameter], row: Tensor) -> None:
-    for parameter, place in _places(parameters, row):
+    for parameter, place in places(parameters, row):
         place.copy_(parameter.data)
         parameter.data = place

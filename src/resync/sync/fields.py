@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from resync.engine.optimizer_state import is_over_rows
+from resync.engine.shards import local
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
 from resync.errors import UserError
@@ -37,7 +38,7 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
         yield values[0]
         return
     pairs = zip(parameters, values, strict=True)
-    parts = [value if _fits(each, value) else torch.zeros_like(each) for each, value in pairs]
+    parts = [local(value) if _fits(each, value) else torch.zeros_like(local(each)) for each, value in pairs]
     whole = torch.cat([part.detach().flatten() for part in parts]).unsqueeze(0)
     yield whole
     for part, new in zip(parts, whole[0].split([part.numel() for part in parts]), strict=True):
@@ -77,5 +78,5 @@ def apply_decay(rows: Tensor, workers: Workers, optimizer: Optimizer) -> Tensor:
         for group in optimizer.param_groups
         for parameter in group["params"]
     }
-    of_row = [rows.new_full((parameter.numel(),), factors[id(parameter)]) for parameter in workers.parameters[0]]
+    of_row = [rows.new_full((local(parameter).numel(),), factors[id(parameter)]) for parameter in workers.parameters[0]]
     return rows * torch.cat(of_row)

@@ -1,6 +1,5 @@
 """Streaming DiLoCo: an outer optimizer that averages a fragment of the parameters at a time, during local steps."""
 
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -38,10 +37,11 @@ class StreamingDiLoCo(Rounds):
         size, number = self.workers.num_parameters, options.fragments
         if number > size:
             raise UserError(f"fragments: found {number}, allowed: at most the {size} parameters of the model")
-        self.fragments = [slice(*ends) for ends in pairwise(size * index // number for index in range(number + 1))]
+        self.fragments = self.workers.fragments(number)
         self.anchor = self.rows[0].clone()
         self.buffer = torch.zeros_like(self.anchor)
-        self.sent = self.rows.new_zeros(len(self.rows), -(-size // number))
+        longest = max(part.stop - part.start for part in self.fragments)
+        self.sent = self.rows.new_zeros(len(self.rows), longest)
         self.in_flight: PostedMean | None = None
 
     def after_step(self, lr: float) -> bool:

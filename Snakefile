@@ -4,6 +4,7 @@
 #   snakemake figures/smoke/qsr/fig5.pdf    one figure, with only the runs that it shows
 #   snakemake figures/smoke/qsr/table1a.md  one table, likewise
 #   snakemake plan                          the costs of the runs
+#   snakemake rehearse                      a short job for every shape of job: memory, rates, hours against the limit
 #   snakemake pilots                        the pilot runs, from which `resync power` computes the seeds that claims need
 #   snakemake audit                         comparison with the published values and claims
 #   snakemake report                        the site: pages with all results
@@ -20,6 +21,7 @@ wildcard_constraints:
 
 
 include: "workflow/rules/plan.smk"
+include: "workflow/rules/rehearse.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/collect.smk"

@@ -24,6 +24,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = [
     {"__init__", "__main__", "integrations"},
     {"cli", "workflow"},
+    {"rehearsal"},
     {"launch", "archive", "library"},
     {"report"},
     {"render", "audit", "importer", "progress", "doctor"},

@@ -12,6 +12,7 @@ from pathlib import Path
 from resync.files import write_text
 from resync.paper import Suite
 from resync.paper.paper import Item
+from resync.plan.rehearsed import shapes
 from resync.results import state
 from resync.run import Run
 from resync.run.parts import KindOptions
@@ -28,7 +29,7 @@ METRICS = f"{SOURCE}/metrics/registry.py"
 """Titles, units and tolerances."""
 PLANNING = ("plan", "formulas", "models/options", "sync/options")
 """The folders of what is computed from a configuration alone."""
-TARGETS = ("all", "plan", "audit", "report")
+TARGETS = ("all", "plan", "rehearse", "audit", "report")
 """The targets beside the papers and the files."""
 
 
@@ -68,6 +69,11 @@ class Targets:
         """Write the `run.yaml` of a run that is to be trained, also if it was trained before with other settings."""
         Path(directory).mkdir(parents=True, exist_ok=True)
         write_text(Path(directory, "run.yaml"), self.run_yaml(directory))
+
+    @cached_property
+    def shapes(self) -> dict[str, list[Run]]:
+        """The runs of every shape of job, by its id."""
+        return shapes(self.runs.values())
 
     @cached_property
     def papers(self) -> list[str]:

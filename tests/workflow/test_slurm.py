@@ -303,6 +303,26 @@ def test_runs_of_a_series_share_a_job(flags, seeds, number, cpus, cluster, folde
     assert all(f"NumCPUs={cpus} " in text for text in shown)
 
 
+def test_every_shape_is_rehearsed_by_the_path_of_its_runs(folder, environment, stages):
+    """Each job is asked to stop, requeued, and goes on: torchrun and DeepSpeed on two nodes, and one node."""
+    stages.go_on()
+    with snakemake(folder, environment, "rehearse") as process:
+        assert process.wait(900) == 0
+    content = json.loads((folder / "results/smoke/rehearsal.json").read_text())
+    assert not content["not rehearsed"]
+    found = {each["run"].split("/")[2]: each for each in content["shapes"]}
+    assert {series: each["verdict"] for series, each in found.items()} == dict.fromkeys(
+        ("torchrun", "deepspeed", "small"), "fine"
+    )
+    for each in found.values():
+        rehearsed = summary(folder / "results/smoke/rehearsal" / each["shape"])
+        assert rehearsed["resumed_from"] == [rehearsed["steps"] - 2]
+        nodes = each["of"]["nodes"]
+        assert rehearsed["launch"]["world_size"] == nodes
+        log = (folder / "results/smoke/rehearsal" / f"{each['shape']}.log").read_text()
+        assert "finished after" in log
+
+
 def test_the_programs_as_shipped_train_on_two_nodes(cluster: Cluster, undisturbed: Path, tmp_path: Path):
     """Without the forks that the other tests put in the place of `python -m resync`: sbatch, srun, torchrun."""
     (tmp_path / "run.yaml").write_text((undisturbed / "run.yaml").read_text())

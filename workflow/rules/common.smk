@@ -21,6 +21,7 @@ SCALE = files.chosen_scale(config, SUITE)
 RUN, RUN_FILES = files.RUN, files.RUN_FILES
 at = cache(lambda scale: files.Targets(SUITE, scale))
 run_of = lambda names: at(names.scale).run(RUN.format(**names))
+rehearsed = lambda names: at(names.scale).shapes[names.shape][0]
 if_several = lambda names, value: value if files.srun_nodes(run_of(names)) else None
 
 # `python` in a rule is the interpreter that runs Snakemake, even if no environment is activated.

@@ -6,10 +6,11 @@ import argparse
 import os
 from pathlib import Path
 
-from resync.cli.declare import TRAINING, flag, verb
+from resync.cli.declare import CONFIGS, ONE_PAPER, PILOTS, RESULTS, SCALE, TRAINING, flag, runs_of, suite_of, verb
 from resync.errors import UserError
 from resync.results.summary import refuse_other_results
 from resync.run import Run
+from resync.settings.errors import not_among
 from resync.text_tables import json_text
 
 
@@ -105,6 +106,30 @@ def _launch(options: argparse.Namespace) -> int:
         remote_shell=options.remote_shell or os.environ.get("RESYNC_REMOTE_SHELL") or REMOTE_SHELL,
     )  # fmt: skip
     return run_part(request, options.place) if options.place else launch(request, options.on_node)
+
+
+@verb(
+    "try every shape of job for some steps, by the path of the real runs: memory, rates, hours against the limit",
+    CONFIGS, RESULTS, ONE_PAPER, SCALE, PILOTS,
+    flag("--shape", metavar="ID", help="only this shape, as a job of the workflow does; writes no page"),
+    flag("--gather", action="store_true", help="only write the page of what has been rehearsed"),
+)  # fmt: skip
+def _rehearse(options: argparse.Namespace) -> int:
+    from resync.plan.rehearsed import NAME, shapes
+    from resync.rehearsal import gather, page, rehearse
+
+    suite = suite_of(options)
+    papers = [options.paper] if options.paper else list(suite.papers)
+    found = shapes(run for paper in papers for run in runs_of(suite, paper, options))
+    if options.shape and options.shape not in found:
+        raise UserError(f"--shape: {not_among(options.shape, found)}")
+    folder = options.results / options.scale / NAME
+    for runs in [found[options.shape]] if options.shape else [] if options.gather else found.values():
+        if code := rehearse(runs, folder):
+            return code
+    if not options.shape:
+        print(page(options.scale, gather(options.results, options.scale, found)), end="")
+    return os.EX_OK
 
 
 @verb(

@@ -206,6 +206,28 @@ class FunctionsReader(_Reader):
             yield wrong(("reader", "kind"), "functions", "without a preparation")
 
 
+class NoiseReader(_Reader):
+    """Noise in the shape of another data set, for rehearsals where that is missing."""
+
+    kind: Literal["noise"]
+
+    def options(self) -> RunOptions:
+        of, tokens = "facts of the data set in whose place it stands", "its option max_tokens, of text"
+        return {
+            "facts_of": (dict[str, Any], Field(description=of)),
+            "max_tokens": (PositiveInt | None, Field(default=None, description=tokens)),
+        }
+
+    def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
+        of: Mapping[str, Any] = options["facts_of"]
+        return of
+
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        if prepared is not None:
+            yield wrong(("reader", "kind"), "noise", "without a preparation")
+
+
 Reader = Annotated[
-    MemoryReader | StreamReader | TextReader | CharacterReader | FunctionsReader, Field(discriminator="kind")
+    MemoryReader | StreamReader | TextReader | CharacterReader | FunctionsReader | NoiseReader,
+    Field(discriminator="kind"),
 ]

@@ -36,6 +36,8 @@ Status = Literal["not run", "running", "stopped", "failed", "finished", "diverge
 NAME = "state.json"
 ANEW = "anew"
 """The file in a run's folder that asks its next training to begin at the first step."""
+HOLD = "hold"
+"""The file in a run's folder that has a step: there its training waits until it is asked to stop, once."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ form with a small model, little data and few steps. Algorithm, optimizer, loss a
 stay, so that each series trains with the code that it is published with.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,6 +19,7 @@ from resync.formulas.declared_schedules import LearningRate
 from resync.run.execution import Execution
 from resync.run.parts import ModelOptions
 from resync.run.run import RunLayer, SeriesLayer
+from resync.run.training import RunSettings
 from resync.settings import units
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
 from resync.settings.options import Part, TrainingShape
@@ -90,7 +92,18 @@ def reduced(node: Node, published: SeriesLayer, scale: LoadedScale) -> Node:
     return merge(merge(with_times, scale.settings), small)
 
 
-def _shape(published: SeriesLayer, by: Reduction) -> TrainingShape:
+def shortened(node: Node, run: RunSettings, epochs: int, steps_per_epoch: int) -> Node:
+    """The settings `node` of a run for a training of this length, at the same rates."""
+    by = Reduction(
+        workers=run.workers, processes=run.workers, epochs=epochs, steps_per_epoch=steps_per_epoch,
+        peak_lr=sys.float_info.max, least_warmup_start=_LEAST, evaluation={}, tasks={}, models={},
+    )  # fmt: skip
+    shape = _shape(run, by)
+    lengths = {"epochs": shape.epochs, "steps_per_epoch": shape.steps_per_epoch}
+    return merge(_converted(node, run, conversion(run, by), shape), _node(lengths, replace(node, path=())))
+
+
+def _shape(published: RunSettings, by: Reduction) -> TrainingShape:
     """The shape of the reduced training, without its warm-up."""
     asynchronous = getattr(published.sync, "asynchronous", False)
     workers = min(published.workers, by.processes if asynchronous else by.workers)
@@ -130,7 +143,7 @@ def _overlay(published: SeriesLayer, by: Reduction, node: Node, shape: TrainingS
     return replace(node, value=entries, path=())
 
 
-def conversion(published: SeriesLayer, by: Reduction) -> Convert:
+def conversion(published: RunSettings, by: Reduction) -> Convert:
     """How the numbers that have a unit change."""
     _, epochs, steps_per_epoch, steps, _ = _shape(published, by)
     peak = _peak(published.schedule, published.shape)

@@ -1,12 +1,15 @@
 """Provenance of a run: times, machine, versions and commit."""
 
 import platform
+import resource
 import subprocess
 import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import torch
 
 PACKAGES = ("torch", "torchvision", "numpy", "sentencepiece", "sacrebleu", "wandb")
 
@@ -43,21 +46,36 @@ GIT = _git()
 
 
 class Job:
-    """A job that has trained a run, or a part of it."""
+    """A job that has trained a run, or a part of it, on a device."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str | torch.device = "cpu") -> None:
+        self.device = torch.device(device)
+        self.checkpoint_seconds: float | None = None
         self.started = now()
         self.first_step = 0
         self._began = time.monotonic()
 
     def record(self) -> dict[str, Any]:
-        """Since when and for how many seconds it has trained, from which step on, and with which code."""
+        """Since when and how long it has trained, from which step on, with which code; seconds of its last checkpoint.
+
+        And the peak of the memory that this process has had of its GPU, beside all that the GPU has; or of the machine.
+        """
         seconds = time.monotonic() - self._began
-        return {"started": self.started, "seconds": seconds, "first_step": self.first_step, "git": GIT}
+        return {
+            "started": self.started, "seconds": seconds, "first_step": self.first_step, "git": GIT,
+            "checkpoint_seconds": self.checkpoint_seconds, **_memory(self.device),
+        }  # fmt: skip
 
 
 UNKNOWN_JOBS = [{"started": None, "seconds": None, "first_step": 0, "git": None}]
 """The jobs before a checkpoint of a version of resync that did not record them."""
+
+
+def _memory(device: torch.device) -> dict[str, int | None]:
+    if device.type == "cpu":
+        return {"peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "memory_bytes": None}
+    there = torch.cuda.get_device_properties(device).total_memory
+    return {"peak_memory_bytes": torch.cuda.max_memory_reserved(device), "memory_bytes": there}
 
 
 def now() -> str:

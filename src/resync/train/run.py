@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -39,6 +40,7 @@ from resync.train.session import Session
 from resync.train.watchdog import Watchdog, roll_call_store
 
 TIMEOUT_SECONDS = Resources().timeout_seconds
+_POLL_SECONDS = 0.05
 
 
 def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
@@ -89,7 +91,7 @@ def _only_job(run: Run, out: Path) -> Iterator[None]:
 def _train_and_publish(
     run: Run, out: Path, place: tuple[torch.device, int, int, timedelta], interruption: Interruption, watchdog: Watchdog
 ) -> bool:
-    job = provenance.Job()
+    job = provenance.Job(place[0])
     session = build(run, out, *place)
     session.job = job
     if session.log:
@@ -100,7 +102,7 @@ def _train_and_publish(
         resume(session)
         if session.log:
             state.record(out, run, "running", session.sync.steps, "")
-        diverged = _train(session, interruption, watchdog)
+        diverged = _train(session, interruption, watchdog, out / state.HOLD)
         session.sync.close()
         _publish(session, out, diverged)
     except Interrupted as stop:
@@ -116,8 +118,9 @@ def _train_and_publish(
     return True
 
 
-def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> Diverged | None:
+def _train(session: Session, interruption: Interruption, watchdog: Watchdog, hold: Path) -> Diverged | None:
     last = session.run.total_steps
+    held = int(hold.read_text()) if session.log and hold.exists() else last
     searches = session.run.search is not None
 
     def after_step() -> None:
@@ -125,6 +128,8 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
         watchdog.beat(steps)
         if not searches and (steps >= last or not processes_meet(session)):
             return
+        if steps >= held:
+            _wait_for_stop(session, interruption, hold)
         asked, overdue = session.transport.any(interruption.received is not None, session.checkpoints.is_overdue)
         if asked or overdue:
             save(session)
@@ -143,6 +148,14 @@ def _train(session: Session, interruption: Interruption, watchdog: Watchdog) -> 
             print(f"{session.run.id}: {stop}; the run ends here as diverged", flush=True)
         return stop
     return None
+
+
+def _wait_for_stop(session: Session, interruption: Interruption, hold: Path) -> None:
+    """Say that the run is at the step of a rehearsal, which then asks it to stop by the way of any other run."""
+    state.record(hold.parent, session.run, "running", session.sync.steps, "")
+    while interruption.received is None:
+        time.sleep(_POLL_SECONDS)
+    hold.unlink()
 
 
 def _publish(session: Session, out: Path, diverged: Diverged | None) -> None:

@@ -1,5 +1,6 @@
 """Saving a session to a checkpoint and continuing from one."""
 
+import time
 from collections.abc import Iterable
 
 import torch
@@ -19,13 +20,15 @@ def save(session: Session) -> None:
     steps, checkpoints = session.sync.steps, session.checkpoints
     if steps == checkpoints.newest:
         return
+    began = time.monotonic()
     workers, shared = _state(session)
     if steps not in checkpoints.kept:
         checkpoints.save(steps, workers, shared)
-        return
-    # Saving must not change what an average of checkpoints consists of.
-    with consensus(session, of_checkpoints=False) as model:
-        checkpoints.save(steps, workers, shared, model)
+    else:
+        # Saving must not change what an average of checkpoints consists of.
+        with consensus(session, of_checkpoints=False) as model:
+            checkpoints.save(steps, workers, shared, model)
+    session.job.checkpoint_seconds = time.monotonic() - began
 
 
 def checkpoint_is_due(session: Session, round_ended: bool) -> bool:

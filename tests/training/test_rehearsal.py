@@ -1,0 +1,155 @@
+"""`resync rehearse`: each shape of job runs some steps, is stopped with a checkpoint, goes on, and gets its verdict."""
+
+import json
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from resync.cli import main
+from resync.data import noise
+from resync.data_sets.declaration import data_set
+from resync.paper import load_suite
+from resync.plan.rehearsed import shape_of, shapes
+from resync.rehearsal.cut import STEPS, cut
+from resync.results.runs import read_run
+
+CONFIGS = Path(__file__).parents[2] / "paper_configs"
+EXPERIMENT = """\
+expect: Each series is another shape of job, with another verdict.
+base:
+  data: {name: digits}
+  model: {name: mlp, hidden: [16]}
+  workers: 2
+  batch_size: 64
+  epochs: 3
+  steps_per_epoch: 20
+  optimizer: {name: sgd, momentum: 0.9}
+  schedule: {name: constant, lr: 0.05}
+  sync: {name: allreduce}
+  log: {every_steps: 5, wandb: disabled}
+  resources: {memory_mb: 2000}
+series:
+  fine: {label: fine}
+  again: {label: the same shape, epochs: 2}
+  long:
+    label: longer than its job
+    batch_size: 32
+    epochs: 500000
+    resources: {minutes: 1}
+  large:
+    label: larger than the machine
+    model: {name: mlp, hidden: [100000000000]}
+  no_gpu:
+    label: without the GPU that it wants
+    batch_size: 16
+    device: cuda
+scales:
+  smoke: {seeds: [0]}
+"""
+FILES = {
+    "tried/paper.yaml": "title: Tried\nauthors: [Ada Lovelace]\nvenue: Tests 2024\narxiv: '2310.14423'\n",
+    "tried/experiments/shapes.yaml": EXPERIMENT,
+    "scales/smoke.yaml": "device: cpu\n",
+    **{f"scales/{name}.yaml": "{}\n" for name in ("mini", "gpu", "paper")},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the configuration and the rehearsals of all its shapes."""
+    folder = tmp_path_factory.mktemp("rehearsed")
+    for name, text in FILES.items():
+        file = folder / "paper_configs" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        assert rehearse(folder) == 0
+    return folder
+
+
+def rehearse(folder: Path, *flags: str) -> int:
+    places = "--configs", str(folder / "paper_configs"), "--results", str(folder / "results")
+    return main(["rehearse", *places, "--scale", "smoke", *flags])
+
+
+def gathered(folder: Path) -> dict[str, dict]:
+    """What the page's JSON says of every shape, by the series of the run that was rehearsed."""
+    content = json.loads((folder / "results/smoke/rehearsal.json").read_text())
+    assert not content["not rehearsed"]
+    return {each["run"].split("/")[2]: each for each in content["shapes"]}
+
+
+@pytest.mark.timeout(300)
+def test_a_verdict_for_every_shape(folder: Path):
+    found = gathered(folder)
+    verdicts = {series: each["verdict"] for series, each in found.items()}
+    assert verdicts == {"fine": "fine", "long": "limit too short", "large": "out of memory", "no_gpu": "failed"}
+    assert found["fine"]["runs"] == 2
+    assert found["long"]["hours"] > found["long"]["limit_hours"] == pytest.approx(1 / 60)
+    assert "resources.minutes" in found["long"]["remedy"]
+    assert "micro_batch_size: 16" in found["large"]["remedy"]
+    assert "no CUDA device" in found["no_gpu"]["reason"]
+    page = (folder / "results/smoke/rehearsal.md").read_text()
+    assert all(each["remedy"] in page for each in found.values())
+
+
+def test_a_rehearsal_stops_with_a_checkpoint_and_goes_on(folder: Path):
+    fine = gathered(folder)["fine"]
+    measured, run = fine["measured"], read_run(folder / "results/smoke/rehearsal" / fine["shape"])
+    stopped_at = run.summary["steps"] - 2
+    assert measured["resumed_from"] == [stopped_at]
+    assert [job["first_step"] for job in run.summary["jobs"]] == [0, stopped_at]
+    assert measured["checkpoint_bytes"] > 0
+    assert measured["peak_memory_bytes"] > 10**7
+    assert measured["step_p95"] >= measured["step_median"] > 0
+
+
+def test_what_has_been_rehearsed_is_not_rehearsed_again(folder: Path, capfd: pytest.CaptureFixture[str]):
+    fine = gathered(folder)["fine"]
+    assert rehearse(folder, "--shape", fine["shape"]) == 0
+    assert "has its results" in capfd.readouterr().out
+
+
+def test_a_slow_reader(folder: Path):
+    """A record whose steps wait longer than they compute."""
+    fine = gathered(folder)["fine"]
+    record = folder / "results/smoke/rehearsal" / f"{fine['shape']}.json"
+    before = record.read_text()
+    content = json.loads(before)
+    content["rates"]["data"] = 2 * content["rates"]["step"] + 1
+    record.write_text(json.dumps(content))
+    assert rehearse(folder, "--gather") == 0
+    assert gathered(folder)["fine"]["verdict"] == "reader too slow"
+    record.write_text(before)
+
+
+@pytest.mark.parametrize("paper", sorted(each.parent.name for each in CONFIGS.glob("*/experiments")))
+def test_every_shape_of_paper_scale_has_a_rehearsal_without_its_data(paper, tmp_path, monkeypatch):
+    monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
+    monkeypatch.delenv("RESYNC_PREPARED", raising=False)
+    for run, *_ in shapes(load_suite(CONFIGS).runs(paper, "paper")).values():
+        short, stop = cut(run)
+        assert 0 < stop < short.total_steps <= 2 * STEPS
+        assert (short.data.name == "noise") == run.data.component.is_prepared
+        assert short.model == run.model
+        # A run.yaml has no resources: `resync launch` takes them as flags.
+        other = dict.fromkeys(("data", "reader", "launcher", "nodes", "gpus_per_node"))
+        assert shape_of(short) | other == shape_of(run) | other
+
+
+@pytest.mark.parametrize("name", ["imagenet1k", "shakespeare_char", "multi30k_en_de"])
+def test_noise_has_the_shape_of_its_data(name):
+    facts = data_set(name).facts | {"train_samples": 100}
+    data = noise.build(facts, 1000)
+    assert 0 < data.num_train <= 100  # of text: batches
+    inputs, targets = next(iter(data.validation(0, 1)))
+    assert targets.max() < facts["num_classes"]
+    if isinstance(inputs, Tensor):
+        assert list(inputs.shape[1:]) == facts["input_shape"]
+
+
+def test_an_unknown_shape_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert rehearse(folder, "--shape", "abc") == 2
+    assert "--shape" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 from resync.formulas.periods import rounds
 from resync.paper import load_suite
 from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
+from resync.plan.rehearsed import Rates, rehearsed, shape_id
 from resync.run import Run
 
 PAPER_CONFIGS = Path(__file__).parents[2] / "paper_configs"
@@ -147,3 +148,20 @@ def test_seeds_share_the_lengths_of_their_rounds_and_nothing_else_does(monkeypat
 def test_published_settings_of_qsr_have_their_volume(experiment, series, percent):
     runs = load_suite(PAPER_CONFIGS).runs("qsr", "paper", experiment, series)
     assert {round(cost(run, num_parameters=1).volume_percent, 3) for run in runs} == {percent}
+
+
+def test_hours_are_expected_where_the_shape_of_a_run_has_been_rehearsed():
+    suite = load_suite(PAPER_CONFIGS)
+    runs = suite.runs("qsr", "paper", "vit_b16_b4096")
+    some = [run for run in runs if shape_id(run) == shape_id(runs[0])]
+    costs = [cost(run, 10) for run in runs]
+    rates = Rates(step=2.0, data=1.0, communication=0.0, overlaps=True, evaluation=None, checkpoint=0.0)
+    found = rehearsed(runs, costs, {shape_id(runs[0]): rates})
+    resources = runs[0].resources
+    gpus = resources.nodes * resources.gpus_per_node
+    assert gpus > 1
+    assert found[0].expected_gpu_hours == pytest.approx(gpus * runs[0].total_steps * 3 / 3600)
+    assert sum(each.expected_gpu_hours is not None for each in found) == len(some) < len(runs)
+    [total] = totals(found, "experiment")
+    assert total.expected_gpu_hours is None
+    assert "GPU-h rehearsed" in table(found)

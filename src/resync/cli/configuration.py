@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, SCALE, flag, runs_of, suite_of, verb
+from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, RESULTS, SCALE, flag, runs_of, suite_of, verb
 from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
 from resync.processes.garbage import all_kept
@@ -52,7 +52,7 @@ def _describe(run: Run) -> dict[str, object]:
 
 @verb(
     "estimate what runs cost (rounds, bytes, operations, GPU-hours, disk), and name missing data; no training",
-    CONFIGS, ONE_PAPER, SCALE, PILOTS, JSON,
+    CONFIGS, RESULTS, ONE_PAPER, SCALE, PILOTS, JSON,
     flag("--by", choices=("run", "experiment", "paper"), default="run",
          help="what each entry of the JSON is about; the text has all three (default: %(default)s)"),
     flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
@@ -60,6 +60,7 @@ def _describe(run: Run) -> dict[str, object]:
 def _plan(options: argparse.Namespace) -> None:
     from resync.models import flops_per_sample, num_parameters
     from resync.plan import cost, table, table_of_totals, totals
+    from resync.plan.rehearsed import rates_of, rehearsed
     from resync.prepare.availability import missing
 
     size, flops_of_input = _of_model(num_parameters), _of_model(flops_per_sample)
@@ -71,7 +72,9 @@ def _plan(options: argparse.Namespace) -> None:
     papers = [options.paper] if options.paper else list(suite.papers)
     with all_kept():
         runs = [run for paper in papers for run in runs_of(suite, paper, options)]
-        costs = [cost(run, size(run), flops(run)) for run in runs]
+        costs = rehearsed(
+            runs, [cost(run, size(run), flops(run)) for run in runs], rates_of(options.results, options.scale)
+        )
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     of_runs = (item.as_dict() for item in costs)
     entries = json_text(list(of_runs if options.by == "run" else map(asdict, sums[options.by])))

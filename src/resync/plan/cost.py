@@ -49,12 +49,14 @@ class Cost(Volume):
         gpu_hours: GPUs of the run times its time limit, which a cluster has to grant: an upper bound.
         disk_bytes: size of the kept checkpoints and the final model: parameters and optimizer state of every worker,
             without additional state of an algorithm, and without logs.
+        expected_gpu_hours: GPUs times the hours that follow from a rehearsal; None if there is none.
     """
 
     parameters: int
     flops_per_sample: int | None
     gpu_hours: float
     disk_bytes: int
+    expected_gpu_hours: float | None = None
 
     @property
     def bytes_per_worker(self) -> int:
@@ -87,6 +89,7 @@ class Total:
     flops: int | None
     gpu_hours: float
     disk_bytes: int
+    expected_gpu_hours: float | None
 
 
 def volume(run: Run) -> Volume:
@@ -131,6 +134,7 @@ def totals(costs: Iterable[Cost], of: Literal["experiment", "paper"]) -> list[To
 
 def _total(name: str, costs: Sequence[Cost]) -> Total:
     known = [item.flops for item in costs if item.flops is not None]
+    expected = [item.expected_gpu_hours for item in costs if item.expected_gpu_hours is not None]
     return Total(
         name,
         runs=len(costs),
@@ -139,6 +143,7 @@ def _total(name: str, costs: Sequence[Cost]) -> Total:
         flops=sum(known) if len(known) == len(costs) else None,
         gpu_hours=sum(item.gpu_hours for item in costs),
         disk_bytes=sum(item.disk_bytes for item in costs),
+        expected_gpu_hours=sum(expected) if len(expected) == len(costs) else None,
     )
 
 
@@ -160,12 +165,14 @@ def table_of_totals(found: Sequence[Total], of: str) -> str:
     return "\n".join(aligned(lines))
 
 
-_HEADINGS = ("sent by all", "computing", "GPU-h limit", "disk")
+_HEADINGS = ("sent by all", "computing", "GPU-h rehearsed", "GPU-h limit", "disk")
 
 
 def _sizes(item: Cost | Total) -> tuple[str, ...]:
     flops = "-" if item.flops is None else in_units(item.flops, "FLOP")
-    return in_units(item.bytes_of_all, "B"), flops, f"{item.gpu_hours:,.4g}", in_units(item.disk_bytes, "B")
+    expected = "-" if item.expected_gpu_hours is None else f"{item.expected_gpu_hours:,.4g}"
+    limit, disk = f"{item.gpu_hours:,.4g}", in_units(item.disk_bytes, "B")
+    return in_units(item.bytes_of_all, "B"), flops, expected, limit, disk
 
 
 def in_units(count: int, unit: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from resync.files import read_json
 from resync.metrics.registry import SECONDS_PER_HOUR
+from resync.plan.cost import Cost
 from resync.run import Run
 from resync.run.evaluated import evaluation_steps
 
@@ -88,3 +89,17 @@ def rates_of(results: Path, scale: str) -> Mapping[str, Rates]:
     except FileNotFoundError:
         return {}
     return {each["shape"]: Rates(**each["rates"]) for each in found["shapes"] if each["rates"]}
+
+
+def rehearsed(runs: Sequence[Run], costs: Sequence[Cost], rates: Mapping[str, Rates]) -> list[Cost]:
+    """The costs of these runs with the GPU-hours expected where their shapes have been rehearsed."""
+    return [
+        replace(item, expected_gpu_hours=_gpus(run) * found.hours(run, item.bytes_per_worker))
+        if (found := rates.get(shape_id(run)))
+        else item
+        for run, item in zip(runs, costs, strict=True)
+    ]
+
+
+def _gpus(run: Run) -> int:
+    return run.resources.nodes * run.resources.gpus_per_node

@@ -106,6 +106,8 @@ def test_plan_sums_over_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str
     text = (tmp_path / "plan.md").read_text()
     assert re.findall(r"^## By (\w+)$", text, re.MULTILINE) == ["paper", "experiment", "run"]
     assert all(run["run"] in text for run in runs)
+    assert main(["plan", "--configs", CONFIGS, "--paper", "qsr"]) == 0
+    assert capsys.readouterr().out.startswith("paper ")
 
 
 def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture[str]):

@@ -1,5 +1,6 @@
 """Costs from configurations, without training and without torch."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,5 @@ def test_hours_are_expected_where_the_shape_of_a_run_has_been_rehearsed():
     [total] = totals(found, "experiment")
     assert total.expected_gpu_hours is None
     assert "GPU-h rehearsed" in table(found)
+    large = replace(found[0], expected_gpu_hours=123456.7)
+    assert "123,457" in table([large])

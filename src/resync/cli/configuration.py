@@ -84,7 +84,7 @@ def _plan(options: argparse.Namespace) -> None:
         write_text(Path(f"{options.write}.json"), entries + "\n")
         write_text(Path(f"{options.write}.md"), "\n".join([f"# What runs cost at {options.scale} scale\n", *blocks]))
     else:
-        print(entries if options.json else "\n\n".join(tables.values()))
+        print(entries if options.json else "\n\n".join(reversed(tables.values())))
     for line in missing(run.data.name for run in runs if run.data.component.is_prepared):
         print(f"resync: {line}", file=sys.stderr)
 

@@ -170,9 +170,13 @@ _HEADINGS = ("sent by all", "computing", "GPU-h rehearsed", "GPU-h limit", "disk
 
 def _sizes(item: Cost | Total) -> tuple[str, ...]:
     flops = "-" if item.flops is None else in_units(item.flops, "FLOP")
-    expected = "-" if item.expected_gpu_hours is None else f"{item.expected_gpu_hours:,.4g}"
-    limit, disk = f"{item.gpu_hours:,.4g}", in_units(item.disk_bytes, "B")
+    expected = "-" if item.expected_gpu_hours is None else _plain(item.expected_gpu_hours)
+    limit, disk = _plain(item.gpu_hours), in_units(item.disk_bytes, "B")
     return in_units(item.bytes_of_all, "B"), flops, expected, limit, disk
+
+
+def _plain(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.4g}"
 
 
 def in_units(count: int, unit: str) -> str:

@@ -37,6 +37,13 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+@pytest.fixture(autouse=True)
+def _ends_its_wandb_session() -> Generator[None]:
+    """A session that a test leaves open would take what a later one logs, and the processes that it starts."""
+    yield
+    assert "WANDB_SERVICE" not in os.environ, "this test leaves a session of wandb: close the log of its run"
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data that RESYNC_DATA names; a test that reads it is skipped where there is none."""

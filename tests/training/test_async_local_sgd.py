@@ -3,6 +3,7 @@
 import csv
 import heapq
 import json
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,9 +107,10 @@ def test_the_first_losses_have_the_bits_of_the_notebook(papers, golden, tmp_path
         assert found.double().sum().item() == pytest.approx(recorded["sum"], rel=1e-12)
     [first, *_] = golden["round_1"]["training_losses"]
     losses = []
-    for _, (inputs, targets) in zip(range(4), batches(session), strict=False):
-        train_step(session, inputs, targets)
-        losses.append(session.losses.latest[0, 0].item())
+    with closing(session.log):
+        for _, (inputs, targets) in zip(range(4), batches(session), strict=False):
+            train_step(session, inputs, targets)
+            losses.append(session.losses.latest[0, 0].item())
     assert losses == pytest.approx(first["loss_of_inner_steps_0_to_19"][:4], rel=1e-6)
 
 

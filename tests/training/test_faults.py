@@ -347,7 +347,7 @@ def test_a_training_that_waits_for_another_job_says_so_and_leaves_no_trace(tmp_p
     with held_by_another_job(tmp_path), training(tmp_path) as waiting:
         until(lambda: log.exists() and "waiting" in log.read_text(), waiting)
         waiting.send_signal(signal.SIGINT)
-        assert code_of(waiting) == 130
+        assert code_of(waiting) == 130, log.read_text()
         first, last = log.read_text().splitlines()
         assert f"{tmp_path}/run.lock: waiting for the job that trains this run: {{'host': " in first
         assert last == "resync: interrupted"

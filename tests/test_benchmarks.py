@@ -111,7 +111,7 @@ def test_an_error_in_a_process_is_told_and_stands_in_the_results(processes):
     assert found["cases"][0]["unavailable"] == "failed: ValueError: no such thing"
 
 
-def test_all_benchmarks_are_found_and_fit_into_half_an_hour():
+def test_all_benchmarks_are_found_and_fit_into_forty_minutes():
     declared = {name: load(name).benchmark() for name in names()}
     assert {"augmentation", "warm_start"} <= declared.keys()
-    assert sum(each.minutes for each in declared.values()) <= 30
+    assert sum(each.minutes for each in declared.values()) <= 40

@@ -2,8 +2,12 @@
 
 import json
 import os
+import shlex
+import shutil
 import signal
+import socket
 import stat
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +50,34 @@ def folder(tmp_path: Path) -> Path:
     shell.write_text(SHELL.format(folder=tmp_path))
     shell.chmod(shell.stat().st_mode | stat.S_IXUSR)
     return tmp_path
+
+
+@pytest.fixture
+def ssh(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """The command of ssh for a server of this test alone on both addresses, and the server."""
+    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if server is None:
+        pytest.skip("sshd is not installed: apt-get install openssh-server")
+    for name in ("host_key", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.2", 0))
+        port = probe.getsockname()[1]
+    Path("/run/sshd").mkdir(exist_ok=True) if os.geteuid() == 0 else None
+    settings = {
+        "Port": port, "HostKey": folder / "host_key", "AuthorizedKeysFile": folder / "key.pub", "PidFile": "none",
+        "StrictModes": "no", "UsePAM": "no", "PasswordAuthentication": "no",
+    }  # fmt: skip
+    listen = ["ListenAddress 127.0.0.1", "ListenAddress 127.0.0.2"]
+    lines = [*listen, *(f"{name} {value}" for name, value in settings.items())]
+    (folder / "sshd_config").write_text("\n".join(lines) + "\n")
+    with subprocess.Popen([server, "-D", "-E", folder / "sshd.log", "-f", folder / "sshd_config"]) as process:
+        try:
+            options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+            options = ["-F", "none", "-p", str(port), "-i", str(folder / "key"), *(f"-o{each}" for each in options)]
+            yield shlex.join(["ssh", *options]), psutil.Process(process.pid)
+        finally:
+            process.terminate()
 
 
 def flags(folder: Path) -> list[str]:
@@ -104,6 +136,30 @@ def test_nothing_is_left_on_any_host_when_the_launcher_ends(number: signal.Signa
         launcher.send_signal(number)
         assert code_of(launcher) == code
         assert ended(others)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
+def test_over_ssh_a_run_stops_with_a_checkpoint_and_ends_like_one_on_one_machine(launcher, ssh, folder, tmp_path):
+    if launcher == "deepspeed":
+        pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install deepspeed")
+    command, server = ssh
+    over = ["--hostfile", str(folder / "hosts"), "--remote-shell", command, "--launcher", launcher]
+    with launched(folder, *over) as process:
+        until(lambda: checkpoints(folder), process)
+        there = server.children(recursive=True)
+        assert len(there) >= 4
+        process.send_signal(signal.SIGTERM)
+        assert code_of(process) == os.EX_TEMPFAIL, (folder / "launch.log").read_text()
+        assert ended(there)
+    assert state.recorded(folder).state == "stopped"
+    assert finish(folder, *over) == 0, (folder / "launch.log").read_text()
+    here = tmp_path / "here"
+    make_run(here, **CHANGES)
+    assert finish(here) == 0
+    ours, reference = (json.loads((each / "summary.json").read_text()) for each in (folder, here))
+    assert ours["parameters_sha256"] == reference["parameters_sha256"]
+    assert len(ours["resumed_from"]) == 1
 
 
 def test_a_host_that_cannot_be_reached_ends_the_others(folder: Path):

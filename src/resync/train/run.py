@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ def _train_and_publish(
 
 def _train(session: Session, interruption: Interruption, watchdog: Watchdog, hold: Path) -> Diverged | None:
     last = session.run.total_steps
-    held = int(hold.read_text()) if session.log and hold.exists() else last
+    held = int(hold.read_text()) if session.log and hold.exists() else inf  # a search may take more than `last` steps
     searches = session.run.search is not None
 
     def after_step() -> None:

@@ -77,6 +77,18 @@ def test_a_search_has_a_row_for_each_number_of_workers_and_goes_on_where_it_stop
     assert len(again.summary["jobs"]) == 2
 
 
+@pytest.mark.timeout(120)
+def test_a_search_ends_that_takes_more_steps_than_a_training_of_its_run(tmp_path):
+    changes = {
+        "sync": {"name": "sgp", "mixing_steps": 2},
+        "data": SMALL["data"] | {"heterogeneity": 1, "distance": 100},
+    }
+    search = SMALL["search"] | {"workers": [4, 6, 8], "trials": 30}
+    run = run_of(tmp_path, **changes, search=search, workers=8, batch_size=8)
+    assert train(run, tmp_path / run.directory)
+    assert read_run(tmp_path / run.directory).summary["steps"] > run.total_steps
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

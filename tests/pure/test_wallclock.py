@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import get_args
 
@@ -361,6 +361,22 @@ def test_a_hundred_thousand_workers_say_where_the_model_ends():
     )
 
 
+@pytest.mark.parametrize("workers", [4, 32])
+def test_slowmo_pays_where_the_rule_of_fairscale_says(workers):
+    """It pays if t_allreduce (1 - 1/f) > t_backward: docs/source/deep_dive/slowmo_ddp.rst of fairscale at d0d94d0."""
+    all_reduce = seconds({"name": "allreduce"}, Machine(ETHERNET, 0.0), workers=workers)
+    decided = []
+    for f, share in product((2, 3, 12), (0.1, 0.4, 0.6, 0.8, 1.5)):
+        backward = share * all_reduce
+        machine = Machine(ETHERNET, backward + 0.1, backward=backward)
+        parallel, slowmo = (
+            seconds(sync, machine, workers=workers) for sync in ({"name": "allreduce"}, every(f, "slowmo"))
+        )
+        decided.append(all_reduce * (1 - 1 / f) > backward)
+        assert (slowmo < parallel) == decided[-1]
+    assert set(decided) == {True, False}
+
+
 def test_complete_gossip_follows_the_number_of_workers():
     machine = Machine(ETHERNET, 0.3)
     found = [
@@ -409,6 +425,7 @@ def test_exchanges_are_those_of_the_volume(sync, expected):
     [
         (lambda: Machine(ETHERNET, -1.0), "compute: found -1.0 s, allowed: seconds >= 0"),
         (lambda: Machine(ETHERNET, 1.0, delay=float("nan")), "delay: found nan s, allowed: seconds >= 0"),
+        (lambda: Machine(ETHERNET, 1.0, backward=2.0), "backward: found 2.0 s, allowed: at most the 1.0 s"),
         (lambda: wall_clock(a_run(every(2)), Machine(ETHERNET, 1.0), 1, workers=0), "workers: found 0, allowed"),
     ],
 )

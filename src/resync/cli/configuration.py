@@ -100,6 +100,8 @@ def _plan(options: argparse.Namespace) -> None:
          help="time of a local step without communication (default: calibrated on two published times)"),
     flag("--delay", type=float, default=0.0, metavar="SECONDS",
          help="mean of the exponential delay of every step (default: none)"),
+    flag("--backward", type=float, default=0.0, metavar="SECONDS",
+         help="part of --compute that hides averages of gradients, as DDP's backward pass does (default: none)"),
     flag("--experiment", nargs="+", help="only these experiments (default: all of the paper)"),
     flag(
         "--workers",
@@ -118,6 +120,8 @@ def _time(options: argparse.Namespace) -> None:
     def network(run: Run) -> Network:
         return nodes_of(run, LINKS[options.network], LINKS[options.inside], options.all_reduce)
 
+    if options.backward and (options.compute is None or len(options.workers or ()) > 1):
+        raise UserError("--backward: allowed with --compute and at most one number of --workers")
     suite, count = suite_of(options), _of_model(num_parameters)
     chosen = options.experiment or suite.papers[options.paper].experiments
     declared = [run for name in chosen for run in suite.runs(options.paper, options.scale, name)]
@@ -128,7 +132,7 @@ def _time(options: argparse.Namespace) -> None:
         scaled, at_the_end, unknown = scaling.scalings(runs, published, network, numbers, **given)
         print(json_text([asdict(each) for each in scaled]) if options.json else scaling.table(scaled, at_the_end))
     else:
-        found, unknown = forecast(runs, published, network, **given, workers=numbers[0])
+        found, unknown = forecast(runs, published, network, **given, backward=options.backward, workers=numbers[0])
         print(json_text([item.as_dict() for item in found]) if options.json else table(found))
     for line in unknown:
         print(f"resync: left out: {line}", file=sys.stderr)

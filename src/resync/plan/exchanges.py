@@ -35,6 +35,7 @@ class ExchangeKind:
         overlap: `none`, workers wait for it; `bounded`, it overlaps with the computation of the steps until the next
             exchange, which waits for it; `full`, no worker ever waits for it.
         overlapped: number of steps that are computed while an average travels.
+        of_gradients: whether it averages gradients, which may travel during the backward pass.
         topology: the graph that gives the peers; empty for an average over all workers.
         within_round: whether it happens within a round, without ending one.
     """
@@ -48,6 +49,7 @@ class ExchangeKind:
     all_reduce: str = "default"
     overlap: Literal["none", "bounded", "full"] = "none"
     overlapped: int = 0
+    of_gradients: bool = False
     topology: str = ""
     within_round: bool = False
 
@@ -141,7 +143,8 @@ def _mixes(run: Run, options: SyncOptions, restarts: Sequence[int] = ()) -> Iter
     ends = [*(first for first, _ in traffic.peers[1:]), run.total_steps]
     for (first, peers), end in zip(traffic.peers, ends, strict=True):
         if peers == 0 or traffic.topology is None:
-            yield ExchangeKind({1: end - first}, traffic.vectors, all_reduce=traffic.all_reduce)
+            gradients = options.needs.engine_may_average
+            yield ExchangeKind({1: end - first}, traffic.vectors, all_reduce=traffic.all_reduce, of_gradients=gradients)
         else:
             cuts = [first, *(step for step in restarts if first < step < end), end]
             after: dict[int, Fraction] = defaultdict(Fraction)

@@ -120,6 +120,7 @@ def forecast(
     *,
     compute: float | None = None,
     delay: float = 0.0,
+    backward: float = 0.0,
     workers: int | None = None,
 ) -> tuple[list[Forecast], list[str]]:
     """Return the wall clock of every run for which it can be computed, in order, and one line per group without one.
@@ -133,6 +134,7 @@ def forecast(
         network_of: the network of a run.
         compute: seconds per local step without delays.
         delay: mean of the exponential delay of every step, in seconds.
+        backward: seconds of `compute` that hide averages of gradients; without effect on runs that are calibrated.
         workers: number of workers to extrapolate to, see `wall_clock`.
 
     Raises ValueError if no compute time is given and no group can be calibrated.
@@ -155,7 +157,7 @@ def forecast(
             continue
         found, network = fits.get(_same_step(run)), network_of(run)
         link = network.link.name
-        machine = Machine(network, compute or 0.0, delay) if found is None else found.machine(network)
+        machine = Machine(network, compute or 0.0, delay, backward) if found is None else found.machine(network)
         same = workers in (None, run.workers)
         fitted = found is not None and same and run.id in found.runs and found.network == link
         basis = "given" if found is None else "fitted" if fitted else "predicted"

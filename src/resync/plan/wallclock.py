@@ -30,16 +30,20 @@ class Machine:
         network: the network that connects the workers.
         compute: seconds per local step of one GPU, without delays: data, forward, backward, optimizer.
         delay: mean of the exponential delay of every step in seconds, see resync.plan.stragglers.
+        backward: seconds of `compute` in which averages of gradients travel, as with DDP; 0: they travel afterwards.
     """
 
     network: Network
     compute: float
     delay: float = 0.0
+    backward: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, seconds in (("compute", self.compute), ("delay", self.delay)):
+        for name, seconds in (("compute", self.compute), ("delay", self.delay), ("backward", self.backward)):
             if not seconds >= 0:
                 raise UserError(f"{name}: found {seconds} s, allowed: seconds >= 0")
+        if self.backward > self.compute:
+            raise UserError(f"backward: found {self.backward} s, allowed: at most the {self.compute} s of a step")
 
 
 @dataclass(frozen=True)
@@ -129,13 +133,15 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
 
 
 def _average(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
-    """The same for averages over all workers, which travel while the last steps before their end are computed."""
+    """The same for averages over all workers, which travel during the last steps before their end, or the backward pass."""
     delay = machine.delay
     average = machine.network.average_seconds(float(exchange.vectors * num_bytes), workers, exchange.all_reduce)
     waiting = exposed = hidden = 0.0
     for steps, count in exchange.after.items():
         overlapped = min(exchange.overlapped, steps - 1)
         before, work = steps - overlapped, overlapped * (machine.compute + delay)
+        if exchange.of_gradients:
+            work = machine.backward
         late = longest_delay(delay, workers, before) - before * delay
         shown = max(0.0, average - work)
         waiting += count * (max(0.0, late + average - work) - shown)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, RESULTS, SCALE, flag, runs_of, suite_of, verb
+from resync.errors import UserError
 from resync.files import write_text
 from resync.plan.network import ALL_REDUCES, LINKS, Network
 from resync.processes.garbage import all_kept

@@ -133,7 +133,7 @@ def _price(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: in
 
 
 def _average(exchange: ExchangeKind, machine: Machine, num_bytes: int, workers: int) -> tuple[float, float, float]:
-    """The same for averages over all workers, which travel during the last steps before their end, or the backward pass."""
+    """The same for averages over all workers, which travel during the last steps before them, or a backward pass."""
     delay = machine.delay
     average = machine.network.average_seconds(float(exchange.vectors * num_bytes), workers, exchange.all_reduce)
     waiting = exposed = hidden = 0.0

@@ -23,6 +23,14 @@ def test_a_run_names_its_start_and_the_hash_of_it(workspace):
     assert found["parallel/seed1"].start_directory is None
 
 
+def test_seeds_take_turns_at_several_starts(workspace):
+    workspace.change(VIT, SERIES, "qsr: {seeds: [1, 2, 3, 4], start_from: vit/parallel/seed%2}")
+    found = runs(workspace)
+    starts = [found[f"qsr/seed{seed}"].start_directory.name for seed in (1, 2, 3, 4)]
+    assert starts == ["seed1", "seed0", "seed1", "seed0"]
+    assert found["qsr/seed4"].start_hash == found["parallel/seed0"].hash
+
+
 def test_a_run_is_another_one_where_its_start_or_the_start_of_that_is_another(workspace):
     workspace.change(VIT, "series_only: [parallel, qsr]", "series_only: [parallel, h4, qsr]")
     starts = "h4: {start_from: vit/parallel/seed0}\n      qsr: {start_from: vit/h4/seed0}"

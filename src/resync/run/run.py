@@ -159,8 +159,10 @@ class Run(RunSettings, _Names):
         """The run that `start_from` names, as experiment/series/seed<k>."""
         if self.start_from is None:
             return None
-        name = self.start_from.partition("@")[0]
-        return name if name.count("/") == 2 else f"{name}/seed{self.seed}"
+        name, _, seed = self.start_from.partition("@")[0].partition("/seed")
+        if seed.startswith("%"):
+            seed = str(self.seed % int(seed[1:]))
+        return f"{name}/seed{seed or self.seed}"
 
     @cached_property
     def hash(self) -> str:

@@ -99,10 +99,11 @@ class ResultSettings(Settings):
     model: ModelOptions = Field(description="model")
     start_from: str | None = Field(
         default=None,
-        pattern=r"^[a-z0-9][a-z0-9_]*/[a-z0-9][a-z0-9_]*(/seed[0-9]+)?(@step[0-9]+)?$",
+        pattern=r"^[a-z0-9][a-z0-9_]*/[a-z0-9][a-z0-9_]*(/seed([0-9]+|%[1-9][0-9]*))?(@step[0-9]+)?$",
         description="run of the same paper and scale from whose averaged model the training starts, as "
-        "experiment/series/seed<k>, or experiment/series for the run with the same seed; followed by @step<n> for a "
-        "checkpoint that it keeps (checkpoint.keep_epochs); null: initial weights of the seed",
+        "experiment/series/seed<k>, or experiment/series/seed%<n> for the run whose seed is that of this run modulo n, "
+        "or experiment/series for the run with the same seed; followed by @step<n> for a checkpoint that it keeps "
+        "(checkpoint.keep_epochs); null: initial weights of the seed",
     )
     start_state: Literal["model", "all"] | None = Field(
         default=None,

@@ -119,7 +119,7 @@ def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture
     assert (local["basis"], round(local["hours"], 2), local["steps"]) == ("predicted", 21.26, 93_600)
     assert round(local["communication_seconds"] / 3600, 2) == 1.81
     assert main(["time", "--configs", CONFIGS, "--paper", "qsr", "--scale", "smoke", *network]) == 2
-    assert "to calibrate on, give --compute" in capsys.readouterr().err
+    assert "to calibrate on, rehearse them or give --compute" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,15 @@ def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture
         (["expand", "--configs", CONFIGS, "--paper", "qrs"], "qsr"),
         (["validate", "--configs", "no/such/folder"], "no/such/folder: the folder does not exist"),
         (["validate"], "paper_configs: not here, allowed: a clone"),
+        (
+            ["plan", "--configs", CONFIGS, "--paper", "sgp", "--scale", "gpu"],
+            "--scale gpu: no runs of sgp, allowed: smoke and mini and paper",
+        ),
+        (
+            ["plan", "--configs", CONFIGS, "--paper", "ddp_tricks", "--pilots"],
+            "no pilot runs of ddp_tricks, allowed: mini",
+        ),
+        (["time", "--configs", CONFIGS, "--paper", "sgp", "--scale", "gpu", "--network", "ethernet_10g"], "no runs of"),
         (["train", "--config", "no/such/run.yaml", "--out", "nowhere"], "no/such/run.yaml"),
     ],
 )

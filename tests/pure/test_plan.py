@@ -8,7 +8,8 @@ import pytest
 from resync.formulas.periods import rounds
 from resync.paper import load_suite
 from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
-from resync.plan.rehearsed import Rates, rehearsed, shape_id
+from resync.plan.expected import with_expected_hours
+from resync.plan.rehearsed import Rates, shape_id
 from resync.run import Run
 
 PAPER_CONFIGS = Path(__file__).parents[2] / "paper_configs"
@@ -151,20 +152,23 @@ def test_published_settings_of_qsr_have_their_volume(experiment, series, percent
     assert {round(cost(run, num_parameters=1).volume_percent, 3) for run in runs} == {percent}
 
 
-def test_hours_are_expected_where_the_shape_of_a_run_has_been_rehearsed():
-    suite = load_suite(PAPER_CONFIGS)
+def test_hours_are_expected_from_a_rehearsal_or_else_from_the_paper():
+    suite = load_suite(PAPER_CONFIGS, papers=["qsr"])
     runs = suite.runs("qsr", "paper", "vit_b16_b4096")
-    some = [run for run in runs if shape_id(run) == shape_id(runs[0])]
     costs = [cost(run, 10) for run in runs]
     rates = Rates(step=2.0, data=1.0, communication=0.0, overlaps=True, evaluation=None, checkpoint=0.0)
-    found = rehearsed(runs, costs, {shape_id(runs[0]): rates})
+    published = {"qsr": suite.papers["qsr"].published}
+    found = with_expected_hours(runs, costs, {shape_id(runs[0]): rates}, published)
     resources = runs[0].resources
     gpus = resources.nodes * resources.gpus_per_node
     assert gpus > 1
-    assert found[0].expected_gpu_hours == pytest.approx(gpus * runs[0].total_steps * 3 / 3600)
-    assert sum(each.expected_gpu_hours is not None for each in found) == len(some) < len(runs)
-    [total] = totals(found, "experiment")
-    assert total.expected_gpu_hours is None
-    assert "GPU-h rehearsed" in table(found)
-    large = replace(found[0], expected_gpu_hours=123456.7)
-    assert "123,457" in table([large])
+    by_series = {run.series: item for run, item in zip(runs, found, strict=True)}
+    own, theirs, unknown = by_series[runs[0].series], by_series["qsr_h4"], by_series["qsr_h8"]
+    assert own.expected_gpu_hours == pytest.approx(gpus * runs[0].total_steps * 3 / 3600)
+    assert theirs.expected_gpu_hours == pytest.approx(gpus * 20.2)
+    assert [item.rate_from for item in (own, theirs, unknown)] == ["rehearsal on noise", "published", ""]
+    sums = totals(found, "experiment") + totals([own, theirs], "paper")
+    assert [total.expected_gpu_hours for total in sums] == [None, own.expected_gpu_hours + theirs.expected_gpu_hours]
+    assert [total.rate_from for total in sums] == ["", "published, rehearsal on noise"]
+    large = [replace(own, expected_gpu_hours=hours) for hours in (123456.7, 0.00001)]
+    assert [digits in line for digits, line in zip(("123,457", "< 0.01"), table(large).splitlines()[1:], strict=True)]

@@ -18,6 +18,7 @@ from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import forecast, table
 from resync.plan.network import LINKS, Link, Network
+from resync.plan.rehearsed import Rates, shape_id
 from resync.plan.stragglers import longest_delay
 from resync.plan.wallclock import Machine, wall_clock
 from resync.run import Run
@@ -175,6 +176,30 @@ def test_times_of_one_network_are_not_those_of_another(suite):
     unknown = [value.model_copy(update={"network": None}) for value in published]
     with pytest.raises(ValueError, match="on a declared network, to calibrate on"):
         forecast(runs, unknown, lambda _: ETHERNET)
+
+
+def test_a_rehearsal_takes_the_place_of_a_calibration(suite):
+    """Of shapes with the same computation one counts whose messages do not overlap, for all of them."""
+    runs = suite.runs("qsr", "paper", "vit_b16_b4096")
+    local, parallel = (next(run for run in runs if run.series == name) for name in ("h4", "parallel"))
+    rates = {
+        shape_id(run): Rates(step, data=0.25, communication=0.0, overlaps=overlaps, evaluation=1.0, checkpoint=0.0)
+        for run, step, overlaps in ((local, 1.0, False), (parallel, 0.9, True))
+    }
+    sized, published = [(run, VIT) for run in (local, parallel)], suite.papers["qsr"].published
+
+    def found(of, **given):
+        return forecast(sized, published, lambda _: ETHERNET, rates=of, **given)[0]
+
+    assert [(item.basis, item.clock.compute / item.clock.steps) for item in found(rates)] == [("rehearsed", 1.25)] * 2
+    assert "rehearsed as qsr/vit_b16_b4096/h4/seed0: a step computes 1.25 s\n" in table(found(rates)) + "\n"
+    only = {shape_id(parallel): rates[shape_id(parallel)]}
+    assert "a step computes 1.15 s, with messages that overlap with it" in table(found(only))
+    assert {item.basis for item in found(rates, compute=0.1)} == {"given"}
+    of_eight = [(run, RESNET50) for run in suite.runs("sgp", "paper", "resnet50_ethernet", "sgp_4")[:1]]
+    rates = {shape_id(of_eight[0][0]): rates[shape_id(local)]}
+    [item], _ = forecast(of_eight, (), lambda _: ETHERNET, rates=rates)
+    assert item.clock.compute / item.clock.steps == pytest.approx(1.25)  # with the average inside a worker
 
 
 def test_no_claim_on_times_asks_for_more_than_the_model_has(suite):
@@ -436,7 +461,9 @@ def test_wrong_times_are_one_line(make, message):
 
 def test_without_known_hours_a_compute_time_is_asked_for(suite):
     runs = [(run, 10) for run in suite.runs("qsr", "smoke", "vit_b16_b4096")]
-    with pytest.raises(ValueError, match=r"qsr/vit_b16_b4096: no two published times .*, give --compute"):
+    with pytest.raises(
+        ValueError, match=r"qsr/vit_b16_b4096: no two published times .*, rehearse them or give --compute"
+    ):
         forecast(runs, suite.papers["qsr"].published, lambda _: ETHERNET)
     found, unknown = forecast(runs, suite.papers["qsr"].published, lambda _: ETHERNET, compute=0.01)
     assert unknown == []

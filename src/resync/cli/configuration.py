@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from resync.cli.declare import CONFIGS, JSON, ONE_PAPER, PAPER, PILOTS, RESULTS, SCALE, flag, runs_of, suite_of, verb
 from resync.errors import UserError
@@ -29,7 +30,7 @@ def _validate(options: argparse.Namespace) -> None:
 
 @verb("list the runs of a paper", CONFIGS, PAPER, SCALE, PILOTS, JSON)
 def _expand(options: argparse.Namespace) -> None:
-    runs = runs_of(suite_of(options), options.paper, options)
+    runs = runs_of(suite_of(options), options)
     if options.json:
         print(json_text([_describe(run) for run in runs]))
     else:
@@ -61,7 +62,8 @@ def _describe(run: Run) -> dict[str, object]:
 def _plan(options: argparse.Namespace) -> None:
     from resync.models import flops_per_sample, num_parameters
     from resync.plan import cost, table, table_of_totals, totals
-    from resync.plan.rehearsed import rates_of, rehearsed
+    from resync.plan.expected import with_expected_hours
+    from resync.plan.rehearsed import rates_of
     from resync.prepare.availability import missing
 
     size, flops_of_input = _of_model(num_parameters), _of_model(flops_per_sample)
@@ -70,12 +72,11 @@ def _plan(options: argparse.Namespace) -> None:
         return round(flops_of_input(run) * run.inputs_per_sample)
 
     suite = suite_of(options)
-    papers = [options.paper] if options.paper else list(suite.papers)
+    published = {name: paper.published for name, paper in suite.papers.items()}
     with all_kept():
-        runs = [run for paper in papers for run in runs_of(suite, paper, options)]
-        costs = rehearsed(
-            runs, [cost(run, size(run), flops(run)) for run in runs], rates_of(options.results, options.scale)
-        )
+        runs = runs_of(suite, options)
+        sized = [cost(run, size(run), flops(run)) for run in runs]
+    costs = with_expected_hours(runs, sized, rates_of(options.results, options.scale), published)
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     of_runs = (item.as_dict() for item in costs)
     entries = json_text(list(of_runs if options.by == "run" else map(asdict, sums[options.by])))
@@ -92,13 +93,13 @@ def _plan(options: argparse.Namespace) -> None:
 
 @verb(
     "predict how long runs take on a network, and where the time goes; no training",
-    CONFIGS, PAPER, SCALE, JSON,
+    CONFIGS, RESULTS, PAPER, SCALE, JSON,
     flag("--network", choices=tuple(LINKS), required=True, help="link between nodes"),
     flag("--inside", choices=tuple(LINKS), default="pcie_3_x16", help="link inside a node (default: %(default)s)"),
     flag("--all-reduce", choices=tuple(ALL_REDUCES), default="ring",
          help="all-reduce algorithm between nodes, for series that do not choose one (default: %(default)s)"),
     flag("--compute", type=float, metavar="SECONDS",
-         help="time of a local step without communication (default: calibrated on two published times)"),
+         help="time of a local step without communication (default: as rehearsed, or fitted to two published times)"),
     flag("--delay", type=float, default=0.0, metavar="SECONDS",
          help="mean of the exponential delay of every step (default: none)"),
     flag("--backward", type=float, default=0.0, metavar="SECONDS",
@@ -117,6 +118,7 @@ def _time(options: argparse.Namespace) -> None:
     from resync.models import num_parameters
     from resync.plan import scaling
     from resync.plan.forecast import forecast, nodes_of, table
+    from resync.plan.rehearsed import rates_of
 
     def network(run: Run) -> Network:
         return nodes_of(run, LINKS[options.network], LINKS[options.inside], options.all_reduce)
@@ -124,11 +126,11 @@ def _time(options: argparse.Namespace) -> None:
     if options.backward and (options.compute is None or len(options.workers or ()) > 1):
         raise UserError("--backward: allowed with --compute and at most one number of --workers")
     suite, count = suite_of(options), _of_model(num_parameters)
-    chosen = options.experiment or suite.papers[options.paper].experiments
-    declared = [run for name in chosen for run in suite.runs(options.paper, options.scale, name)]
-    runs = [(run, count(run)) for run in {(run.experiment, run.series): run for run in declared}.values()]
+    by_series = {(run.experiment, run.series): run for run in runs_of(suite, options)}
+    runs = [(run, count(run)) for run in by_series.values()]
     published = suite.papers[options.paper].published
-    numbers, given = options.workers or [None], {"compute": options.compute, "delay": options.delay}
+    numbers, rates = options.workers or [None], rates_of(options.results, options.scale)
+    given: dict[str, Any] = {"compute": options.compute, "delay": options.delay, "rates": rates}
     if len(numbers) > 1:
         scaled, at_the_end, unknown = scaling.scalings(runs, published, network, numbers, **given)
         print(json_text([asdict(each) for each in scaled]) if options.json else scaling.table(scaled, at_the_end))

@@ -73,9 +73,24 @@ TRAINING = (
 """Common flags of the verbs that train a run."""
 
 
-def runs_of(suite: Suite, paper: str, options: argparse.Namespace) -> list[Run]:
-    """The runs of a paper at the scale named on the command line; with `--pilots`, the pilot runs."""
-    return (suite.pilots if options.pilots else suite.runs)(paper, options.scale)
+def runs_of(suite: Suite, options: argparse.Namespace) -> list[Run]:
+    """The runs named on the command line: scale, papers, experiments; with `--pilots`, the pilot runs.
+
+    Raises ValueError where there are none, and says at which scales there are.
+    """
+    declared = suite.pilots if getattr(options, "pilots", False) else suite.runs
+    papers = [options.paper] if options.paper else list(suite.papers)
+    chosen = [(paper, each) for paper in papers for each in getattr(options, "experiment", None) or [None]]
+
+    def runs_at(scale: str) -> list[Run]:
+        return [run for paper, experiment in chosen for run in declared(paper, scale, experiment)]
+
+    if found := runs_at(options.scale):
+        return found
+    kind = "pilot runs" if declared == suite.pilots else "runs"
+    elsewhere = " and ".join(scale for scale in SCALES if runs_at(scale))
+    raise UserError(f"--scale {options.scale}: no {kind} of {options.paper or 'any paper'}"
+                    + (f", allowed: {elsewhere}" if elsewhere else " at any scale"))  # fmt: skip
 
 
 def _papers(parsed_args: argparse.Namespace, **_: object) -> list[str]:

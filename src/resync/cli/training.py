@@ -118,9 +118,7 @@ def _rehearse(options: argparse.Namespace) -> int:
     from resync.plan.rehearsed import NAME, shapes
     from resync.rehearsal import gather, page, rehearse
 
-    suite = suite_of(options)
-    papers = [options.paper] if options.paper else list(suite.papers)
-    found = shapes(run for paper in papers for run in runs_of(suite, paper, options))
+    found = shapes(runs_of(suite_of(options), options))
     if options.shape and options.shape not in found:
         raise UserError(f"--shape: {not_among(options.shape, found)}")
     folder = options.results / options.scale / NAME

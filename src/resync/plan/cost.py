@@ -49,7 +49,8 @@ class Cost(Volume):
         gpu_hours: GPUs of the run times its time limit, which a cluster has to grant: an upper bound.
         disk_bytes: size of the kept checkpoints and the final model: parameters and optimizer state of every worker,
             without additional state of an algorithm, and without logs.
-        expected_gpu_hours: GPUs times the hours that follow from a rehearsal; None if there is none.
+        expected_gpu_hours: GPUs times the hours that follow from a rate; None if none is known.
+        rate_from: where that rate comes from: a rehearsal, perhaps on noise, or the published hours; empty if unknown.
     """
 
     parameters: int
@@ -57,6 +58,7 @@ class Cost(Volume):
     gpu_hours: float
     disk_bytes: int
     expected_gpu_hours: float | None = None
+    rate_from: str = ""
 
     @property
     def bytes_per_worker(self) -> int:
@@ -90,6 +92,7 @@ class Total:
     gpu_hours: float
     disk_bytes: int
     expected_gpu_hours: float | None
+    rate_from: str
 
 
 def volume(run: Run) -> Volume:
@@ -135,6 +138,7 @@ def totals(costs: Iterable[Cost], of: Literal["experiment", "paper"]) -> list[To
 def _total(name: str, costs: Sequence[Cost]) -> Total:
     known = [item.flops for item in costs if item.flops is not None]
     expected = [item.expected_gpu_hours for item in costs if item.expected_gpu_hours is not None]
+    all_expected = len(expected) == len(costs)
     return Total(
         name,
         runs=len(costs),
@@ -143,7 +147,8 @@ def _total(name: str, costs: Sequence[Cost]) -> Total:
         flops=sum(known) if len(known) == len(costs) else None,
         gpu_hours=sum(item.gpu_hours for item in costs),
         disk_bytes=sum(item.disk_bytes for item in costs),
-        expected_gpu_hours=sum(expected) if len(expected) == len(costs) else None,
+        expected_gpu_hours=sum(expected) if all_expected else None,
+        rate_from=", ".join(sorted({item.rate_from for item in costs})) if all_expected else "",
     )
 
 
@@ -165,18 +170,18 @@ def table_of_totals(found: Sequence[Total], of: str) -> str:
     return "\n".join(aligned(lines))
 
 
-_HEADINGS = ("sent by all", "computing", "GPU-h rehearsed", "GPU-h limit", "disk")
+_HEADINGS = ("sent by all", "computing", "GPU-h expected", "rate from", "GPU-h limit", "disk")
 
 
 def _sizes(item: Cost | Total) -> tuple[str, ...]:
     flops = "-" if item.flops is None else in_units(item.flops, "FLOP")
     expected = "-" if item.expected_gpu_hours is None else _plain(item.expected_gpu_hours)
     limit, disk = _plain(item.gpu_hours), in_units(item.disk_bytes, "B")
-    return in_units(item.bytes_of_all, "B"), flops, expected, limit, disk
+    return in_units(item.bytes_of_all, "B"), flops, expected, item.rate_from or "-", limit, disk
 
 
 def _plain(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.4g}"
+    return "< 0.01" if 0 < hours < 0.01 else f"{hours:,.0f}" if hours >= 1000 else f"{hours:.4g}"
 
 
 def in_units(count: int, unit: str) -> str:

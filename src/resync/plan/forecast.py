@@ -1,15 +1,18 @@
-"""The time of runs on a network, with a given compute time or calibrated on the paper's own published hours."""
+"""The time of runs on a network: with a given or rehearsed compute time, or calibrated on the paper's own hours."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from resync.errors import UserError
 from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.paper.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Timing, calibrate
+from resync.plan.cost import FLOAT32_BYTES
 from resync.plan.exchanges import exchanges
 from resync.plan.network import LINKS, Link, Network
+from resync.plan.rehearsed import Computing, Rates, computing
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.run import Run
 from resync.text_tables import aligned
@@ -56,15 +59,20 @@ class Forecast:
         clock: the model's seconds.
         network: name of the link between nodes.
         published: the most certain published time of the run, if there is any for this number of workers and network.
-        basis: `given` (compute time), `fitted` to this run's published time, or `predicted` from two other runs.
-        fit: the calibration; None if the compute time was given.
+        basis: `given` (compute time), `rehearsed`, `fitted` to this run's published time, or `predicted` from two other
+            runs.
+        machine: what computes and sends.
+        fit: the calibration, if there is one.
+        rehearsal: the rehearsed compute time, if there is one.
     """
 
     clock: WallClock
     network: str
     published: PublishedValue | None
     basis: str
-    fit: Fit | None
+    machine: Machine
+    fit: Fit | None = None
+    rehearsal: Computing | None = None
 
     @property
     def hours(self) -> float:
@@ -122,11 +130,12 @@ def forecast(
     delay: float = 0.0,
     backward: float = 0.0,
     workers: int | None = None,
+    rates: Mapping[str, Rates] = MappingProxyType({}),
 ) -> tuple[list[Forecast], list[str]]:
     """Return the wall clock of every run for which it can be computed, in order, and one line per group without one.
 
-    Without `compute`, runs with the same model, data and samples per step and worker are calibrated together, on two
-    of their published hours: see `fit`.
+    Without `compute`, runs with the same model, data and samples per step and worker share the compute time of a
+    rehearsal or, without one, are calibrated together, on two of their published hours: see `fit`.
 
     Args:
         runs: each with the number of parameters of its model.
@@ -136,36 +145,59 @@ def forecast(
         delay: mean of the exponential delay of every step, in seconds.
         backward: seconds of `compute` that hide averages of gradients; without effect on runs that are calibrated.
         workers: number of workers to extrapolate to, see `wall_clock`.
+        rates: of rehearsals, by shape.
 
     Raises ValueError if no compute time is given and no group can be calibrated.
     """
     groups: dict[tuple[str, ...], list[tuple[Run, int]]] = {}
     for run, count in runs:
         groups.setdefault(_same_step(run), []).append((run, count))
-    fits: dict[tuple[str, ...], Fit] = {}
-    unknown: dict[tuple[str, ...], str] = {}
-    for key, group in groups.items() if compute is None else ():
+    known: dict[tuple[str, ...], Fit | Computing | None] = {}
+    unknown: list[str] = []
+    for key, group in groups.items():
         try:
-            fits[key] = fit(group, published, network_of, delay)
+            known[key] = (
+                None
+                if compute is not None
+                else computing([run for run, _ in group], rates) or fit(group, published, network_of, delay)
+            )
         except ValueError as error:
-            unknown[key] = str(error)
-    if unknown and not fits:
-        raise UserError("\n".join(unknown.values()))
-    forecasts = []
-    for run, count in runs:
-        if _same_step(run) in unknown:
-            continue
-        found, network = fits.get(_same_step(run)), network_of(run)
-        link = network.link.name
-        machine = Machine(network, compute or 0.0, delay, backward) if found is None else found.machine(network)
-        same = workers in (None, run.workers)
-        fitted = found is not None and same and run.id in found.runs and found.network == link
-        basis = "given" if found is None else "fitted" if fitted else "predicted"
-        here = [value for value in published if value.network == link] if same else []
-        forecasts.append(
-            Forecast(wall_clock(run, machine, count, workers), link, published_time(run, here), basis, found)
-        )
-    return forecasts, list(unknown.values())
+            unknown.append(str(error))
+    if not known:
+        raise UserError("\n".join(unknown))
+    given = Machine(Network(LINKS["ethernet_10g"]), compute or 0.0, delay, backward)
+    forecasts = [
+        _forecast(run, count, published, network_of(run), known[_same_step(run)], given, workers)
+        for run, count in runs
+        if _same_step(run) in known
+    ]
+    return forecasts, unknown
+
+
+def _forecast(
+    run: Run,
+    count: int,
+    published: Sequence[PublishedValue],
+    network: Network,
+    found: Fit | Computing | None,
+    given: Machine,
+    workers: int | None,
+) -> Forecast:
+    """The wall clock of a run; without a calibration or a rehearsal, that of the `given` machine on its network."""
+    link, same = network.link.name, workers in (None, run.workers)
+    here = [value for value in published if value.network == link] if same else []
+    fitted = rehearsal = None
+    if isinstance(found, Fit):
+        fitted, machine = found, found.machine(network)
+        basis = "fitted" if same and run.id in found.runs and found.network == link else "predicted"
+    elif isinstance(found, Computing):
+        # A rehearsed step has the averages inside a worker, which `wall_clock` adds.
+        inside = network.inside_seconds(count * FLOAT32_BYTES, run.gpus_per_worker)
+        rehearsal, machine, basis = found, Machine(network, max(0.0, found.seconds - inside), given.delay), "rehearsed"
+    else:
+        machine, basis = replace(given, network=network), "given"
+    clock = wall_clock(run, machine, count, workers)
+    return Forecast(clock, link, published_time(run, here), basis, machine, fitted, rehearsal)
 
 
 def fit(
@@ -198,7 +230,7 @@ def fit(
         names = ", ".join(sorted({f"{run.paper}/{run.experiment}" for run, _ in runs}))
         raise UserError(
             f"{names}: no two published times of averages over all workers, on a declared network, to calibrate on, "
-            "give --compute"
+            "rehearse them or give --compute"
         )
     asked = network_of(runs[0][0]).link.name
     found = [(network, calibrate(known)) for (network, _), known in pairs]
@@ -247,7 +279,8 @@ def table(forecasts: Sequence[Forecast]) -> str:
 
 
 def calibrations(forecasts: Sequence[Forecast]) -> Iterator[str]:
-    """One line per calibration."""
+    """One line per rehearsal and calibration."""
+    yield from dict.fromkeys(str(item.rehearsal) for item in forecasts if item.rehearsal)
     for found, network in dict.fromkeys((item.fit, item.network) for item in forecasts if item.fit):
         runs = [f"{_series(run)} ({status})" for run, status in zip(found.runs, found.statuses, strict=True)]
         title = LINKS[found.network].title

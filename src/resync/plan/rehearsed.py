@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resync.files import read_json
 from resync.metrics.registry import SECONDS_PER_HOUR
-from resync.plan.cost import Cost
 from resync.run import Run
 from resync.run.evaluated import evaluation_steps
 
@@ -74,6 +73,11 @@ class Rates:
     evaluation: float | None
     checkpoint: float
 
+    @property
+    def source(self) -> str:
+        """Where they come from, in words."""
+        return "rehearsal on noise" if self.evaluation is None else "rehearsal"
+
     def hours(self, run: Run, bytes_per_worker: float) -> float:
         """Expected hours of a run, without the start of its processes."""
         steps = run.total_steps * (self.step + self.data) + bytes_per_worker * self.communication
@@ -91,15 +95,30 @@ def rates_of(results: Path, scale: str) -> Mapping[str, Rates]:
     return {each["shape"]: Rates(**each["rates"]) for each in found["shapes"] if each["rates"]}
 
 
-def rehearsed(runs: Sequence[Run], costs: Sequence[Cost], rates: Mapping[str, Rates]) -> list[Cost]:
-    """The costs of these runs with the GPU-hours expected where their shapes have been rehearsed."""
-    return [
-        replace(item, expected_gpu_hours=_gpus(run) * found.hours(run, item.bytes_per_worker))
+@dataclass(frozen=True)
+class Computing:
+    """The rehearsed time of a local step of one worker.
+
+    Attributes:
+        seconds: of computing and waiting for data; of workers that a process computes in turn, one's share.
+        with_messages: whether they include messages that overlap, because no shape without these was rehearsed.
+        run: the series whose shape it is.
+    """
+
+    seconds: float
+    with_messages: bool
+    run: str
+
+    def __str__(self) -> str:
+        messages = ", with messages that overlap with it" if self.with_messages else ""
+        return f"rehearsed as {self.run}: a step computes {self.seconds:.4g} s{messages}"
+
+
+def computing(runs: Sequence[Run], rates: Mapping[str, Rates]) -> Computing | None:
+    """The time of a step of runs that compute the same, from a shape whose messages do not overlap if there is one."""
+    known = [
+        Computing((found.step + found.data) * run.processes / max(run.workers, run.processes), found.overlaps, run.id)
+        for run in runs
         if (found := rates.get(shape_id(run)))
-        else item
-        for run, item in zip(runs, costs, strict=True)
     ]
-
-
-def _gpus(run: Run) -> int:
-    return run.resources.nodes * run.resources.gpus_per_node
+    return min(known, key=lambda each: (each.with_messages, each.seconds), default=None)

@@ -1,12 +1,14 @@
 """How the time for a fixed number of samples shrinks as workers are added, and where that ends."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from resync.paper.published import PublishedValue
 from resync.plan.cost import FLOAT32_BYTES, in_units
 from resync.plan.forecast import Forecast, calibrations, forecast, limits
 from resync.plan.network import Network
+from resync.plan.rehearsed import Rates
 from resync.plan.wallclock import Machine, wall_clock
 from resync.run import Run
 from resync.text_tables import aligned
@@ -48,6 +50,7 @@ def scalings(
     *,
     compute: float | None = None,
     delay: float = 0.0,
+    rates: Mapping[str, Rates] = MappingProxyType({}),
 ) -> tuple[list[Scaling], list[Forecast], list[str]]:
     """The scaling of every method among `runs`, for the samples of the first of them.
 
@@ -58,17 +61,16 @@ def scalings(
     methods = list({_method(run): (run, count) for run, count in reversed(runs)}.values())[::-1]
     # Calibrated on all runs: those that have a published time may be the others of a method.
     columns = [
-        forecast(runs, published, network_of, compute=compute, delay=delay, workers=number)[0] for number in workers
+        forecast(runs, published, network_of, compute=compute, delay=delay, workers=number, rates=rates)[0]
+        for number in workers
     ]
-    known, unknown = forecast(runs, published, network_of, compute=compute, delay=delay)
-    fits = {item.clock.run: item.fit for item in known}
+    known, unknown = forecast(runs, published, network_of, compute=compute, delay=delay, rates=rates)
+    machines = {item.clock.run: item.machine for item in known}
     found, shown = [], []
-    samples = next(run.total_steps * run.batch_size for run, _ in methods if run.id in fits)
+    samples = next(run.total_steps * run.batch_size for run, _ in methods if run.id in machines)
     for run, count in methods:
-        if run.id not in fits:
+        if run.id not in machines:
             continue
-        network, fit = network_of(run), fits[run.id]
-        machine = fit.machine(network) if fit else Machine(network, compute or 0.0, delay)
         own = [item for column in columns for item in column if item.clock.run == run.id]
         share = samples / (run.total_steps * run.batch_size)
         shown.append(own[-1])
@@ -78,7 +80,7 @@ def scalings(
                 samples,
                 tuple(workers),
                 tuple(share * item.clock.total for item in own),
-                _half(run, machine, count),
+                _half(run, machines[run.id], count),
                 -(-int(run.facts["train_samples"]) // run.local_batch_size),
                 (2 + run.optimizer.state_vectors) * count * FLOAT32_BYTES,
             )

@@ -21,7 +21,7 @@ from resync.results.runs import state_of as state_of_run
 from resync.run import Run
 
 Top1 = dict[str, list[float]]
-FAR = {"qsr": [97.4, 97.5, 97.6], "h4": [96.4, 96.5, 96.6], "parallel": [97.1, 97.2, 97.3]}
+FAR = {"qsr": [97.4, 97.5, 97.6], "h4": [96.6, 96.4, 96.5], "parallel": [97.2, 97.3, 97.1]}
 """Accuracies that bear every claim out."""
 PARALLEL_OVER_H4 = "Parallel SGD over Local SGD, H = 4: effect"
 QSR_OVER_PARALLEL = "QSR, H_base = 4 over Parallel SGD: effect"
@@ -66,9 +66,9 @@ def claim_of(suite: Suite, name: str, **changes: Any) -> Claim:
 @pytest.mark.parametrize(
     ("name", "top1", "verdict", "reason"),
     [
-        ("qsr_beats_h4", FAR, "holds", "effect +1.00 points (95 % interval +0.77 to +1.23)"),
-        ("qsr_beats_h4", FAR | {"qsr": [96.6, 96.7, 96.8]}, "inconclusive", "neither a smaller effect (p = 0.856)"),
-        ("qsr_beats_h4", FAR | {"qsr": [96.3, 96.4, 96.5]}, "fails", "rejects the claimed effect: p = 0.004"),
+        ("qsr_beats_h4", FAR, "holds", "effect +1.00 points (95 % interval +0.57 to +1.43)"),
+        ("qsr_beats_h4", FAR | {"qsr": [96.6, 96.7, 96.8]}, "inconclusive", "neither a smaller effect (p = 0.789)"),
+        ("qsr_beats_h4", FAR | {"qsr": [96.3, 96.4, 96.5]}, "fails", "rejects the claimed effect: p = 0.029"),
         ("qsr_reaches_parallel", FAR | {"qsr": [96.9, 97.1, 97.0]}, "holds", "rejects a smaller effect: p = 0.018"),
         ("qsr_reaches_parallel", FAR | {"qsr": [96.9, 97.1, 97.0]}, "holds", "(90 % interval -0.37 to -0.03)"),
         ("accuracies", FAR | {"qsr": [98.4, 98.5, 98.6]}, "holds", f"{PARALLEL_OVER_H4} +0.70 points"),
@@ -168,7 +168,7 @@ def test_a_claim_that_cannot_be_decided_says_why(suite: Suite, judge):
 def hours(first: float) -> dict[int, dict[str, Any]]:
     """Hours of communication of three seeds."""
     seconds = {"training": 2e4, "evaluation": 0.0, "wall": 2e4}
-    return {seed: {"seconds": seconds | {"communication": 3600 * (first + seed / 100)}} for seed in range(3)}
+    return {seed: {"seconds": seconds | {"communication": 3600 * first * (1 + seed / 100)}} for seed in range(3)}
 
 
 def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):

@@ -4,9 +4,12 @@ A claim that orders several series holds if each of its comparisons between neig
 fails if one comparison fails at that level after a Bonferroni correction for the number of comparisons.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
+from typing import Literal
 
 from resync.audit import curves, effects
 from resync.audit.effects import Effect, p_text
@@ -21,10 +24,11 @@ from resync.audit.values import (
 )
 from resync.audit.verdicts import Verdict
 from resync.paper.claim import LEAST_SEEDS, Claim, CurveTest
-from resync.paper.paper import Paper
+from resync.paper.paper import Blocks, Paper
 from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues, difference_with_unit, effect_texts, number
 
+Test = Literal["welch", "paired", "exact", "curves"]
 TESTS = {"welch": "Welch's test", "paired": "the paired t test"}
 
 
@@ -36,6 +40,7 @@ class ClaimSeries:
     label: str
     states: list[RunState]
     claim: Claim
+    blocks: Blocks
 
     @property
     def evidence(self) -> SeedValues:
@@ -49,7 +54,7 @@ class ClaimSeries:
 
     @cached_property
     def _found(self) -> tuple[SeedValues, str]:
-        if self.claim.test == "exact":
+        if self.claim.is_exact:
             return known_beforehand((state.run for state in self.states), self.claim.metric)
         return measured(self.states, self.claim.metric, self.claim.at_epoch)
 
@@ -58,21 +63,40 @@ class ClaimSeries:
         seeds = [state.run.seed for state in self.states if state.status == "finished"]
         return dict(zip(seeds, self.evidence.values, strict=True))
 
+    @property
+    def block_of(self) -> dict[int, object]:
+        """By seed, what makes it comparable with those of other series: itself, or the run from which it starts."""
+        runs = [state.run for state in self.states]
+        return {run.seed: run.start_directory if self.blocks == "start" else run.seed for run in runs}
+
     def ours(self, scale: str) -> Ours:
         """The evidence in the form that rows show."""
-        if self.claim.test != "exact":
+        if not self.claim.is_exact:
             return ours_of(self.evidence, scale, self.states)
         text = f"{number(self.evidence.mean, 3)} ({BEFOREHAND})" if self.evidence.n else "none"
         return Ours(text, scale, mean=self.evidence.mean)
+
+
+def test_of(claim: Claim, series: Iterable[ClaimSeries]) -> Test:
+    """How a claim is decided; one over seeds is paired where its series have common blocks, models and data."""
+    if not claim.is_tested:
+        return "exact" if claim.is_exact else "curves"
+    of_seed = {(one.blocks, *(getattr(run, name).model_dump_json() for name in ("model", "data")))
+               for one in series for run in [state.run for state in one.states[:1]]}  # fmt: skip
+    return "paired" if len(of_seed) == 1 else "welch"
 
 
 def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[RunState]], scale: str) -> ClaimRow:
     """The verdict on a claim at a scale; `groups` holds the states of the runs by (experiment, series)."""
     places = {name: claim.where(name) for name in claim.series}
     labels = {name: paper.experiments[place[0]].labels[place[1]] for name, place in places.items()}
-    series = {name: ClaimSeries(name, labels[name], groups.get(place, []), claim) for name, place in places.items()}
+    series = {
+        name: ClaimSeries(name, labels[name], groups.get(place, []), claim, paper.experiments[place[0]].blocks)
+        for name, place in places.items()
+    }
+    test = test_of(claim, series.values())
     runs = [state for one in series.values() for state in one.states]
-    verdict = next(_obstacles(claim, list(series.values()), scale), None)
+    verdict = next(_obstacles(claim, test, list(series.values()), scale), None)
     found: tuple[Effect, ...] = ()
     sides = tuple(Side(one.name, one.label, one.ours(scale)) for one in series.values())
     if verdict is None and claim.curves:
@@ -83,18 +107,18 @@ def claim_row(paper: Paper, claim: Claim, groups: Mapping[tuple[str, str], list[
             for name, (test, values) in tested.items()
         )
     elif verdict is None:
-        found = tuple(_effect(claim, series[better], series[than]) for better, than in claim.pairs)
-        if claim.test == "exact":
+        found = tuple(_effect(claim, test, series[better], series[than]) for better, than in claim.pairs)
+        if claim.is_exact:
             verdict = _by_schedule(claim, found, labels)
         else:
-            verdict = of_imported(_by_test(claim, found, labels), runs)
+            verdict = of_imported(_by_test(claim, test, found, labels), runs)
         if claim.hardware and verdict.word == "fails":
             verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
     return ClaimRow(
         paper=paper.id, kind=OWN_CLAIM if claim.is_ours else CLAIM, id=claim.id, statement=claim.statement,
         experiment=claim.experiment, metric=claim.metric, unit=claim.unit, direction=claim.direction,
-        at_least=claim.at_least, test=claim.test,
-        confidence=claim.confidence if claim.test in TESTS else None, scale=scale, scales=claim.scales,
+        at_least=claim.at_least, test=test,
+        confidence=claim.confidence if claim.is_tested else None, scale=scale, scales=claim.scales,
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=sides,
         effects=found, verdict=verdict.word, reason=verdict.reason,
@@ -117,14 +141,14 @@ def _curves(tests: Iterable[CurveTest], series: Mapping[str, ClaimSeries]) -> di
     return found
 
 
-def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
+def _obstacles(claim: Claim, test: str, series: list[ClaimSeries], scale: str) -> Iterator[Verdict]:
     """Reasons why nothing can be compared, the most serious one first."""
     if scale not in claim.scales:
         allowed = ", ".join(claim.scales)
         yield Verdict("not comparable", f"meaningful at {allowed} scale, these runs are of {scale} scale")
     if claim.undecidable:
         yield Verdict("not comparable", f"cannot be decided as declared: {claim.undecidable}")
-    if claim.test == "exact":
+    if claim.is_exact:
         yield from (Verdict("not comparable", one.problem) for one in series if one.problem)
         return
     yield from _unfinished(claim, series)
@@ -136,7 +160,7 @@ def _obstacles(claim: Claim, series: list[ClaimSeries], scale: str) -> Iterator[
             yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is NaN or infinite")
     if other := different_hardware((state for one in series for state in one.states), claim.metric):
         yield other
-    yield from _too_few(claim, series)
+    yield from _too_few(claim, test, series)
 
 
 def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
@@ -148,12 +172,12 @@ def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
         yield Verdict("inconclusive", f"{label}: {each.word}, {each.reason}{lacking}")
 
 
-def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
+def _too_few(claim: Claim, test: str, series: list[ClaimSeries]) -> Iterator[Verdict]:
     """A standard deviation needs two values: of each series, or of the differences at common seeds."""
     if claim.curves:
         return
-    name = TESTS[claim.test]
-    if claim.test == "welch":
+    name = TESTS[test]
+    if test == "welch":
         missing = [(one.label, LEAST_SEEDS - one.evidence.n) for one in series if one.evidence.n < LEAST_SEEDS]
         more = ", ".join(f"{count} more of {label}" for label, count in missing)
         if missing:
@@ -161,26 +185,29 @@ def _too_few(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
         return
     by_name = {one.name: one for one in series}
     for better, than in ((by_name[better], by_name[than]) for better, than in claim.pairs):
-        common = len(better.by_seed.keys() & than.by_seed.keys())
+        common = len({better.block_of[seed] for seed in better.by_seed.keys() & than.by_seed.keys()})
         if common < LEAST_SEEDS:
             more = f"{LEAST_SEEDS - common} more of {better.label} and {than.label}"
-            yield Verdict("inconclusive", f"{name} needs {LEAST_SEEDS} common seeds: {more}")
+            yield Verdict("inconclusive", f"{name} needs {LEAST_SEEDS} common {better.blocks}s: {more}")
 
 
-def samples(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> list[SeedValues]:
+def samples(claim: Claim, test: str, better: ClaimSeries, than: ClaimSeries) -> list[SeedValues]:
     """What is compared, larger is better: the values of both series, or the differences at their common seeds."""
     sign = 1.0 if claim.direction == "higher" else -1.0
-    if claim.test == "paired":
+    if test == "paired":
         ours, theirs = better.by_seed, than.by_seed
-        return [SeedValues.of(sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs)]
+        blocks: dict[object, list[float]] = defaultdict(list)
+        for seed in ours.keys() & theirs.keys():
+            blocks[better.block_of[seed]].append(sign * (ours[seed] - theirs[seed]))
+        return [SeedValues.of(map(fmean, blocks.values()))]
     return [SeedValues.of(sign * value for value in one.evidence.values) for one in (better, than)]
 
 
-def _effect(claim: Claim, better: ClaimSeries, than: ClaimSeries) -> Effect:
-    compared = samples(claim, better, than)
-    if claim.test == "exact":
+def _effect(claim: Claim, test: str, better: ClaimSeries, than: ClaimSeries) -> Effect:
+    compared = samples(claim, test, better, than)
+    if claim.is_exact:
         return Effect(better.name, than.name, compared[0].mean - compared[1].mean)
-    estimate = (effects.welch if claim.test == "welch" else effects.paired)(*compared)
+    estimate = (effects.welch if test == "welch" else effects.paired)(*compared)
     low, high = estimate.interval(claim.confidence)
     p_values, n = estimate.p_values(claim.at_least), (compared[0].n, compared[-1].n)
     return Effect(better.name, than.name, estimate.value, low, high, *p_values, n)
@@ -193,7 +220,7 @@ def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, s
     return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {BEFOREHAND}")
 
 
-def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
+def _by_test(claim: Claim, test: str, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
     """The verdict of the tests; the reason names the comparison that decides."""
     level = 1 - claim.confidence
     weakest = max(found, key=lambda effect: (effect.p_less, -effect.difference))
@@ -210,7 +237,7 @@ def _by_test(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str])
         step, word = weakest, "inconclusive"
         rejected = f"rejects neither a smaller effect ({p_text(weakest.p_less)}) nor the claimed one"
     n = " and ".join(str(count) for count in dict.fromkeys(step.n or ()))
-    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {TESTS[claim.test]} {rejected} (n = {n})")
+    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {TESTS[test]} {rejected} (n = {n})")
 
 
 def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:

@@ -21,12 +21,13 @@ import numpy as np
 from scipy import optimize, stats
 from statsmodels.stats.power import TTestPower
 
-from resync.audit.claims import ClaimSeries, samples
+from resync.audit.claims import ClaimSeries, samples, test_of
 from resync.audit.effects import ROUNDING
 from resync.audit.verdicts import MOST_SEEDS
 from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.paper import Suite
 from resync.paper.claim import LEAST_SEEDS, Claim
+from resync.paper.paper import Paper
 from resync.results.runs import RunState, state_of
 from resync.results.seed_values import SeedValues
 from resync.text_tables import aligned
@@ -91,45 +92,47 @@ def powers(suite: Suite, scale: str, results: Path, papers: Iterable[str], wante
         for run in suite.runs(name, scale):
             seeds[run.experiment, run.series].add(run.seed)
         for claim in suite.papers[name].claims_at(scale):
-            if scale in claim.scales and claim.test not in ("exact", "curves") and not claim.undecidable:
-                found += _of_claim(name, claim, scale, pilots, seeds, wanted)
+            if scale in claim.scales and claim.is_tested and not claim.undecidable:
+                found += _of_claim(suite.papers[name], claim, scale, pilots, seeds, wanted)
     return found
 
 
 def _of_claim(
-    paper: str,
+    paper: Paper,
     claim: Claim,
     scale: str,
     pilots: Mapping[tuple[str, str], list[RunState]],
     seeds: Mapping[tuple[str, str], set[int]],
     wanted: float,
 ) -> Iterator[Power]:
+    series = {name: ClaimSeries(name, name, pilots.get(place, []), claim, paper.experiments[place[0]].blocks)
+              for name, place in zip(claim.series, claim.compared, strict=True)}  # fmt: skip
+    test = test_of(claim, series.values())
     for names in claim.pairs:
         places = [claim.where(name) for name in names]
         first, second = (seeds.get(place, set()) for place in places)
-        declared = (len(first), len(second)) if claim.test == "welch" else (len(first & second),) * 2
+        declared = (len(first), len(second)) if test == "welch" else (len(first & second),) * 2
         expected = next((effect for at, effect in claim.expected.items() if at == scale), None)
         shows = None
         if expected is not None and expected != claim.at_least:
             shows = "holds" if expected > claim.at_least else "fails"
         row = Power(
-            f"{paper}/{claim.id}", scale, *names, claim.metric, claim.unit, claim.test, claim.at_least, declared,
+            f"{paper.id}/{claim.id}", scale, *names, claim.metric, claim.unit, test, claim.at_least, declared,
             expected, shows,
         )  # fmt: skip
-        better, than = (ClaimSeries(name, name, pilots.get(claim.where(name), []), claim) for name in names)
-        yield _with_spread(row, claim, better, than, wanted)
+        yield _with_spread(row, claim, series[names[0]], series[names[1]], wanted)
 
 
 def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSeries, wanted: float) -> Power:
     problem = next((f"{one.name}: {one.problem}" for one in (better, than) if one.problem), "")
     if problem:
         return replace(row, problem=problem)
-    compared = samples(claim, better, than)
+    compared = samples(claim, row.test, better, than)
     degrees = sum(max(0, sample.n - 1) for sample in compared)
     if not all(sample.finite for sample in compared):
         return replace(row, problem="no finished pilot runs")
     if not degrees:
-        common = "common " if claim.test == "paired" else ""
+        common = "common " if row.test == "paired" else ""
         return replace(row, problem=f"the pilots have no {LEAST_SEEDS} {common}seeds")
     variance = math.fsum((sample.n - 1) * sample.std**2 for sample in compared if sample.n > 1) / degrees
     std, level = math.sqrt(variance), 1 - claim.confidence
@@ -140,18 +143,18 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
         std=std,
         degrees=degrees,
         in_pilots=compared[0].mean - sum(sample.mean for sample in compared[1:]),
-        detectable=claim.at_least + detectable(claim.test, std, row.declared, level, wanted),
+        detectable=claim.at_least + detectable(row.test, std, row.declared, level, wanted),
     )
     if row.expected is None or row.shows is None:
         return known
     # One comparison of several that fails is found at the level of all of them together.
     level = level / len(claim.pairs) if row.shows == "fails" else level
     effect = abs(row.expected - claim.at_least)
-    seeds = needed(claim.test, effect, std, level, wanted)
+    seeds = needed(row.test, effect, std, level, wanted)
     hours = [_hours(one.states) for one in (better, than)]
     return replace(
         known,
-        power=power(claim.test, effect, std, row.declared, level),
+        power=power(row.test, effect, std, row.declared, level),
         seeds=seeds,
         hours=None if seeds is None or None in hours else seeds * math.fsum(filter(None, hours)),
     )

@@ -104,7 +104,7 @@ def _of_claim(claim: Claim) -> str:
         return "not comparable"
     if claim.status == "unverified":
         return "source unverified"
-    return "computed only" if claim.test == "exact" else ""
+    return "computed only" if claim.is_exact else ""
 
 
 def _of_value(value: PublishedValue) -> str:

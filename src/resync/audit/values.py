@@ -8,6 +8,7 @@ from resync.audit.verdicts import Verdict
 from resync.metrics.registry import METRICS
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
+from resync.plan.dose import dose
 from resync.plan.virtual_time import virtual_seconds
 from resync.results.errors import ResultsError
 from resync.results.runs import RunResult, RunState
@@ -72,6 +73,7 @@ def known_beforehand(runs: Iterable[Run], metric: str, epoch: float | None = Non
     try:
         found: dict[str, Callable[[Run], float]] = {
             "averaging_error": averaging_error,
+            "dose": dose,
             "virtual_seconds": partial(virtual_seconds, epoch=epoch),
         }
         of = found.get(metric, lambda run: float(getattr(volume(run), metric)))

@@ -264,6 +264,10 @@ _DECLARED = {
         "fraction of the squared deviations from the mean that remains after ceil(log2 workers) mixing steps of the "
         "topology", (), depends_on="configuration", compared=True,
     ),
+    "dose": Metric(
+        "Dose", "1", "sum over the steps of eta^2 (K - 1) / (2 batch size): the drift that local steps can add", (),
+        depends_on="configuration", compared=True,
+    ),
 }  # fmt: skip
 
 

@@ -13,6 +13,9 @@ from resync.settings.base import Check, Id, Items, PositiveInt, PositiveNumber, 
 LEAST_SEEDS = 2
 """Seeds of each series that a test over seeds needs: a standard deviation needs two values."""
 
+REDUCED = ("smoke", "mini")
+"""The scales at which something else is trained than what the paper trains."""
+
 SeriesName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*(/[a-z0-9][a-z0-9_]*)?$")]
 
 
@@ -46,6 +49,46 @@ class CurveTest(Settings):
             yield ("than",), "found nothing to divide by, allowed: than, or than_workers"
 
 
+class Bound(Settings):
+    """A bound on what a series reached: on the mean over its seeds, or on a number of its configuration."""
+
+    metric: ComparedMetric = Field(description="what is bounded: the value at the end of the runs, or at `at_epoch`")
+    series: SeriesName = Field(description="series of the claim's experiment, or `experiment/series`")
+    at_epoch: PositiveNumber | None = Field(default=None, description="epoch of the evaluation; null: the end")
+    least: float | None = Field(default=None, description="smallest value; null: no bound")
+    most: float | None = Field(default=None, description="largest value; null: no bound")
+
+    def checks(self) -> Iterator[Check]:
+        """Require a bound."""
+        if self.least is None and self.most is None:
+            yield (), "found neither least nor most, allowed: one of them, or both"
+
+
+class Regime(Settings):
+    """What must be true of the trainings of a scale for a claim to be able to hold there; the audit checks it."""
+
+    outside: Text | None = Field(default=None, description="why the claim cannot hold or fail there; alone")
+    inside: Text | None = Field(default=None, description="why it can, whatever the trainings reach")
+    values: Items[Bound] = Field(default=(), description="what its trainings must reach")
+    tuned: bool = Field(
+        default=False,
+        description="whether every series must have the settings of the best one of its experiment's "
+        "grid (`tuned` there)",
+    )
+    control: Id | None = Field(
+        default=None, description="positive control: a claim of the paper at this scale that must hold, so that an "
+        "effect can be seen in this setting",
+    )  # fmt: skip
+
+    def checks(self) -> Iterator[Check]:
+        """Require a reason or a condition, and nothing beside `outside`."""
+        given = [name for name in type(self).model_fields if getattr(self, name)]
+        if not given:
+            yield (), "found no condition, allowed: outside alone, or inside, values, tuned and control"
+        elif self.outside and len(given) > 1:
+            yield ("outside",), f"found {given[1]} beside it, allowed: outside alone"
+
+
 class Claim(Settings):
     """One claim: a series is better than another, or several series are in an order, each by at least `at_least`."""
 
@@ -77,17 +120,17 @@ class Claim(Settings):
         description="smallest effect that supports the claim, in the metric's unit: by how much the better series "
         "must be better; negative: by how much it may be worse and still count as equal"
     )
-    test: Literal["welch", "paired", "exact", "curves"] = Field(
-        description="welch: one-sided Welch test over the seeds of both series; paired: one-sided t test of the "
-        "differences at common seeds; exact: numbers that follow from the configuration, without spread "
-        f"({', '.join(EXACT)} and no other metric); curves: the bounds of `curves`, on searches, without spread"
-    )
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = Field(
         default=0.95,
-        description="level of the one-sided test (its error rate is 1 - confidence) and of the "
-        "two-sided interval of the effect",
+        description="level of the one-sided tests over seeds: their error rate is 1 - confidence",
     )
     scales: Items[Scale] = Field(min_length=1, description="scales at which the claim is meaningful")
+    regime: dict[Scale, Regime] = Field(
+        default={},
+        description="by scale, what must be true of the trainings for the claim to be able to hold; scale paper has "
+        "the published settings and needs none",
+    )
+    headline: bool = Field(default=False, description="whether it is one of the two to four claims of the abstract")
     expected: dict[Scale, float] = Field(
         default={},
         description="effect that is expected at a scale, in the metric's unit and positive if `better` is better, for "
@@ -112,6 +155,16 @@ class Claim(Settings):
     def unit(self) -> str:
         """Unit of the metric and of `at_least`."""
         return METRICS[self.metric].unit
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its numbers follow from the configuration, without a run."""
+        return self.metric in EXACT
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether it is tested over seeds."""
+        return not (self.is_exact or self.curves)
 
     @property
     def is_ours(self) -> bool:
@@ -145,24 +198,25 @@ class Claim(Settings):
         given = {key for key in ("better", "than", "order", "curves") if getattr(self, key) is not None}
         if given not in ({"better", "than"}, {"order"}, {"curves"}):
             yield (), f"found {' and '.join(sorted(given)) or 'neither'}, allowed: better and than, or order, or curves"
-        elif (self.test == "curves") != (given == {"curves"}):
-            yield ("test",), f"found {self.test!r}, allowed: curves, with curves and with nothing else"
         elif not self.curves and len({self.where(series) for series in self.series}) < len(self.series):
             key = "order" if self.order else "than"
             yield (key,), f"found a series twice, allowed: different series of {', '.join(dict.fromkeys(self.series))}"
-        if (self.test == "exact") != (self.metric in EXACT):
-            allowed = "exact" if self.metric in EXACT else "welch, paired"
-            yield ("test",), f"found {self.test!r}, allowed: {allowed} for {self.metric}"
-        elif self.test == "exact" and "confidence" in self.model_fields_set:
-            yield ("confidence",), "has no effect in an exact test, allowed: test welch or paired"
-        if self.test == "exact" and self.expected:
-            yield ("expected",), "has no effect in an exact test, allowed: test welch or paired"
-        elif elsewhere := [scale for scale in self.expected if scale not in self.scales]:
-            yield ("expected",), f"found {elsewhere[0]}, allowed: scales of the claim, {', '.join(self.scales)}"
+        if self.is_exact:
+            for key in ("confidence", "expected", "regime"):
+                if key in self.model_fields_set:
+                    yield (key,), "has no effect on an exact number, allowed: for a test over seeds"
+        elif self.curves is None and not self.is_ours:
+            for scale in [scale for scale in self.scales if scale in REDUCED and scale not in self.regime]:
+                yield ("regime",), f"found none at scale {scale}, allowed: outside, inside, or conditions"
+        for key in ("expected", "regime"):
+            if elsewhere := [scale for scale in getattr(self, key) if scale not in self.scales]:
+                yield (key,), f"found {elsewhere[0]}, allowed: scales of the claim, {', '.join(self.scales)}"
         if self.hardware is not None and METRICS[self.metric].depends_on != "hardware":
             yield ("hardware",), f"has no effect on {self.metric}, allowed: for times"
-        if self.item is not None and self.is_ours:
-            yield ("item",), "has no effect with status ours, allowed: null"
+        if self.is_ours:
+            for key in ("item", "headline"):
+                if getattr(self, key):
+                    yield (key,), "has no effect with status ours, allowed: null"
         if self.at_epoch is not None and self.metric not in EVALUATED:
             yield ("at_epoch",), f"found for {self.metric}, allowed: for {', '.join(EVALUATED)}"
 

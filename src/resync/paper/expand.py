@@ -25,11 +25,11 @@ def expand(
     paper: str, name: str, node: Node, scale_layers: dict[str, LoadedScale], collector: Collector
 ) -> tuple[Experiment, list[Run]]:
     """The experiment in `node` and its runs at all of its scales; problems go to `collector`."""
-    collector.validate(ExperimentFile, node, partial=True)
+    file = collector.validate(ExperimentFile, node, partial=True)
     collector.note(_dangling_series(node))
     scales = _scales(node, scale_layers)
     noted = {problem.place for problem in collector.problems}
-    found: _Found = defaultdict(list)
+    wrong: _Found = defaultdict(list)
     labels: dict[str, str] = {}
     runs: list[Run] = []
     published: dict[str, tuple[Node, SeriesLayer]] = {}
@@ -44,18 +44,19 @@ def expand(
         layer, problems = collector.validated(SeriesLayer, merged)
         for problem in problems:
             if problem.place not in noted:
-                found[problem].append((series, scale))
+                wrong[problem].append((series, scale))
         if layer is not None:
             labels[series] = layer.label
             runs += layer.runs(paper, name, series, scale)
             if scale == PUBLISHED:
                 published[series] = merged, layer
-    collector.note(_report(found, node, scales))
+    collector.note(_report(wrong, node, scales))
     if not collector.found_any:
         collector.note(_unreachable_series(node, scales))
     ordered = {series: labels.get(series, series) for series in node.entries_at("series")}
     expect = node.child("expect")
-    return Experiment(name, expect.value if expect else "", ordered, scales), runs
+    found = Experiment(name, expect.value if expect else "", ordered, scales)
+    return (replace(found, blocks=file.blocks, tuned=file.tuned) if file else found), runs
 
 
 def _scales(node: Node, scale_layers: dict[str, LoadedScale]) -> dict[str, tuple[str, ...]]:

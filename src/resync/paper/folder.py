@@ -88,9 +88,21 @@ def _read_experiments(
         if node is not None:
             experiments[file.stem], found = expand(folder.name, file.stem, node, scale_layers, collector)
             runs += found
+    collector.lines += _dangling_grids(folder, experiments)
     runs, problems = with_starts(runs)
     collector.lines += [f"{folder}: {problem}" for problem in problems]
     return experiments, runs
+
+
+def _dangling_grids(folder: Path, experiments: _Experiments) -> Iterator[str]:
+    """Series that `tuned` of an experiment names and that no experiment of the paper has."""
+    for name, experiment in experiments.items():
+        grid = experiment.tuned.grid if experiment and experiment.tuned else {}
+        named = [*(f"{name}/{series}" for series in grid), *(one for listed in grid.values() for one in listed)]
+        for one, (where, _, series) in ((one, one.partition("/")) for one in named):
+            there = experiments.get(where)
+            if (there or where not in experiments) and series not in (there.series if there else ()):
+                yield f"{folder}/experiments/{name}.yaml: tuned.grid: found {one}, allowed: a series, experiment/series"
 
 
 def _dangling_references(paper: Node, known: Known) -> Iterator[Problem]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from resync.metrics.registry import METRICS, ComparedMetric
-from resync.paper.claim import Claim
+from resync.paper.claim import Claim, SeriesName
 from resync.paper.logs import LogsFile
 from resync.paper.published import PublishedValue
 from resync.run.parts import KindOptions, Width
@@ -130,6 +130,20 @@ class ScaleLayer(RunLayer):
     series: dict[Id, RunLayer] = Field(default={}, description="changes of individual series at this scale")
 
 
+class Tuned(Settings):
+    """Where series have their learning rates and other tuned settings from: the best one of a grid of other series."""
+
+    metric: ComparedMetric = Field(description="metric whose mean at the end decides which one is best")
+    grid: dict[Id, Items[SeriesName]] = Field(
+        min_length=1,
+        description="by series, those of its grid, `experiment/series`; it must have the best one's value of every "
+        "setting in which they differ",
+    )
+
+
+Blocks = Literal["seed", "start"]
+
+
 class ExperimentFile(Settings):
     """An experiment: series to compare, declared in layers that are merged for every scale.
 
@@ -141,6 +155,13 @@ class ExperimentFile(Settings):
     layered: ClassVar[bool] = False
 
     expect: Text = Field(description="the expected result, on which hardware, and how long it takes")
+    blocks: Blocks = Field(
+        default="seed",
+        description="what makes runs of series with the same model and data comparable one by one, so that their tests "
+        "are paired: seed, whose initial weights and batches they share; start, the same, where the mean over the "
+        "seeds with one `start_from` counts once",
+    )
+    tuned: Tuned | None = Field(default=None, description="where tuned settings come from; null: nothing was tuned")
     base: RunLayer = Field(description="settings that the series share")
     series: dict[Id, SeriesLayer] = Field(min_length=1, description="the series, in the order of figures and tables")
     scales: dict[Scale, ScaleLayer] = Field(
@@ -156,6 +177,8 @@ class Experiment:
     expect: str
     labels: Mapping[str, str]
     scales: Mapping[str, tuple[str, ...]]
+    blocks: Blocks = "seed"
+    tuned: Tuned | None = None
 
     @property
     def series(self) -> tuple[str, ...]:

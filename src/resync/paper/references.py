@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import RootModel
 
 from resync.metrics.registry import unmeasured
-from resync.paper.claim import Claim, ClaimsFile
+from resync.paper.claim import Claim, ClaimsFile, Regime
 from resync.paper.paper import Experiment, PaperFile
 from resync.paper.published import PublishedFile, PublishedValue, reference_time
 from resync.run.evaluated import is_evaluated_at
@@ -137,7 +137,32 @@ def read_claims(
             collector.note(known.unmeasured(metric, claim.compared, scale, node.entries["metric"]))
             if claim.at_epoch is not None:
                 collector.note(known.unevaluated(claim.at_epoch, claim.compared, scale, node.entries["at_epoch"]))
+        for scale, regime in claim.regime.items():
+            place = node.entries["regime"].entries[scale]
+            collector.note(_unfit_regime(claim, regime, scale, place, known, [claim for claim, _ in entries]))
     return tuple(claim for claim, _ in entries)
+
+
+def _unfit_regime(
+    claim: Claim, regime: Regime, scale: str, place: Node, known: Known, claims: list[Claim]
+) -> Iterator[Problem]:
+    """What a regime refers to and that does not exist, or that its runs do not measure."""
+    for bound, node in zip(regime.values, place.listed_at("values"), strict=True):
+        experiment, name = claim.where(bound.series)
+        yield from known.dangling(experiment, node, {name: node.entries["series"]}, [scale])
+        yield from known.unmeasured(bound.metric, [(experiment, name)], scale, node)
+        if bound.at_epoch is not None:
+            yield from known.unevaluated(bound.at_epoch, [(experiment, name)], scale, node)
+    controls = [one.id for one in claims if scale in one.scales and one.is_tested and one is not claim
+                and not (scale in one.regime and one.regime[scale].control)]  # fmt: skip
+    if regime.control and regime.control not in controls:
+        yield place.entries["control"].problem(f"{not_among(regime.control, controls)} (without a control of its own)")
+    for experiment, name in claim.compared if regime.tuned and known.sound else ():
+        found = known.experiments.get(experiment)
+        if found and name not in (found.tuned.grid if found.tuned else ()):
+            yield place.entries["tuned"].problem(
+                f"{experiment}/{name} has no grid, allowed: one in `tuned` of its file"
+            )
 
 
 def _read(model: type[RootModel[tuple[_Entry, ...]]], file: Path, collector: Collector) -> list[tuple[_Entry, Node]]:

@@ -128,11 +128,12 @@ class Targets:
         """The configuration of an item, of the runs that it shows, and of the values published for them."""
         runs = self._shown(paper, item)
         shown = {run.id: (run.label, run.hash) for run in runs}
-        at_paper_scale = [run.hash for run in self._references(paper, item)]
-        experiments = {run.experiment for run in runs}
-        published = self.suite.papers[paper].published_beside(self.scale)
-        known = [value.model_dump_json() for value in published if value.experiment in experiments]
-        return f"{self._item(paper, item).model_dump_json()} {shown} {at_paper_scale} {known}"
+        references, declared = self._references(paper, item), self.suite.papers[paper]
+        at_paper_scale = [run.hash for run in references]
+        experiments = {run.experiment for run in (*runs, *references)}
+        known = [value for value in declared.published_beside(self.scale) if value.experiment in experiments]
+        settings = [each.model_dump_json() for each in (self._item(paper, item), *declared.times, *known)]
+        return f"{settings} {shown} {at_paper_scale}"
 
     def item_files(self, paper: str) -> list[str]:
         is_figure = self.suite.papers[paper].is_figure

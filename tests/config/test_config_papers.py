@@ -254,9 +254,21 @@ def test_every_item_is_drawn_with_all_of_its_series(suite, scale):
         assert suite.items(paper.id, scale) == names
         for item in names:
             published, shown = (paper.series_of(item, at) for at in ("paper", scale))
-            assert shown == published
+            alike = paper.items[item].options.of_paper_scale
+            assert shown == (() if alike and scale != "paper" else published)
             runs = suite.item_runs(paper.id, item, scale)
             assert {(run.experiment, run.series) for run in runs} == set(shown)
+
+
+def test_what_needs_no_run_exists_at_every_scale(suite):
+    """Of published settings where the scale has no series of its own."""
+    for paper in suite.papers.values():
+        for item in paper.items.values():
+            if item.options.planned or item.options.of_paper_scale:
+                assert all(item.id in suite.items(paper.id, scale) for scale in suite.scales)
+    assert {run.scale for run in suite.item_runs("qsr", "h_resnet", "mini")} == {"paper"}
+    assert {run.scale for run in suite.item_runs("qsr", "h_vit", "mini")} == {"mini"}
+    assert suite.item_runs("sgp", "time_per_iteration", "mini") == []
 
 
 def test_every_given_record_is_a_published_value_with_its_steps_and_its_rate(suite):

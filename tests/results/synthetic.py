@@ -62,7 +62,8 @@ def write_short_run(run: Run, results: Path, top1: float, **changes) -> None:
     }  # fmt: skip
     expected = planned(run)
     last = row | {"step": run.total_steps, "epoch": 300.0, "round": expected.rounds, "val_top1": top1}
-    last |= {"volume_percent": expected.volume_percent, "bytes_sent": changes.get("bytes_sent", 0)}
+    last |= {"volume_percent": expected.volume_percent, "bytes_sent": 0}
+    last |= {name: changes[name] for name in ("volume_percent", "bytes_sent") if name in changes}
     sampled = dict.fromkeys(required_columns("steps"), 0.0) | {"step": 0, "round": 0}
     write_csv(directory / "metrics.csv", [row, last])
     write_csv(directory / "steps.csv", [sampled])

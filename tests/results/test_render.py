@@ -5,7 +5,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ import pytest
 import synthetic
 
 from resync.paper import Suite
-from resync.plan.network import LINKS, Network
-from resync.plan.wallclock import Machine, wall_clock
+from resync.plan.modelled import modelled_time
 from resync.render import (
     accuracy_curves,
     cost_curves,
@@ -156,21 +154,21 @@ def test_a_logarithmic_axis_shows_what_is_positive_after_the_cut(suite: Suite, f
         options_of("render", "training_curves")(metrics=["val_loss", "val_top1"], log=["train_loss"])
 
 
-def test_time_is_training_and_communication_without_evaluation(suite: Suite, finished: Path):
-    panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", finished))
-    parallel, sgp = panels.panels[1].lines
-    assert parallel.x[-1] > sgp.x[-1]
-    result = load(suite, "toy", "fig6", "smoke", finished).series[0].results("finished")[0].metrics
-    assert parallel.x[-1] == pytest.approx(result["training_seconds"].iloc[-1], rel=0.2)
-
-
-@pytest.mark.parametrize(("factor", "unit"), [(1, "s"), (100, "min"), (10000, "h")])
-def test_long_trainings_are_shown_in_larger_units(factor, unit, suite, tmp_path, monkeypatch):
-    monkeypatch.setattr(synthetic, "SECONDS_PER_STEP", synthetic.SECONDS_PER_STEP * factor)
-    for run in seeds(suite, "parallel"):
-        synthetic.write_run(run, tmp_path)
-    panels = accuracy_curves.prepare(load(suite, "toy", "fig6", "smoke", tmp_path))
-    assert panels.panels[1].x_axis == f"Time of the simulation ({unit})"
+def test_no_figure_or_table_shows_the_seconds_of_a_simulation(suite: Suite, finished: Path):
+    """Times of workers that take turns are those of their steps and messages on the paper's network."""
+    data = load(suite, "toy", "fig6", "smoke", finished)
+    _, of_time = accuracy_curves.prepare(data).panels
+    assert of_time.x_axis == "Modelled time (s)"
+    for line, series in zip(of_time.lines, data.series, strict=True):
+        assert series.time
+        clock = series.time.clock
+        assert line.x[-1] == pytest.approx(clock.total)
+        assert clock.compute == pytest.approx(660 * 0.05, rel=0.01)
+        assert series.evidence("seconds_per_step").values == pytest.approx([clock.per_step])
+    unknown = replace(data, series=tuple(replace(series, time=None) for series in data.series))
+    assert [panel.x_axis for panel in accuracy_curves.prepare(unknown).panels] == ["Epoch"]
+    table = metrics_table.prepare(replace(unknown, item=suite.papers["toy"].items["table2"]))
+    assert not [heading.text for heading in table.headings if "time" in heading.text.lower()]
 
 
 def test_diverged_and_missing_seeds_are_shown_as_such(suite: Suite, results: Path, tmp_path: Path):
@@ -249,11 +247,12 @@ def test_a_table_of_metrics_has_published_columns_where_something_is_published(s
     assert rows["Parallel SGD"][2] == "79.86 ± 0.03‡"
     assert rows["Parallel SGD"][4] == "\N{EN DASH}"
     assert rows["QSR, H_base = 4"][2::2] == ("80.98", "20.2")
-    assert rows["QSR, H_base = 4"][3] == "4.507 ± 0.043 (n=3)"
+    model = modelled_time(suite, seeds(suite, "qsr")[0], synthetic.PARAMETERS)
+    assert model
+    assert float(rows["QSR, H_base = 4"][3]) == pytest.approx(model.whole.total / 60, abs=0.05)  # minutes
     assert rows["SGP"][0].endswith("(n=2)")
     assert "mean ± standard deviation of 2 to 3 of 3 seeds" in table.note
-    hours = mean(read_run(results / run.directory).final("training_hours") for run in seeds(suite, "parallel"))
-    assert table.records[0]["training_hours_mean"] == pytest.approx(hours)
+    assert table.records[0]["training_hours_modelled_mean"] > table.records[2]["training_hours_modelled_mean"]
 
 
 def test_periods_are_drawn_without_any_run(suite: Suite, tmp_path: Path):
@@ -424,8 +423,9 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
     """Of a run that has sent half of the planned bytes, as one that ends early, half the time of communication."""
     runs = papers.item_runs("outer_optimizers", "methods", "smoke")
     for index, run in enumerate(runs[:2]):
-        half = synthetic.planned(run).bytes_per_worker // 2
-        synthetic.write_short_run(run, tmp_path, 75.0, bytes_sent=index * half)
+        expected = synthetic.planned(run)
+        part = {"bytes_sent": expected.bytes_per_worker // 2, "volume_percent": expected.volume_percent / 2}
+        synthetic.write_short_run(run, tmp_path, 75.0, **{name: index * value for name, value in part.items()})
     panels = cost_curves.prepare(load(papers, "outer_optimizers", "methods", "smoke", tmp_path))
     assert [panel.x_axis for panel in panels.panels] == ["Step", "Sent by a worker (MB)", "Modelled time (ms)"]
     for index, run in enumerate(runs[:2]):
@@ -434,10 +434,12 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         assert sent.x.tolist() == [0, index * synthetic.planned(run).bytes_per_worker // 2 / 1e6]
         assert sent.y.tolist() == times.y.tolist() == [1.0, 1.0]
         size = read_run(tmp_path / run.directory).summary["parameters"]
-        clock = wall_clock(run, Machine(Network(LINKS["ethernet_10g"]), 1e-3), size)
+        model = modelled_time(papers, run, size)
+        assert model
+        clock = model.clock
         assert clock.communication > 0
         # Without bytes sent there is no time of communication.
         share = 0.5 if index else 0.0
         assert times.x.tolist() == pytest.approx([0, 1e3 * (clock.total - (1 - share) * clock.communication)])
-    assert panels.panels[2].lines[2].x.size == 0
+    assert len(panels.panels[2].lines) == 2  # the others have no run that tells the size of the model
     assert len(cost_curves.draw(panels, TEXT).axes) == 3

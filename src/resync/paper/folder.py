@@ -111,6 +111,11 @@ def _dangling_references(paper: Node, known: Known) -> Iterator[Problem]:
             if isinstance(reference.value, str):
                 name, _, series = reference.value.partition("/")
                 yield from known.dangling(name, reference, {series: reference} if series else {})
+    for timing in paper.listed_at("times"):
+        fitted = filter(None, [timing.child("compute")])
+        for place in (*timing.listed_at("experiments"), *fitted):
+            if isinstance(place.value, str):
+                yield from known.dangling(place.value, place, {})
 
 
 def _unreachable_items(paper_node: Node, paper: Paper) -> Iterator[Problem]:

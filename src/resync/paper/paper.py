@@ -9,10 +9,22 @@ from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 from resync.metrics.registry import METRICS, ComparedMetric
 from resync.paper.claim import Claim, SeriesName
 from resync.paper.logs import LogsFile
-from resync.paper.published import PublishedValue
+from resync.paper.published import LinkName, PublishedValue
 from resync.run.parts import KindOptions, Width
 from resync.run.run import RunLayer, Scale, SeriesLayer
-from resync.settings.base import Check, Id, Items, Settings, Text, check_unique, checks_failed, reading_of, wrong
+from resync.settings.base import (
+    Check,
+    Id,
+    Items,
+    PositiveInt,
+    PositiveNumber,
+    Settings,
+    Text,
+    check_unique,
+    checks_failed,
+    reading_of,
+    wrong,
+)
 from resync.settings.errors import not_among, show
 from resync.settings.options import option_names, options_of
 
@@ -80,6 +92,20 @@ class MissingItem(Settings):
     reason: Text = Field(description="what is not known or not possible here")
 
 
+class Timing(Settings):
+    """The network and devices of the paper, on which runs are timed whose workers take turns in a process."""
+
+    experiments: Items[Id] = Field(min_length=1, description="experiments that are timed on them")
+    network: LinkName = Field(description="link between nodes")
+    compute: PositiveNumber | Id = Field(
+        description="seconds of computing per step of a worker; or the experiment to two of whose published times it "
+        "is fitted"
+    )
+    parameters: PositiveInt | None = Field(
+        default=None, description="parameters of the model, of four bytes each; null: those of the run's own model"
+    )
+
+
 class PaperFile(Settings):
     """`paper.yaml`: where the paper appeared and what it shows."""
 
@@ -92,6 +118,9 @@ class PaperFile(Settings):
     arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$", description="arXiv number, quoted")
     figures: Items[Item] = Field(default=(), description="figures that are redrawn")
     tables: Items[Item] = Field(default=(), description="tables that are regenerated")
+    times: Items[Timing] = Field(
+        default=(), description="networks and devices on which runs of simulated workers are timed, by experiment"
+    )
     missing: Items[MissingItem] = Field(
         default=(), description="figures and tables of the paper that are not regenerated, which the audit shows"
     )
@@ -115,6 +144,15 @@ class PaperFile(Settings):
             for group in ("figures", "tables")
             for index, item in enumerate(getattr(self, group))
         )
+        yield from check_unique(
+            (("times", index, "experiments", place), name)
+            for index, timing in enumerate(self.times)
+            for place, name in enumerate(timing.experiments)
+        )
+
+    def timing_of(self, experiment: str) -> Timing | None:
+        """The network and devices on which an experiment is timed; None if they are not known."""
+        return next((timing for timing in self.times if experiment in timing.experiments), None)
 
     def metrics_of(self, scale: str) -> Mapping[str, str]:
         """The metrics that are shown at a scale instead of others, by the names of these."""
@@ -241,14 +279,19 @@ class Paper(PaperFile):
         }
 
     def has_item(self, item: str, scale: str) -> bool:
-        """Whether an item exists at a scale: all of its series do, or its kind shows none."""
-        return not self.items[item].series or bool(self.series_of(item, scale))
+        """Whether an item exists at a scale: all of its series do, or it needs none of that scale."""
+        declared = self.items[item]
+        kind = declared.options
+        return not declared.series or kind.of_paper_scale or kind.planned or bool(self.series_of(item, scale))
 
     def series_of(self, item: str, scale: str) -> tuple[tuple[str, str], ...]:
         """(experiment, series) pairs of an item, in its order; empty unless all of them exist at the scale.
 
-        A reference to a whole experiment stands for the series that it has at the scale.
+        A reference to a whole experiment stands for the series that it has at the scale. An item whose numbers are of
+        the paper's scale shows no runs of another one.
         """
+        if self.items[item].options.of_paper_scale and scale != "paper":
+            return ()
         pairs: list[tuple[str, str]] = []
         for reference in self.items[item].series:
             experiment, _, series = reference.partition("/")

@@ -42,11 +42,16 @@ class Suite:
         ]
 
     def item_runs(self, paper: str, item: str, scale: str) -> list[Run]:
-        """The runs that a figure or table shows, in its order; none if it does not exist at the scale."""
+        """The runs that a figure or table shows, in its order; none if it does not exist at the scale.
+
+        What is computed without training shows the published settings at a scale that lacks its series.
+        """
         _require(f"{paper}: item", item, self._paper(paper).items)
         _require("scale", scale, self.scales)
-        pairs = self.papers[paper].series_of(item, scale)
-        return [run for pair in pairs for run in self.runs(paper, scale, *pair)]
+        declared = self.papers[paper]
+        if not declared.series_of(item, scale) and declared.items[item].options.planned:
+            scale = "paper"
+        return [run for pair in declared.series_of(item, scale) for run in self.runs(paper, scale, *pair)]
 
     def references(self, paper: str, item: str, scale: str) -> tuple[Run, ...]:
         """A run at paper scale per series of an item; if not all exist there, of those shown at `scale` that do."""

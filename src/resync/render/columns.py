@@ -90,20 +90,27 @@ def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -
     shown = [SeedValues.of(value * size for value in ours.values) for ours in found]
     places = decimals if decimals is not None else _decimals(metric, unit, shown)
     published = [data.published_value(series, metric) for series in data.series]
+    published_cells = tuple(map(published_cell, published))
     best = _best(metric, shown)
     ours = tuple(
         _own_cell(data, series, metric, evidence, places, first, is_best)
         for series, evidence, is_best in zip(data.series, shown, best, strict=True)
     )
-    if not any(value is not None and value.value is not None for value in published):
-        return [Column(Heading(declared.title, _written(unit)), ours)]
-    here = "here" if data.scale == "paper" else f"{data.scale} scale"
+    theirs = any(value is not None and value.value is not None for value in published)
+    modelled = data.simulates(metric)
+    if modelled and not data.timed_on:
+        group = Heading(declared.title, _written(declared.unit)).own
+        return [Column(Heading("published", group=group), published_cells)] if theirs else []
+    if not theirs:
+        title = f"Modelled {declared.title.lower()}" if modelled else declared.title
+        return [Column(Heading(title, _written(unit)), ours)]
+    here = "modelled" if modelled else "here" if data.scale == "paper" else f"{data.scale} scale"
     same = unit == declared.unit
     group = Heading(declared.title, _written(unit) if same else "").own
     units = ("", "") if same else (_written(unit), _written(declared.unit))
     return [
         Column(Heading(here, units[0], group), ours),
-        Column(Heading("published", units[1], group), tuple(map(published_cell, published))),
+        Column(Heading("published", units[1], group), published_cells),
     ]
 
 
@@ -111,8 +118,9 @@ def _own_cell(
     data: ItemData, series: Series, metric: str, ours: SeedValues, decimals: int, first: bool, best: bool
 ) -> Cell:
     if not ours.n:
-        return Cell(UNMEASURED if series.lacks_final(metric) else series.note if first and series.note else NONE)
-    if METRICS[metric].depends_on == "configuration":
+        unmeasured = series.lacks_final(metric) and not data.simulates(metric)
+        return Cell(UNMEASURED if unmeasured else series.note if first and series.note else NONE)
+    if METRICS[metric].depends_on == "configuration" or data.simulates(metric):
         values = sorted(set(ours.values))
         if not ours.finite:
             return Cell(NONE)
@@ -162,7 +170,7 @@ def _decimals(metric: str, unit: str, found: Sequence[SeedValues]) -> int:
         return decimals_for(statistics.median(spreads))
     largest = max((abs(evidence.mean) for evidence in found if evidence.finite), default=0.0)
     digits = max(0, _SIGNIFICANT - 1 - math.floor(math.log10(largest))) if largest else 2
-    return max(_LEAST_DECIMALS, digits) if METRICS[metric].depends_on == "training" else digits
+    return max(_LEAST_DECIMALS, digits) if METRICS[metric].depends_on == "training" or unit == "s" else digits
 
 
 def _note(data: ItemData, columns: Sequence[Column], metrics: Sequence[str]) -> str:
@@ -176,4 +184,5 @@ def _note(data: ItemData, columns: Sequence[Column], metrics: Sequence[str]) -> 
         several = any(len(series.results("finished")) > 1 for series in data.series)
         parts.append(BEST if several else BEST_OF_ONE)
     parts += [VOLUME] if "volume_percent" in metrics else []
+    parts += filter(None, [data.timed_on if any(map(data.simulates, metrics)) else ""])
     return " · ".join([*parts, *status_notes(columns), *state_notes(_marks(data))])

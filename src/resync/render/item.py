@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from resync.files import write_bytes
+from resync.metrics.registry import METRICS
 from resync.paper import Suite
 from resync.paper.paper import Item
 from resync.paper.published import PublishedValue, most_certain
+from resync.plan.modelled import ModelledTime, modelled_time
 from resync.render import style
 from resync.render.points import points_csv
 from resync.render.table import Table
@@ -36,11 +38,12 @@ UNMEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a figure or row of a table: the states of its seeds on disk."""
+    """One line of a figure or row of a table: the states of its seeds on disk, and the modelled time of its runs."""
 
     label: str
     style: style.Style
     states: tuple[RunState, ...]
+    time: ModelledTime | None = None
 
     @property
     def name(self) -> tuple[str, str]:
@@ -49,8 +52,20 @@ class Series:
     def results(self, status: str) -> list[RunResult]:
         return [state.result for state in self.states if state.status == status and state.result]
 
+    @property
+    def simulated(self) -> bool:
+        """Whether workers took turns in a process here, whose seconds are not those of a cluster."""
+        own = (state for state in self.states if state.result and not state.result.imported)
+        return any(state.run.processes < state.run.workers for state in own)
+
     def evidence(self, metric: str) -> SeedValues:
-        """The values of a metric at the finished seeds; none if one of them lacks it, as an imported log may."""
+        """The values of a metric at the finished seeds; none if one of them lacks it, as an imported log may.
+
+        A time of simulated workers is modelled.
+        """
+        if self.simulated and METRICS[metric].depends_on == "hardware":
+            modelled = self.time.final(metric) if self.time else None
+            return SeedValues.of([modelled] if modelled is not None and self.results("finished") else [])
         found = [dict(result.final_values()) for result in self.results("finished")]
         has_it = all(metric in values for values in found)
         return SeedValues.of(values[metric] for values in found if has_it)
@@ -138,6 +153,16 @@ class ItemData(Generic[OptionsT]):
                     found.setdefault(f"without {metric}", []).append(series.label)
         return "; ".join(f"{note}: {', '.join(labels)}" for note, labels in found.items())
 
+    def simulates(self, metric: str) -> bool:
+        """Whether a metric is a time, and workers are simulated: it is modelled then."""
+        return METRICS[metric].depends_on == "hardware" and any(series.simulated for series in self.series)
+
+    @property
+    def timed_on(self) -> str:
+        """The devices of modelled times in words; empty without any."""
+        on = dict.fromkeys(series.time.on for series in self.series if series.time)
+        return f"modelled time: {' and '.join(on)}" if on else ""
+
     @property
     def seeds(self) -> str:
         """The number of finished seeds per series with any: `3 seeds`, `1 to 3 of 3 seeds`."""
@@ -169,9 +194,10 @@ class ItemData(Generic[OptionsT]):
         }
         for metric in metrics:
             ours, published = series.evidence(metric), self.published_value(series, metric)
+            modelled = "_modelled" if self.simulates(metric) else ""
             record |= {
-                f"{metric}_mean": ours.mean if ours.n else None,
-                f"{metric}_std": ours.std if ours.n > 1 else None,
+                f"{metric}{modelled}_mean": ours.mean if ours.n else None,
+                f"{metric}{modelled}_std": ours.std if ours.n > 1 else None,
                 f"published_{metric}": published.value if published else None,
                 f"published_{metric}_std": published.std if published else None,
                 f"published_{metric}_n": published.n if published else None,
@@ -209,14 +235,16 @@ def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> Item
     runs = suite.item_runs(paper, item, scale)
     groups = [list(group) for _, group in groupby(runs, key=lambda run: (run.experiment, run.series))]
     styles = style.distinct(style.style_of(group[0]) for group in groups)
-    states = {run.id: state_of(run, results) for run in runs}
-    series = [
-        Series(group[0].label, look, tuple(states[run.id] for run in group))
-        for group, look in zip(groups, styles, strict=True)
-    ]
+    series = [_series(suite, group, look, results) for group, look in zip(groups, styles, strict=True)]
     references = suite.references(paper, item, scale)
     shown = declared.item_at(item, scale)
     return ItemData(shown, scale, tuple(series), declared.published_beside(scale), references)
+
+
+def _series(suite: Suite, runs: list[Run], look: style.Style, results: Path) -> Series:
+    states = tuple(state_of(run, results) for run in runs)
+    sizes = (state.result.summary.get("parameters") for state in states if state.result)
+    return Series(runs[0].label, look, states, modelled_time(suite, runs[0], next(filter(None, sizes), None)))
 
 
 def require_results(data: ItemData) -> None:

@@ -86,9 +86,14 @@ def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
     for metric in metrics:
         endings = [_ending(data, series, metric, x) for series, x in zip(data.series, values, strict=True)]
         endings.sort(key=lambda each: math.inf if each.x is None else each.x)
-        panels.append(Panel(axis_label(metric), endings))
+        modelled = data.simulates(metric)
+        if modelled and not data.timed_on:
+            continue
+        label = axis_label(metric)
+        panels.append(Panel(f"Modelled {label[0].lower()}{label[1:]}" if modelled else label, endings))
     shown = [ending for panel in panels for ending in panel.endings]
     parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{_STD} of {data.seeds}"]
+    parts += [data.timed_on] if any(map(data.simulates, metrics)) else []
     parts.append(levels_note((ending.published for ending in shown), "open or dotted"))
     return Panels(panels, data.options.axis or option, " · ".join(filter(None, [*parts, data.absent])))
 

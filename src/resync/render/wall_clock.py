@@ -40,21 +40,22 @@ def prepare(data: ItemData[WallClock]) -> Table:
     """
     rows = [_row(data, run) for run in data.references]
     model = calibrate([timing for row in rows for timing in _timings(row, data.published)])
-    longest = max((seconds for row in rows for seconds in _seconds(row.ours)), default=0.0)
+    longest = max((seconds for row in rows for seconds in _measured(row.ours)), default=0.0)
     size, unit = time_unit(longest)
-    here = "Here" if data.scale == "paper" else f"Here, {data.scale} scale"
+    trained = bool(data.series)
     headings = (
         Heading("Method", numbers=False),
         Heading("All-reduces"),
         *(Heading(title, group="Published (h)") for title in ("total", _PART)),
         *(Heading(title, "h", "Model") for title in ("total", _PART)),
         Heading("error", "%", "Model"),
-        *(Heading(title, group=f"{here} ({unit})") for title in ("total", _PART)),
+        *(Heading(title, group=f"Here ({unit})") for title in ("total", _PART) if trained),
     )
     cells = [
         (
             Cell(row.run.label), Cell(NONE if row.load is None else f"{row.load:,.0f}"), published_cell(row.total),
-            published_cell(row.communication), *_model_cells(row, model), *_own_cells(data, row.ours, size),
+            published_cell(row.communication), *_model_cells(row, model),
+            *(_own_cells(data, row.ours, size) if trained else ()),
         )
         for row in rows
     ]  # fmt: skip
@@ -108,7 +109,7 @@ def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, 
         return Cell(NONE), Cell(NONE)
     total, communication = (
         SeedValues.of(seconds / size for seconds in found)
-        for found in (_seconds(ours), ours.evidence("communication_seconds").values)
+        for found in (_measured(ours), _measured(ours, "communication_seconds"))
     )
     if not total.n:
         return Cell(ours.note or NONE), Cell(NONE)
@@ -121,7 +122,7 @@ def _own_cells(data: ItemData, ours: Series | None, size: float) -> tuple[Cell, 
 def _record(row: _Method, model: Calibration) -> dict[str, Any]:
     run, load = row.run, row.load
     hours = {
-        f"here_{name}_mean": row.ours.evidence(metric) if row.ours else SeedValues(())
+        f"here_{name}_mean": SeedValues.of(_measured(row.ours, metric))
         for name, metric in (("hours", "training_hours"), ("communication_hours", "communication_hours"))
     }
     return {
@@ -157,15 +158,15 @@ def _error(row: _Method, model: Calibration) -> float | None:
     return model.total(row.load) / row.total.value - 1
 
 
-def _seconds(ours: Series | None) -> list[float]:
-    return [result.final("training_seconds") for result in ours.results("finished")] if ours else []
+def _measured(ours: Series | None, metric: str = "training_seconds") -> list[float]:
+    return [result.final(metric) for result in ours.results("finished")] if ours else []
 
 
 def _notes(model: Calibration, rows: Iterable[_Method]) -> list[str]:
     labels = {row.run.id: row.run.label for row in rows}
     pair = " and ".join(f"{labels[one.name]} ({CERTAINTY[one.certainty]})" for one in (model.more, model.less))
     seconds = number(model.cost * SECONDS_PER_HOUR, 3)
-    counts = {len(_seconds(row.ours)) for row in rows} - {0}
+    counts = {len(_measured(row.ours)) for row in rows} - {0}
     derived = any(value and value.status == "derived" for row in rows for value in (row.total, row.communication))
     return [
         f"model: {number(model.compute)} h of computation + {seconds} s per all-reduce, fitted to {pair}",

@@ -8,7 +8,8 @@ from resync.run.run import Run
 
 def setting_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
     """The scale, model, data, workers and steps of the runs behind an item; see `scale_of`."""
-    runs = list(runs)
+    references = list(references)
+    runs = list(runs) or list(references)
     models, data = (
         listed(dict.fromkeys(names)) for names in zip(*((r.model.name, r.data.name) for r in runs), strict=True)
     )
@@ -22,9 +23,10 @@ def setting_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
 def scale_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
     """`mini scale`; `mini-scale stand-in` if any run trains something else than its series does at paper scale.
 
-    `references` has a run of each series that exists at paper scale.
+    `references` has a run of each series that exists at paper scale; without runs, these are what is shown.
     """
-    runs = list(runs)
+    references = list(references)
+    runs = list(runs) or references
     published = {(run.experiment, run.series): _trained(run) for run in references}
     stand_in = any(published.get((run.experiment, run.series), _trained(run)) != _trained(run) for run in runs)
     return f"{runs[0].scale}{'-scale stand-in' if stand_in else ' scale'}"

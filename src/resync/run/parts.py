@@ -216,6 +216,8 @@ class KindOptions(Options):
     room: ClassVar[str] = "render"
     planned: ClassVar[bool] = False
     """Whether it is computed from the configuration alone, without training."""
+    of_paper_scale: ClassVar[bool] = False
+    """Whether its numbers are of the published settings, so that it is the same at every scale and needs no run."""
     shows_series: ClassVar[bool] = True
     """Whether an item of this kind names series."""
     width: ClassVar[Width] = "text"

@@ -15,7 +15,7 @@ from resync.settings.errors import not_among
 
 
 class AccuracyCurves(KindOptions):
-    """Accuracy, error or loss against epochs or steps and against training time, side by side."""
+    """Accuracy, error or loss against epochs or steps and, where it is known, against training time, side by side."""
 
     name: Literal["accuracy_curves"] = Field(default="accuracy_curves", init=False)
     metric: DrawnMetric = Field(default="val_top1", description="column of metrics.csv to draw")
@@ -65,15 +65,10 @@ class TrainingCurves(KindOptions):
 
 
 class CostCurves(KindOptions):
-    """A metric against steps, against the bytes that a worker has sent, and against modelled time, side by side.
-
-    The time is that of the wall-clock model on the given network, not of the machine that trained.
-    """
+    """A metric against steps, against the bytes that a worker has sent, and against modelled time, side by side."""
 
     name: Literal["cost_curves"] = Field(default="cost_curves", init=False)
     metric: DrawnMetric = Field(default="val_loss", description="column of metrics.csv to draw")
-    network: LinkName = Field(default="ethernet_25g", description="link between workers, in the model of time")
-    compute: PositiveNumber = Field(description="seconds of computing per step of a worker, in the model of time")
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -128,6 +123,8 @@ class TimePerIteration(KindOptions):
 
     Lines are the wall-clock model, points are published and measured times.
     """
+
+    of_paper_scale = True
 
     name: Literal["time_per_iteration"] = Field(default="time_per_iteration", init=False)
     parameters: PositiveInt = Field(description="number of model parameters, of four bytes each")
@@ -186,7 +183,7 @@ class MetricsTable(KindOptions):
     name: Literal["metrics_table"] = Field(default="metrics_table", init=False)
     metrics: Several[TabledMetric] = Field(
         min_length=1,
-        description="metrics in the order of their columns; times are those of the training machine",
+        description="metrics in the order of their columns; times are modelled where workers are simulated",
     )
     decimals: Annotated[int, Field(ge=0, le=6)] | None = Field(
         default=None, description="number of decimals of the first metric; null: as many as it needs"
@@ -196,8 +193,11 @@ class MetricsTable(KindOptions):
 class WallClock(KindOptions):
     """Table of hours and communication hours of every method.
 
-    Shown are published times, the wall-clock model calibrated on two published totals, and times measured here.
+    Shown are published times, the wall-clock model calibrated on two published totals, and at paper scale those
+    measured here.
     """
+
+    of_paper_scale = True
 
     name: Literal["wall_clock"] = Field(default="wall_clock", init=False)
 

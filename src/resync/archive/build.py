@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from resync.archive.certificates import CERTIFICATES, Certificates, standing
 from resync.archive.environment import environment
 from resync.archive.pack import Packed, pack
 from resync.archive.redraw import FIGURES, RESULTS, Drawn, redraw
@@ -54,10 +55,12 @@ def replace_folder(target: Path, source: Path) -> None:
     partial.rename(target)
 
 
-def build(suite: Suite, scale: str, sources: Sequence[Path], place: ArchiveFolders) -> tuple[Packed, Drawn]:
+def build(
+    suite: Suite, scale: str, sources: Sequence[Path], place: ArchiveFolders, certificates: Certificates | None = None
+) -> tuple[Packed, Drawn]:
     """Pack the ended runs of a scale into new folders, and keep there what is drawn from the packed runs.
 
-    Raises ValueError if no run has ended.
+    Of `certificates`, those of packed runs are kept. Raises ValueError if no run has ended.
     """
     packed = pack(suite, scale, sources, place.archive)
     if not packed.count:
@@ -69,6 +72,9 @@ def build(suite: Suite, scale: str, sources: Sequence[Path], place: ArchiveFolde
         for file in scratch.kept(scale):
             write_bytes(place.path(scale, file), scratch.path(scale, file).read_bytes())
         runs = [run for runs in packed.runs.values() for run in runs]
-        found = environment(read_summary(scratch.archive / run.directory / NAME) for run in runs)
-    write_text(place.archive / scale / ENVIRONMENT, json.dumps(found, indent=2) + "\n")
+        summaries = [read_summary(scratch.archive / run.directory / NAME) for run in runs]
+        kept = standing(certificates or {}, summaries)
+    for name, content in {ENVIRONMENT: environment(summaries, kept), CERTIFICATES: kept}.items():
+        if content:
+            write_text(place.archive / scale / name, json.dumps(content, indent=2) + "\n")
     return packed, drawn

@@ -5,17 +5,20 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
+from resync.archive.certificates import Certificates, with_uncommitted_changes
 from resync.results.summary import commits
 
 _DRAWING = ("resync-suite", "matplotlib", "numpy", "pandas", "pillow", "pyarrow", "scipy")
 
 
-def environment(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def environment(summaries: Iterable[Mapping[str, Any]], certificates: Certificates) -> dict[str, Any]:
     """Numbers of runs, times, commits, devices, numbers of processes and versions of the summaries of runs.
 
-    Names of hosts are not part of it.
+    Names of hosts are not part of it. Runs with uncommitted changes count as `certified` where a run of their
+    experiment has a certificate.
     """
     found = list(summaries)
+    without, certified = with_uncommitted_changes(found, certificates)
     launches = [summary.get("launch") or {} for summary in found]
     gits = [git for summary in found for git in commits(summary)]
     names = _distinct(name for summary in found for name in summary.get("versions") or {})
@@ -30,7 +33,9 @@ def environment(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "processes": _distinct(launch.get("world_size") for launch in launches),
         "threads": _distinct(launch.get("threads") for launch in launches),
         "commits": _distinct(git.get("commit") for git in gits),
-        "with_uncommitted_changes": sum(any(git.get("dirty") for git in commits(summary)) for summary in found),
+        "processors": _distinct(launch.get("processor") for launch in launches),
+        "with_uncommitted_changes": without,
+        "certified": certified,
         "versions": {
             name: _distinct((summary.get("versions") or {}).get(name) for summary in found) for name in sorted(names)
         },

@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from resync.archive.build import ENVIRONMENT, ArchiveFolders, build, drawn_place, replace_folder
+from resync.archive.certificates import read
 from resync.archive.environment import drawn_with
 from resync.archive.pack import Packed
 from resync.archive.page_quotes import wrong_quotes
@@ -31,7 +32,7 @@ def renew(suite: Suite, scale: str, results: Path, place: ArchiveFolders) -> tup
     with TemporaryDirectory() as folder:
         before, new = Path(folder, "before"), ArchiveFolders(Path(folder, "archive"), Path(folder, "figures"))
         unpack(place.archive, scale, before)
-        made = build(suite, scale, [results, before], new)
+        made = build(suite, scale, [results, before], new, read(place.archive, scale))
         replace_folder(place.archive / scale, new.archive / scale)
         replace_folder(place.figures / scale, new.figures / scale)
     return made

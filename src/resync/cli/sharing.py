@@ -69,19 +69,36 @@ def _redraw(options: argparse.Namespace) -> None:
 
 
 @verb(
-    "renew or check the repository's own archive, results/reference and figures/reference",
+    "renew, check or certify the repository's own archive, results/reference and figures/reference",
     CONFIGS, RESULTS, FIGURES, _SCALES,
-    flag("--into", type=Path, metavar="DIR", help="for check: draw in this new folder, and keep it"),
+    flag("--into", type=Path, metavar="DIR",
+         help="for check: draw in this new folder, and keep it; for certify: train in this folder, and go on there"),
     flag(
         "action",
-        choices=("renew", "check"),
+        choices=("renew", "check", "certify"),
         help="renew: add the runs of --results, draw everything from all runs, and renew what README.md shows of them; "
         "check: draw everything again, and exit with 1 if anything differs from what is committed, or from what "
-        "README.md and docs/ quote and show",
+        "README.md and docs/ quote and show; certify: train a run of each experiment that was trained with uncommitted "
+        "changes again, and note that its bits are the same (exit with 1 if they are not)",
     ),
 )  # fmt: skip
 def _reference(options: argparse.Namespace) -> int:
-    return _renew(options) if options.action == "renew" else _check(options)
+    return {"renew": _renew, "check": _check, "certify": _certify}[options.action](options)
+
+
+def _certify(options: argparse.Namespace) -> int:
+    from resync.archive.certificates import certify
+    from resync.archive.reference import place_of
+
+    if not options.into:
+        raise UserError("--into: missing, allowed: a folder in which to train")
+    archive, suite = place_of(options.results, options.figures).archive, suite_of(options)
+    lines = []
+    for scale in _choose_scales(options, _scales_of(archive), archive):
+        for line in certify(suite, scale, archive, options.into):
+            lines.append(line)
+            print(f"{scale}: {line}", flush=True)
+    return 1 if any("differs" in line for line in lines) else 0
 
 
 def _renew(options: argparse.Namespace) -> int:

@@ -92,6 +92,7 @@ class _Summary(_Part):
     imported: _Imported | None = None
     archived: _Archived | None = None
     parameters_sha256: str | None = None
+    values_sha256: str | None = None
     started: str | None = None
     ended: str | None = None
 

@@ -11,6 +11,7 @@ from resync.files import delete_folder, write_text
 from resync.metrics.registry import BEST, columns
 from resync.results import wandb_log
 from resync.results.summary import publish
+from resync.results.tables import values_sha256
 from resync.run import Run
 from resync.text_tables import csv_text, one_line
 from resync.train.tensorboard import TensorBoard
@@ -72,7 +73,9 @@ class RunLog:
             self._end_wandb()
             wandb_log.compare(self.directory, self.rows[EVALUATIONS], summary["resumed_from"])
             logs = wandb_log.logs(self.directory)
-        publish(self.directory, {name: _csv(rows) for name, rows in self.rows.items()}, summary, others=[*files, *logs])
+        tables = {name: _csv(rows) for name, rows in self.rows.items()}
+        entries = {**summary, "values_sha256": values_sha256(tables.values())}
+        publish(self.directory, tables, entries, others=[*files, *logs])
         done = f"{summary['status']} after {summary['steps']} steps in {summary['rounds']} rounds"
         print(f"{self.name}: {done}, {summary['bytes_sent'] / 1e6:.4g} MB sent per worker; results in {self.directory}")
 

@@ -45,6 +45,20 @@ GIT = _git()
 """Commit of the checkout and whether it has changes, when the code was imported; None outside a checkout."""
 
 
+def _processor() -> str:
+    """Model of the processor: its name, and on Linux also family and model, which a virtual machine does not hide."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    numbers = [f"{name} {found[name]}" for name in ("cpu family", "model", "stepping") if name in found]
+    return ", ".join([found.get("model name", platform.machine()), *numbers])
+
+
+PROCESSOR = _processor()
+
+
 class Job:
     """A job that has trained a run, or a part of it, on a device."""
 

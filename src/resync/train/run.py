@@ -216,6 +216,7 @@ def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[s
             "world_size": transport.world_size,
             "workers": run.workers,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            "processor": provenance.PROCESSOR,
             "host": socket.gethostname(),
             "threads": run.threads,
             "engine": session.engine.name,

@@ -73,6 +73,7 @@ WRONG = {
          "28: scales.paper.resources.nodes: found 2"),
         ("batch_size: 8", "batch_size: 10", "6: base.batch_size: found 10"),
         ("batch_size: 8", "batch_size: 8\n  micro_batch_size: 3", "7: base.micro_batch_size: found 3"),
+        ("batch_size: 8", "batch_size: 8\n  last_batch: smaller", "7: base.last_batch: found smaller"),
         ("epochs: 5", "epochs: 5\n  loss_scale: {retries: 3}", "8: base.loss_scale: found with precision fp32"),
         ("epochs: 5", "epochs: 5\n  plateau: {patience: 3}", "8: base.plateau: found with the period rule power"),
         ("epochs: 5", "epochs: 5\n  start_from: vit/qsr/seed0\n  start_checkpoint: common.pt",

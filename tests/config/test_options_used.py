@@ -25,7 +25,7 @@ WITHOUT_A_RUN = {
     "Lin et al. 2020: GroupNorm": "CNN.groups CifarResNet.groups",
     "Radford et al. 2019": "GPT.bias",
     "the guide to training tricks: its plateau and its end": "Plateau.factor Plateau.threshold EarlyStopping.min_delta",
-    "docs/cluster.md": "Checkpoint.every_epochs Checkpoint.every_steps Resources.max_restarts "
+    "docs/cluster.md": "Checkpoint.every_steps Resources.max_restarts "
         "Resources.timeout_seconds Log.tensorboard",
     "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty Evaluation.average_last",
     "README.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "

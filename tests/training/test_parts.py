@@ -127,6 +127,17 @@ def test_the_last_batch_of_an_epoch_is_completed_but_no_further_one():
         sampler(steps=7).epoch(0)
 
 
+def test_the_last_batch_of_an_epoch_may_be_smaller():
+    digits = data.build("digits", {})
+    plan = sampler(num_samples=digits.num_train, num_workers=3, local_batch=250, steps=2, last_batch=229)
+    batches = list(digits.batches(plan, epoch=0, first_step=0, workers=slice(0, 3)))
+    assert [(inputs.shape[:2], targets.shape) for inputs, targets in batches] == [((3, 250),) * 2, ((3, 229),) * 2]
+    drawn = torch.cat([targets.flatten() for _, targets in batches])
+    assert torch.equal(drawn.bincount(), digits.train_targets.bincount())  # every sample once
+    [(_, rest)] = digits.batches(plan, epoch=0, first_step=1, workers=slice(0, 3))  # as a run that continues draws it
+    assert torch.equal(rest, batches[1][1])
+
+
 def test_digits_are_what_their_facts_say():
     digits = data.build("digits", {})
     assert digits.train_inputs.shape == (1437, 1, 8, 8)

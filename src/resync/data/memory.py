@@ -45,7 +45,9 @@ class InMemory:
         device = self.train_targets.device
         indices = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(device)
         draws = torch.from_numpy(sampler.draws(epoch, workers, self._num_draws)[first_step:]).to(device)
-        for index, draw in zip(indices, draws, strict=True):
+        for step, (indices_of_step, draws_of_step) in enumerate(zip(indices, draws, strict=True), first_step):
+            size = sampler.size_of(step)
+            index, draw = indices_of_step[:, :size], draws_of_step[:, :size]
             inputs = self._training_inputs(index.flatten(), draw.flatten())
             yield inputs.unflatten(0, index.shape), self.train_targets[index]
 

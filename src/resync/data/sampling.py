@@ -37,8 +37,9 @@ class Sampler:
 
     Without replacement, one global permutation per epoch is split over the workers, so that a sample is drawn at
     most once per epoch over all of them (Gu et al. 2023, appendix, Algorithm 1). If a paper rounds up the steps of an
-    epoch, its last batch is completed from the start of the permutation, as in torch's DistributedSampler. With
-    replacement, each worker draws uniformly from its own stream (Algorithm 2).
+    epoch, its last batch is completed from the start of the permutation, as in torch's DistributedSampler, or has
+    `last_batch` samples per worker, those that are left. With replacement, each worker draws uniformly from its own
+    stream (Algorithm 2).
 
     With `of_workers`, the samples of every worker, a worker draws from its own only, in an order of its own. With
     `orders`, its samples from the start of the training on are given.
@@ -53,6 +54,7 @@ class Sampler:
     share: Share = WHOLE
     of_workers: Sequence[NDArray[np.int64]] | None = None
     orders: Sequence[NDArray[np.int64]] | None = None
+    last_batch: int | None = None
 
     def __post_init__(self) -> None:
         batch = self.num_workers * self.local_batch
@@ -84,7 +86,15 @@ class Sampler:
             ]
             return np.stack(columns, axis=1)
         order = stream(self.seed, "order", epoch=epoch).permutation(self.num_samples)
-        return np.resize(order, (self.steps, self.num_workers, self.local_batch))
+        plan = np.resize(order, (self.steps, self.num_workers, self.local_batch))
+        if self.last_batch:
+            left = order[(self.steps - 1) * plan[0].size :]
+            plan[-1, :, : self.last_batch] = left.reshape(self.num_workers, self.last_batch)
+        return plan
+
+    def size_of(self, step: int) -> int | None:
+        """Samples of this process's share in a step of an epoch: None for all that `epoch` has."""
+        return self.last_batch if step == self.steps - 1 else None
 
     def _from(self, own: NDArray[np.int64], worker: int, epoch: int) -> NDArray[np.int64]:
         generator, shape = stream(self.seed, "order", worker=worker, epoch=epoch), (self.steps, self.local_batch)

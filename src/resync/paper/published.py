@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
-from resync.metrics.registry import EVALUATED, EXACT, METRICS, ComparedMetric
+from resync.metrics.registry import EXACT, METRICS, ComparedMetric
 from resync.run.run import Scale
 from resync.settings.base import Check, Count, Id, Items, NonNegativeNumber, PositiveInt, Settings, Text
 from resync.settings.errors import show
@@ -137,7 +137,7 @@ class PublishedValue(Settings):
             yield ("seed",), "found without at_workers and at_epoch, allowed: with one of them"
         if self.at_workers is not None and self.seed is None:
             yield ("at_workers",), "found without seed, allowed: together with it"
-        if self.at_epoch is not None and self.metric not in (*EVALUATED, "virtual_seconds"):
+        if self.at_epoch is not None and "metrics" not in METRICS[self.metric].files:
             yield ("at_epoch",), f"found for {self.metric}, allowed: for what is measured at evaluations"
         if self.std is not None and (self.bound or self.series_beside):
             yield ("std",), "has no effect on a bound or beside another series, allowed: null"

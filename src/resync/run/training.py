@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.data_sets.declaration import DataOptions
+from resync.data_sets.readers import MemoryReader
 from resync.formulas.declared_schedules import AnySchedule
 from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
@@ -143,6 +144,11 @@ class ResultSettings(Settings):
         description="steps per epoch; null: floor(training samples / batch_size), not allowed for text",
         json_schema_extra={"type": ["integer", "null"], "default": None},
     )
+    last_batch: Literal["smaller"] | None = Field(
+        default=None,
+        description="smaller: where steps_per_epoch rounds up, the last batch of an epoch has the samples left, "
+        "as with torch's loader; null: it is completed from the start of the epoch's order",
+    )
     micro_batch_size: PositiveInt | None = Field(
         default=None,
         description="samples of a GPU per forward pass, with gradient accumulation; null: all its samples of the step",
@@ -226,6 +232,11 @@ class ResultSettings(Settings):
         return self.batch_size // self.workers
 
     @property
+    def samples_left(self) -> int:
+        """Training samples that are left for the last step of an epoch."""
+        return int(self.facts["train_samples"]) - (self.steps_per_epoch - 1) * self.batch_size
+
+    @property
     def forward_batch_size(self) -> int:
         """Samples per forward pass, over which BatchNorm normalises."""
         return self.micro_batch_size or self.local_batch_size // self.gpus_per_worker
@@ -288,6 +299,7 @@ class RunSettings(Execution, ResultSettings):
             yield wrong("start_checkpoint", f"beside start_from {self.start_from}", "one of the two")
         yield from self._checkpoint_checks()
         yield from self._clock_checks()
+        yield from self._last_batch_checks()
         if self.plateau and self.sync.rule.follows_lr:
             allowed = "null, because the period follows from a learning rate that is known before the training"
             yield wrong("plateau", "with the period rule power", allowed)
@@ -298,6 +310,20 @@ class RunSettings(Execution, ResultSettings):
         yield from self._task_checks()
         if self.search:
             yield from self._search_checks(self.search)
+
+    def _last_batch_checks(self) -> Iterator[Check]:
+        """Require that what is left for the last batch of an epoch divides evenly, and that the loop draws it here."""
+        if self.last_batch is None:
+            return
+        left, in_memory = self.samples_left, isinstance(self.data.component.reader, MemoryReader)
+        if not in_memory or self.sampling == "with_replacement" or self.heterogeneity or self.processes > self.workers:
+            allowed = "null, or images in memory, without replacement and heterogeneity, at most one process per worker"
+            yield wrong("last_batch", self.last_batch, allowed)
+        elif not 0 < left < self.batch_size or left % (self.workers * self.micro_batches):
+            allowed = (
+                "null, or some samples left after the other steps, the same for every worker, GPU and forward pass"
+            )
+            yield wrong("last_batch", f"{self.last_batch} with {left} left", allowed)
 
     def _search_checks(self, search: RateSearch) -> Iterator[Check]:
         """Require plain SGD in one process, and the largest number of workers for the run."""

@@ -85,6 +85,7 @@ def build(
             if run.heterogeneity
             else None,
             orders=notebook_orders(run.seed, run.total_steps * run.local_batch_size) if run.random_numbers else None,
+            last_batch=run.samples_left // run.workers if run.last_batch else None,
         ),
         transforms=_transforms(run, members.share),
         workers=workers,

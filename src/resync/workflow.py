@@ -72,7 +72,6 @@ class Targets:
 
     @cached_property
     def shapes(self) -> dict[str, list[Run]]:
-        """The runs of every shape of job, by its id."""
         return shapes(self.runs.values())
 
     @cached_property

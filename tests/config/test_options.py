@@ -10,7 +10,7 @@ from resync.formulas.topology import TOPOLOGIES, TopologyName
 from resync.run import Run
 from resync.settings.base import PACKAGE
 from resync.settings.options import option_names, options_of
-from resync.sync.options.every_step import SGP
+from resync.sync.options.gossip import SGP
 from resync.sync.options.outer import PALSGD, SlowMo
 from resync.sync.options.rounds import LocalSGD
 

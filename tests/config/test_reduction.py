@@ -16,7 +16,7 @@ from resync.settings.base import PACKAGE
 from resync.settings.loader import parse
 from resync.settings.options import TrainingShape
 from resync.settings.problems import Collector
-from resync.sync.options.every_step import SGP
+from resync.sync.options.gossip import SGP
 
 VIT = "configs/qsr/experiments/vit.yaml"
 SMOKE = """\

@@ -11,7 +11,7 @@ import resync
 from resync.formulas.periods import Phases, PowerRule
 from resync.settings.options import options_of
 from resync.streams import stream
-from resync.sync.options.every_step import GPA
+from resync.sync.options.all_reduce import GPA
 from resync.sync.outer import outer_step_
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])

@@ -114,7 +114,6 @@ def _write_paper(folder: Path, runs: Iterable[tuple[RunState, Files]]) -> None:
 
 
 def _require_same(before: RunState, files: Files, unpacked: Path) -> None:
-    """Raise ResultsError unless a run came back as it was read."""
     run, again = before.run, state_of(before.run, unpacked)
     if again.status != before.status:
         raise ResultsError(f"{run.id}: {before.status}, but {again.status} when unpacked: {again.reason}")

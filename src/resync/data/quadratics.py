@@ -29,12 +29,10 @@ class Quadratics:
 
     @cached_property
     def optimum(self) -> Tensor:
-        """The x at which f is smallest, [10]."""
         return _optimum(self.matrices, self.targets.unsqueeze(-1)).squeeze(-1)
 
     @cached_property
     def least(self) -> float:
-        """f at its optimum."""
         return self.value(self.optimum)
 
     @cached_property
@@ -42,13 +40,11 @@ class Quadratics:
         return self.matrices.flatten(0, 1), self.targets.flatten()
 
     def value(self, x: Tensor) -> float:
-        """f(x) for x [10]."""
         matrices, targets = self._stacked
         residual = torch.mv(matrices, x).sub_(targets)
         return torch.dot(residual, residual).item() / len(self.matrices)
 
     def error(self, x: Tensor) -> float:
-        """By how much f(x) is above its smallest value."""
         return self.value(x) - self.least
 
 
@@ -70,14 +66,12 @@ class QuadraticData:
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
-        """None of its samples has a class."""
         raise NotImplementedError
 
     def to(self, device: torch.device) -> "QuadraticData":
         return replace(self, device=device)
 
     def functions(self, num_workers: int, seed: int) -> Quadratics:
-        """The functions of so many workers."""
         made = drawn(num_workers, seed, self.heterogeneity, self.distance)
         return Quadratics(made.matrices.to(self.device), made.targets.to(self.device))
 
@@ -92,7 +86,6 @@ class QuadraticData:
         return iter(())
 
     def statistics_batch(self, seed: int, epoch: int, index: int, batch_size: int) -> tuple[Tensor, Tensor]:
-        """None of its models has statistics."""
         raise NotImplementedError
 
     def close(self) -> None:

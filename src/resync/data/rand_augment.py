@@ -38,7 +38,6 @@ class RandAugment:
     severity: float
 
     def __call__(self, image: Tensor) -> Tensor:
-        """The augmented image, uint8 [3, side, side] as the given one."""
         for choice in torch.randint(len(OPERATIONS), (self.depth,)).tolist():
             draw, apply = _CHOICES[choice]
             image = apply(image, draw(self.severity, image.shape[-1]))

@@ -18,7 +18,6 @@ class Share:
     number: int = 1
 
     def of(self, samples: int) -> slice:
-        """The part of a batch of this many samples."""
         own = self.length(samples)
         return slice(self.index * own, (self.index + 1) * own)
 

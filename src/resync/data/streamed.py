@@ -128,7 +128,6 @@ class _Loader:
                 raise RuntimeError("a pass over a split of images goes on after the next one has begun")
 
     def close(self) -> None:
-        """End the processes; a further pass would start others."""
         self._loader = None
 
     def _start(self, batch_size: int) -> None:
@@ -176,7 +175,6 @@ class _Decoded(torch.utils.data.Dataset[tuple[int, Exception | None]]):
 
 
 def _image(split: Split, transform: Transform, index: int, seed: int) -> Tensor:
-    """An image of the split, uint8 [C, H, W], transformed with this seed."""
     image = torch.from_numpy(split.pixels(int(index))).permute(2, 0, 1)
     # The transforms draw from torch's CPU generator; no other random numbers may depend on it.
     with torch.random.fork_rng(devices=[]):

@@ -94,7 +94,6 @@ class ParallelText:
             yield inputs, targets
 
     def validation(self, rank: int, world_size: int) -> Iterator[tuple[Inputs, Tensor]]:
-        """The validation pairs of one process, as inputs and targets [n, T]; every pair is on exactly one process."""
         for bucket in self._buckets("val")[rank::world_size]:
             yield self._bucket("val", bucket)
 

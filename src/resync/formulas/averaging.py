@@ -25,7 +25,6 @@ class Averaging:
 
     @property
     def debiased(self) -> NDArray[np.float64]:
-        """The workers' estimates of the average: values / weights, [iterations + 1, num_workers, d]."""
         return self.values / self.weights[:, :, None]
 
 

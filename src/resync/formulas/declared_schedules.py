@@ -49,7 +49,6 @@ class LearningRate(Part):
     )
 
     def checks(self) -> Iterator[Check]:
-        """Require a warm-up in one unit only, and its other options only together with it."""
         if self.warmup_epochs is not None and self.warmup_steps is not None:
             found = f"{self.warmup_steps} beside warmup_epochs = {self.warmup_epochs:g}"
             yield wrong("warmup_steps", found, "one of the two")
@@ -59,13 +58,11 @@ class LearningRate(Part):
                 yield wrong(key, f"{show(value)} without a warm-up", "together with warmup_epochs or warmup_steps")
 
     def warmup_length(self, steps_per_epoch: int) -> int:
-        """Steps of the warm-up, rounded to the nearest integer."""
         if self.warmup_steps is not None:
             return self.warmup_steps
         return round((self.warmup_epochs or 0) * steps_per_epoch)
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require a warm-up that ends before the training."""
         if shape.warmup_steps and shape.warmup_steps >= shape.total_steps:
             key = "warmup_epochs" if self.warmup_steps is None else "warmup_steps"
             limit = f"less than the training's {shape.epochs} epochs = {shape.total_steps} steps"

@@ -135,7 +135,6 @@ class Phases(Period):
         return any(isinstance(h, Period) and h.follows_lr for _, h in self.phases)
 
     def checks(self) -> Iterator[Check]:
-        """Require phases in order, of which only the last may have H = end."""
         yield from phase_checks(("phases",), [first for first, _ in self.phases])
         for index, (_, h) in enumerate(self.phases[:-1]):
             if h == "end":
@@ -145,7 +144,6 @@ class Phases(Period):
         return in_time_checks(("phases",), self.phases, shape)
 
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return the H of the phase, truncated at the end of the phase."""
         current = max(index for index, (first, _) in enumerate(self.phases) if first <= step)
         end = next((first for first, _ in self.phases[current + 1 :]), math.inf)
         h = self.phases[current][1]

@@ -57,7 +57,6 @@ class Phases:
     back: Callable[[int, float, float], float | None] = lambda worker, start, end: None
 
     def events(self) -> Iterator[Event]:
-        """All events in their order, without end."""
         workers = range(len(self.steps))
         begun, firsts, made = [0 for _ in workers], [0 for _ in workers], [0 for _ in workers]
         busy: dict[int, tuple[float, Phase | None]] = {}

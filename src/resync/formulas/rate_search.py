@@ -85,7 +85,6 @@ class Search:
         self.high = self.rate = 2 * self.start
 
     def run(self, trial: Trial) -> None:
-        """Train with one learning rate after another until the best one is known."""
         while self.low is None or self.high - self.low > self.resolution:
             if self.trials == self.most_trials:
                 self.exhausted = True
@@ -98,7 +97,6 @@ class Search:
     _is_settled = False
 
     def _choose(self) -> None:
-        """The learning rate of the next training."""
         raise NotImplementedError
 
     def _decides(self, event: Event) -> bool:
@@ -109,11 +107,9 @@ class Search:
         return event.kind == "diverged" or (event.kind == "rise" and event.error > TARGET)
 
     def _below(self) -> None:
-        """Go on below this learning rate."""
         self.high = self.rate if self.low is None else max(self.low, self.rate)
 
     def _above(self) -> None:
-        """Go on above it."""
         self.low = min(self.rate, self.high)
 
     def _is_late(self, event: Event) -> bool:

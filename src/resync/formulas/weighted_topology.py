@@ -80,8 +80,6 @@ def _exact(name: WeightedName, build: Callable[[int, int], Sequence[finite_time.
 
 
 def _static(name: WeightedName, symmetric: bool) -> WeightedTopology:
-    """A graph of `equitopo` that is drawn once."""
-
     def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
         return equitopo.random_static(num_workers, peers, seed, symmetric=symmetric)
 
@@ -89,8 +87,6 @@ def _static(name: WeightedName, symmetric: bool) -> WeightedTopology:
 
 
 def _drawn(name: WeightedName, draw: Callable[[int, int, int], Messages]) -> WeightedTopology:
-    """A graph of `equitopo` that is drawn in every mixing step."""
-
     def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
         return draw(num_workers, k, seed)
 

@@ -110,7 +110,6 @@ class TextLog:
         return dict(rows)
 
     def _average(self, ranks: Mapping[int, Sequence[Values]], place: str) -> list[Values]:
-        """Rows with the mean over the ranks that have a value, and the extremes of the workers' own models."""
         first = min(ranks)
         for rank, rows in ranks.items():
             if [row["step"] for row in rows] != [row["step"] for row in ranks[first]]:

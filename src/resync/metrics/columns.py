@@ -33,7 +33,6 @@ class LogColumn(Settings):
     add: float = Field(default=0.0, description="offset in our unit: 1 for an epoch or step that the log counts from 0")
 
     def convert(self, value: float, ours: str) -> float:
-        """A value of the log, converted to our unit `ours`."""
         factor, offset = (1.0, 0.0) if self.unit in (None, ours) else CONVERSIONS[ours][self.unit]
         return factor * value + offset + self.add
 

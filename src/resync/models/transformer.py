@@ -28,7 +28,6 @@ class Attention(nn.Module):
         self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
 
     def keys_values(self, memory: Tensor) -> KeysValues:
-        """Keys and values of `memory` [n, length, dim]."""
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def forward(self, x: Tensor, keys_values: KeysValues, mask: Tensor | None = None, causal: bool = False) -> Tensor:

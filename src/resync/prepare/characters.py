@@ -29,7 +29,6 @@ class CharacterText:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "CharacterText":
-        """The text from the result of `arrays`. Raises KeyError if an array is missing."""
         return cls(arrays["train"], arrays["val"], arrays["alphabet"].tobytes().decode())
 
 

@@ -49,7 +49,6 @@ class Sentences:
         return np.cumsum(self.lengths) - self.lengths
 
     def keep(self, chosen: NDArray[np.bool_]) -> "Sentences":
-        """Only the chosen sentences, [N]."""
         return Sentences(self.tokens[np.repeat(chosen, self.lengths)], self.lengths[chosen])
 
 
@@ -83,7 +82,6 @@ class ParallelCorpus:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "ParallelCorpus":
-        """The corpus from the result of `arrays`. Raises KeyError if an array is missing."""
         source, target = (
             {
                 split: Sentences(*(arrays[f"{side}_{split}_{name}"] for name in ("tokens", "lengths")))

@@ -36,7 +36,6 @@ class SeedValues:
 
     @property
     def finite(self) -> bool:
-        """Whether there is at least one value and all values are finite."""
         return self.n > 0 and all(math.isfinite(value) for value in self.values)
 
     def text(self, decimals: int | None = None) -> str:

@@ -67,7 +67,6 @@ class VirtualClock(Settings):
         return self.step_seconds[worker % len(self.step_seconds)]
 
     def seconds(self, seed: int, worker: int, first: int, steps: int) -> float:
-        """How long the steps `first`, `first` + 1, ... of a worker take."""
         if self.trace:
             recorded = self.trace[worker % len(self.trace)]
             return sum(recorded[step % len(recorded)] for step in range(first, first + steps))
@@ -79,7 +78,6 @@ class VirtualClock(Settings):
         return float((1 + self.jitter * drawn).sum()) * self.pace(worker)
 
     def average(self, workers: int) -> float:
-        """Seconds of an average over workers, in a ring."""
         return 2 * (workers - 1) / workers * (self.message_seconds or 0.0)
 
     def end(self, seed: int, worker: int, start: float, number: int) -> float:
@@ -97,5 +95,4 @@ class VirtualClock(Settings):
         return max(found, default=None)
 
     def away_at(self, worker: int, time: float) -> bool:
-        """Whether a worker is away."""
         return any(who == worker and leaves <= time < back for who, leaves, back in self.away or ())

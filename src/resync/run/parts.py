@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -81,6 +82,11 @@ class EngineNeeds(NamedTuple):
     virtual_clock: bool = False
 
 
+_LOOP = r"""
+\1for x, y in loader:
+\1    loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()"""
+
+
 class SyncOptions(Options):
     """The options of a synchronisation algorithm."""
 
@@ -91,6 +97,12 @@ class SyncOptions(Options):
     """How its lines are drawn; None: that follows from its name, or from its period rule."""
     can_be_base: ClassVar[bool] = False
     """Whether the algorithm can be the base algorithm of slow momentum."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Complete the example of a docstring, which attaches the algorithm, by the loop that is that of all."""
+        cls.__doc__ = re.sub(r"^( +)sync = resync\.attach.*$", rf"\g<0>{_LOOP}", cls.__doc__ or "", flags=re.MULTILINE)
+        super().__pydantic_init_subclass__(**_)
 
     if not TYPE_CHECKING:
 
@@ -178,7 +190,6 @@ class ModelOptions(Options):
 
     @property
     def stacked_form(self) -> Form | None:
-        """The form in which that engine can compute it with these options."""
         return self.form
 
     @property
@@ -230,12 +241,9 @@ class KindOptions(Options):
 
     @property
     def shown_metrics(self) -> tuple[str, ...]:
-        """The metrics that these options name, apart from axes."""
         return tuple(name for _, value in self for name in _listed(value) if name in METRICS and name not in AXES)
 
     def showing(self, metrics: Mapping[str, str]) -> Self:
-        """The same options with some metrics replaced by others."""
-
         def replaced(value: Any) -> Any:
             names = tuple(metrics.get(name, name) for name in _listed(value))
             return names if isinstance(value, tuple) else names[0] if names else value

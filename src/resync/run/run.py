@@ -111,7 +111,6 @@ class Run(RunSettings, _Names):
 
     @property
     def is_pilot(self) -> bool:
-        """Whether it is a pilot run, with a seed that only `resync power` reads."""
         return self._is_pilot
 
     @property
@@ -148,7 +147,6 @@ class Run(RunSettings, _Names):
         return self._start if self.start_state == "all" else None
 
     def with_start(self, start: Run) -> Run:
-        """The same run, starting from another one."""
         run = self.model_copy(update={"start_hash": start.hash})
         run.__dict__.pop("hash", None)
         run._start = start
@@ -174,7 +172,6 @@ class Run(RunSettings, _Names):
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:
-        """The text of `run.yaml`, keys in the order of the models."""
         return dump(self._content())
 
     def _content(self) -> dict[str, Any]:

@@ -261,7 +261,6 @@ class ResultSettings(Settings):
 
     @property
     def shape(self) -> TrainingShape:
-        """What parts of the training refer to."""
         return TrainingShape(self.workers, self.epochs, self.steps_per_epoch, self.total_steps, self.warmup_steps)
 
     @property
@@ -274,11 +273,9 @@ class RunSettings(Execution, ResultSettings):
 
     @property
     def kept_steps(self) -> tuple[int, ...]:
-        """Steps after which a checkpoint is kept for good, in order."""
         return tuple(sorted({round(epoch * self.steps_per_epoch) for epoch in self.checkpoint.keep_epochs}))
 
     def checks(self) -> Iterator[Check]:
-        """Require settings that fit together, each of them with an effect."""
         yield from self._division_checks()
         if self.evaluation.sharpness_batches and self.precision in ("bf16", "fp16"):
             allowed = "null, or precision fp32 or tf32, which second derivatives need"
@@ -326,7 +323,6 @@ class RunSettings(Execution, ResultSettings):
             yield wrong("last_batch", f"{self.last_batch} with {left} left", allowed)
 
     def _search_checks(self, search: RateSearch) -> Iterator[Check]:
-        """Require plain SGD in one process, and the largest number of workers for the run."""
         if search.workers[-1] != self.workers:
             yield wrong(("search", "workers"), f"{search.workers[-1]} at its end", f"workers = {self.workers}")
         if self.processes > 1:
@@ -340,7 +336,6 @@ class RunSettings(Execution, ResultSettings):
             yield from ((("sync", *key), message) for key, message in self.sync.checks_in(shape))
 
     def _division_checks(self) -> Iterator[Check]:
-        """Require equal shares for all processes, workers, GPUs and forward passes."""
         workers, gpus, processes = self.workers, self.gpus_per_worker, self.processes
         if workers % processes and (processes % workers or gpus % (processes // workers)):
             allowed = f"a divisor of workers = {workers}"
@@ -358,7 +353,6 @@ class RunSettings(Execution, ResultSettings):
             yield wrong("micro_batch_size", self.micro_batch_size, allowed)
 
     def _clock_checks(self) -> Iterator[Check]:
-        """Require a clock where the algorithm follows one, and there alone; and data with the notebook's shards."""
         if self.clock:
             yield from ((("clock", *key), message) for key, message in self.clock.checks_for(self.workers))
         if self.clock and not self.sync.is_timed:
@@ -369,7 +363,6 @@ class RunSettings(Execution, ResultSettings):
             yield wrong("random_numbers", f"{self.random_numbers} with data {self.data.name}", "null")
 
     def _checkpoint_checks(self) -> Iterator[Check]:
-        """Require checkpoints that are reached, and a state to take from one only where one is named."""
         for index, epoch in enumerate(self.checkpoint.keep_epochs):
             if epoch > self.epochs:
                 yield wrong(("checkpoint", "keep_epochs", index), f"{epoch:g}", f"at most epochs = {self.epochs}")

@@ -105,12 +105,10 @@ class Options(Part):
 
     @classmethod
     def description(cls) -> str:
-        """The description of the component, on one line."""
         return first_paragraph(cleandoc(cls.__doc__ or ""))
 
     @classmethod
     def names(cls, package: Path = PACKAGE) -> list[str]:
-        """The names of the components of this room, sorted."""
         return option_names(cls.room, package)
 
     @classmethod

@@ -23,7 +23,6 @@ class Node:
 
     @property
     def entries(self) -> dict[str, Node]:
-        """The entries of a mapping; empty for any other value."""
         return self.value if isinstance(self.value, dict) else {}
 
     def plain(self) -> Any:
@@ -34,7 +33,6 @@ class Node:
         return self.value
 
     def child(self, key: str | int) -> Node | None:
-        """The entry `key` of a mapping or a list, or None."""
         if isinstance(self.value, dict) and isinstance(key, str):
             return self.value.get(key)
         if isinstance(self.value, list) and isinstance(key, int) and key < len(self.value):
@@ -47,7 +45,6 @@ class Node:
         return child.entries if child else {}
 
     def listed_at(self, key: str) -> list[Node]:
-        """The entries of the list at `key`; empty if there is none."""
         child = self.entries.get(key)
         return child.value if child and isinstance(child.value, list) else []
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from resync.formulas.topology import check_pairs, partner
 from resync.run.clock import VirtualClock
 from resync.sync.algorithm import Algorithm, Due, Training
-from resync.sync.options import every_step
+from resync.sync.options import asynchronous
 
 
 class ADPSGD(Algorithm):
@@ -32,7 +32,7 @@ class ADPSGD(Algorithm):
     shared = ("averages", "finished", "ends", "now")
     per_worker = ("x",)
 
-    def __init__(self, training: Training, options: every_step.ADPSGD) -> None:
+    def __init__(self, training: Training, options: asynchronous.ADPSGD) -> None:
         super().__init__(training)
         self.size = self.transport.num_workers
         check_pairs(options.topology, self.size)
@@ -48,7 +48,6 @@ class ADPSGD(Algorithm):
         return [worker for worker, end in enumerate(self.ends) if end == min(self.ends)]
 
     def due(self) -> Sequence[Due] | None:
-        """The gradients that are finished next."""
         if not self.timed:
             return None
         return [Due(worker, worker, self.finished[worker]) for worker in self._ending()]
@@ -70,7 +69,6 @@ class ADPSGD(Algorithm):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Average the pairs of the workers that have finished; these start their next gradient."""
         before, self.steps, self.now = self.steps, self.next_steps, min(self.ends)
         pairs: dict[int, int] = {}
         starting: list[int] = []
@@ -119,21 +117,18 @@ class ADPSGD(Algorithm):
         return [worker - local.start for worker in workers if local.start <= worker < local.stop]
 
     def own_rows(self) -> Tensor:
-        """x."""
         return self.x
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of x."""
         rows.copy_(self.x)
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Give every worker the mean of x, as x and z."""
         super().synchronise()
         self.x.copy_(self.rows)
 
 
-def build(training: Training, options: every_step.ADPSGD) -> Algorithm:
+def build(training: Training, options: asynchronous.ADPSGD) -> Algorithm:
     """AD-PSGD in simulated time, or with an averaging thread in each process."""
     if not options.asynchronous:
         return ADPSGD(training, options)

@@ -13,7 +13,7 @@ from torch import Tensor
 from resync.errors import UserError
 from resync.formulas.topology import check_pairs, partner, peer_list
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options.every_step import ADPSGD
+from resync.sync.options.asynchronous import ADPSGD
 from resync.torch_private import time_limit
 
 _ASK, _ROW, _ANSWER = 1, 2, 3
@@ -79,7 +79,6 @@ class AsynchronousPairs(Algorithm):
             self._thread.start()
 
     def after_backward(self) -> None:
-        """Load the parameters as partners have left them."""
         self._check()
         with self._changed:
             self.loaded.copy_(self.published)
@@ -108,12 +107,10 @@ class AsynchronousPairs(Algorithm):
         self.rows.copy_(self.published)
 
     def own_rows(self) -> Tensor:
-        """The parameters as partners have left them."""
         with self._changed:
             return self.published.clone()
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of the parameters as partners have left them."""
         with self._quiet():
             rows.copy_(self.published)
         self.transport.mean_(rows)
@@ -168,7 +165,6 @@ class AsynchronousPairs(Algorithm):
             self._send(torch.tensor([_END, self.rank]), other, _ASK)
 
     def _wait_for_a_step(self) -> bool:
-        """True when there is a step to average after, False when there will be no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._due or self._closing)
             self._busy, self._due = self._due, False

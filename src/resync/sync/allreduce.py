@@ -1,7 +1,7 @@
 """Synchronous data-parallel training."""
 
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options import every_step
+from resync.sync.options import all_reduce
 
 
 class AllReduce(Algorithm):
@@ -16,7 +16,7 @@ class AllReduce(Algorithm):
     first for SGD, also with momentum and weight decay, but not for Adam.
     """
 
-    def __init__(self, training: Training, options: every_step.AllReduce) -> None:
+    def __init__(self, training: Training, options: all_reduce.AllReduce) -> None:
         super().__init__(training)
         self.options = options
 

@@ -77,7 +77,6 @@ class Server(Algorithm):
         return self.now
 
     def due(self) -> Sequence[Due]:
-        """One gradient, of the phase that ends next."""
         phase = self.end.phases[self.phase]
         return [Due(phase.worker, phase.stream, phase.first + self.local_steps)]
 
@@ -93,12 +92,10 @@ class Server(Algorithm):
         return int(min(self.end.phases[self.phase].first + self.local_steps, self.total_steps))
 
     def after_backward(self) -> None:
-        """Let only the worker of the phase step."""
         self.workers.step_only(self._here())
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Count the step; at the end of the phase, give the change to the server."""
         self.steps = self.next_steps
         self.gradients += 1
         self.local_steps += 1
@@ -131,7 +128,6 @@ class Server(Algorithm):
                 self.rows[index], self.starts[index] = self.server[0], self.server[0]
 
     def _take(self, change: Tensor) -> None:
-        """What the server does with a change [P]."""
         given = self.options
         if given.server == "delayed_nesterov":
             self.total.add_(change, alpha=1 / self.size)
@@ -159,7 +155,6 @@ class Server(Algorithm):
         return [index] if 0 <= index < self.workers.num_local else []
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The server's model."""
         rows.copy_(self.server.expand_as(rows))
 
     def synchronise(self) -> None:

@@ -29,7 +29,6 @@ class D2(Algorithm):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Mix the corrected step, and keep what that changed."""
         stepped = self.rows.clone()
         self.rows.add_(self.corrections)
         self.mixes.at(self.steps).apply(self.rows, self.transport)

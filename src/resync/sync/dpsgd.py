@@ -6,7 +6,7 @@ from resync.errors import UserError
 from resync.formulas import mixing
 from resync.formulas.topology import cycle
 from resync.sync.algorithm import Training
-from resync.sync.options import every_step
+from resync.sync.options import gossip
 from resync.sync.sgp import SGP
 
 
@@ -23,7 +23,7 @@ class DPSGD(SGP):
     Raises ValueError for a topology that is not symmetric with this number of workers and peers.
     """
 
-    def __init__(self, training: Training, options: every_step.DPSGD) -> None:
+    def __init__(self, training: Training, options: gossip.DPSGD) -> None:
         super().__init__(training, options)
         topology, size = options.topology, self.transport.num_workers
         for number in (number for _, number in options.phases if number):

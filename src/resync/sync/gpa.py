@@ -5,7 +5,7 @@ from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import apply_decay
-from resync.sync.options import every_step
+from resync.sync.options import all_reduce
 
 
 class GPA(Algorithm):
@@ -26,7 +26,7 @@ class GPA(Algorithm):
 
     per_worker = ("z",)
 
-    def __init__(self, training: Training, options: every_step.GPA) -> None:
+    def __init__(self, training: Training, options: all_reduce.GPA) -> None:
         super().__init__(training)
         self.mu_x, self.mu_y = options.weight, options.mu_y
         self.z = self.rows.clone()
@@ -34,7 +34,6 @@ class GPA(Algorithm):
 
     @torch.no_grad()
     def after_backward(self) -> None:
-        """Average the gradients, and load z, which the optimizer is to step."""
         self.average_gradients()
         self.y.copy_(self.rows)
         self.rows.copy_(self.z)
@@ -52,12 +51,10 @@ class GPA(Algorithm):
         return self.z + (self.rows - self.z) / self.mu_y
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of x."""
         rows.copy_(self.own_rows())
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Give every worker the mean of x, as x, y and z."""
         super().synchronise()
         self.z.copy_(self.rows)
 

@@ -38,7 +38,6 @@ class GradientTracking(Algorithm):
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
-        """Mix the parameters and the estimates."""
         mix = self.mixes.at(self.steps)
         for state in (self.rows, self._estimates):
             mix.apply(state, self.transport)

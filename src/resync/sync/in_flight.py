@@ -68,7 +68,6 @@ class InFlight:
             rows.add_(self.sent[0] * (1 - mix.self_weight(rows, self.transport)))
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the attributes, and of what has been sent under "workers"."""
         lists = {name: list(getattr(self, name)) for name in ("sent_at", "due", "numbers")}
         return lists | {"workers": {f"sent {number}": sent.clone() for number, sent in enumerate(self.sent)}}
 

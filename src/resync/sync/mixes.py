@@ -66,11 +66,9 @@ class Mix:
 
     @cached_property
     def _number(self) -> int:
-        """Messages of the mixing step."""
         return sum(map(len, self.in_peers))
 
     def _matrix(self, state: Tensor) -> Tensor:
-        """The mixing matrix [K, K], as of `self_weight`."""
         kind = state.dtype, state.device, "matrix"
         if kind not in self._tensors:
             matrix = np.diag(self.self_weights)
@@ -95,7 +93,6 @@ class Average:
     """The mixing step of a phase with 0 peers: an average over all workers."""
 
     def apply(self, state: Tensor, transport: Transport) -> None:
-        """Replace `state` [k, n] by the mean over all workers."""
         transport.mean_(state)
 
 

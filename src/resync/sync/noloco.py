@@ -32,7 +32,6 @@ class NoLoCo(Rounds):
 
     @torch.no_grad()
     def end_round(self) -> None:
-        """Exchange anchors and changes with the peer, and take the outer step."""
         mix = self.mixes.at(0, self.rounds)
         changes, pulls = self.rows - self.anchors, self.anchors.clone()
         for state in (changes, pulls):

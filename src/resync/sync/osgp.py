@@ -5,7 +5,7 @@ from torch import Tensor
 
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.in_flight import InFlight
-from resync.sync.options import every_step
+from resync.sync.options import gossip
 from resync.sync.sgp import SGP
 
 
@@ -36,7 +36,7 @@ class OSGP(SGP):
 
     parts = ("in_flight",)
 
-    def __init__(self, training: Training, options: every_step.OSGP) -> None:
+    def __init__(self, training: Training, options: gossip.OSGP) -> None:
         super().__init__(training, options)
         self.biased = options.biased
         # The weight of messages in flight is missing at their senders, so the weights are never all 1.
@@ -45,7 +45,6 @@ class OSGP(SGP):
 
     @torch.no_grad()
     def send_ahead(self) -> None:
-        """Send the messages that travel while this step's gradient is computed."""
         if self.biased:
             self._receive_due()
         if self.mixes.phase(self.steps)[1]:
@@ -74,7 +73,6 @@ class OSGP(SGP):
             self.in_flight.take(self.states, until=self.steps)
 
     def receive(self) -> None:
-        """Receive all messages in flight; if biased, drop them."""
         if self.biased:
             self.in_flight.drop()
         elif self.in_flight.posted:
@@ -90,7 +88,6 @@ class OSGP(SGP):
         self.transport.mean_(rows)
 
     def synchronise(self) -> None:
-        """Receive the messages in flight, then give every worker the consensus with weight 1."""
         self.receive()
         super().synchronise()
 

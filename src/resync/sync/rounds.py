@@ -18,7 +18,6 @@ class Rounds(Algorithm):
         self.local_steps = 0
 
     def after_step(self, lr: float) -> bool:
-        """Count the local step, and call `end_round` at the end of the round."""
         if self.local_steps == 0:
             self.h = round_length(self.period, lr, self.steps, self.total_steps, self.warmup_steps)
         self.steps += 1

@@ -8,7 +8,7 @@ from torch import Tensor
 from resync.sync.algorithm import Algorithm, Training
 from resync.sync.fields import field
 from resync.sync.mixes import MixingSteps
-from resync.sync.options import every_step
+from resync.sync.options import gossip
 
 
 class SGP(Algorithm):
@@ -34,9 +34,9 @@ class SGP(Algorithm):
 
     per_worker: ClassVar[tuple[str, ...]] = ("weights",)
 
-    def __init__(self, training: Training, options: every_step.GossipOptions) -> None:
+    def __init__(self, training: Training, options: gossip.GossipOptions) -> None:
         super().__init__(training)
-        of_sgp = options if isinstance(options, every_step.SGP) else every_step.SGP()
+        of_sgp = options if isinstance(options, gossip.SGP) else gossip.SGP()
         self.average_state, self.mixing_steps = of_sgp.average_state, of_sgp.mixing_steps or 1
         self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)

@@ -63,7 +63,6 @@ class SlowMo(Rounds):
 
     @torch.no_grad()
     def end_round(self) -> None:
-        """Average over the workers, take the outer step, and treat the inner optimizer's state."""
         if self.options.average:
             self.base.synchronise()
         else:

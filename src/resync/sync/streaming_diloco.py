@@ -53,7 +53,6 @@ class StreamingDiLoCo(Rounds):
 
     @torch.no_grad()
     def end_round(self) -> None:
-        """Take the outer step on the fragment, and mix it with the workers' own."""
         if self.in_flight is None:
             self._send()
         mean, part, given = self._receive(), self._fragment, self.options

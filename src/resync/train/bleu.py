@@ -34,7 +34,6 @@ class Bleu:
         return [*found.counts, *found.totals, found.sys_len, found.ref_len]
 
     def score(self, statistics: Sequence[int]) -> float:
-        """The score of a corpus from the sums of the statistics of its parts."""
         counts, totals, (ours, theirs) = statistics[:4], statistics[4:8], statistics[8:]
         return BLEU.compute_bleu(list(counts), list(totals), ours, theirs, smooth_method=self.smooth_method).score
 

@@ -112,7 +112,6 @@ def _identity(run: Run, out: Path, dataset: data.Dataset) -> str:
 
 
 def _weights_seed(run: Run) -> int:
-    """The seed of torch's generator for the initial weights."""
     return run.seed if run.random_numbers else stream_seed(run.seed, "init")
 
 
@@ -160,7 +159,6 @@ def _engine(
 
 
 def _stacking_pays(run: Run, model: nn.Module) -> bool:
-    """Whether the engine `stacked` has been measured to be faster for a run like this."""
     if run.model.stacked_form is None or run.precision != "fp32" or run.compile:
         return False
     if run.clock and run.sync.needs.separate_optimizer_steps:  # workers step apart

@@ -41,7 +41,6 @@ class LanguageModel(Objective):
         return sums
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """Validation loss in nats and in bits per character."""
         loss, characters = sums.tolist()
         mean = loss / characters
         return {"val_loss": mean, "val_bits_per_character": mean / log(2)}

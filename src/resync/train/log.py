@@ -80,7 +80,6 @@ class RunLog:
         print(f"{self.name}: {done}, {summary['bytes_sent'] / 1e6:.4g} MB sent per worker; results in {self.directory}")
 
     def close(self) -> None:
-        """End the progress bar and the other records, whether the run has finished or not."""
         if self._bar is not None:
             self._bar.close()
         if self._tensorboard:

@@ -30,6 +30,5 @@ class QuadraticValue(Objective):
         return found if rank == 0 else torch.zeros_like(found)
 
     def metrics(self, sums: Tensor) -> dict[str, Any]:
-        """The value of the mean function, and by how much it is above the smallest one."""
         value, error = sums.tolist()
         return {"val_loss": value, "suboptimality": error}

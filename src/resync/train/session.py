@@ -59,7 +59,6 @@ class Session:
         return [*self.earlier_jobs, self.job.record()]
 
     def lr(self, step: int) -> float:
-        """The learning rate of the step about to be taken (0-based)."""
         return self.schedule(step) * self.watch.lr_factor
 
     def has_ended(self) -> bool:

@@ -60,6 +60,7 @@ class SGD(DecayOptions):
 class AdamW(DecayOptions):
     """Adam with decoupled weight decay (torch.optim.AdamW)."""
 
+    state_vectors: ClassVar[int] = 2
     name: Literal["adamw"] = Field(default="adamw", init=False)
     beta1: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.9, description="decay rate of the first moment")
     beta2: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.999, description="decay rate of the second moment")
@@ -69,10 +70,6 @@ class AdamW(DecayOptions):
         description="false: torch's loop of single operations, with the rounding of programs that use it; null: its "
         "fused kernel, which is faster",
     )
-
-    @property
-    def state_vectors(self) -> int:
-        return 2
 
 
 Factor = Annotated[float, Field(ge=0, lt=1)]
@@ -85,6 +82,7 @@ class Muon(DecayOptions):
     """
 
     by_shape: ClassVar[bool] = True
+    state_vectors: ClassVar[int] = 2
     name: Literal["muon"] = Field(default="muon", init=False)
     variant: Literal["muloco", "modded_nanogpt", "torch"] = Field(
         default="muloco",
@@ -103,7 +101,3 @@ class Muon(DecayOptions):
     others_lr: PositiveNumber = Field(
         default=1.0, description="learning rate of AdamW, in units of that of the schedule, which the matrices have"
     )
-
-    @property
-    def state_vectors(self) -> int:
-        return 2

@@ -10,7 +10,7 @@ from pydantic import Field
 from resync.run.parts import Look, SyncOptions, Traffic
 from resync.settings.base import Check
 from resync.settings.options import TrainingShape
-from resync.sync.options.every_step import no_graph
+from resync.sync.options.gossip import no_graph
 
 Neighbours = Literal["undirected_ring", "chain", "binary_tree"]
 
@@ -35,8 +35,6 @@ class D2(NeighbourOptions):
     Sends the parameters to each neighbour after every step.
 
         sync = resync.attach(model, optimizer, resync.D2())
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "D²"
@@ -50,8 +48,6 @@ class GradientTracking(NeighbourOptions):
     Sends the parameters and the estimate to each neighbour after every step.
 
         sync = resync.attach(model, optimizer, resync.GradientTracking())
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "Gradient tracking"
@@ -69,8 +65,6 @@ class RelaySum(NeighbourOptions):
     Sends a vector of the length of the parameters to each neighbour in every step.
 
         sync = resync.attach(model, optimizer, resync.RelaySum())
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "RelaySum"

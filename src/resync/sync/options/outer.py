@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, ValidatorFunctionWrapHandler
 from pydantic_core import CoreSchema, core_schema
@@ -16,7 +16,8 @@ from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, P
 from resync.settings.errors import not_among
 from resync.settings.options import TrainingShape, option_names
 from resync.settings.units import LOCAL_STEPS, Epoch, InnerLR, LocalSteps
-from resync.sync.options.every_step import AllReduce, no_graph
+from resync.sync.options.all_reduce import AllReduce
+from resync.sync.options.gossip import no_graph
 from resync.sync.options.rounds import RoundsOptions
 
 OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
@@ -76,8 +77,6 @@ class SlowMo(RoundsOptions):
     every round, beside what `base` sends.
 
         sync = resync.attach(model, optimizer, resync.SlowMo(period=12, base="sgp"))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     look = Look("vermillion", "*", "long")
@@ -150,8 +149,6 @@ class DiLoCo(OuterOptions):
     Sends an all-reduce of the parameters at the end of every round: 1/H of the volume of AllReduce.
 
         sync = resync.attach(model, optimizer, resync.DiLoCo(period=50), total_steps=T)
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "DiLoCo"
@@ -167,8 +164,6 @@ class DiLoCoProgress(OuterOptions):
     Sends what DiLoCo sends.
 
         sync = resync.attach(model, optimizer, resync.DiLoCoProgress(period=50, reference=0.2))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "DiLoCo, corrected"
@@ -187,12 +182,12 @@ class SNOO(OuterOptions):
     Sends an all-reduce of the gradients in every step, and nothing at the end of a round.
 
         sync = resync.attach(model, optimizer, resync.SNOO(period=28))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "SNOO"
     look = Look("orange", ">", "short")
+    inner: ClassVar[AllReduce] = AllReduce()
+    needs: ClassVar[EngineNeeds] = inner.needs
     name: Literal["snoo"] = Field(default="snoo", init=False)
     lr: OuterLr = 0.68
     momentum: OuterMomentum = 0.37
@@ -215,14 +210,6 @@ class SNOO(OuterOptions):
     def rule(self) -> Period:
         return Phases(phases=((0, 1), (1, self.interval))) if self.interval else super().rule
 
-    @property
-    def needs(self) -> EngineNeeds:
-        return self.inner.needs
-
-    @property
-    def inner(self) -> AllReduce:
-        return AllReduce()
-
     def vectors_per_round(self, state_vectors: int) -> int:
         """Nothing: all workers take the same outer step."""
         return 0
@@ -234,8 +221,6 @@ class PALSGD(OuterOptions):
     Sends an all-reduce of the gradients in every step before `start`, then what DiLoCo sends.
 
         sync = resync.attach(model, optimizer, resync.PALSGD(period=32, start=32))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "PALSGD"
@@ -287,8 +272,6 @@ class StreamingDiLoCo(SyncOptions):
     Sends an all-reduce of one of `fragments` parts of the parameters every period / fragments steps.
 
         sync = resync.attach(model, optimizer, resync.StreamingDiLoCo(period=20, fragments=2, delay=2))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "Streaming DiLoCo"
@@ -312,7 +295,6 @@ class StreamingDiLoCo(SyncOptions):
     nesterov: bool = Field(default=True, description="Nesterov's form of the outer momentum; false: heavy ball")
 
     def checks(self) -> Iterator[Check]:
-        """Require whole rounds, in which a fragment arrives before the next one is sent."""
         if self.period % self.fragments:
             yield wrong("period", self.period, f"a multiple of fragments = {self.fragments}")
         elif self.delay >= self.period // self.fragments:
@@ -346,8 +328,6 @@ class NoLoCo(RoundsOptions):
     topology `complete`.
 
         sync = resync.attach(model, optimizer, resync.NoLoCo(period=10))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "NoLoCo"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -36,8 +36,6 @@ class LocalSGD(RoundsOptions):
     volume of AllReduce.
 
         sync = resync.attach(model, optimizer, resync.LocalSGD(period=4))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     name: Literal["local"] = Field(default="local", init=False)
@@ -47,7 +45,6 @@ class LocalSGD(RoundsOptions):
     )
 
     def vectors_per_round(self, state_vectors: int) -> int:
-        """The parameters, and the state that is averaged with them."""
         return 1 + len(self.average_state)
 
 
@@ -91,12 +88,11 @@ class DESLOC(SyncOptions):
     Sends an all-reduce of the parameters in every period, and of each moment in every multiple that it has.
 
         sync = resync.attach(model, optimizer, resync.DESLOC(period=10))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "DES-LOC"
     look = Look("wine", "X", "dash-dot")
+    traffic: ClassVar[Traffic] = Traffic(every="round")
     name: Literal["desloc"] = Field(default="desloc", init=False)
     period: LocalSteps = Field(description="local steps between two averages of the parameters, Kx")
     first_moment_period: LocalSteps | None = Field(
@@ -116,10 +112,6 @@ class DESLOC(SyncOptions):
     @property
     def rule(self) -> Period:
         return Constant(h=self.period)
-
-    @property
-    def traffic(self) -> Traffic:
-        return Traffic(every="round")
 
     def exchanged(self, lengths: Sequence[int], state_vectors: int) -> Iterator[tuple[int, int]]:
         """At the end of every round the parameters, and the moments at all multiples of their periods."""

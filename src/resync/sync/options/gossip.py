@@ -1,4 +1,4 @@
-"""Options of algorithms that communicate in every step."""
+"""Options of gossip: algorithms that mix with some peers after every step."""
 
 from __future__ import annotations
 
@@ -10,47 +10,11 @@ from pydantic import Field, PlainSerializer, PlainValidator, Strict, TypeAdapter
 
 from resync.formulas.periods import in_time_checks, phase_checks
 from resync.formulas.topology import TopologyName, cycle, resolve
-from resync.run.parts import EngineNeeds, Look, SyncOptions, Traffic
+from resync.run.parts import Look, SyncOptions, Traffic
 from resync.settings.base import Check, Count, Items, NonNegativeNumber, PositiveInt, Several, checks_failed, wrong
 from resync.settings.errors import show
 from resync.settings.options import TrainingShape
-from resync.settings.units import Epoch, LocalSteps
-
-
-class AllReduce(SyncOptions):
-    """Synchronous data-parallel training, gradients or parameters averaged over all workers in every step.
-
-    Sends an all-reduce of the gradients in every step, or of the parameters, as Assran et al. (2019) did.
-
-        sync = resync.attach(model, optimizer, resync.AllReduce(), clip_norm=1.0)
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
-    """
-
-    can_be_base = True
-    label = "AR-SGD"
-    look = Look("black", "o", "solid")
-    name: Literal["allreduce"] = Field(default="allreduce", init=False)
-    average: Literal["gradients", "parameters"] = Field(
-        default="gradients",
-        description="gradients: before the optimizer step; parameters: after the step of every worker's own optimizer, "
-        "like the baselines of the SGP paper",
-    )
-    all_reduce: Literal["default", "ring", "recursive_doubling"] = Field(
-        default="default",
-        description="default: that of the communication library; ring, recursive_doubling: made of messages between "
-        "two processes, each of which sends 2 (W - 1) messages of 1/W of a vector, or log2 W whole vectors",
-    )
-
-    @property
-    def needs(self) -> EngineNeeds:
-        gradients = self.average == "gradients"
-        return EngineNeeds(average_gradients=gradients, engine_may_average=gradients and self.all_reduce == "default")
-
-    @property
-    def traffic(self) -> Traffic:
-        return Traffic(all_reduce=self.all_reduce)
-
+from resync.settings.units import Epoch
 
 _PeerPhases = TypeAdapter(Items[Annotated[tuple[Epoch, Count], Strict(False)]])
 
@@ -97,7 +61,6 @@ class GossipOptions(SyncOptions):
             yield from phase_checks(("peers",), [first for first, _ in self.peers])
 
     def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
-        """Require a graph for this number of workers, and phases that start before the end of the training."""
         for number in [self.peers] if isinstance(self.peers, int) else [number for _, number in self.peers if number]:
             if problem := no_graph(self.topology, shape.workers, number):
                 yield ("topology",), problem
@@ -168,8 +131,6 @@ class DPSGD(GossipOptions):
     Sends the parameters to each of `peers` workers after every step.
 
         sync = resync.attach(model, optimizer, resync.DPSGD(topology="base_graph"))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "D-PSGD"
@@ -204,8 +165,6 @@ class SGP(PushSumOptions):
     Sends the parameters, and each field in `average_state`, to each of `peers` workers after every step.
 
         sync = resync.attach(model, optimizer, resync.SGP(peers=2), seed=0)
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "SGP"
@@ -235,8 +194,6 @@ class OSGP(PushSumOptions):
     arrived.
 
         sync = resync.attach(model, optimizer, resync.OSGP())
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
     """
 
     label = "OSGP"
@@ -270,85 +227,3 @@ class OSGP(PushSumOptions):
     @property
     def traffic(self) -> Traffic:
         return replace(super().traffic, staleness=self.staleness, overlap="bounded")
-
-
-class ADPSGD(SyncOptions):
-    """Asynchronous decentralised parallel SGD, pairs of workers average while others compute (Lian et al. 2018).
-
-    Sends the parameters to one worker per step, for which no worker waits. If it is `asynchronous`, no two trainings
-    have the same bits, and `state_dict` is a collective call.
-
-        sync = resync.attach(model, optimizer, resync.ADPSGD(asynchronous=True))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
-    """
-
-    label = "AD-PSGD"
-    look = Look("orange", "X", "short")
-    name: Literal["adpsgd"] = Field(default="adpsgd", init=False)
-    topology: Literal["bipartite_exponential", "bipartite_linear"] = Field(
-        default="bipartite_exponential",
-        description="graph of the pairs; odd workers are active (ask), even ones passive (answer)",
-    )
-    asynchronous: bool = Field(
-        default=False,
-        description="true: asynchronous in real time, with an averaging thread in each process of one worker; "
-        "false: simulated, at the times of the run's clock; without one all gradients end together, as in D-PSGD",
-    )
-
-    @property
-    def needs(self) -> EngineNeeds:
-        # Simulated workers have different speeds; the GPUs of a real one would wait together for its thread.
-        return EngineNeeds(separate_optimizer_steps=not self.asynchronous, one_process_per_worker=self.asynchronous)
-
-    @property
-    def is_timed(self) -> bool:
-        return not self.asynchronous
-
-    @property
-    def traffic(self) -> Traffic:
-        return Traffic(topology=self.topology, overlap="full")
-
-
-class GPA(SyncOptions):
-    """Generalised primal averaging, gradients between the optimizer's iterate and its average (Defazio et al. 2025).
-
-    It smooths the outer steps of DiLoCo with one worker over all steps, so that there are no rounds.
-
-    Sends an all-reduce of the gradients in every step. `consensus()` gives the average of the iterates.
-
-        sync = resync.attach(model, optimizer, resync.GPA(h=32))
-        for x, y in loader:
-            loss(model(x), y).backward(); optimizer.step(); optimizer.zero_grad()
-    """
-
-    label = "GPA"
-    look = Look("purple", "<", "dash-dot")
-    name: Literal["gpa"] = Field(default="gpa", init=False)
-    mu_y: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.7, description="weight of the average in the point at which gradients are taken"
-    )
-    mu_x: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.9967, description="weight of the previous average in the average"
-    )
-    h: LocalSteps | None = Field(
-        default=None,
-        description="the H of the DiLoCo that is smoothed, from which mu_x = 0.9^(1/H) follows, as in the authors' "
-        "table; null: mu_x itself",
-    )
-
-    def checks(self) -> Iterator[Check]:
-        if self.h is not None and self.mu_x != type(self).model_fields["mu_x"].default:
-            yield wrong("mu_x", f"{self.mu_x:g} beside h", "one of the two")
-
-    @property
-    def weight(self) -> float:
-        return self.mu_x if self.h is None else 0.9 ** (1 / self.h)
-
-    @property
-    def needs(self) -> EngineNeeds:
-        return EngineNeeds(average_gradients=True, engine_may_average=True)
-
-    @property
-    def traffic(self) -> Traffic:
-        return Traffic()

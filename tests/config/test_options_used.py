@@ -27,7 +27,7 @@ WITHOUT_A_RUN = {
     "the guide to training tricks: its plateau and its end": "Plateau.factor Plateau.threshold EarlyStopping.min_delta",
     "docs/cluster.md": "Checkpoint.every_steps Resources.max_restarts "
         "Resources.timeout_seconds Log.tensorboard",
-    "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty Evaluation.average_last",
+    "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty",
     "README.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
         "Run.overrides",
     "GPUs: fp16": "ResultSettings.loss_scale",

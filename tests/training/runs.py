@@ -160,9 +160,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch_norm_members": CNN_WITH_BATCH_NORM | {"gpus_per_worker": 2},
     "language_model": LANGUAGE_MODEL,
     "translation": TRANSLATION,
-    "translation_sgp": TRANSLATION
-    | sync("sgp")
-    | {"evaluation": {"average_last": 2, "beam_search": {"beam_size": 2}} | OWN},
+    "translation_sgp": TRANSLATION | sync("sgp") | {"evaluation": {"beam_search": {"beam_size": 2}} | OWN},
 }
 _NAMED = {changes.get("sync", BASE["sync"])["name"] for changes in VARIANTS.values()}
 VARIANTS |= {

@@ -102,16 +102,6 @@ def test_a_record_is_of_its_file_also_after_an_interruption(made: tuple[DataSet,
     assert left_in(root) == ["tiny.json", "tiny.npz"]
 
 
-def test_packing_without_ffcv_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    of, root = declare(tmp_path, [FILES], packed={}), tmp_path / "root"
-    write_files(root / "copy", images())
-    monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)
-    for act in (prepare.prepare, prepare.check):
-        with pytest.raises(ValueError, match=r"^data tiny: its .beton files need FFCV: pip install ffcv==1.0.2, "):
-            act(of, root)
-    assert left_in(root) == []
-
-
 def test_pixels_are_averaged_and_halves_rounded_up(tmp_path: Path):
     of, root, original = declare(tmp_path, [FILES], average=2, input_shape=[3, 16, 16]), tmp_path / "root", images()
     original["train_images"][0, 0, :2, :2] = [[0, 0], [1, 1]]
@@ -377,8 +367,7 @@ def test_declared_data_sets_agree_with_themselves_and_become_tensors(name: str, 
             assert (len(wanted), sum(wanted)) == (classes, samples)
     small, record = images(shape), {"variant": "small", "sha256": "0"}
     monkeypatch.setattr("resync.data.prepared.data_root", lambda _: Path())
-    for load in ("load", "load_packed"):
-        monkeypatch.setattr(f"resync.data.prepared.{load}", lambda *_: Prepared(small, record))
+    monkeypatch.setattr("resync.data.prepared.load", lambda *_: Prepared(small, record))
     monkeypatch.setattr("resync.data.streamed.data_root", lambda _: Path())
     split = SimpleNamespace(
         labels=small["val_labels"], pixels=lambda number: small["val_images"][number].transpose(1, 2, 0)

@@ -227,8 +227,7 @@ def test_a_checkpoint_is_kept_with_its_averaged_model(tmp_path: Path):
 
 
 def test_what_is_kept_changes_nothing_of_the_result(tmp_path: Path):
-    """Not even where evaluated models are averaged, and a checkpoint is kept between two evaluations."""
-    changes = VARIANTS["batch_norm"] | {"evaluation": {"bn_batches": 3, "every_epochs": 1, "average_last": 2}}
+    changes = VARIANTS["batch_norm"] | {"evaluation": {"bn_batches": 3, "every_epochs": 1}}
     plain = trained(0, 1, tmp_path / "plain", changes)
     kept = trained(0, 1, tmp_path / "kept", changes | {"checkpoint": {"keep_epochs": [0, 0.5, 1.5]}})
     assert np.array_equal(kept["rows"], plain["rows"])

@@ -21,7 +21,6 @@ from resync.models.beam_search import translate
 from resync.prepare.vocabulary import BEGIN, END, PAD
 from resync.settings.options import options_of
 from resync.train.bleu import forms
-from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.loop import batches
 from resync.train.translation import Translation
 
@@ -332,18 +331,3 @@ def test_dropout_is_a_function_of_seed_worker_and_step(tmp_path: Path):
 def test_an_epoch_of_more_buckets_than_there_are_is_refused_before_training(tmp_path: Path):
     with pytest.raises(ValueError, match=r"^70 steps of 4 x 2 samples need 560 samples .* the data set has 1\d\d$"):
         make_session(tmp_path, **TRANSLATION | {"steps_per_epoch": 70})
-
-
-def test_the_last_evaluated_models_are_averaged_each_once():
-    last = CheckpointAverage(2)
-    found = []
-    for step in (0, 3, 3, 6, 9):
-        row = torch.full((2,), float(step))
-        last.average_(row, step)
-        found.append(row.tolist()[0])
-    assert found == [0, 3, 3, 4.5, 7.5]
-    again = CheckpointAverage(2)
-    again.load_state_dict(last.state_dict())
-    row = torch.full((2,), 12.0)
-    again.average_(row, 12)
-    assert row.tolist() == [10.5, 10.5]

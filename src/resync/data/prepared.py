@@ -8,7 +8,7 @@ from resync.data.memory import InMemory
 from resync.data.pixels import Pixels
 from resync.data_sets.declaration import DataSet
 from resync.data_sets.readers import MemoryReader
-from resync.prepare import data_root, load, load_packed
+from resync.prepare import data_root, load
 from resync.streams import stream
 
 
@@ -18,9 +18,8 @@ def read(of: DataSet, augmentation: str = "none", held_out: int | None = None) -
     With `held_out`, so many training images take the place of the validation images, and the variant says so. Raises
     ValueError if the data set has not been prepared.
     """
-    assert of.preparation
     assert isinstance(of.reader, MemoryReader)
-    prepared = (load_packed if of.preparation.packed else load)(of, data_root(of))
+    prepared = load(of, data_root(of))
     images = {name: torch.from_numpy(array) for name, array in prepared.images.items()}
     padding = of.reader.crop_padding if augmentation == "crop_flip" else None
     found = InMemory(

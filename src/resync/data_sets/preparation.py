@@ -58,19 +58,12 @@ class Preparation(Settings):
         default=None,
         description="how FFCV packs images that are read from disk batch by batch; null: all are read into memory once",
     )
-    packed: Packing | None = Field(
-        default=None, description="how FFCV packs images that are read into memory once; null: one file of arrays"
-    )
     train_per_class: PositiveInt | Items[PositiveInt] | ClassCounts = Field(
         description="training images per class: one number for all, a list, or that of the smallest and largest class"
     )
     val_per_class: PositiveInt | Items[PositiveInt] | ClassCounts = Field(
         description="validation images per class: one number for all, a list, or that of the smallest and largest class"
     )
-
-    @property
-    def packing(self) -> Packing | None:
-        return self.streaming or self.packed
 
 
 class CharacterPreparation(Settings):

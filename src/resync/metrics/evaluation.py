@@ -69,10 +69,6 @@ class Evaluation(Settings):
         description="training batches from which the trace of the Hessian of the training loss is estimated; "
         "null: it is not",
     )
-    average_last: PositiveInt | None = Field(
-        default=None,
-        description="number of newest evaluated models whose average is evaluated, and saved; null: the last one alone",
-    )
     beam_search: BeamSearch | None = Field(
         default=None, description="how the test sentences are translated, for BLEU; null: they are not"
     )

@@ -8,23 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import isfinite
-from typing import TYPE_CHECKING, Literal
-
-from resync.metrics.needs import (
-    BEAM_SEARCH,
-    CLASSIFICATION,
-    CLOCK,
-    ESTIMATE,
-    LANGUAGE_MODEL,
-    OWN_MODELS,
-    QUADRATICS,
-    SEARCH,
-    SEVERAL_WORKERS,
-    SHARPNESS,
-    TRANSLATION,
-    Measuring,
-    Need,
-)
+from typing import TYPE_CHECKING, Any, Literal
 
 SECONDS_PER_HOUR = 3600
 
@@ -39,6 +23,32 @@ _EVALUATIONS: tuple[File, ...] = ("metrics", "summary")
 _BOTH: tuple[File, ...] = ("metrics", "steps")
 _STEPS: tuple[File, ...] = ("steps",)
 _SUMMARY: tuple[File, ...] = ("summary",)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the settings of a run must have for a metric to be measured, in words and as a condition."""
+
+    text: str
+    met_by: Callable[[Any], bool]
+
+
+def _task(name: str) -> Need:
+    return Need(f"data for {name.replace('_', ' ')}", lambda run: run.task == name)
+
+
+def _setting(name: str) -> Need:
+    return Need(f"evaluation.{name}", lambda run: getattr(run.evaluation, name) is not None)
+
+
+CLASSIFICATION, TRANSLATION, LANGUAGE_MODEL, QUADRATICS = map(
+    _task, ("classification", "translation", "language_model", "quadratics")
+)
+SEARCH = Need("search", lambda run: run.search is not None)
+BEAM_SEARCH, SHARPNESS, ESTIMATE = map(_setting, ("beam_search", "sharpness_batches", "random_batches"))
+OWN_MODELS = Need("evaluation.also: workers", lambda run: run.evaluation.also == "workers")
+CLOCK = Need("a virtual clock", lambda run: run.clock is not None)
+SEVERAL_WORKERS = Need("more than one worker", lambda run: run.workers > 1)
 
 
 @dataclass(frozen=True)
@@ -338,8 +348,8 @@ def extremes_of_workers(name: str) -> tuple[str, str] | None:
     return extremes if name != stem and METRICS.keys() >= set(extremes) else None
 
 
-def unmeasured(run: Measuring, name: str) -> str:
-    """What a run lacks that a metric needs; empty if it measures the metric."""
+def unmeasured(run: Any, name: str) -> str:
+    """What a run with these settings lacks that a metric needs; empty if it measures the metric."""
     return " and ".join(need.text for need in METRICS[name].needs if not need.met_by(run))
 
 

@@ -3,12 +3,11 @@
 from resync.prepare.characters import CharacterText
 from resync.prepare.convert import check, declared, prepare
 from resync.prepare.folders import data_root
-from resync.prepare.packed import load_packed
 from resync.prepare.prepared_file import Prepared, Split, load, read
 from resync.prepare.stream import Stream, load_stream
 from resync.prepare.text import ParallelCorpus
 
 __all__ = [
     "CharacterText", "ParallelCorpus", "Prepared", "Split", "Stream",
-    "check", "data_root", "declared", "load", "load_packed", "load_stream", "prepare", "read",
+    "check", "data_root", "declared", "load", "load_stream", "prepare", "read",
 ]  # fmt: skip

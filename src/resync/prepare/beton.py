@@ -120,8 +120,8 @@ def load_record(of: DataSet, root: Path, content: Mapping[str, str] = MappingPro
     return record if made_from.items() <= record.items() else None
 
 
-def load(of: DataSet, root: Path, record: Mapping[str, Any], whole: bool = False) -> dict[str, "PackedImages"]:
-    """The splits `train` and `val`, after a look at the index and some blocks of every file, or at the `whole` files.
+def load(of: DataSet, root: Path, record: Mapping[str, Any]) -> dict[str, "PackedImages"]:
+    """The splits `train` and `val`, after a look at the index and some blocks of every file.
 
     Raises ValueError if a file is missing, or truncated, or not the one of the record as far as has been looked.
     """
@@ -131,10 +131,8 @@ def load(of: DataSet, root: Path, record: Mapping[str, Any], whole: bool = False
         size = file.stat().st_size if file.is_file() else 0
         if size != known["bytes"]:
             raise damaged(of, file, f"found {size} bytes, allowed: {known['bytes']}", f" and {record_file(of, root)}")
-        found, wanted = (file_sha256(file), known["sha256"]) if whole else (_sample(file), known["sample_sha256"])
-        if found != wanted:
-            parts = "" if whole else " of its ends and some blocks"
-            reason = f"SHA-256{parts}: found {found}, allowed: {wanted}"
+        if (found := _sample(file)) != (wanted := known["sample_sha256"]):
+            reason = f"SHA-256 of its ends and some blocks: found {found}, allowed: {wanted}"
             raise damaged(of, file, reason, f" and {record_file(of, root)}")
         files[name.split("-")[0]].append(file)
     return {split: PackedImages(found) for split, found in files.items()}
@@ -175,8 +173,8 @@ def _folder(of: DataSet, root: Path) -> Path:
 
 def _packing(of: DataSet) -> Packing:
     assert of.preparation
-    assert of.preparation.packing
-    return of.preparation.packing
+    assert of.preparation.streaming
+    return of.preparation.streaming
 
 
 def _pack_file(of: DataSet, images: Split, indices: range, file: Path, made_from: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,8 @@ import numpy as np
 
 from resync.data_sets.declaration import DataSet, data_set, prepared_names
 from resync.data_sets.preparation import Preparation, TextPreparation
-from resync.prepare import beton
 from resync.prepare.characters import CharacterText, character_properties, divide, original
 from resync.prepare.folders import converting, prepared_file, require_writable
-from resync.prepare.packed import load_packed, save_packed
 from resync.prepare.prepared_file import Images, counts, file_sha256, load, load_record, origin_of, read, write
 from resync.prepare.properties import Property, pairs, properties, require_all, text_properties, variant
 from resync.prepare.raw_text import RawText
@@ -38,10 +36,7 @@ def prepare(of: DataSet, root: Path, format: str | None = None) -> dict[str, Any
     with converting(of, root):
         if _streams(of, format):
             return prepare_stream(of, root, format or of.config.model_fields["format"].default)
-        packed = of.preparation and of.preparation.packed
-        if packed:
-            beton.require_ffcv(of, "its .beton files need")
-        if known := (beton.load_record if packed else load_record)(of, root):
+        if known := load_record(of, root):
             return known
         require_writable(of, root)
         if of.preparation:
@@ -53,10 +48,6 @@ def check(of: DataSet, root: Path, format: str | None = None) -> list[Property]:
     """The properties of the prepared data set. Raises ValueError if it is missing or cannot be read."""
     if _streams(of, format):
         return check_stream(of, root, format or of.config.model_fields["format"].default)
-    if of.preparation and of.preparation.packed:
-        prepared = load_packed(of, root, whole=False)
-        found = [*properties(of, prepared.images), *beton.properties(of, root, prepared.record)]
-        return [variant(of, prepared.record), *found]
     if of.preparation:
         prepared = load(of, root, verified=False)
         record, found = prepared.record, properties(of, prepared.images)
@@ -84,7 +75,7 @@ def _prepare_images(of: DataSet, preparation: Preparation, root: Path) -> dict[s
     require_all(properties(of, images), original.error)
     variant, source = of.variant_of(original.source.variant), original.path.relative_to(root)
     origin = origin_of(variant, source, original.sha256(), "numpy", "pillow", "torchvision")
-    return save_packed(of, root, images, origin) if preparation.packed else write(of, root, images, origin, counts(of))
+    return write(of, root, images, origin, counts(of))
 
 
 def _prepare_text(of: DataSet, preparation: TextPreparation, root: Path) -> dict[str, Any]:

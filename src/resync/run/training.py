@@ -1,6 +1,7 @@
 """The settings of one training: those that decide its result, except names and seed, and those of its execution."""
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -12,7 +13,6 @@ from resync.formulas.declared_schedules import AnySchedule
 from resync.formulas.periods import Period
 from resync.formulas.schedules import Schedule
 from resync.metrics.evaluation import EarlyStopping, Evaluation, Plateau
-from resync.run import tasks
 from resync.run.clock import VirtualClock
 from resync.run.execution import Execution
 from resync.run.parts import ModelOptions, OptimizerOptions, SyncOptions
@@ -29,6 +29,24 @@ from resync.settings.base import (
 )
 from resync.settings.errors import show
 from resync.settings.options import Part, TrainingShape
+
+_TASKS_WITH = {
+    ("search",): ("quadratics",),
+    ("loss", "label_noise"): ("classification",),
+    ("loss", "mixup"): ("classification",),
+    ("heterogeneity",): ("classification",),
+    ("memory_format",): ("classification",),
+    ("evaluation", "sharpness_batches"): ("classification", "language_model"),
+    ("evaluation", "beam_search"): ("translation",),
+    ("evaluation", "random_batches"): ("language_model",),
+    ("evaluation", "sample_characters"): ("language_model",),
+}
+"""The tasks that have a setting, by its keys; all tasks have the others."""
+
+
+def task_of(facts: Mapping[str, Any]) -> str:
+    """The task of a data set with these facts."""
+    return str(facts.get("task", "classification"))
 
 
 class Loss(Settings):
@@ -206,7 +224,7 @@ class ResultSettings(Settings):
             return value
         if not isinstance(data, DataOptions) or batch_size is None:
             return 1  # a placeholder: data or batch_size has an error that is reported separately
-        if tasks.task_of(data.facts) == "translation":
+        if task_of(data.facts) == "translation":
             if reading_of(info).partial:
                 return 1
             allowed = f"integer >= 1, because a sample of {data.name} is a bucket of sentence pairs"
@@ -219,7 +237,7 @@ class ResultSettings(Settings):
 
     @property
     def task(self) -> str:
-        return tasks.task_of(self.facts)
+        return task_of(self.facts)
 
     @property
     def inputs_per_sample(self) -> float:
@@ -377,7 +395,9 @@ class RunSettings(Execution, ResultSettings):
         if task == "translation" and self.forward_batch_size != 1:
             found = f"{show(self.micro_batch_size)} with {self.local_batch_size} buckets per worker"
             yield wrong("micro_batch_size", found, "1, one bucket of sentence pairs per forward pass")
-        yield from tasks.settings_of_others(task, self)
+        for keys, tasks in _TASKS_WITH.items():
+            if reduce(getattr, keys, self) is not None and task not in tasks:
+                yield keys, f"has no effect in {task}, allowed: null"
 
     def _component_checks(self) -> Iterator[Check]:
         yield from self._engine_checks()
@@ -431,6 +451,3 @@ class RunSettings(Execution, ResultSettings):
             yield ("compile",), f"found {self.compile}, allowed with engine deepspeed: null"
         if self.optimizer.decay_of_matrices:
             yield ("optimizer", "decay"), f"found {self.optimizer.decaying}, allowed with engine deepspeed: all"
-        if self.evaluation.average_last:
-            found = f"found {self.evaluation.average_last}, allowed with engine deepspeed: null"
-            yield ("evaluation", "average_last"), found

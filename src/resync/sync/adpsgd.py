@@ -8,7 +8,7 @@ from torch import Tensor
 from resync.formulas.topology import check_pairs, partner
 from resync.run.clock import VirtualClock
 from resync.sync.algorithm import Algorithm, Due, Training
-from resync.sync.options import asynchronous
+from resync.sync.options import ADPSGD as Options
 
 
 class ADPSGD(Algorithm):
@@ -32,7 +32,7 @@ class ADPSGD(Algorithm):
     shared = ("averages", "finished", "ends", "now")
     per_worker = ("x",)
 
-    def __init__(self, training: Training, options: asynchronous.ADPSGD) -> None:
+    def __init__(self, training: Training, options: Options) -> None:
         super().__init__(training)
         self.size = self.transport.num_workers
         check_pairs(options.topology, self.size)
@@ -128,7 +128,7 @@ class ADPSGD(Algorithm):
         self.x.copy_(self.rows)
 
 
-def build(training: Training, options: asynchronous.ADPSGD) -> Algorithm:
+def build(training: Training, options: Options) -> Algorithm:
     """AD-PSGD in simulated time, or with an averaging thread in each process."""
     if not options.asynchronous:
         return ADPSGD(training, options)

@@ -13,7 +13,7 @@ from torch import Tensor
 from resync.errors import UserError
 from resync.formulas.topology import check_pairs, partner, peer_list
 from resync.sync.algorithm import Algorithm, Training
-from resync.sync.options.asynchronous import ADPSGD
+from resync.sync.options.pairs import ADPSGD
 from resync.torch_private import time_limit
 
 _ASK, _ROW, _ANSWER = 1, 2, 3

@@ -29,7 +29,6 @@ from resync.run.training import LossScale
 from resync.streams import stream_seed
 from resync.sync.algorithm import Training
 from resync.train.checkpoint import FORMAT, Checkpoints
-from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.label_noise import LabelNoise
 from resync.train.language_model import LanguageModel
 from resync.train.log import RunLog
@@ -97,7 +96,6 @@ def build(
         objective=objective,
         losses=Losses(transport.num_local, device, objective.training_metrics),
         evaluation_steps=evaluation_steps(run),
-        checkpoint_average=CheckpointAverage(run.evaluation.average_last or 1),
         checkpoints=Checkpoints(
             out / "checkpoint", _identity(run, out, dataset), run.checkpoint, run.kept_steps, transport
         ),

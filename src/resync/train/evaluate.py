@@ -14,20 +14,16 @@ from resync.train.sharpness import sharpness
 
 
 @contextmanager
-def consensus(session: Session, of_checkpoints: bool = True) -> Iterator[nn.Module]:
+def consensus(session: Session) -> Iterator[nn.Module]:
     """The averaged model in evaluation mode, with re-estimated BatchNorm statistics; everything is restored afterwards.
 
     A single worker may keep its own statistics (`evaluation.bn_batches: 0`).
 
-    It is the average of the workers; if the run averages checkpoints, also with the models evaluated before, unless
-    `of_checkpoints` is False. The workers' statistics belong to their own parameters and would cost the average several
-    points of accuracy (Gu et al. 2023). The new ones are the mean over `evaluation.bn_batches` batches of training
-    samples, which are divided among the processes but do not depend on their number.
+    The workers' statistics belong to their own parameters and would cost the average several points of accuracy (Gu et
+    al. 2023). The new ones are the mean over `evaluation.bn_batches` batches of training samples, which are divided
+    among the processes but do not depend on their number.
     """
-    sync = session.sync
-    with sync.consensus() as model:
-        if of_checkpoints:
-            session.checkpoint_average.average_(sync.rows[0], sync.steps)
+    with session.sync.consensus() as model:
         layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
         saved = [(layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()}) for layer in layers]
         try:

@@ -94,6 +94,7 @@ class Classification(Objective):
         return total
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
+        """Validation loss (nats), top-1 and top-5 accuracy (percent)."""
         loss, first, five, samples = sums.tolist()
         return {"val_loss": loss / samples, "val_top1": 100 * first / samples, "val_top5": 100 * five / samples}
 

@@ -25,8 +25,7 @@ def save(session: Session) -> None:
     if steps not in checkpoints.kept:
         checkpoints.save(steps, workers, shared)
     else:
-        # Saving must not change what an average of checkpoints consists of.
-        with consensus(session, of_checkpoints=False) as model:
+        with consensus(session) as model:
             checkpoints.save(steps, workers, shared, model)
     session.job.checkpoint_seconds = time.monotonic() - began
 
@@ -86,8 +85,8 @@ def _continue_other(session: Session) -> None:
     assert run.start_step is not None
     try:
         workers, shared = others.load_after(run.start_step)
-        # Averages of checkpoints and decisions from the validation loss are this run's own.
-        _restore(session, workers, shared, set(session.parts) - {"watch", "checkpoint_average", "log"})
+        # Decisions from the validation loss are this run's own.
+        _restore(session, workers, shared, set(session.parts) - {"watch", "log"})
     except (ValueError, KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{run.id}: start_from {run.start_from}: {reason}") from None

@@ -16,7 +16,6 @@ from resync.formulas.schedules import Schedule
 from resync.run import Run
 from resync.sync.algorithm import Algorithm
 from resync.train.checkpoint import Checkpoints
-from resync.train.checkpoint_average import CheckpointAverage
 from resync.train.log import RunLog
 from resync.train.losses import Losses
 from resync.train.objective import Objective
@@ -46,7 +45,6 @@ class Session:
     objective: Objective
     losses: Losses
     evaluation_steps: frozenset[int]
-    checkpoint_average: CheckpointAverage
     checkpoints: Checkpoints
     log: RunLog | None
     resumed_from: list[int] = field(default_factory=list)
@@ -84,7 +82,6 @@ class Session:
             "losses": self.losses,
             "clocks": self.clocks,
             "watch": self.watch,
-            "checkpoint_average": self.checkpoint_average,
             "transport": self.transport,
         }
         return parts | ({"log": self.log} if self.log else {})

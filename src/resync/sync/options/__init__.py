@@ -4,10 +4,10 @@ They are also the algorithms of the library: `resync.SGP` is `SGP` here.
 """
 
 from resync.sync.options.all_reduce import GPA, AllReduce
-from resync.sync.options.asynchronous import ADPSGD
 from resync.sync.options.gossip import DPSGD, OSGP, SGP
 from resync.sync.options.neighbours import D2, GradientTracking, RelaySum
 from resync.sync.options.outer import PALSGD, SNOO, DiLoCo, DiLoCoProgress, Lookahead, NoLoCo, SlowMo, StreamingDiLoCo
+from resync.sync.options.pairs import ADPSGD
 from resync.sync.options.rounds import DESLOC, QSR, LocalSGD
 
 __all__ = [

@@ -56,7 +56,8 @@ def run(command: list[str]) -> int:
                 code = process.wait()
                 return code if code >= 0 else 128 - code
     finally:
-        server.communicate()  # its input ends, with which it ends its jobs, even if this process is killed
+        server.kill()  # its jobs get SIGTERM, as when its input ends because this process was killed
+        server.communicate()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -63,12 +63,12 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen]:
         yield server
         assert server.stdin
         server.stdin.close()
-        if server.wait(120) == 0:
+        if server.wait(600) == 0:
             assert not folder.exists()
 
 
 def until(condition) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -138,16 +138,15 @@ def test_nothing_is_delegated_without_a_warm_process_or_to_another_machine(tmp_p
     assert warm_client.delegate([]) is None
 
 
-@pytest.mark.parametrize("length", [0, 124])
-def test_a_verb_fails_in_the_warm_process_as_it_does_alone(length, tmp_path):
+def test_a_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path):
     """Also below a long path: the address of a socket has at most 107 bytes."""
-    (tmp_path / ("x" * length)).mkdir(exist_ok=True)
-    environment = os.environ | {"TMPDIR": str(tmp_path / ("x" * length))}
+    (tmp_path / ("x" * 124)).mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / ("x" * 124))}
     for name in (warm_client.ADDRESS, "SLURM_JOB_ID"):
         environment.pop(name, None)
     verb = [sys.executable, "-m", "resync", "report", "--configs", str(tmp_path / "nowhere")]
     alone, warmed = (
-        subprocess.run([*command, *verb], check=False, timeout=300, capture_output=True, text=True, env=environment)
+        subprocess.run([*command, *verb], check=False, timeout=600, capture_output=True, text=True, env=environment)
         for command in ([], [sys.executable, "-m", "resync", "warm"])
     )
     assert (alone.returncode, alone.stderr, alone.stdout) == (warmed.returncode, warmed.stderr, warmed.stdout)
@@ -192,5 +191,5 @@ def test_a_command_cleans_up_after_ctrl_c(tmp_path):
     process = subprocess.Popen(command, start_new_session=True)
     until((tmp_path / "started").exists)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(120) == 5
+    assert process.wait(600) == 5
     assert (tmp_path / "cleaned").exists()

@@ -1,6 +1,5 @@
 # Two commands, and more tests or fewer. All but test-gpu first set up .venv from requirements.lock, once.
-#   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data); fails if
-#                               runs have failed or are damaged
+#   make reproduce              all figures, tables and the audit at smoke scale (SCALE=mini for real data): resync run
 #   make report-reference       draws the figures, tables, audits and pages of results/reference again, without training,
 #                               in .reference/, and fails if they are not those committed
 #   make reference SCALE=mini   adds the runs of results/mini to results/reference, and renews what is drawn from it
@@ -34,19 +33,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: reproduce report-reference reference test test-fast test-gpu trainers chaos bench docs
 
 reproduce: .venv/installed
-	@code=0; \
-	$(BIN)/resync warm $(BIN)/snakemake --profile workflow/profiles/local --config scale=$(SCALE) || code=$$?; \
-	if [ $$code = 0 ]; then \
-		printf '\nLook at:\n'; \
-		ls results/$(SCALE)/site/index.html; \
-		for folder in figures/$(SCALE)/*; do \
-			echo "$$folder: $$(ls $$folder | sed -n '/\.svg$$/p' | wc -l) figures, $$(ls $$folder | sed -n '/\.md$$/p' | wc -l) tables"; \
-		done; \
-		ls results/$(SCALE)/audit.json; \
-		printf '\n'; \
-		cat results/$(SCALE)/audit.log; \
-	fi; \
-	$(BIN)/resync status --scale $(SCALE) --problems && exit $$code
+	@$(BIN)/resync run --scale $(SCALE)
 
 report-reference: .venv/installed
 	@rm -rf .reference

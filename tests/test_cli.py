@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from resync.cli import main
+from resync.cli.declare import GROUPS, VERBS
 from resync.processes.exit_code import exit_code
 from resync.run.run import SCALES
 from resync.settings import loader
@@ -25,9 +26,9 @@ def test_each_mistake_is_one_line_and_the_exit_code_is_2(tmp_path: Path, capsys:
     file = configs / "toy/experiments/vit.yaml"
     file.write_text(file.read_text().replace("optimizer: ", "optimzer: ", 1))
     (configs / "toy/paper.yaml").write_text("figures: [")
-    assert main(["validate", "--configs", CONFIGS]) == 0
-    assert re.search(r"^qsr: \d+ experiments, runs: \d+ at smoke", capsys.readouterr().out, re.MULTILINE)
-    assert main(["validate", "--configs", str(configs)]) == 2
+    assert main(["list", "--configs", CONFIGS]) == 0
+    assert re.search(r"^qsr +\d+ +\d+ +\d+ ", capsys.readouterr().out, re.MULTILINE)
+    assert main(["list", "--configs", str(configs)]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert all(line.startswith(f"resync: error: {configs}") for line in lines)
     assert any("vit.yaml:" in line and "did you mean 'optimizer'?" in line for line in lines)
@@ -51,14 +52,20 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.parametrize(
     "verb",
-    [["expand"], ["plan"], ["status", "--results", "."], ["audit", "--results", "."]],
+    [
+        ["list", "qsr"],
+        ["show", "qsr/fig5"],
+        ["plan", "--paper", "qsr"],
+        ["status", "--results", ".", "--paper", "qsr"],
+        ["audit", "--results", ".", "--paper", "qsr"],
+    ],
     ids=lambda verb: verb[0],
 )
 def test_with_a_paper_only_its_files_are_read(
     verb: list[str], files_read: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert main([*verb, "--configs", CONFIGS, "--paper", "qsr"]) == 0
+    assert main([*verb, "--configs", CONFIGS]) == 0
     of_paper = sorted(path.relative_to(CONFIGS) for path in Path(CONFIGS, "qsr").rglob("*.yaml"))
     assert len(of_paper) > 3
     assert sorted(files_read) == sorted([*of_paper, *(Path("scales", f"{scale}.yaml") for scale in SCALES)])
@@ -75,8 +82,8 @@ def test_each_file_is_read_once_and_none_for_an_unknown_paper(files_read: list[P
     assert all(path.parts[0] == "scales" for path in files_read)
 
 
-def test_expand_lists_every_run_as_an_object(capsys: pytest.CaptureFixture[str]):
-    assert main(["expand", "--configs", CONFIGS, "--paper", "qsr", "--scale", "smoke", "--json"]) == 0
+def test_list_has_every_run_as_an_object(capsys: pytest.CaptureFixture[str]):
+    assert main(["list", "--configs", CONFIGS, "qsr", "--runs", "--scale", "smoke", "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)
     assert all({"id", "seed", "workers", "sync", "total_steps", "config_hash"} <= set(run) for run in runs)
     assert len({run["id"] for run in runs}) == len(runs)
@@ -107,7 +114,7 @@ def test_plan_sums_over_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert re.findall(r"^## By (\w+)$", text, re.MULTILINE) == ["paper", "experiment", "run"]
     assert all(run["run"] in text for run in runs)
     assert main(["plan", "--configs", CONFIGS, "--paper", "qsr"]) == 0
-    assert capsys.readouterr().out.startswith("paper ")
+    assert re.findall(r"^(paper|experiment|run) ", capsys.readouterr().out, re.MULTILINE) == ["paper", "experiment"]
 
 
 def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture[str]):
@@ -125,9 +132,9 @@ def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["expand", "--configs", CONFIGS, "--paper", "qrs"], "qsr"),
-        (["validate", "--configs", "no/such/folder"], "no/such/folder: the folder does not exist"),
-        (["validate"], "paper_configs: not here, allowed: a clone"),
+        (["list", "--configs", CONFIGS, "qrs"], "qsr"),
+        (["list", "--configs", "no/such/folder"], "no/such/folder: the folder does not exist"),
+        (["list"], "paper_configs: not here, allowed: a clone"),
         (
             ["plan", "--configs", CONFIGS, "--paper", "sgp", "--scale", "gpu"],
             "--scale gpu: no runs of sgp, allowed: smoke and mini and paper",
@@ -162,16 +169,45 @@ def test_completion_offers_verbs_and_papers():
 
 
 def test_output_that_nobody_reads_ends_the_command_without_a_word():
-    command = f"{sys.executable} -m resync expand --paper qsr --json | head -1; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m resync list qsr --runs --json | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (141, "[\n", "")
 
 
-def test_a_mistyped_verb_is_answered_with_the_most_similar_one(capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["adit"], "verb: found 'adit', allowed: run, "),
+        (["audit", "--scale", "min"], "--scale: found 'min', allowed: smoke, mini, gpu, paper; did you mean 'mini'?"),
+        (["audit", "--jsn"], "--jsn: no such flag; did you mean '--json'?"),
+    ],
+)
+def test_what_is_mistyped_is_answered_in_a_line_with_the_most_similar_word(given, message, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["adit"])
+        main(given)
     assert end.value.code == 2
-    assert "resync: error: verb: found 'adit', allowed: validate, " in capsys.readouterr().err
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"resync: error: {message}")
+    assert "did you mean" in line
+
+
+def test_without_a_verb_all_verbs_are_shown_in_groups(capsys: pytest.CaptureFixture[str], monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert [line[:-1] for line in shown.splitlines() if line.endswith(":")] == [*GROUPS, "examples"]
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
+    assert max(map(len, shown.partition("examples:")[0].splitlines())) <= 70
+
+
+def test_show_says_what_came_out_in_the_archive(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(["show", "qsr/vit_qsr_h4_accuracy"]) == 0
+    shown = capsys.readouterr().out
+    assert "mini scale, the repository's own runs:" in shown
+    assert re.search(r"^(holds|fails|open) .*claimed at least \+0.3.*, n = \d+$", shown, re.MULTILINE)
+    assert main(["show", "qsr/figg"]) == 2
+    assert "did you mean 'fig5'?" in capsys.readouterr().err
 
 
 def test_the_version_is_that_of_the_installed_package(capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,7 @@
 """A newcomer's first commands: what the machine has, and something new in a clone, which works as it is written."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from pathlib import Path
 from resync.cli import main
 from resync.paper import load_suite
 
-assert main(["validate"]) == 0
+assert main(["list"]) == 0
 for run in load_suite(Path("paper_configs")).runs("mine", "smoke", "second"):
     if run.seed == 0:
         out = Path("results", run.directory)
@@ -35,6 +36,8 @@ assert main([*trial, "--set", "sync={name: tug}", "--set", "model={name: flat}"]
 assert main(["render", "--paper", "mine", "--item", "accuracy"]) == 0
 assert main(["render", "--paper", "mine", "--item", "sticks"]) == 0
 assert main(["audit", "--paper", "mine"]) == 0
+from resync.cli.ending import ending
+print(ending(load_suite(Path("paper_configs")), "smoke", ["mine"], [], 1.0)[0])
 """
 
 
@@ -69,6 +72,9 @@ def test_what_is_new_is_valid_trained_drawn_and_audited(clone: Path):
     code, output = in_clone(clone, COMMANDS)
     assert code == 0, output
     assert (clone / "figures/smoke/mine/sticks.pdf").exists()
+    assert re.search(r"^Done in 0:00:01: 3 of \d+ runs finished, 2 of 3 figures", output, re.MULTILINE)
+    assert re.search(r"^Open +figures/smoke/mine/accuracy.pdf +and 1 more$", output, re.MULTILINE)
+    assert re.search(r"^arithmetic QSR sends less than constant H = 4: QSR \d", output, re.MULTILINE)
     assert "qsr_is_as_accurate" in (clone / "results/smoke/mine/audit.json").read_text()
     schema = json.loads((clone / "workflow/schemas/experiment.schema.json").read_text())
     assert {"sync.tug", "models.flat"} <= schema["$defs"].keys()
@@ -87,7 +93,7 @@ def test_a_new_algorithm_is_trained_on_several_processes_without_being_listed(cl
     ("kind", "name", "message"),
     [
         ("paper", "Tug", "name: found 'Tug'"),
-        ("algorithm", "lambda", "no word of Python"),
+        ("algorithm", "lambda", "no keyword of Python"),
         ("algorithm", "sgp", "src/resync/sync/sgp.py: exists, allowed: another name"),
         ("experiment", "second", "allowed for experiment: paper/name"),
         ("paper", "mine/second", "allowed for paper: a name without /"),
@@ -116,6 +122,21 @@ def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monke
     assert found["gloo"]["state"] == found["torch"]["state"] == "ok"
 
 
+def test_data_get_downloads_what_is_missing_and_has_an_address(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/curl").write_text('#!/bin/sh\nmkdir -p "$RESYNC_DATA/shakespeare-char"; touch "$4"\n')
+    (tmp_path / "bin/curl").chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin/python"))
+    monkeypatch.setenv("RESYNC_DATA", str(tmp_path / "data"))
+    monkeypatch.delenv("RESYNC_PREPARED", raising=False)
+    (tmp_path / "data").mkdir()
+    assert main(["data", "get", "shakespeare_char"]) == 0
+    assert "input.txt, which the workflow prepares" in capsys.readouterr().out
+    assert main(["data", "get", "cifar10_lossless_4k"]) == 1
+    assert "-> see docs/data.md" in capsys.readouterr().out
+
+
 def test_outside_of_a_clone_the_doctor_fails_and_nothing_is_new(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["new", "model", "flat"]) == 2
@@ -128,8 +149,8 @@ def test_outside_of_a_clone_the_doctor_fails_and_nothing_is_new(tmp_path: Path, 
     ("sinfo", "found"),
     [
         ("sleep 60", "sinfo gives no answer within 0.3 s"),
-        ("echo slurm_load_partitions: Unable to contact >&2; exit 1", "slurm_load_partitions: Unable to contact"),
-        ("exit 3", "sinfo ends with exit code 3"),
+        ("echo sinfo: fatal: no configuration >&2; exit 1", "no cluster answers here (fatal: no configuration)"),
+        ("exit 3", "no cluster answers here (exit code 3)"),
         (None, "sinfo: No such file or directory"),
     ],
 )

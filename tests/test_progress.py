@@ -148,7 +148,8 @@ def test_a_dry_run_ends_with_the_data_that_are_missing(tmp_path: Path, monkeypat
         dry.emit(record(LogEvent.JOB_INFO, rule_name="prepare", wildcards={"dataset": name, "format": ""}))
     dry.close()
     dry.close()
-    [line] = capsys.readouterr().out.splitlines()
+    total, line = capsys.readouterr().out.splitlines()
+    assert total == "would train 0 runs and draw 0 figures and tables: 2 jobs"
     assert line.startswith("resync: data shakespeare_char missing: not prepared in ")
 
 

@@ -243,28 +243,6 @@ def test_what_the_workflow_needs_is_there():
     assert (ROOT / "slurm/profile.v9+.yaml").samefile(ROOT / "workflow/profiles/slurm/profile.v9+.yaml")
 
 
-@pytest.mark.parametrize(("snakemake", "problems", "code"), [(0, 0, 0), (0, 1, 2), (1, 0, 2), (1, 1, 2)])
-def test_make_reproduce_ends_with_the_audit_and_the_runs_with_problems(snakemake, problems, code, tmp_path: Path):
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    program = f'case "$1" in warm) exit {snakemake};; status) echo "problems of $*"; exit {problems};; esac'
-    names = (
-        "requirements.lock requirements-ffcv.lock pyproject.toml results/smoke/audit.json results/smoke/site/index.html"
-    )
-    files = dict.fromkeys([*names.split(), "figures/smoke/p/fig.svg"], "") | {
-        "results/smoke/audit.log": "the sentence\n"
-    }
-    for name, text in (files | {"resync": f"#!/bin/sh\n{program}", ".venv/installed": ""}).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    (tmp_path / "resync").chmod(0o755)
-    command = ["make", "--no-print-directory", "reproduce", "BIN=."]
-    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert done.returncode == code
-    lines = done.stdout.strip().splitlines()
-    assert lines[-1] == "problems of status --scale smoke --problems"
-    assert (lines[0] == "Look at:") is ("the sentence" in lines) is (snakemake == 0)
-
-
 def test_no_text_installs_from_an_index_what_is_not_on_one():
     """Until a version is released, `pip install resync-suite` finds nothing, or what a stranger put there."""
     if "(unreleased)" in (ROOT / "CHANGELOG.md").read_text():

@@ -1,4 +1,4 @@
-"""The process of `resync warm` that has imported what jobs need, and what its forks are to whoever asks for them."""
+"""The process of `resync run` that has imported what jobs need, and what its forks are to whoever asks for them."""
 
 import os
 import signal
@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resync.cli import main
 from resync.processes import warm, warm_client
 
 # Its only verb; `learn` imports a module, which the server then imports for the next job.
@@ -50,6 +49,7 @@ listener.listen(128)
 sys.argv[1:] = [str(listener.detach()), sys.argv[1]]
 warm.serve(verb)
 """
+WARM = [sys.executable, "-c", "import sys; from resync.processes import warm; sys.exit(warm.run(sys.argv[1:]))"]
 CLIENT = "import sys; from resync.processes import warm_client; sys.exit(warm_client.delegate(sys.argv[1:]))"
 
 
@@ -147,29 +147,24 @@ def test_a_verb_fails_in_the_warm_process_as_it_does_alone(tmp_path):
     verb = [sys.executable, "-m", "resync", "report", "--configs", str(tmp_path / "nowhere")]
     alone, warmed = (
         subprocess.run([*command, *verb], check=False, timeout=600, capture_output=True, text=True, env=environment)
-        for command in ([], [sys.executable, "-m", "resync", "warm"])
+        for command in ([], WARM)
     )
     assert (alone.returncode, alone.stderr, alone.stdout) == (warmed.returncode, warmed.stderr, warmed.stdout)
     assert (warmed.returncode, warmed.stderr.count("\n")) == (2, 1)
     assert not list(tmp_path.rglob("resync-*"))
 
 
-def test_no_command_is_one_line(capsys):
-    assert main(["warm"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
 @pytest.mark.parametrize(("end", "code"), [("exit 7", 7), ("kill -9 $$", 137)])
-def test_resync_warm_has_the_exit_code_that_a_shell_gives_its_command(end, code, monkeypatch):
+def test_a_warm_command_has_the_exit_code_that_a_shell_gives_it(end, code, monkeypatch):
     """It ends with its command, whose warm process may have much left to import."""
     monkeypatch.setattr(warm, "SERVE", "import time; time.sleep(600)")
-    assert main(["warm", "bash", "-c", end]) == code
+    assert warm.run(["bash", "-c", end]) == code
 
 
-def test_a_killed_resync_warm_leaves_no_process_and_no_folder(tmp_path):
+def test_a_killed_warm_command_leaves_no_process_and_no_folder(tmp_path):
     seen = tmp_path / "seen"
     script = f'echo "${warm_client.ADDRESS}" > {seen}; exec sleep 600'
-    process = subprocess.Popen([sys.executable, "-m", "resync", "warm", "bash", "-c", script])
+    process = subprocess.Popen([*WARM, "bash", "-c", script])
     until(lambda: seen.exists() and seen.read_text().endswith("\n"))
     started = psutil.Process(process.pid).children(recursive=True)
     assert len(started) == 2  # the warm process and the command
@@ -187,7 +182,7 @@ def test_a_killed_resync_warm_leaves_no_process_and_no_folder(tmp_path):
 def test_a_command_cleans_up_after_ctrl_c(tmp_path):
     """As Snakemake takes its lock away: not in a moment."""
     script = f"trap 'sleep 1; touch {tmp_path}/cleaned; exit 5' INT; touch {tmp_path}/started; sleep 600 & wait"
-    command = [sys.executable, "-m", "resync", "warm", "bash", "-c", script]
+    command = [*WARM, "bash", "-c", script]
     process = subprocess.Popen(command, start_new_session=True)
     until((tmp_path / "started").exists)
     os.killpg(process.pid, signal.SIGINT)

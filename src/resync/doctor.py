@@ -132,12 +132,14 @@ def _data(configs: Path) -> Iterator[Finding]:
     try:
         suite = load_suite(configs)
     except ConfigError as error:
-        yield Finding("configuration", "needed", error.lines[0], "resync validate lists all problems")
+        yield Finding("configuration", "needed", error.lines[0], "resync list names all problems")
         return
     root = os.environ.get(DATA_ROOT)
     there = root and Path(root).is_dir()
-    remedy = "docs/data.md" if root else "the folder of real data; smoke scale needs none (docs/data.md)"
+    remedy = f"mkdir FOLDER; export {DATA_ROOT}=FOLDER; resync data get --scale mini (smoke scale needs no data)"
     yield _finding(DATA_ROOT, there, (root if there else f"{root}: no such folder") if root else "not set", remedy)
+    if not there:
+        return
     readers: dict[str, dict[str, list[str]]] = {}
     for scale, paper in product(SCALES, sorted(suite.papers)):
         for name in {run.data.name for run in suite.runs(paper, scale) if run.data.component.is_prepared}:
@@ -150,7 +152,7 @@ def _data(configs: Path) -> Iterator[Finding]:
 
 def _slurm() -> Finding:
     if not shutil.which("sbatch"):
-        return Finding("Slurm", "optional", "no sbatch in PATH", "needed for snakemake --profile slurm only")
+        return Finding("Slurm", "optional", "no sbatch in PATH", "needed for resync run --profile slurm only")
     ask = ["sinfo", "--noheader", "--format=%R"]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=_SLURM_SECONDS)
@@ -160,5 +162,6 @@ def _slurm() -> Finding:
         return Finding("Slurm", "optional", f"sinfo: {error.strerror}")
     if done.returncode:
         said = done.stderr.strip().splitlines()
-        return Finding("Slurm", "optional", said[-1] if said else f"sinfo ends with exit code {done.returncode}")
+        reason = said[-1].removeprefix("sinfo: ") if said else f"exit code {done.returncode}"
+        return Finding("Slurm", "optional", f"no cluster answers here ({reason})")
     return Finding("Slurm", "ok", f"partitions {', '.join(sorted(set(done.stdout.split())))}")

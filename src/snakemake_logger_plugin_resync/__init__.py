@@ -1,11 +1,13 @@
 """Snakemake's logger `resync`: its messages become the view of `resync.progress` (`snakemake --logger resync`).
 
 Snakemake finds plug-ins by the name of their package. Dry runs, and Snakemake with --verbose or --debug-dag, print what
-they print without it; a dry run then names the data that are missing. The complete log is in .snakemake/log, as ever.
+they print without it; a dry run then says what would be trained and drawn, and which data are missing. The
+complete log is in .snakemake/log, as ever.
 """
 
 import re
 import sys
+from collections import Counter
 from logging import WARNING, Handler, LogRecord
 from pathlib import Path
 from typing import Any
@@ -45,21 +47,22 @@ class LogHandler(LogHandlerBase):
         self._silent = Quietness.ALL in (settings.quiet or ())
         self._view: Any = None
         self._data: set[str] = set()
+        self._dry: Counter[str] = Counter()
         self._plain = _snakemakes_own(settings) if settings.dryrun or settings.verbose or settings.debug_dag else None
 
     def emit(self, record: LogRecord) -> None:
         """Show what a record says; a defect here must not end the workflow."""
-        if self._silent and not self._plain:
-            return
+        event = getattr(record, "event", None)
         try:
             if self._plain:
-                if getattr(record, "event", None) == LogEvent.ERROR:
+                if event == LogEvent.ERROR:
                     record.msg = explained(record.getMessage())
-                if self.common_settings.dryrun and getattr(record, "rule_name", None) == "prepare":
-                    self._data.add(record.wildcards["dataset"])  # type: ignore[attr-defined]
-                self._plain.handle(record)
-            else:
-                self._take(getattr(record, "event", None), record)
+                if self.common_settings.dryrun and event == LogEvent.JOB_INFO:
+                    self._count(record)
+                if event == LogEvent.ERROR or not self._silent:
+                    self._plain.handle(record)
+            elif not self._silent:
+                self._take(event, record)
         except Exception:
             self.handleError(record)
 
@@ -67,8 +70,8 @@ class LogHandler(LogHandlerBase):
         """End the view, or the dry run; Snakemake calls this at its end, also after Ctrl-C."""
         if self._view:
             self._view.close()
-        if self._data:
-            self._name_missing_data()
+        if self._dry:
+            self._end_dry_run()
         super().close()
 
     def _take(self, event: LogEvent | None, record: Any) -> None:
@@ -97,10 +100,18 @@ class LogHandler(LogHandlerBase):
         self._view.board.begins(total)
         self._view.start()
 
-    def _name_missing_data(self) -> None:
+    def _count(self, record: Any) -> None:
+        self._dry[{"figure": "drawn", "table": "drawn", "train": "trained"}.get(record.rule_name, "other")] += 1
+        if record.rule_name == "prepare":
+            self._data.add(record.wildcards["dataset"])
+
+    def _end_dry_run(self) -> None:
         # Not at the top: Snakemake imports every plug-in at every start.
         from resync.prepare.availability import missing
 
+        trained, drawn = self._dry["trained"], self._dry["drawn"]
+        self._say(f"would train {trained} runs and draw {drawn} figures and tables: {self._dry.total()} jobs", "")
+        self._dry.clear()
         for line in missing(self._data):
             self._say(f"resync: {line}", "")
         self._data.clear()

@@ -39,7 +39,7 @@ RUNS = VARIANTS | {ASYNCHRONOUS: {"workers": 2, "sync": {"name": "adpsgd", "asyn
 _MOSTLY = ("launch", "launch", "warm", "launch", "snakemake", "launch")
 WAYS = (*_MOSTLY, "make", *_MOSTLY, "torchrun")
 FIRST_VICTIMS = {
-    "warm": ("warm server", "warm fork"), "snakemake": ("Snakemake", "warm fork"), "make": ("resync warm",),
+    "warm": ("warm server", "warm fork"), "snakemake": ("Snakemake", "warm fork"), "make": ("resync run",),
 }  # fmt: skip
 """Whom the first kill of a trial hits, in turn, so that few trials hit each."""
 SIGNALS = ("SIGKILL", "SIGKILL", "SIGTERM")

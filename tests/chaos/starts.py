@@ -174,7 +174,7 @@ class Torchrun(Start):
 
 
 class Warm(Start):
-    """The same as a job of `resync warm`, whose server is one of the victims."""
+    """The same as a job of `resync run`, whose server is one of the victims."""
 
     victims = ("warm server", "command", "rank 0", "rank 1", "both ranks", "warm fork")
     server = 0
@@ -267,9 +267,9 @@ class Snakemake(Warm):
 
 
 class Make(Snakemake):
-    """The same as `make reproduce` does it: `resync warm` starts the warm process and Snakemake, and ends both."""
+    """The same as `make reproduce` does it: `resync run` starts the warm process and Snakemake, and ends both."""
 
-    victims = ("resync warm", "Snakemake", "rank 0", "rank 1", "both ranks", "warm fork")
+    victims = ("resync run", "Snakemake", "rank 0", "rank 1", "both ranks", "warm fork")
 
     def start(self, control: moments.Control) -> None:
         Start.start(self, control)
@@ -281,15 +281,15 @@ class Make(Snakemake):
         return warm.run([sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local", self.target])
 
     def numbers(self, victim: str, control: moments.Control) -> list[int]:
-        if victim == "resync warm":
+        if victim == "resync run":
             return [self.command]
         if victim == "Snakemake":
             return [each.pid for each in psutil.Process(self.command).children() if "--profile" in each.cmdline()]
         return Start.numbers(self, victim, control)
 
     def settle(self) -> None:
-        """Nothing outlives `resync warm`."""
-        wait(lambda: not self.processes.others(), "the end of what resync warm has started")
+        """Nothing outlives `resync run`."""
+        wait(lambda: not self.processes.others(), "the end of what resync run has started")
 
 
 KINDS: dict[str, type[Start]] = {

@@ -52,7 +52,7 @@ def test_twenty_kills_over_all_algorithms_lose_nothing(tmp_path: Path):
     found = json.loads(report.read_text())
     kills = found["kills"]
     assert (len(kills) >= 20, found["defects"], found["recovered"]) == (True, [], found["trials"])
-    assert {"launcher", "warm server", "resync warm", "Snakemake"} < {kill["victim"] for kill in kills}
+    assert {"launcher", "warm server", "resync run", "Snakemake"} < {kill["victim"] for kill in kills}
     assert {"SIGKILL", "SIGTERM"} == {kill["signal"] for kill in kills}
     killed = {VARIANTS.get(kill["variant"], {}).get("sync", BASE["sync"])["name"] for kill in kills}
     assert killed == set(option_names("sync", PACKAGE))

@@ -20,7 +20,7 @@ from pathlib import Path
 from resync.cli import main
 from resync.paper import load_suite
 
-assert main(["validate"]) == 0
+assert main(["list"]) == 0
 assert main(["plan", "--paper", "demo", "--write", "plan"]) == 0
 for run in load_suite(Path("paper_configs")).runs("demo", "smoke"):
     out = Path("results", run.directory)

@@ -94,7 +94,7 @@ def test_wrong_folders_are_one_line_and_nothing_is_written(photos: tuple[DataSet
 
 def test_what_is_missing_is_one_line(photos: tuple[DataSet, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     of, root = declared(tmp_path), tmp_path / "root"
-    command = "make it with: resync data prepare --format files tiny$"
+    command = "make it with: resync data prepare tiny --format files$"
     with pytest.raises(ValueError, match=rf"^data tiny: \S+prepared/tiny.npz is missing; {command}"):
         prepare.load_stream(of, root, "files")
     monkeypatch.setattr("resync.prepare.beton.installed", lambda: False)

@@ -21,4 +21,4 @@ rule prepare:
     params:
         format=lambda wildcards: ["--format", wildcards.format.removeprefix(".")] if wildcards.format else [],
     shell:
-        "python -m resync data prepare {params.format:q} {wildcards.dataset:q} > {output:q} 2> {log:q}"
+        "python -m resync data prepare {wildcards.dataset:q} {params.format:q} > {output:q} 2> {log:q}"

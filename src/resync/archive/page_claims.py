@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from resync.archive.build import ArchiveFolders
+from resync.audit.in_words import effect_in_words
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
-from resync.results.seed_values import decimals_for, difference_with_unit, effect_texts, notation
+from resync.results.seed_values import decimals_for, notation
 from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table
 
@@ -37,7 +38,7 @@ def _row(claim: Mapping[str, Any]) -> list[str]:
     return [
         markdown_text(claim["statement"]),
         "<br>".join(f"{markdown_text(side['label'])}: {_ours(side['ours'])}" for side in claim["sides"]),
-        "<br>".join(_effect(effect, claim["unit"]) for effect in claim["effects"]),
+        "<br>".join(effect_in_words(effect, claim["unit"]) for effect in claim["effects"]),
         ", ".join(map(str, counts)),
         f"**{claim['verdict']}**",
     ]
@@ -47,9 +48,3 @@ def _ours(ours: Mapping[str, Any]) -> str:
     if ours["mean"] is None:
         return str(ours["text"])
     return notation(ours["mean"], ours["std"], decimals=decimals_for(ours["std"] or 0.0))
-
-
-def _effect(effect: Mapping[str, Any], unit: str) -> str:
-    difference, *bounds = effect_texts(effect["difference"], effect["low"], effect["high"])
-    interval = f" ({' to '.join(bounds)})" if bounds else ""
-    return f"{difference_with_unit(difference, unit)}{interval}"

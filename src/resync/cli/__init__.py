@@ -2,16 +2,28 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from shutil import get_terminal_size
+from textwrap import wrap
+from typing import NoReturn
 
-from resync.cli import configuration, results, sharing, start, training  # noqa: F401 - they declare the verbs
-from resync.cli.declare import COMPLETED, VERBS
+from resync.cli import configuration, declared, results, running, sharing, start, training  # noqa: F401 - the verbs
+from resync.cli.declare import COMPLETED, GROUPS, VERBS
 from resync.processes.exit_code import exit_code
-from resync.settings.errors import not_among
+from resync.settings.errors import not_among, suggestion
 
-__all__ = ["main", "parser"]
+__all__ = ["main", "overview", "parser"]
+
+
+_EXAMPLES = """
+examples:
+  resync run qsr/fig5                       a figure, with only the runs that it shows
+  resync show qsr/vit_qsr_h4_accuracy       what a claim says, and what the repository's runs say of it
+  resync new paper question                 a comparison of your own, from a working example
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,25 +33,34 @@ def main(arguments: list[str] | None = None) -> int:
     stop and continues when it is started again, 130 if Ctrl-C asked for it.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    if given and not given[0].startswith("-") and given[0] not in VERBS:
-        parser().error(f"verb: {not_among(given[0], VERBS)}")
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
         argcomplete.autocomplete(parser())
+    if not given or given[0] in ("-h", "--help"):
+        return exit_code(lambda: print(overview()))
     options = parser(given[:1]).parse_args(given)
     return exit_code(lambda: options.verb(options))
 
 
+def overview() -> str:
+    """What `resync` alone says: every verb with its line, in groups, and examples."""
+    wide = max(60, get_terminal_size().columns - 1)
+    lines = ["usage: resync VERB ...       resync VERB --help says more of a verb"]
+    for group, names in GROUPS.items():
+        lines += ["", f"{group}:"]
+        for name in names:
+            lines += wrap(VERBS[name][1], wide, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13)
+    return "\n".join([*lines, _EXAMPLES]).rstrip()
+
+
 def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """The parser of all verbs, or only of the one that is `given`, which saves every job a part of its start."""
-    parser = argparse.ArgumentParser(
-        prog="resync",
-        description="Regenerate and audit papers on how often, and with whom, data-parallel workers synchronise.",
-    )
+    parser = _Parser(prog="resync")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the installed version and exit")
-    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
-    for name in [name for name in given if name in VERBS] or VERBS:
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    every = [name for names in GROUPS.values() for name in names]
+    for name in [name for name in given if name in VERBS] or every:
         function, text, flags = VERBS[name]
         added = verbs.add_parser(name, help=text, description=text)
         added.set_defaults(verb=function)
@@ -48,6 +69,21 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
             if flag in COMPLETED:
                 argument.completer = COMPLETED[flag]  # type: ignore[attr-defined] # argcomplete reads it
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, with the most similar word that is allowed."""
+
+    def error(self, message: str) -> NoReturn:
+        if choice := re.match(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)$", message):
+            allowed = re.findall(r"[^\s,']+", choice[3])
+            message = f"{choice[1].replace('VERB', 'verb')}: {not_among(choice[2], allowed)}"
+        elif unknown := re.match(r"unrecognized arguments: (-\S+)", message):
+            every = [flag for _, _, flags in VERBS.values() for flag, _ in flags]
+            message = f"{unknown[1]}: no such flag{suggestion(unknown[1].partition('=')[0], every)}"
+        elif unknown := re.match(r"unrecognized arguments: (\S+)", message):
+            message = f"{unknown[1]}: one argument too many, or names that are not together, allowed: names, then flags"
+        self.exit(2, f"resync: error: {message}; `{self.prog} --help` says more\n")
 
 
 class _Version(argparse.Action):

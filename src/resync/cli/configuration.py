@@ -16,47 +16,14 @@ from resync.plan.network import ALL_REDUCES, LINKS, Network
 from resync.processes.garbage import all_kept
 from resync.run import Run
 from resync.run.parts import ModelOptions
-from resync.run.run import SCALES
 from resync.text_tables import json_text
-
-
-@verb("check every configuration file", CONFIGS)
-def _validate(options: argparse.Namespace) -> None:
-    suite = suite_of(options)
-    for paper in suite.papers.values():
-        runs = ", ".join(f"{len(suite.runs(paper.id, scale))} at {scale}" for scale in SCALES)
-        print(f"{paper.id}: {len(paper.experiments)} experiments, runs: {runs}")
-
-
-@verb("list the runs of a paper", CONFIGS, PAPER, SCALE, PILOTS, JSON)
-def _expand(options: argparse.Namespace) -> None:
-    runs = runs_of(suite_of(options), options)
-    if options.json:
-        print(json_text([_describe(run) for run in runs]))
-    else:
-        for run in runs:
-            print(run.id)
-
-
-def _describe(run: Run) -> dict[str, object]:
-    derived = {
-        "id": run.id,
-        "directory": str(run.directory),
-        "config_hash": run.hash,
-        "label": run.label,
-        "total_steps": run.total_steps,
-        "warmup_steps": run.warmup_steps,
-        "local_batch_size": run.local_batch_size,
-        "resources": run.resources.model_dump(),
-    }
-    return derived | run.model_dump(mode="json")
 
 
 @verb(
     "estimate what runs cost (rounds, bytes, operations, GPU-hours, disk), and name missing data; no training",
     CONFIGS, RESULTS, ONE_PAPER, SCALE, PILOTS, JSON,
-    flag("--by", choices=("run", "experiment", "paper"), default="run",
-         help="what each entry of the JSON is about; the text has all three (default: %(default)s)"),
+    flag("--by", choices=("run", "experiment", "paper"),
+         help="what each entry is about (default: paper and experiment, in JSON run)"),
     flag("--write", type=Path, metavar="STEM", help="write STEM.json and STEM.md instead of printing one of them"),
 )  # fmt: skip
 def _plan(options: argparse.Namespace) -> None:
@@ -79,14 +46,15 @@ def _plan(options: argparse.Namespace) -> None:
     costs = with_expected_hours(runs, sized, rates_of(options.results, options.scale), published)
     sums = {of: totals(costs, of) for of in ("experiment", "paper")}
     of_runs = (item.as_dict() for item in costs)
-    entries = json_text(list(of_runs if options.by == "run" else map(asdict, sums[options.by])))
+    entries = json_text(list(map(asdict, sums[options.by]) if options.by in sums else of_runs))
     tables = {"run": table(costs)} | {of: table_of_totals(found, of) for of, found in sums.items()}
     if options.write:
         blocks = (f"## By {of}\n\n```text\n{tables[of]}\n```\n" for of in ("paper", "experiment", "run"))
         write_text(Path(f"{options.write}.json"), entries + "\n")
         write_text(Path(f"{options.write}.md"), "\n".join([f"# What runs cost at {options.scale} scale\n", *blocks]))
     else:
-        print(entries if options.json else "\n\n".join(reversed(tables.values())))
+        shown = [options.by] if options.by else ["paper", "experiment"]
+        print(entries if options.json else "\n\n".join(tables[of] for of in shown))
     for line in missing(run.data.name for run in runs if run.data.component.is_prepared):
         print(f"resync: {line}", file=sys.stderr)
 

@@ -14,8 +14,15 @@ from resync.run import Run
 from resync.run.run import SCALES, Resources
 
 Verb = Callable[[argparse.Namespace], int | None]
+GROUPS = {
+    "start": ("run", "status", "open", "new", "data", "doctor"),
+    "ask": ("list", "show", "audit", "plan", "time", "power", "diff"),
+    "share": ("archive", "redraw", "reference", "import"),
+    "plumbing, which the workflow calls": ("train", "launch", "rehearse", "collect", "render", "report", "schema"),
+}
+"""The verbs as `resync --help` lists them."""
 VERBS: dict[str, tuple[Verb, str, tuple[Flag, ...]]] = {}
-"""The verbs in the order of their declaration: function, help line and flags of each."""
+"""Function, help line and flags of each verb."""
 
 
 Flag = tuple[str, dict[str, Any]]
@@ -102,7 +109,7 @@ def _experiments(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     return [file.stem for file in Path(parsed_args.configs).glob(f"{paper}/experiments/*.yaml")]
 
 
-COMPLETED = {"--paper": _papers, "--experiment": _experiments}
+COMPLETED = {"--paper": _papers, "--experiment": _experiments, "paper": _papers, "what": _papers}
 """What a shell offers for the values of some flags."""
 
 

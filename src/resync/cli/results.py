@@ -163,7 +163,7 @@ def _power(options: argparse.Namespace) -> None:
 @verb(
     "write a third-party log as the results of a declared run",
     CONFIGS, RESULTS,
-    flag("--run", required=True, help="id of the declared run, as `resync expand` lists it, or paper/table for runs"),
+    flag("--run", required=True, help="id of the declared run (`resync list PAPER --runs`), or paper/table for runs"),
     SCALE,
     flag(
         "--format",

@@ -48,7 +48,7 @@ _EXAMPLES = {
     ),
     "paper": _Example(
         "docs/own_experiment.md", "question", r"paper_configs/",
-        "write your question; resync validate; snakemake {name}",
+        "write your question; resync run {name}",
     ),
     "experiment": _Example(
         "docs/own_experiment.md", "periods", r"paper_configs/question/experiments/",
@@ -101,7 +101,7 @@ def _new(options: argparse.Namespace) -> None:
 def _refuse(kind: str, paper: str, name: str) -> None:
     """Raise ValueError for a name that cannot be one, and for a folder that is no clone."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise UserError(f"name: found {name!r}, allowed: lower-case letters, digits and _, no word of Python")
+        raise UserError(f"name: found {name!r}, allowed: lower-case letters, digits and _, no keyword of Python")
     if bool(paper) != (kind == "experiment"):
         form = "paper/name" if kind == "experiment" else "a name without /"
         given = f"{paper}/{name}" if paper else name

@@ -15,23 +15,34 @@ from resync.text_tables import json_text
 
 
 @verb(
-    "convert a data set to the format that training reads, or check a converted one",
-    flag(
-        "--format",
-        choices=("auto", "beton", "files"),
-        help="format of images that are read from disk (default: that of the data set)",
-    ),
-    flag("action", choices=("prepare", "check"), help="prepare prints the record of the converted file as JSON"),
-    flag(
-        "dataset",
-        help="name of the data set; its source files are below the folder RESYNC_DATA, the converted ones in "
-        "RESYNC_PREPARED (default: prepared, in RESYNC_DATA)",
-    ),
-)
+    "download, convert or check data sets",
+    CONFIGS, SCALE,
+    flag("--format", choices=("auto", "beton", "files"),
+         help="format of images that are read from disk (default: that of the data set)"),
+    flag("action", choices=("get", "prepare", "check"),
+         help="get: download what is missing, of the named data sets or of those that runs at --scale read, and say "
+         "how to get what has no address; prepare: convert it to the format that training reads, and print its record "
+         "as JSON; check: compare a converted one with its description"),
+    flag("datasets", nargs="*", metavar="DATASET",
+         help="names of data sets; source files are below the folder RESYNC_DATA, converted ones in RESYNC_PREPARED "
+         "(default: prepared, in RESYNC_DATA)"),
+)  # fmt: skip
 def _data(options: argparse.Namespace) -> int:
-    from resync.prepare import check, data_root, declared, prepare
+    from resync.prepare import check, data_root, declared, download, prepare
 
-    of = declared(options.dataset)
+    if options.action == "get":
+        suite = suite_of(options)
+        runs = [run for paper in suite.papers for run in suite.runs(paper, options.scale)]
+        of_scale = {run.data.name for run in runs if run.data.component.is_prepared}
+        found = {}
+        for of in map(declared, options.datasets or sorted(of_scale)):
+            data_root(of)
+            found[of.name] = download(of)
+            print(f"{of.name}: {found[of.name]}", flush=True)
+        return int(any(where.remedy for where in found.values()))
+    if len(options.datasets) != 1:
+        raise UserError(f"DATASET: found {len(options.datasets)}, allowed: one with {options.action}")
+    of = declared(options.datasets[0])
     root = data_root(of)
     if options.action == "prepare":
         print(json_text(prepare(of, root, options.format)))
@@ -128,15 +139,3 @@ def _rehearse(options: argparse.Namespace) -> int:
     if not options.shape:
         print(page(options.scale, gather(options.results, options.scale, found)), end="")
     return os.EX_OK
-
-
-@verb(
-    "run a command (snakemake ...) whose jobs on this machine share their imports",
-    flag("command", nargs=argparse.REMAINDER, help="the command and its arguments"),
-)
-def _warm(options: argparse.Namespace) -> int:
-    if not options.command:
-        raise UserError("warm: found no command, allowed: a command and its arguments, such as snakemake")
-    from resync.processes import warm
-
-    return warm.run(options.command)

@@ -34,7 +34,7 @@ def import_log(
     """
     runs = {each.id: each for paper in suite.papers for each in suite.runs(paper, scale)}
     if run not in runs:
-        allowed = f"a run that `resync expand --paper ... --scale {scale}` lists"
+        allowed = f"a run that `resync list ... --runs --scale {scale}` lists"
         raise LogError(f"--run: found {run!r}, allowed: {allowed}{suggestion(run, runs)}")
     declared = runs[run]
     directory = results / declared.directory

@@ -1,5 +1,6 @@
 """One-time conversion of data sets from the original images or texts to a form for training."""
 
+from resync.prepare.availability import download
 from resync.prepare.characters import CharacterText
 from resync.prepare.convert import check, declared, prepare
 from resync.prepare.folders import data_root
@@ -9,5 +10,5 @@ from resync.prepare.text import ParallelCorpus
 
 __all__ = [
     "CharacterText", "ParallelCorpus", "Prepared", "Split", "Stream",
-    "check", "data_root", "declared", "load", "load_stream", "prepare", "read",
+    "check", "data_root", "declared", "download", "load", "load_stream", "prepare", "read",
 ]  # fmt: skip

@@ -1,6 +1,8 @@
 """Where a data set is: prepared, as originals or nowhere, and the command that gets it. No file is read."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,9 @@ class Availability:
 
     found: str
     remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.found} -> {self.remedy}" if self.remedy else self.found
 
 
 def availability(of: DataSet) -> Availability:
@@ -45,7 +50,17 @@ def missing(names: Iterable[str]) -> Iterator[str]:
     for name in sorted(set(names)):
         where = availability(data_set(name))
         if where.remedy:
-            yield f"data {name} missing: {where.found} -> {where.remedy}"
+            yield f"data {name} missing: {where}"
+
+
+def download(of: DataSet) -> Availability:
+    """Get a missing data set by the command that its declaration has; where it is then."""
+    before = availability(of)
+    if DATA_ROOT in before.remedy:
+        path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+        subprocess.run(["bash", "-ec", before.remedy], env=os.environ | {"PATH": path}, check=False)
+        return availability(of)
+    return before
 
 
 def _original(of: DataSet, root: Path) -> tuple[Path | None, list[Path]]:

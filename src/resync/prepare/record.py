@@ -33,7 +33,7 @@ def require(of: DataSet, file: Path, found: Mapping[str, Any], wanted: Mapping[s
 
 def missing(of: DataSet, file: Path, flags: str = "") -> UserError:
     """The error for a missing file, with the command (and its `flags`) that makes it."""
-    return of.error(f"{file} is missing; make it with: resync data prepare {flags}{of.name}")
+    return of.error(f"{file} is missing; make it with: resync data prepare {of.name}{flags}")
 
 
 def damaged(of: DataSet, file: Path, reason: object, others: str = "") -> UserError:

@@ -86,7 +86,7 @@ def _list(of: DataSet, root: Path) -> dict[str, Any]:
 def _require_listed(of: DataSet, root: Path, format: str) -> dict[str, Any]:
     listed = load_record(of, root)
     if listed is None:
-        raise missing(of, prepared_file(of, root), f"--format {format} ")
+        raise missing(of, prepared_file(of, root), f" --format {format}")
     return listed
 
 
@@ -94,5 +94,5 @@ def _load_packed(of: DataSet, root: Path) -> Stream:
     listed = _require_listed(of, root, "beton")
     record = beton.load_record(of, root, {"listing": listed["sha256"]})
     if record is None:
-        raise missing(of, beton.record_file(of, root), "--format beton ")
+        raise missing(of, beton.record_file(of, root), " --format beton")
     return Stream(beton.load(of, root, record), record, "sample")

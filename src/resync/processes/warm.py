@@ -1,7 +1,7 @@
 """A process that has imported what jobs need, and forks itself for each job.
 
-`resync warm snakemake ...` runs a command in whose jobs `python -m resync ...` imports nothing: importing torch takes
-longer than a small run. What the first job of a kind has imported, this process imports before the next one.
+`run` starts a command, Snakemake, in whose jobs `python -m resync ...` imports nothing: importing torch takes longer
+than a small run. What the first job of a kind has imported, this process imports before the next one.
 """
 
 import gc
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -48,17 +48,21 @@ def run(command: list[str]) -> int:
             [sys.executable, "-c", SERVE, str(number), folder], stdin=subprocess.PIPE, pass_fds=[number],
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-    environment = os.environ | {ADDRESS: f"{folder}/socket"}
     try:
-        process = subprocess.Popen(command, env=environment, preexec_fn=partial(end_with_parent, signal.SIGTERM))
-        while True:
-            with suppress(KeyboardInterrupt):  # which reaches the command too; it may clean up
-                code = process.wait()
-                return code if code >= 0 else 128 - code
+        return run_alone(command, os.environ | {ADDRESS: f"{folder}/socket"})
     finally:
         server.kill()  # its jobs get SIGTERM, as when its input ends because this process was killed
         server.communicate()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_alone(command: list[str], environment: Mapping[str, str] | None = None) -> int:
+    """The same without a warm process."""
+    process = subprocess.Popen(command, env=environment, preexec_fn=partial(end_with_parent, signal.SIGTERM))
+    while True:
+        with suppress(KeyboardInterrupt):  # which reaches the command too; it may clean up
+            code = process.wait()
+            return code if code >= 0 else 128 - code
 
 
 def serve(verb: Callable[[list[str]], int], *modules: str) -> NoReturn:

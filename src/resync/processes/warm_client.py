@@ -35,7 +35,7 @@ def delegate(arguments: list[str]) -> int | None:
     terminal sends to the fork too, this process waits for its end, but not after a second one.
     """
     path = os.environ.get(ADDRESS)
-    if not path or limited() or arguments[:1] in ([], ["warm"]):
+    if not path or limited() or arguments[:1] in ([], ["run"]):
         return None
     with socket.socket(socket.AF_UNIX) as connection:
         try:

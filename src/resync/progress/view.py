@@ -85,14 +85,16 @@ class View:
         return Group(head, lines, *more)
 
 
-def colored(heading: Sequence[str], lines: Sequence[Line], last: str) -> RenderableType:
-    """The table of `resync status` with a colour for each state."""
+def colored(heading: Sequence[str], lines: Sequence[Line], total: str) -> RenderableType:
+    """What fits a terminal: the total, then lines of what runs or needs somebody, and a count of what has finished."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in heading:
         table.add_column(name, overflow="fold")
-    for line in lines:
+    shown = [line for line in lines if line.status != "finished"]
+    for line in sorted(shown, key=lambda line: line.status != "running"):
         table.add_row(*(Text(cell) for cell in line.cells), style=_COLORS[line.status])
-    return Group(table, Text(last, style="bold"))
+    done = [Text(f"{len(lines) - len(shown)} more have finished", style="green")] if len(shown) < len(lines) else []
+    return Group(Text(total, style="bold"), *([table] if shown else []), *done)
 
 
 def watch(picture: Callable[[], tuple[RenderableType, str]], seconds: float) -> None:

@@ -33,7 +33,7 @@ class RunLog:
 
     def __init__(self, directory: Path, run: Run) -> None:
         self.directory = directory
-        self.name = run.id
+        self.name = f"trial of {run.id}" if run.overrides else run.id
         self.rows: dict[str, list[Row]] = {EVALUATIONS: [], STEPS: []}
         self._tensorboard = TensorBoard(directory / "tensorboard") if run.log.tensorboard else None
         self._wandb = _start_wandb(directory, run)
@@ -46,7 +46,8 @@ class RunLog:
     def evaluation(self, row: Row) -> None:
         self._append(EVALUATIONS, row)
         self._record(row)
-        shown = [name for name in BEST if name in row]
+        # Before the first step nothing is known of the training; NaN would look like a divergence.
+        shown = [name for name in BEST if name in row and not (row["step"] == 0 and name.startswith("train_"))]
         text = f"{self.name}: epoch {row['epoch']:g} step {row['step']} lr {row['lr']:.3g} H {row['h']} "
         text += " ".join(f"{name} {row[name]:.4f}" for name in shown)
         if self._bar is None:

@@ -1,0 +1,57 @@
+"""A claim of an audit in a line: what it says, both sides, the effect with its interval, and a word for the verdict."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resync.results.seed_values import decimals_for, difference_with_unit, effect_texts, number, signed
+
+WORDS = {
+    "holds": "holds",
+    "fails": "fails",
+    "computed": "arithmetic",
+    "inconclusive": "open",
+    "not comparable": "not tried",
+    "not run": "not tried",
+    "stale": "not tried",
+    "unverified source": "not tried",
+}
+"""What readers keep of a verdict; of the others, whose runs say nothing yet, the verdict itself."""
+
+
+def word_of(claim: Mapping[str, Any]) -> str:
+    """`holds`, `fails`, `open`, `not tried`, `arithmetic`, or the verdict."""
+    return WORDS.get(claim["verdict"], str(claim["verdict"]))
+
+
+def is_tried(claim: Mapping[str, Any]) -> bool:
+    """Whether runs, or the configuration alone, say something of the claim."""
+    return word_of(claim) != "not tried"
+
+
+def counted_in_words(claims: Sequence[Mapping[str, Any]]) -> str:
+    """`of 143 claims 52 hold, 21 fail, 36 are open`, and the rest as `cannot be tested at this scale`."""
+    words = [word_of(claim) for claim in claims]
+    holds, fails, still = (words.count(word) for word in ("holds", "fails", "open"))
+    rest = len(words) - holds - fails - still
+    more = f", {rest} cannot be tested at this scale" if rest else ""
+    return f"of {len(words)} claims {holds} hold, {fails} fail, {still} are open{more}"
+
+
+def in_words(claim: Mapping[str, Any]) -> str:
+    """`QSR sends less than constant H = 4: QSR 11, H = 4 25; -14 points (-15 to -13), n = 3`."""
+    means = [(side["label"], side["ours"]["mean"], side["ours"]["std"]) for side in claim["sides"]]
+    known = [(label, mean, std) for label, mean, std in means if mean is not None]
+    if not known:
+        return str(claim["statement"])
+    sides = ", ".join(f"{label} {number(mean, decimals_for(std or 0.0))}" for label, mean, std in known)
+    counts = {count for effect in claim["effects"] for count in effect["n"] or ()}
+    parts = [sides, *(effect_in_words(effect, claim["unit"]) for effect in claim["effects"])]
+    seeds = f", n = {'/'.join(map(str, sorted(counts)))}" if counts else ""
+    least = f"; claimed at least {signed(claim['at_least'])}" if claim["at_least"] and claim["effects"] else ""
+    return f"{claim['statement'].rstrip('.')}: {'; '.join(parts)}{least}{seeds}"
+
+
+def effect_in_words(effect: Mapping[str, Any], unit: str) -> str:
+    """`+0.31 points (+0.20 to +0.42)`."""
+    difference, *bounds = effect_texts(effect["difference"], effect["low"], effect["high"])
+    return difference_with_unit(difference, unit) + (f" ({' to '.join(bounds)})" if bounds else "")

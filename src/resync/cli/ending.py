@@ -1,0 +1,110 @@
+"""How a workflow ends: what was done, what to open, what came out, what to type next."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from resync.audit.in_words import counted_in_words, in_words, word_of
+from resync.audit.rows import CLAIM
+from resync.files import read_json
+from resync.paper import Suite
+from resync.results.runs import state_of
+from resync.results.status import PROBLEMS, duration
+from resync.run import Run
+
+_MOST = 12
+"""Claims and failures that are listed one by one."""
+REFERENCE = Path("results/reference")
+"""The repository's own archive."""
+
+
+def ending(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str], seconds: float) -> tuple[str, bool]:
+    """The text after a workflow for whole papers, or for some `items` as `paper/item`, and whether a run failed."""
+    runs = _runs(suite, scale, papers, items)
+    states = [state_of(run, Path("results")) for run in runs]
+    failed = [state for state in states if state.status in PROBLEMS]
+    finished = sum(state.has_ended for state in states)
+    all_items = [*items, *(f"{paper}/{item}" for paper in papers for item in suite.items(paper, scale))]
+    drawn = [file for name in all_items if (file := drawn_file(suite, scale, name, Path("figures"))).exists()]
+    lines = [f"Done in {duration(seconds)}: {finished} of {len(runs)} runs finished, {len(drawn)} of {len(all_items)} "
+             "figures and tables drawn."]  # fmt: skip
+    if failed:
+        lines = [f"{len(failed)} of {len(runs)} runs failed; what does not depend on them is drawn:"]
+        lines += [f"  {state.run.id}: {state.status}: {state.reason}" for state in failed[:_MOST]]
+        lines += [f"  and {len(failed) - _MOST} more: resync status --problems"] if len(failed) > _MOST else []
+        lines += ["The same command continues."]
+    claims = [claim for paper in papers for claim in claims_of(Path("results", scale, paper, "audit.json"))]
+    tested = [claim for claim in claims if scale in claim["scales"]]
+    if papers and not tested and scale == "smoke":
+        lines += ["Smoke scale shows that everything works here. Its models are tiny: it tests no claim of a paper."]
+    lines += ["", *_open(scale, papers, drawn), *_came_out(tested), "", *_next(suite, scale, papers, items)]
+    return "\n".join(lines), bool(failed)
+
+
+def drawn_file(suite: Suite, scale: str, name: str, figures: Path) -> Path:
+    """The file of a figure or table `paper/item` that is made to be looked at."""
+    paper, _, item = name.partition("/")
+    return figures / scale / paper / f"{item}{'.pdf' if suite.papers[paper].is_figure(item) else '.md'}"
+
+
+def archived(paper: str | None = None) -> dict[str, list[Mapping[str, Any]]]:
+    """The claims of a paper, or of all, in the repository's own audits, by scale."""
+    found = {file.parent.name: list(claims_of(file)) for file in sorted(REFERENCE.glob("*/audit.json"))}
+    return {scale: [each for each in claims if paper in (None, each["paper"])] for scale, claims in found.items()}
+
+
+def _runs(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str]) -> list[Run]:
+    runs = [run for paper in papers for run in suite.runs(paper, scale)]
+    of_items = (suite.item_runs(name.partition("/")[0], name.partition("/")[2], scale) for name in items)
+    return list({run.id: run for some in (runs, *of_items) for run in some}.values())
+
+
+def claims_of(file: Path) -> Sequence[Mapping[str, Any]]:
+    """The claims of an `audit.json`; none of one that is not there."""
+    return read_json(file)["claims"] if file.exists() else ()
+
+
+def _open(scale: str, papers: Sequence[str], drawn: Sequence[Path]) -> Iterator[str]:
+    site = Path("results", scale, "site/index.html")
+    places = [str(site)] if papers and site.exists() else []
+    more = f"    and {len(drawn) - 1} more" if len(drawn) > 1 else ""
+    places += [f"{drawn[0]}{more}"] if drawn else []
+    for place in places:
+        yield _line("Open" if place == places[0] else "", place)
+
+
+def _came_out(tested: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not tested:
+        return
+    yield ""
+    if len(tested) <= _MOST:
+        for claim in tested:
+            yield f"{word_of(claim):<11}{in_words(claim)}"
+    else:
+        yield _line("Claims", counted_in_words(tested))
+
+
+def _next(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str]) -> Iterator[str]:
+    named = papers[0] if len(papers) == 1 else items[0] if items else ""
+    kept = {at: claims for at, claims in archived(named.partition("/")[0] or None).items() if claims}
+    for at, claims in kept.items():
+        of_papers = [claim for claim in claims if claim["kind"] == CLAIM and at in claim["scales"]]
+        if at != scale and any(word_of(claim) in ("holds", "fails", "open") for claim in of_papers):
+            yield _line(f"At {at}", f"{counted_in_words(of_papers)} (the repository's own runs)")
+    if kept:
+        yield _line("", "resync show " + (named or "PAPER"), "what each claim says, and what came out")
+        yield _line("", "docs/findings.md", "what was found")
+    if named and not kept:
+        yield _line("Next", f"change paper_configs/{named.partition('/')[0]}", "the same command trains what changed")
+        yield _line("", "docs/own_experiment.md", "other models, data and algorithms")
+        return
+    yield _line("Next", "resync new paper question", "your own comparison, in ten minutes")
+    larger = islice((at for at in suite.scales if at != scale and any(suite.runs(p, at) for p in papers)), 1)
+    for at in larger:
+        yield _line("", f"resync run {named} --scale {at} -n".replace("  ", " "), f"what {at} scale would train")
+    yield _line("", "docs/cluster.md", "the published trainings")
+
+
+def _line(head: str, text: str, what: str = "") -> str:
+    return f"{head:<11}{text:<44}{what}".rstrip()

@@ -21,10 +21,7 @@ _DELETED = ".deleted"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that replaces `path` at the end of the block, after fsync: readers see the old file or the new one.
-
-    It has the permissions that the umask gives to a new file.
-    """
+    """A new file that replaces `path` at the end of the block, after fsync: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
     # Not tempfile's, which nobody else may read whatever the umask is.

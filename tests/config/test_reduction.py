@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from resync.formulas.declared_schedules import ConstantSchedule
 from resync.formulas.periods import Constant, Phases
+from resync.formulas.schedules import ConstantSchedule
 from resync.paper.expand import expand
 from resync.paper.folder import read_scales
 from resync.run.reduction import conversion

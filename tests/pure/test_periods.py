@@ -10,7 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resync.formulas.periods import Constant, Phases, PowerRule, round_length, rounds
-from resync.formulas.schedules import constant, cosine, linear
+from resync.formulas.schedules import CosineSchedule, LinearSchedule, Schedule
+from resync.settings.options import TrainingShape
+
+
+def schedule(
+    max_lr: float, min_lr: float, total: int, warmup: int, kind: type[CosineSchedule | LinearSchedule] = CosineSchedule
+) -> Schedule:
+    name = "cosine" if kind is CosineSchedule else "linear"
+    declared = kind(name=name, max_lr=max_lr, min_lr=min_lr)
+    return declared.of(TrainingShape(1, 1, total, total, warmup))
+
+
+def constant(lr: float) -> Schedule:
+    return lambda step: lr
 
 
 @pytest.mark.parametrize(
@@ -30,7 +43,7 @@ from resync.formulas.schedules import constant, cosine, linear
 )  # fmt: skip
 def test_golden_rounds(total_steps, warmup_steps, max_lr, rule, num_rounds, percent, longer, last, digest):
     started = time.process_time()
-    lengths = rounds(rule, cosine(max_lr, 1e-6, total_steps, warmup_steps), total_steps, warmup_steps)
+    lengths = rounds(rule, schedule(max_lr, 1e-6, total_steps, warmup_steps), total_steps, warmup_steps)
     seconds = time.process_time() - started
 
     starts = [0, *accumulate(lengths)]
@@ -111,15 +124,15 @@ def test_values_out_of_range_are_named(make, message):
     h_base=st.integers(1, 20),
     alpha=st.floats(1e-3, 10),
     power=st.sampled_from([1, 2, 3]),
-    shape=st.sampled_from([linear, cosine]),
+    kind=st.sampled_from([LinearSchedule, CosineSchedule]),
 )
 def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_falls(
-    total_steps, warm, h_base, alpha, power, shape
+    total_steps, warm, h_base, alpha, power, kind
 ):
     warmup_steps = int(warm * total_steps)
     lengths = rounds(
         PowerRule(alpha=alpha, power=power, h_base=h_base),
-        shape(0.8, 0.0, total_steps, warmup_steps),
+        schedule(0.8, 0.0, total_steps, warmup_steps, kind),
         total_steps,
         warmup_steps,
     )
@@ -138,7 +151,7 @@ def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_fa
     ],
 )
 def test_rounds_of_phases_are_those_found_one_after_the_other(phases, first):
-    rule, lr, step, lengths = Phases(phases=phases), cosine(0.5, 0.1, 20, 6), first, []
+    rule, lr, step, lengths = Phases(phases=phases), schedule(0.5, 0.1, 20, 6), first, []
     while step < 20:
         lengths.append(round_length(rule, lr(step), step, 20, 6))
         step += lengths[-1]

@@ -1,16 +1,26 @@
 """Schedules against the formulas of the papers, written out."""
 
 import math
-import pickle
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
-from resync.formulas import schedules
+from resync.formulas.schedules import AnySchedule, Schedule
+from resync.settings.options import TrainingShape
+
+SCHEDULE = TypeAdapter(AnySchedule)
+
+
+def schedule(name: str, total: int, warmup: int = 0, epoch: int = 1, **settings: Any) -> Schedule:
+    """The learning rate of a training of `total` steps, in epochs of `epoch`."""
+    declared = SCHEDULE.validate_python({"name": name} | settings | ({"warmup_steps": warmup} if warmup else {}))
+    return declared.of(TrainingShape(1, total // epoch, epoch, total, warmup))
 
 
 def test_cosine_follows_the_formula_at_every_step():
-    lr = schedules.cosine(max_lr=0.008, min_lr=1e-6, total_steps=100, warmup_steps=10)
+    lr = schedule("cosine", 100, 10, max_lr=0.008, min_lr=1e-6)
     for t in range(10):
         assert lr(t) == 1e-6 + t * (0.008 - 1e-6) / 10
     for t in range(10, 100):
@@ -21,7 +31,7 @@ def test_cosine_follows_the_formula_at_every_step():
 
 def test_cosine_step_is_the_cosine_rounded_to_powers_of_two():
     """Peak 0.8: the warm-up ends below 0.8, the next step jumps to 1, the last ones are at 2^-20 (min_lr 1e-6)."""
-    smooth, lr = (make(0.8, 1e-6, 62_400, 1_560) for make in (schedules.cosine, schedules.cosine_step))
+    smooth, lr = (schedule(name, 62_400, 1_560, max_lr=0.8, min_lr=1e-6) for name in ("cosine", "cosine_step"))
     assert [lr(t) for t in range(1_560)] == [smooth(t) for t in range(1_560)]
     assert lr(1_559) == pytest.approx(0.7995, abs=1e-4)
     assert lr(1_560) == 1.0
@@ -32,14 +42,14 @@ def test_cosine_step_is_the_cosine_rounded_to_powers_of_two():
 
 
 def test_linear_falls_by_the_same_amount_every_step():
-    lr = schedules.linear(max_lr=1.0, min_lr=0.2, total_steps=12, warmup_steps=4)
+    lr = schedule("linear", 12, 4, max_lr=1.0, min_lr=0.2)
     assert [lr(t) for t in range(4)] == pytest.approx([0.2, 0.4, 0.6, 0.8])
     assert [lr(t) for t in (4, 6, 8, 12)] == pytest.approx([1.0, 0.8, 0.6, 0.2])
 
 
 def test_inverse_sqrt_is_the_schedule_of_the_transformer():
     """Vaswani et al. 2017, equation 3, up to its constant: min(t^-0.5, t W^-1.5)."""
-    lr = schedules.inverse_sqrt(max_lr=5e-4, total_steps=100_000, warmup_steps=4000)
+    lr = schedule("inverse_sqrt", 100_000, 4000, max_lr=5e-4)
     for t in (1, 2000, 3999, 4000, 4001, 16_000, 99_999):
         assert lr(t) == pytest.approx(5e-4 * 4000**0.5 * min(t**-0.5, t * 4000**-1.5), rel=1e-14)
     assert (lr(0), lr(4000), lr(16_000)) == (0.0, 5e-4, 2.5e-4)
@@ -48,8 +58,8 @@ def test_inverse_sqrt_is_the_schedule_of_the_transformer():
 def test_step_follows_the_schedule_of_sgp():
     """Target 3.2 at 32 nodes of 256 images, E = 157; warm-up over 5 epochs from the rate of 256 images."""
     epoch = 157
-    decays = [(30 * epoch, 0.1), (60 * epoch, 0.1), (80 * epoch, 0.1)]
-    lr = schedules.step(3.2, decays, 90 * epoch, warmup_steps=5 * epoch, warmup_start=0.1)
+    decays = [(30, 0.1), (60, 0.1), (80, 0.1)]
+    lr = schedule("step", 90 * epoch, 5 * epoch, epoch, max_lr=3.2, decays=decays, warmup_start=0.1)
     for t in (0, 1, 400, 5 * epoch - 1):
         assert lr(t) == pytest.approx(0.1 + (3.2 - 0.1) * (t + 1) / (5 * epoch), rel=1e-15)
     assert lr(5 * epoch - 1) == pytest.approx(3.2) == lr(5 * epoch)
@@ -58,39 +68,41 @@ def test_step_follows_the_schedule_of_sgp():
 
 
 def test_step_does_not_warm_up_towards_a_lower_target():
-    assert schedules.step(0.05, [], 10, warmup_steps=5, warmup_start=0.1)(0) == 0.05
+    assert schedule("step", 10, 5, max_lr=0.05, decays=[(9, 0.1)], warmup_start=0.1)(0) == 0.05
 
 
 def test_constant_takes_the_same_warm_up():
-    assert schedules.constant(0.3)(12345) == 0.3
-    lr = schedules.constant(0.4, total_steps=10, warmup_steps=4)
+    assert schedule("constant", 1, lr=0.3)(12345) == 0.3
+    lr = schedule("constant", 10, 4, lr=0.4)
     assert [lr(t) for t in range(6)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda **warmup: schedules.constant(3.2, 20, 8, **warmup),
-        lambda **warmup: schedules.step(3.2, [(12, 0.1)], 20, 8, **warmup),
-        lambda **warmup: schedules.linear(3.2, 0, 20, 8, **warmup),
-        lambda **warmup: schedules.cosine(3.2, 0, 20, 8, **warmup),
-        lambda **warmup: schedules.cosine_step(3.2, 1e-6, 20, 8, **warmup),
-        lambda **warmup: schedules.inverse_sqrt(3.2, 20, 8, **warmup),
-    ],
-    ids=["constant", "step", "linear", "cosine", "cosine_step", "inverse_sqrt"],
-)
-def test_every_schedule_has_both_forms_of_warm_up(make):
+KINDS: dict[str, dict[str, Any]] = {
+    "constant": {"lr": 3.2},
+    "step": {"max_lr": 3.2, "decays": [(12, 0.1)]},
+    "linear": {"max_lr": 3.2},
+    "cosine": {"max_lr": 3.2},
+    "cosine_step": {"max_lr": 3.2, "min_lr": 1e-6},
+    "inverse_sqrt": {"max_lr": 3.2},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_schedule_has_both_forms_of_warm_up(name: str):
     """Local SGD's LinearLR and QSR's scheduler start at the start value itself, SGP's code is one step ahead."""
-    behind, ahead = (make(warmup_start=0.1, warmup_ahead=value) for value in (False, True))
+    behind, ahead = (
+        schedule(name, 20, 8, **KINDS[name], warmup_start=0.1, warmup_ahead=value) for value in (False, True)
+    )
     assert [behind(t) for t in range(8)] == pytest.approx([0.1 + 3.1 * t / 8 for t in range(8)])
     assert [ahead(t) for t in range(8)] == pytest.approx([0.1 + 3.1 * (t + 1) / 8 for t in range(8)])
     assert [behind(t) for t in range(8, 20)] == [ahead(t) for t in range(8, 20)]
+    assert {type(ahead(step)) for t in range(20) for step in (t, np.int64(t))} == {float}
 
 
-def test_staircase_is_that_of_sgp():
+def test_the_stairs_of_a_warm_up_are_those_of_sgp():
     """The original sets the learning rate in the iterations 0, 100, ... of each epoch of 157 iterations."""
-    smooth = schedules.step(3.2, [(30 * 157, 0.1)], 90 * 157, warmup_steps=5 * 157, warmup_start=0.1)
-    lr = schedules.staircase(smooth, 5 * 157, every=100, steps_per_epoch=157)
+    settings = {"max_lr": 3.2, "decays": [(30, 0.1)], "warmup_start": 0.1, "warmup_every": 100}
+    lr = schedule("step", 90 * 157, 5 * 157, 157, **settings)
     for epoch in range(7):
         for i in range(157):
             set_at = 100 * (i // 100)
@@ -98,47 +110,8 @@ def test_staircase_is_that_of_sgp():
             assert lr(157 * epoch + i) == pytest.approx(expected, rel=1e-12)
 
 
-def test_staircase_of_whole_epochs_is_that_of_the_guide():
+def test_the_stairs_of_whole_epochs_are_those_of_the_guide():
     """A multiplier of e / W in epoch e, so that the first epoch has none."""
-    smooth = schedules.constant(0.1, 300, warmup_steps=10 * 15, warmup_ahead=False)
-    lr = schedules.staircase(smooth, 10 * 15, every=15, steps_per_epoch=15)
+    lr = schedule("constant", 300, 10 * 15, 15, lr=0.1, warmup_ahead=False, warmup_every="epoch")
     for epoch in range(15):
         assert [lr(15 * epoch + i) for i in range(15)] == pytest.approx(15 * [0.1 * min(epoch / 10, 1)])
-
-
-@pytest.mark.parametrize(
-    "lr",
-    [
-        schedules.staircase(schedules.constant(1, 10, 4), 4, 2, 5),
-        schedules.constant(1, 10, 2),
-        schedules.step(1, [(5, 0.1)], 10, 2),
-        schedules.linear(1, 0, 10, 2),
-        schedules.cosine(1, 0, 10, 2),
-    ],
-    ids=["staircase", "constant", "step", "linear", "cosine"],
-)
-def test_schedules_give_python_floats_and_can_be_pickled(lr):
-    copy = pickle.loads(pickle.dumps(lr))
-    for t in range(12):
-        assert type(lr(t)) is float
-        assert type(lr(np.int64(t))) is float
-        assert copy(t) == lr(t)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: schedules.constant(0.0), "learning rate is 0.0"),
-        (lambda: schedules.cosine_step(1.0, 0.0, 10), "expected min_lr > 0 and base > 1"),
-        (lambda: schedules.cosine_step(1.0, 1e-6, 10, base=1.0), "expected min_lr > 0 and base > 1"),
-        (lambda: schedules.cosine(0.1, 0.2, 10, 0), "min_lr is 0.2"),
-        (lambda: schedules.cosine(0.1, 0.0, 0, 0), "total_steps is 0"),
-        (lambda: schedules.linear(0.1, 0.0, 10, 10), "warmup_steps is 10, expected 0..9"),
-        (lambda: schedules.linear(0.1, 0.0, 10, 2, warmup_start=-1), "warmup_start is -1"),
-        (lambda: schedules.step(0.1, [(-1, 0.1)], 10), "expected a step >= 0"),
-        (lambda: schedules.staircase(schedules.constant(0.1), 4, 0, 10), "every is 0 and steps_per_epoch is 10"),
-    ],
-)
-def test_values_out_of_range_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

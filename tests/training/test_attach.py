@@ -21,8 +21,9 @@ from torch.nn import functional as F
 import resync
 from resync import library
 from resync.formulas.periods import Phases, PowerRule, rounds
-from resync.formulas.schedules import cosine
+from resync.formulas.schedules import CosineSchedule, Schedule
 from resync.run.parts import SyncOptions
+from resync.settings.options import TrainingShape
 from resync.sync import adpsgd_threads
 from resync.sync.fields import moments
 from resync.torch_private import takes_loss_scale
@@ -279,9 +280,14 @@ def test_the_step_counter_of_a_parameter_that_is_a_number_is_no_moment():
 VIT_B = PowerRule(alpha=0.0175, power=2, h_base=4)
 
 
+def _lr(total_steps: int, warmup_steps: int) -> Schedule:
+    shape = TrainingShape(1, 1, total_steps, total_steps, warmup_steps)
+    return CosineSchedule(name="cosine", max_lr=0.008, min_lr=1e-6).of(shape)
+
+
 def _rounds(options: SyncOptions, total_steps: int, warmup_steps: int, told: int | None) -> list[int]:
     """The rounds of the ViT-B recipe of Gu et al. 2024, in a loop whose model does not matter."""
-    lr = cosine(0.008, 1e-6, total_steps, warmup_steps)
+    lr = _lr(total_steps, warmup_steps)
     model = Point([0.0])
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     sync = resync.attach(model, optimizer, options, total_steps=total_steps, warmup_steps=told)
@@ -298,7 +304,7 @@ def test_qsr_in_a_loop_has_the_rounds_of_the_paper():
     """A tenth of the 93,600 steps with a warm-up of 10,000."""
     total, warmup = 9_360, 1_000
     found = _rounds(resync.QSR(alpha=VIT_B.alpha, h_base=VIT_B.h_base), total, warmup, warmup)
-    assert found == rounds(VIT_B, cosine(0.008, 1e-6, total, warmup), total, warmup)
+    assert found == rounds(VIT_B, _lr(total, warmup), total, warmup)
     assert len(found) > 900
 
 

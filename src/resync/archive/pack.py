@@ -43,10 +43,7 @@ class Packed:
 
 
 def pack(suite: Suite, scale: str, sources: Sequence[Path], archive: Path) -> Packed:
-    """Write the ended runs of a scale, of the first folder of results among `sources` that has each, below `archive`.
-
-    Raises ResultsError if what was written does not unpack to the same files and states.
-    """
+    """Write the ended runs of a scale, each of the first folder among `sources` that has it, below `archive`."""
     packed = Packed()
     written: list[tuple[RunState, Files]] = []
     for paper in suite.papers:

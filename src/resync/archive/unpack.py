@@ -58,10 +58,7 @@ def archive_in(path: Path) -> Path:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Path]:
-    """A folder of results for the time of the block: `path` itself, or that to which the archive in it is unpacked.
-
-    Raises ValueError if there is no such folder.
-    """
+    """A folder of results for the time of the block: `path` itself, or that to which the archive in it is unpacked."""
     if not path.is_dir():
         raise UserError(f"{path}: no such folder")
     if not any(map(scales_of, (path, path / "results"))):

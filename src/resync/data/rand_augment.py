@@ -15,10 +15,7 @@ BILINEAR = InterpolationMode.BILINEAR
 
 
 class Operation(NamedTuple):
-    """`apply(image, argument)` for uint8 images [3, height, width], with `argument` = `draw(severity, side)`.
-
-    `side` is that of the image in pixels.
-    """
+    """`apply(image, argument)` for uint8 images [3, height, width], with `argument` = `draw(severity, side)`."""
 
     draw: Callable[[float, int], float]
     apply: Callable[[Tensor, float], Tensor]

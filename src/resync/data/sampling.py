@@ -102,10 +102,7 @@ class Sampler:
         return np.resize(generator.permutation(own), shape)
 
     def draws(self, epoch: int, workers: slice, high: int) -> NDArray[np.int64]:
-        """A random number below `high` for each sample of `epoch`, [steps, k, b], which decides its augmentation.
-
-        Every worker has its own stream.
-        """
+        """A random number below `high` for each sample of `epoch`, [steps, k, b], which decides its augmentation."""
         shape, chosen = (self.steps, self.local_batch), range(self.num_workers)[workers]
         if high == 1:  # nothing to draw, which would take longer than the steps of an epoch of small nets
             return np.zeros((self.steps, len(chosen), self.share.length(self.local_batch)), dtype=np.int64)

@@ -73,10 +73,7 @@ def random_equidyn_matching(num_workers: int, k: int, seed: int) -> Messages:
 
 
 def random_matching(num_workers: int, k: int, seed: int) -> Messages:
-    """Pairs that average: entries i and i + n/2 of a permutation drawn for step `k`; of an odd number the last is idle.
-
-    Every perfect matching is as likely as any other.
-    """
+    """Pairs that average: entries i and i + n/2 of a permutation drawn for step `k`; of an odd number one is idle."""
     order = _stream(seed, "matching", k).permutation(num_workers).tolist()
     half = num_workers // 2
     return _of_pairs(zip(order[:half], order[half : 2 * half], strict=True), Fraction(1, 2))

@@ -86,10 +86,7 @@ def _simple_base_graph(workers: Sequence[int], peers: int) -> list[Edges]:
 
 
 def _exchange(parts: Sequence[tuple[Sequence[int], int]], peers: int) -> Edges:
-    """Every worker of the later parts exchanges with one of each block of the first; those left over average.
-
-    Then every block of the first has the mean of all, and so have all later workers.
-    """
+    """Every worker of the later parts exchanges with one of each block of the first; those left over average."""
     (first, size), later = parts[0], [part for part, _ in parts[1:]]
     free = [list(block) for block in _blocks(first, size)]
     weight = Fraction(len(first), len(first) + sum(map(len, later))) / len(free)

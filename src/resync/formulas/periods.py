@@ -44,10 +44,7 @@ class Period(Part):
 
     @abstractmethod
     def local_steps(self, lr: float, step: int, warming_up: bool) -> float:
-        """Return the unrounded length of a round that starts at `step` with learning rate `lr`.
-
-        It may be fractional or infinite; `round_length` rounds it down and truncates it.
-        """
+        """Return the unrounded length of a round that starts at `step` with learning rate `lr`."""
 
 
 class Constant(Period):

@@ -33,10 +33,7 @@ def measured_steps(most_steps: int) -> tuple[int, ...]:
 
 
 def events(errors: Iterable[tuple[int, float]], tolerance: float) -> Iterator[Event]:
-    """The events of a training, which has a plateau where three errors differ from their mean by less than `tolerance`.
-
-    It has diverged where an error is above the first one.
-    """
+    """The events of a training, with a plateau where three errors differ from their mean by less than `tolerance`."""
     first: float | None = None
     last: list[float] = []
     step = 0

@@ -1,196 +1,249 @@
 """Learning rates as pure functions of the step, so that costs and periods can be computed without training.
 
-Each function here returns a schedule: a picklable callable from the step about to be taken (0-based) to its
-learning rate, always a Python float, because numpy scalars would end up in checkpoints and break their
-weights-only loading. After `total_steps` a schedule stays at its last value, but `inverse_sqrt` keeps falling.
+A schedule is declared in a configuration, in epochs or steps. After the end of the training it stays at its last value,
+but the inverse square root keeps falling. The papers use two forms of linear warm-up, which `warmup_ahead` chooses:
 
-The papers use two forms of linear warm-up, which `warmup_ahead` chooses in every schedule:
-
-* False: start + (max - start) * t / warmup_steps. Step 0 uses the start value itself, and the peak is first used by
-  step `warmup_steps` (original code of Gu et al. 2023 and 2024; Ott et al. 2018). The default of `linear`, `cosine`,
-  `cosine_step` and `inverse_sqrt`.
-* True: start + (max - start) * (t + 1) / warmup_steps. No step uses the start value, and the last step of the warm-up
+* False: start + (max - start) * t / warm-up steps. Step 0 uses the start value itself, and the peak is first used by
+  the step after the warm-up (original code of Gu et al. 2023 and 2024; Ott et al. 2018).
+* True: start + (max - start) * (t + 1) / warm-up steps. No step uses the start value, and the last step of the warm-up
   already uses the peak (original code of Assran et al. 2019). The default of `step` and `constant`.
-
-Some originals hold the learning rate for many steps of the warm-up; `staircase` makes that of any schedule.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Annotated, ClassVar, Literal
 
-from resync.errors import UserError
+from pydantic import Field
 
-__all__ = ["Schedule", "constant", "cosine", "cosine_step", "inverse_sqrt", "linear", "staircase", "step"]
+from resync.formulas.periods import in_time_checks
+from resync.settings.base import (
+    Check,
+    Items,
+    NonNegativeNumber,
+    PositiveInt,
+    PositiveNumber,
+    Settings,
+    check_ascending,
+    wrong,
+)
+from resync.settings.errors import show
+from resync.settings.options import Part, TrainingShape
+from resync.settings.units import EPOCH, LEARNING_RATE, STEPS, WARMUP_EPOCHS, WARMUP_LEARNING_RATE, InnerLR, Steps
+
+__all__ = [
+    "ConstantSchedule", "CosineSchedule", "CosineStepSchedule", "InverseSqrtSchedule", "LearningRate", "LinearSchedule",
+    "Schedule", "StepSchedule",
+]  # fmt: skip
 
 Schedule = Callable[[int], float]
+"""From the step about to be taken (0-based) to its learning rate, a Python float: numpy's would break checkpoints."""
+
+Decay = Annotated[tuple[Annotated[PositiveNumber, EPOCH], PositiveNumber], Field(strict=False)]
+"""(epoch, factor): from this epoch on (0-based), the learning rate is multiplied by this factor."""
 
 
-def constant(
-    lr: float, total_steps: int = 1, warmup_steps: int = 0, warmup_start: float = 0.0, warmup_ahead: bool = True
-) -> Schedule:
-    """`lr` in every step after an optional warm-up like that of `step`; `total_steps` only bounds the warm-up."""
-    return step(lr, [], total_steps, warmup_steps, warmup_start, warmup_ahead)
+class LearningRate(Part):
+    """A declared schedule, in epochs or steps: a warm-up and the schedule proper."""
+
+    name: str
+    warmup_epochs: Annotated[NonNegativeNumber, WARMUP_EPOCHS] | None = Field(
+        default=None, description="length of the warm-up in epochs"
+    )
+    warmup_steps: Steps | None = Field(default=None, description="length of the warm-up in steps, instead of epochs")
+    warmup_start: Annotated[NonNegativeNumber, WARMUP_LEARNING_RATE] | None = Field(
+        default=None, description="learning rate at the start of the warm-up; null: min_lr, or 0 if there is none"
+    )
+    warmup_ahead: bool | None = Field(
+        default=None,
+        description="whether step t = 0, 1, ... of a warm-up of W steps is at (t + 1) / W of the way (SGP's code) and "
+        "not at t / W (code of Local SGD and QSR); null: true for constant and step, false for the others",
+    )
+    warmup_every: Annotated[PositiveInt, STEPS] | Literal["epoch"] | None = Field(
+        default=None,
+        description="steps for which the learning rate of the warm-up is held, counted from the start of each epoch "
+        "(100 in SGP's code); epoch: for the whole epoch; null: it rises in every step",
+    )
+
+    def checks(self) -> Iterator[Check]:
+        if self.warmup_epochs is not None and self.warmup_steps is not None:
+            found = f"{self.warmup_steps} beside warmup_epochs = {self.warmup_epochs:g}"
+            yield wrong("warmup_steps", found, "one of the two")
+        for key in ("warmup_start", "warmup_ahead", "warmup_every"):
+            value = getattr(self, key)
+            if value is not None and not (self.warmup_epochs or self.warmup_steps):
+                yield wrong(key, f"{show(value)} without a warm-up", "together with warmup_epochs or warmup_steps")
+
+    def warmup_length(self, steps_per_epoch: int) -> int:
+        if self.warmup_steps is not None:
+            return self.warmup_steps
+        return round((self.warmup_epochs or 0) * steps_per_epoch)
+
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
+        if shape.warmup_steps and shape.warmup_steps >= shape.total_steps:
+            key = "warmup_epochs" if self.warmup_steps is None else "warmup_steps"
+            limit = f"less than the training's {shape.epochs} epochs = {shape.total_steps} steps"
+            yield wrong(key, f"{getattr(self, key):g}", limit)
+
+    def of(self, shape: TrainingShape) -> Schedule:
+        """The learning rate of every step of a training."""
+        warmup, per_epoch = shape.warmup_steps, shape.steps_per_epoch
+        start = self.lowest if self.warmup_start is None else self.warmup_start
+        ahead = self.ahead if self.warmup_ahead is None else self.warmup_ahead
+        every = per_epoch if self.warmup_every == "epoch" else self.warmup_every or 1
+
+        def lr(step: int) -> float:
+            if step < warmup:
+                step -= step % per_epoch % every
+                if start < self.peak or not self.ahead:  # in the code of Assran et al. 2019 no warm-up falls
+                    return float(start + (self.peak - start) * (step + ahead) / warmup)
+            return float(self.after_warmup(step, shape))
+
+        return lr
+
+    ahead: ClassVar[bool] = False
+    """Whether the warm-up is one step ahead where `warmup_ahead` does not say so."""
+
+    @property
+    @abstractmethod
+    def peak(self) -> float:
+        """The learning rate to which the warm-up rises."""
+
+    @property
+    def lowest(self) -> float:
+        """The learning rate from which it rises where `warmup_start` does not say so."""
+        return 0.0
+
+    @abstractmethod
+    def after_warmup(self, step: int, shape: TrainingShape) -> float:
+        """The learning rate of a step after the warm-up."""
 
 
-def step(
-    max_lr: float,
-    decays: Sequence[tuple[int, float]],
-    total_steps: int,
-    warmup_steps: int = 0,
-    warmup_start: float = 0.0,
-    warmup_ahead: bool = True,
-) -> Schedule:
-    """`max_lr` times the product of the factors whose step has been reached (Assran et al. 2019).
+class _Constant(Settings):
+    name: str
+    lr: InnerLR = Field(description="learning rate after the warm-up")
 
-    Args:
-        max_lr: learning rate between the warm-up and the first decay (for SGP: 0.1 * total batch / 256).
-        decays: pairs (step, factor); factors accumulate, so 0.1 after 30, 60 and 80 epochs ends at a thousandth of
-            `max_lr`. Decays within the warm-up take effect at its end.
-        total_steps: steps of the whole training, T.
-        warmup_steps: steps of the linear warm-up, fewer than T.
-        warmup_start: initial value of the warm-up, for SGP the learning rate for 256 samples (0.1); unless it is
-            below `max_lr` there is no warm-up, as in the original.
-        warmup_ahead: whether step t of the warm-up is at (t + 1) / W of the way and not at t / W.
 
-    Raises ValueError if a value is out of range, as all functions here do.
+class ConstantSchedule(LearningRate, _Constant):
+    """A constant learning rate after a linear warm-up."""
+
+    ahead: ClassVar[bool] = True
+    name: Literal["constant"]
+
+    @property
+    def peak(self) -> float:
+        return self.lr
+
+    def after_warmup(self, step: int, shape: TrainingShape) -> float:
+        return self.lr
+
+
+class _Maximum(Settings):
+    name: str
+    max_lr: InnerLR = Field(description="learning rate at the end of the warm-up")
+
+
+class _Peak(LearningRate, _Maximum):
+    """A schedule with a linear warm-up to `max_lr`."""
+
+    @property
+    def peak(self) -> float:
+        return self.max_lr
+
+
+class StepSchedule(_Peak):
+    """max_lr, multiplied by a factor at each of the given epochs (Assran et al. 2019)."""
+
+    ahead: ClassVar[bool] = True
+    name: Literal["step"]
+    decays: Items[Decay] = Field(min_length=1, description="[epoch, factor] pairs; factors multiply")
+
+    def checks(self) -> Iterator[Check]:
+        yield from super().checks()
+        yield from check_ascending(("decays",), (epoch for epoch, _ in self.decays))
+
+    def checks_in(self, shape: TrainingShape) -> Iterator[Check]:
+        yield from super().checks_in(shape)
+        yield from in_time_checks(("decays",), self.decays, shape)
+
+    def after_warmup(self, step: int, shape: TrainingShape) -> float:
+        reached = (factor for epoch, factor in self.decays if step >= round(epoch * shape.steps_per_epoch))
+        return self.max_lr * math.prod(reached)
+
+
+class _FallingSchedule(_Peak):
+    min_lr: Annotated[NonNegativeNumber, LEARNING_RATE] = Field(
+        default=0.0, description="learning rate at the end of the schedule"
+    )
+
+    def checks(self) -> Iterator[Check]:
+        yield from super().checks()
+        if self.min_lr > self.max_lr:
+            yield wrong("min_lr", f"{self.min_lr:g}", f"at most max_lr = {self.max_lr:g}")
+
+    @property
+    def lowest(self) -> float:
+        return self.min_lr
+
+    def after_warmup(self, step: int, shape: TrainingShape) -> float:
+        progress = min((step - shape.warmup_steps) / (shape.total_steps - shape.warmup_steps), 1.0)
+        return self.min_lr + (self.max_lr - self.min_lr) * self.share(progress)
+
+    @abstractmethod
+    def share(self, progress: float) -> float:
+        """What is left of the difference of `max_lr` and `min_lr` after this part of the time since the warm-up."""
+
+
+class LinearSchedule(_FallingSchedule):
+    """Linear decay from max_lr to min_lr."""
+
+    name: Literal["linear"]
+
+    def share(self, progress: float) -> float:
+        return 1.0 - progress
+
+
+class _Cosine(_FallingSchedule):
+    def share(self, progress: float) -> float:
+        return (1.0 + math.cos(math.pi * progress)) / 2.0
+
+
+class CosineSchedule(_Cosine):
+    """Cosine decay from max_lr to min_lr (Loshchilov & Hutter 2017, without restarts)."""
+
+    name: Literal["cosine"]
+
+
+class CosineStepSchedule(_Cosine):
+    """Cosine decay, rounded to the nearest power of `base` after the warm-up (Gu et al. 2024).
+
+    The warm-up ends below max_lr, and the first step after it jumps to the power nearest to max_lr.
     """
-    _check_range(max_lr, total_steps, warmup_steps, warmup_start)
-    for at, factor in decays:
-        if at < 0 or not 0 < factor < math.inf:
-            raise UserError(f"decay ({at}, {factor}): expected a step >= 0 and a factor > 0")
-    after = partial(_step_lr, float(max_lr), tuple((at, float(factor)) for at, factor in decays))
-    rising = warmup_steps if warmup_start < max_lr else 0
-    return partial(_warmed_up_lr, after, float(max_lr), rising, float(warmup_start), warmup_ahead)
+
+    name: Literal["cosine_step"]
+    min_lr: InnerLR = Field(description="learning rate of the cosine at the end of the schedule")
+    base: float = Field(default=2.0, gt=1, description="the learning rate is a power of this number")
+
+    def after_warmup(self, step: int, shape: TrainingShape) -> float:
+        return float(self.base ** round(math.log(super().after_warmup(step, shape), self.base)))
 
 
-def linear(
-    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None,
-    warmup_ahead: bool = False,
-) -> Schedule:  # fmt: skip
-    """Like `cosine`, with a straight line in place of the half cosine; same arguments."""
-    return _decay(_straight, max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
+class InverseSqrtSchedule(_Peak):
+    """max_lr * sqrt(warm-up steps / step) after the warm-up (Vaswani et al. 2017, section 5.3; Ott et al. 2018)."""
+
+    name: Literal["inverse_sqrt"]
+
+    def checks(self) -> Iterator[Check]:
+        """Require a warm-up: the decay is measured in units of its length."""
+        yield from super().checks()
+        if not (self.warmup_steps or self.warmup_epochs):
+            yield wrong("warmup_steps", "no warm-up", "warmup_steps or warmup_epochs > 0")
+
+    def after_warmup(self, step: int, shape: TrainingShape) -> float:
+        return self.max_lr * math.sqrt(shape.warmup_steps / step)
 
 
-def cosine(
-    max_lr: float, min_lr: float, total_steps: int, warmup_steps: int = 0, warmup_start: float | None = None,
-    warmup_ahead: bool = False,
-) -> Schedule:  # fmt: skip
-    """Half a cosine from `max_lr` at the end of the warm-up down to `min_lr` at `total_steps` (Gu et al. 2024).
-
-    Step `warmup_steps` is the first with the peak, and step `total_steps` would have `min_lr`, from which the warm-up
-    rises if `warmup_start` is omitted. The other arguments are those of `step`.
-    """
-    return _decay(_half_cosine, max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
-
-
-def cosine_step(
-    max_lr: float,
-    min_lr: float,
-    total_steps: int,
-    warmup_steps: int = 0,
-    warmup_start: float | None = None,
-    base: float = 2.0,
-    warmup_ahead: bool = False,
-) -> Schedule:
-    """`cosine`, rounded to the nearest power of `base` after the warm-up (Gu et al. 2024, `cosine_step`).
-
-    The warm-up ends below `max_lr`, and the first step after it jumps to the power nearest to `max_lr`. The other
-    arguments are those of `cosine`, and `min_lr` must be above 0, which has no nearest power.
-    """
-    if not min_lr > 0 or not base > 1:
-        raise UserError(f"min_lr is {min_lr} and base is {base}, expected min_lr > 0 and base > 1")
-    smooth = cosine(max_lr, min_lr, total_steps, warmup_steps, warmup_start, warmup_ahead)
-    return partial(_rounded_lr, smooth, warmup_steps, float(base))
-
-
-def inverse_sqrt(
-    max_lr: float, total_steps: int, warmup_steps: int, warmup_start: float = 0.0, warmup_ahead: bool = False
-) -> Schedule:
-    """`max_lr` * sqrt(`warmup_steps` / step) after the warm-up (Vaswani et al. 2017, section 5.3; Ott et al. 2018).
-
-    The peak is first used by step `warmup_steps`, of which there is at least 1; `total_steps` only bounds the warm-up.
-    The other arguments are those of `step`.
-    """
-    _check_range(max_lr, total_steps, warmup_steps, warmup_start)
-    if not warmup_steps:
-        raise UserError("warmup_steps is 0, expected at least 1: the decay is measured in units of it")
-    after = partial(_inverse_sqrt_lr, float(max_lr), warmup_steps)
-    return partial(_warmed_up_lr, after, float(max_lr), warmup_steps, float(warmup_start), warmup_ahead)
-
-
-def staircase(schedule: Schedule, warmup_steps: int, every: int, steps_per_epoch: int) -> Schedule:
-    """`schedule`, whose learning rate changes in the warm-up only after `every` steps, counted from the epoch's start.
-
-    The original code of Assran et al. 2019 sets it in the iterations 0, 100, 200, ... of an epoch; with
-    `every` = `steps_per_epoch` it is set once per epoch.
-    """
-    if every < 1 or steps_per_epoch < 1:
-        raise UserError(f"every is {every} and steps_per_epoch is {steps_per_epoch}, expected >= 1")
-    return partial(_staircase_lr, schedule, warmup_steps, every, steps_per_epoch)
-
-
-def _staircase_lr(smooth: Schedule, warmup_steps: int, every: int, steps_per_epoch: int, step: int) -> float:
-    return smooth(step - step % steps_per_epoch % every if step < warmup_steps else step)
-
-
-def _warmed_up_lr(
-    after: Schedule, max_lr: float, warmup_steps: int, warmup_start: float, warmup_ahead: bool, step: int
-) -> float:
-    if step >= warmup_steps:
-        return after(step)
-    return float(warmup_start + (max_lr - warmup_start) * (step + warmup_ahead) / warmup_steps)
-
-
-def _inverse_sqrt_lr(max_lr: float, warmup_steps: int, step: int) -> float:
-    return max_lr * math.sqrt(warmup_steps / step)
-
-
-def _rounded_lr(smooth: Schedule, warmup_steps: int, base: float, step: int) -> float:
-    lr = smooth(step)
-    return lr if step < warmup_steps else float(base ** round(math.log(lr, base)))
-
-
-def _step_lr(max_lr: float, decays: tuple[tuple[int, float], ...], step: int) -> float:
-    return max_lr * math.prod(factor for at, factor in decays if step >= at)
-
-
-def _decay(
-    shape: Callable[[float], float],
-    max_lr: float,
-    min_lr: float,
-    total_steps: int,
-    warmup_steps: int,
-    warmup_start: float | None,
-    warmup_ahead: bool,
-) -> Schedule:
-    start = min_lr if warmup_start is None else warmup_start
-    _check_range(max_lr, total_steps, warmup_steps, start)
-    if not 0 <= min_lr <= max_lr:
-        raise UserError(f"min_lr is {min_lr}, expected between 0 and max_lr = {max_lr}")
-    after = partial(_decay_lr, shape, float(max_lr), float(min_lr), warmup_steps, total_steps)
-    return partial(_warmed_up_lr, after, float(max_lr), warmup_steps, float(start), warmup_ahead)
-
-
-def _decay_lr(shape: Callable[[float], float], max_lr: float, min_lr: float, first: int, last: int, step: int) -> float:
-    progress = min((step - first) / (last - first), 1.0)
-    return float(min_lr + (max_lr - min_lr) * shape(progress))
-
-
-def _straight(progress: float) -> float:
-    return 1.0 - progress
-
-
-def _half_cosine(progress: float) -> float:
-    return (1.0 + math.cos(math.pi * progress)) / 2.0
-
-
-def _check_range(max_lr: float, total_steps: int, warmup_steps: int, warmup_start: float) -> None:
-    if not 0 < max_lr < math.inf:
-        raise UserError(f"the learning rate is {max_lr}, expected a finite number > 0")
-    if total_steps < 1:
-        raise UserError(f"total_steps is {total_steps}, expected >= 1")
-    if not 0 <= warmup_steps < total_steps:
-        raise UserError(f"warmup_steps is {warmup_steps}, expected 0..{total_steps - 1}, below total_steps")
-    if not 0 <= warmup_start < math.inf:
-        raise UserError(f"warmup_start is {warmup_start}, expected a finite number >= 0")
+AnySchedule = Annotated[
+    ConstantSchedule | StepSchedule | LinearSchedule | CosineSchedule | CosineStepSchedule | InverseSqrtSchedule,
+    Field(discriminator="name"),
+]

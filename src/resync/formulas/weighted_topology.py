@@ -49,10 +49,7 @@ class WeightedTopology:
         return self.steps(num_workers, peers)
 
     def weights(self, num_workers: int, k: int, peers: int, seed: int) -> tuple[Mapping[int, Fraction], ...]:
-        """The weight of the message from each worker to each of its out-peers in mixing step `k`, ascending.
-
-        Raises ValueError for a number of workers or peers for which there is no such graph.
-        """
+        """The weight of the message from each worker to each of its out-peers in mixing step `k`, ascending."""
         cycle = self.cycle(num_workers, peers)
         return _weights(self, num_workers, k % cycle if cycle else k, peers, seed if self.random else 0)
 

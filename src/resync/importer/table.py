@@ -32,10 +32,7 @@ class Table:
 
 
 def read_csv(file: Path, skipped: int = 0) -> Table:
-    """A CSV file whose first line, after those skipped, names the columns.
-
-    Raises LogError for a line of another length, or without rows.
-    """
+    """A CSV file whose first line, after those skipped, names the columns."""
     reader = csv.reader(read_text(file).split("\n")[skipped:])
     rows: list[dict[str, Cell]] = []
     try:

@@ -53,10 +53,7 @@ class Block(nn.Module):
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: CifarResNet) -> nn.Module:
-    """Logits [batch, num_classes] for images [batch, channels, height, width].
-
-    Raises ValueError if `groups` does not divide `width`.
-    """
+    """Logits [batch, num_classes] for images [batch, channels, height, width]."""
     width, new_norm = options.width, partial(layers.norm, options.norm, groups=options.groups)
     new_activation = layers.ACTIVATIONS[options.activation]
     num_blocks = (options.depth - 2) // 6

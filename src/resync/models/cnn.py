@@ -7,10 +7,7 @@ from resync.models.options import CNN
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: CNN) -> nn.Module:
-    """Logits [batch, num_classes] for images [batch, channels, height, width].
-
-    Raises ValueError if `groups` does not divide a width.
-    """
+    """Logits [batch, num_classes] for images [batch, channels, height, width]."""
     modules: list[nn.Module] = []
     channels = input_shape[0]
     for index, width in enumerate(options.widths):

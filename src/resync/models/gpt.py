@@ -88,10 +88,7 @@ def example(input_shape: Sequence[int], samples: int) -> Tensor:
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: declared.GPT) -> nn.Module:
-    """A GPT for windows of `input_shape` = (length,) tokens of a vocabulary of `num_classes`.
-
-    Raises ValueError if `heads` does not divide `dim`.
-    """
+    """A GPT for windows of `input_shape` = (length,) tokens of a vocabulary of `num_classes`."""
     if options.dim % options.heads:
         raise UserError(f"model gpt: heads {options.heads} does not divide dim {options.dim}")
     return GPT(input_shape[0], num_classes, options)

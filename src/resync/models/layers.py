@@ -8,10 +8,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU}
 
 
 def norm(kind: str, channels: int, groups: int) -> nn.Module:
-    """BatchNorm (`kind` "batch") or GroupNorm ("group") over [batch, channels, height, width].
-
-    Raises ValueError if `groups` does not divide `channels`.
-    """
+    """BatchNorm (`kind` "batch") or GroupNorm ("group") over [batch, channels, height, width]."""
     if kind == "batch":
         return nn.BatchNorm2d(channels)
     if channels % groups:

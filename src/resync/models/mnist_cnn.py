@@ -7,10 +7,7 @@ from resync.models.options import MnistCNN
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: MnistCNN) -> nn.Module:
-    """Logits [batch, num_classes] for images [batch, channels, height, width].
-
-    Raises ValueError for images with a side of less than 16 pixels.
-    """
+    """Logits [batch, num_classes] for images [batch, channels, height, width]."""
     channels, height, width = input_shape
     if min(height, width) < 16:
         raise UserError(f"model mnist_cnn: needs images of at least 16x16 pixels, found {height}x{width}")

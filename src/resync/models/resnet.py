@@ -9,10 +9,7 @@ from resync.models.options import ResNet
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: ResNet) -> nn.Module:
-    """Logits [batch, num_classes] for images [batch, 3, height, width].
-
-    Raises ValueError for images without three channels.
-    """
+    """Logits [batch, num_classes] for images [batch, 3, height, width]."""
     if input_shape[0] != 3:
         raise UserError(f"model resnet: needs images of 3 channels, found {input_shape[0]}")
     model = getattr(torchvision.models, f"resnet{options.depth}")(num_classes=num_classes)

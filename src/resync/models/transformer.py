@@ -199,10 +199,7 @@ def example(input_shape: Sequence[int], samples: int) -> tuple[Tensor, Tensor]:
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: declared.Transformer) -> nn.Module:
-    """A Transformer for sentences of at most `input_shape` = (length,) tokens and a vocabulary of `num_classes`.
-
-    Raises ValueError if `heads` does not divide `dim`.
-    """
+    """A Transformer for sentences of at most `input_shape` = (length,) tokens and a vocabulary of `num_classes`."""
     if options.dim % options.heads:
         raise UserError(f"model transformer: heads {options.heads} does not divide dim {options.dim}")
     return Transformer(input_shape[0], num_classes, options)

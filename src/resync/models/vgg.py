@@ -16,10 +16,7 @@ CONVOLUTIONS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 1
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: VGG) -> nn.Module:
-    """Logits [batch, num_classes] for images [batch, channels, height, width].
-
-    Raises ValueError for images too small to be halved five times.
-    """
+    """Logits [batch, num_classes] for images [batch, channels, height, width]."""
     channels, height, width = input_shape
     if min(height, width) < 2 ** len(WIDTHS):
         raise UserError(f"model vgg: needs images of at least 32x32 pixels, found {height}x{width}")

@@ -66,10 +66,7 @@ def sincos_positions(rows: int, columns: int, dim: int, temperature: float = 10_
 
 
 def build(input_shape: tuple[int, ...], num_classes: int, options: ViT) -> nn.Module:
-    """SimpleViT for the given images.
-
-    Raises ValueError if `patch` does not divide the image or `heads` does not divide `dim`.
-    """
+    """SimpleViT for the given images."""
     patch, dim, heads = options.patch, options.dim, options.heads
     if input_shape[1] % patch or input_shape[2] % patch:
         raise UserError(f"model vit: patch {patch} does not divide the image of {input_shape[1]}x{input_shape[2]}")

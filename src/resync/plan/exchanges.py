@@ -10,8 +10,8 @@ from typing import Literal
 
 from resync.errors import UserError
 from resync.formulas.arrivals import sending_intervals
-from resync.formulas.declared_schedules import LearningRate
 from resync.formulas.periods import Period, rounds
+from resync.formulas.schedules import LearningRate
 from resync.formulas.topology import messages
 from resync.run import Run
 from resync.run.parts import SyncOptions, Traffic

@@ -121,10 +121,7 @@ def load_record(of: DataSet, root: Path, content: Mapping[str, str] = MappingPro
 
 
 def load(of: DataSet, root: Path, record: Mapping[str, Any]) -> dict[str, "PackedImages"]:
-    """The splits `train` and `val`, after a look at the index and some blocks of every file.
-
-    Raises ValueError if a file is missing, or truncated, or not the one of the record as far as has been looked.
-    """
+    """The splits `train` and `val`, after a look at the index and some blocks of every file."""
     files: dict[str, list[Path]] = {"train": [], "val": []}
     for name, known in record["files"].items():
         file = _folder(of, root) / name
@@ -250,10 +247,7 @@ def _write_all(settings: Packing, source: "_Source", file: Path) -> None:
 
 
 class _Source:
-    """The images and labels for FFCV's writing processes.
-
-    These report a damaged image in `errors`, and the image that was requested last in `taken`.
-    """
+    """The images and labels for FFCV's writing processes."""
 
     def __init__(self, images: Split, indices: range) -> None:
         self.images, self.indices = images, indices

@@ -33,10 +33,7 @@ class CharacterText:
 
 
 def divide(of: DataSet, text: str) -> CharacterText:
-    """The declared number of first characters for training, the others for validation; ids in code point order.
-
-    Raises ValueError if the text has not the declared numbers of characters.
-    """
+    """The declared number of first characters for training, the others for validation; ids in code point order."""
     alphabet = "".join(sorted(set(text)))
     found = character_properties(of, len(text), len(alphabet))
     require_all(found, of.error)
@@ -46,10 +43,7 @@ def divide(of: DataSet, text: str) -> CharacterText:
 
 
 def original(of: DataSet, root: Path) -> tuple[Path, str]:
-    """The original file below `root` and its text.
-
-    Raises ValueError if there is none, if it is damaged or not UTF-8, or if its text is another one than declared.
-    """
+    """The original file below `root` and its text."""
     assert of.characters
     folder = root / of.characters.folder
     file = next((folder / name for name in of.characters.files if (folder / name).is_file()), None)

@@ -36,10 +36,7 @@ class ImageFiles:
     widths: NDArray[np.int64]
 
     def pixels(self, index: int) -> Pixels:
-        """The pixels of an image, uint8 [height, width, 3].
-
-        Raises ValueError for a changed or damaged one, and OSError if its file cannot be read.
-        """
+        """The pixels of an image, uint8 [height, width, 3]."""
         file = self.file(index)
         content = file.read_bytes()
         self.require_length(index, len(content))

@@ -38,10 +38,7 @@ class Split(Protocol):
         """The class of every image, [N]."""
 
     def pixels(self, index: int) -> Pixels:
-        """The pixels of an image, [height, width, 3]; a change of them changes nothing else.
-
-        Raises ValueError for a damaged image.
-        """
+        """The pixels of an image, [height, width, 3]; a change of them changes nothing else."""
 
 
 @dataclass(frozen=True)

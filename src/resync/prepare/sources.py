@@ -40,10 +40,7 @@ class Original:
         return channels, height * self.of.preparation.average, width * self.of.preparation.average
 
     def read(self) -> Images:
-        """All images: files in the order of classes and paths, torchvision's in its own order.
-
-        Raises ValueError for images that are damaged or do not match the declaration.
-        """
+        """All images: files in the order of classes and paths, torchvision's in its own order."""
         if self.source.sheets:
             return _from_sheets(self, self.source.sheets)
         return _from_torchvision(self) if self.source.torchvision else _from_files(self)

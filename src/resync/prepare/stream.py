@@ -49,10 +49,7 @@ def prepare_stream(of: DataSet, root: Path, format: str) -> dict[str, Any]:
 
 
 def load_stream(of: DataSet, root: Path, format: str) -> Stream:
-    """The data set in this format, after a look at parts of its files.
-
-    Raises ValueError if it is missing, damaged or changed, or needs FFCV without having it.
-    """
+    """The data set in this format, after a look at parts of its files."""
     format = choose_format(of, format)
     if format == "beton":
         return _load_packed(of, root)

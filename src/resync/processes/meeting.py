@@ -21,10 +21,7 @@ class StoreAllGather:
         self.held = 0
 
     def meet(self, call: str, said: str) -> list[str]:
-        """What every rank says, by rank. Raises TimeoutError that names the ranks which did not come in time.
-
-        `call` is what brings this rank here, for the error.
-        """
+        """What every rank says, by rank. Raises TimeoutError that names the ranks which did not come in time."""
         if self.world_size == 1:
             return [said]
         # Looks are short and repeated: a wait inside the store would keep the back end from using it.

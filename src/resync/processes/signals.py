@@ -34,10 +34,7 @@ def handled(handler: Handler | signal.Handlers) -> Iterator[None]:
 
 @contextmanager
 def first_interrupt_handled(handler: Handler, then: Handler | signal.Handlers) -> Iterator[None]:
-    """Within the block, the first Ctrl-C says so and calls `handler`, and further ones are handled by `then`.
-
-    Nothing changes in a process that ignores Ctrl-C, such as one in the background.
-    """
+    """Within the block, the first Ctrl-C says so and calls `handler`, and further ones are handled by `then`."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
         yield
@@ -56,10 +53,7 @@ def first_interrupt_handled(handler: Handler, then: Handler | signal.Handlers) -
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Let the kernel send signal `number` to this process when its parent ends, however that happens.
-
-    It gets it now if the process that `PARENT` names has ended already.
-    """
+    """Let the kernel send signal `number` to this process when its parent ends, however that happens."""
     parent = int(os.environ.get(PARENT) or os.getppid())
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # the parent had already ended

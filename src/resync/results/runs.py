@@ -201,10 +201,7 @@ def _read_wandb(lost: Path, whole: Iterable[str], summary: dict[str, Any]) -> "p
 
 
 def _compare_with_wandb(directory: Path, summary: dict[str, Any], metrics: "pd.DataFrame") -> None:
-    """Require the wandb logs with which metrics.csv was compared when it was written; compare again with changed ones.
-
-    Raises ResultsError.
-    """
+    """Require the wandb logs with which metrics.csv was compared when it was written; compare changed ones again."""
     recorded = _recorded_logs(summary)
     if lost := [name for name in recorded if not (directory / name).exists()]:
         raise ResultsError(f"{directory / lost[0]}: missing, although summary.json has its SHA-256")

@@ -39,10 +39,7 @@ class SeedValues:
         return self.n > 0 and all(math.isfinite(value) for value in self.values)
 
     def text(self, decimals: int | None = None) -> str:
-        """`80.974 ± 0.052 (n=3)`, with two significant digits of the deviation unless decimals are given.
-
-        Empty without seeds.
-        """
+        """`80.974 ± 0.052 (n=3)`, with two significant digits of the deviation unless decimals are given."""
         if not self.values:
             return ""
         if decimals is None:

@@ -21,10 +21,7 @@ def setting_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
 
 
 def scale_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
-    """`mini scale`; `mini-scale stand-in` if any run trains something else than its series does at paper scale.
-
-    `references` has a run of each series that exists at paper scale; without runs, these are what is shown.
-    """
+    """`mini scale`; `mini-scale stand-in` if any run trains something else than its series does at paper scale."""
     references = list(references)
     runs = list(runs) or references
     published = {(run.experiment, run.series): _trained(run) for run in references}

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from resync.data_sets.declaration import DataOptions
-from resync.formulas.declared_schedules import LearningRate
+from resync.formulas.schedules import LearningRate
 from resync.run.execution import Execution
 from resync.run.parts import ModelOptions
 from resync.run.run import RunLayer, SeriesLayer

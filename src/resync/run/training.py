@@ -9,9 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from resync.data_sets.declaration import DataOptions
 from resync.data_sets.readers import MemoryReader
-from resync.formulas.declared_schedules import AnySchedule
 from resync.formulas.periods import Period
-from resync.formulas.schedules import Schedule
+from resync.formulas.schedules import AnySchedule, Schedule
 from resync.metrics.evaluation import EarlyStopping, Evaluation, Plateau
 from resync.run.clock import VirtualClock
 from resync.run.execution import Execution

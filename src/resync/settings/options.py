@@ -156,10 +156,7 @@ def first_paragraph(text: str) -> str:
 
 
 def option_names(room: str, package: Path = PACKAGE) -> list[str]:
-    """The names of a room's components, sorted: those of the classes in the modules of `<room>/options`.
-
-    Raises ConfigError if two classes have the same name.
-    """
+    """The names of a room's components, sorted: those of the classes in the modules of `<room>/options`."""
     return sorted(_components(room, package))
 
 

@@ -182,10 +182,7 @@ class Algorithm:
 
     @torch.no_grad()
     def squared_distances(self) -> Tensor:
-        """The squared L2 distance of each local worker's own parameters from the average over all workers, float64 [k].
-
-        The average is not counted as communication.
-        """
+        """The squared L2 distance of each local worker's own parameters from the average of all, float64 [k]."""
         mean = self.rows.clone()
         with self.transport.uncounted():
             self.to_consensus(mean)

@@ -46,10 +46,7 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
 
 
 def moments(optimizer: Optimizer) -> list[str]:
-    """The names of the fields that have a value for every element of a parameter, as momentum_buffer or exp_avg.
-
-    A step counter is none, although a parameter may be a single number too.
-    """
+    """The names of the fields that have a value for every element of a parameter, as momentum_buffer or exp_avg."""
     fits: dict[str, bool] = {}
     for parameter, state in optimizer.state.items():
         for name, value in state.items():

@@ -97,10 +97,7 @@ class Average:
 
 
 class MixingSteps:
-    """The mixing step of every training step.
-
-    Mixing steps are counted from 0 in every phase. Where every training step has one, they depend on the step alone.
-    """
+    """The mixing step of every training step."""
 
     def __init__(self, traffic: Traffic, num_workers: int, seed: int) -> None:
         assert traffic.topology is not None
@@ -110,10 +107,7 @@ class MixingSteps:
 
     @property
     def doubly_stochastic(self) -> bool:
-        """Whether every mixing matrix is, so that push-sum weights of 1 stay 1 and need not be sent.
-
-        Raises ValueError for a topology, peers or mixing weights that do not fit the number of workers.
-        """
+        """Whether every mixing matrix is, so that push-sum weights of 1 stay 1 and need not be sent."""
         numbers = [peers for _, peers in self.traffic.peers if peers]
         if not resolve(self.topology).regular:
             return self.num_workers <= 1 or not numbers

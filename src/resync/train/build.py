@@ -48,10 +48,7 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 def build(
     run: Run, out: Path, device: torch.device, rank: int, world_size: int, timeout: timedelta | None = None
 ) -> Session:
-    """The session of a run; rank 0 has the log. Raises ValueError for settings that a part refuses.
-
-    `timeout` is that of operations inside a worker of several processes; None: torch's default.
-    """
+    """The session of a run; rank 0 has the log. Raises ValueError for settings that a part refuses."""
     clocks = Clocks(device)
     members = Members(run.workers, run.gpus_per_worker, rank, world_size, timeout)
     transport = Transport(run.workers, clocks, rank, world_size, members)

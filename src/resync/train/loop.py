@@ -59,10 +59,7 @@ def train_step(session: Session, inputs: Any, targets: Any) -> bool:
 
 
 def evaluate(session: Session) -> None:
-    """Evaluate the consensus model, and the workers' own if the run says so, and log a row.
-
-    Raises Diverged if a metric of the consensus model is NaN or infinite.
-    """
+    """Evaluate the consensus model, and the workers' own if the run says so, and log a row."""
     sync = session.sync
     session.losses.check(session.transport)
     session.engine.share_buffers()

@@ -64,10 +64,7 @@ class Losses:
             raise Diverged(int(first_bad[worker]), worker)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them.
-
-        With workers that take steps apart, also their latest losses.
-        """
+        """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them."""
         latest = {"latest": self.latest.clone()} if self.apart else {}
         return {"count": self.count, "workers": {"sum": self.sums.clone()} | latest}
 

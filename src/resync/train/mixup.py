@@ -49,9 +49,6 @@ class Mixup:
 
 
 def _mean(values: Tensor, partner: Tensor, lam: Tensor) -> Tensor:
-    """Means of `values` [k, b, ...] and those of their partners, in which the latter have the weight `lam` [k, b].
-
-    `partner` [k, b] counts the samples of all k workers.
-    """
+    """Means of `values` [k, b, ...] and those of their partners, in which the latter have the weight `lam` [k, b]."""
     others = values.flatten(0, 1).index_select(0, partner.flatten()).view(values.shape)
     return torch.lerp(values, others, lam.view(*lam.shape, *(1,) * (values.ndim - 2)))

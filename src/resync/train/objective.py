@@ -53,10 +53,7 @@ class Objective(ABC):
 
     @abstractmethod
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """The metrics from the sums over all processes, by their names in `resync.metrics.registry`.
-
-        Those of the test are absent if their sums are.
-        """
+        """The metrics from the sums over all processes, by their names in `resync.metrics.registry`."""
 
 
 @dataclass(frozen=True)

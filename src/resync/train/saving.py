@@ -31,10 +31,7 @@ def save(session: Session) -> None:
 
 
 def checkpoint_is_due(session: Session, round_ended: bool) -> bool:
-    """Whether the step just taken is one after which the settings ask for a checkpoint, by count.
-
-    With asynchronous workers, it is one after which they meet to evaluate.
-    """
+    """Whether the step just taken is one after which the settings ask for a checkpoint, by count."""
     settings, steps = session.run.checkpoint, session.sync.steps
     every_epochs = settings.every_epochs and settings.every_epochs * session.run.steps_per_epoch
     counts = [(steps, settings.every_steps), (steps, every_epochs)]
@@ -60,10 +57,7 @@ def _state(session: Session) -> tuple[list[State], State]:
 
 
 def resume(session: Session) -> None:
-    """Continue from the run's own newest checkpoint, or else from that of another run, if it names one.
-
-    Collective. Raises ValueError if the checkpoint was written by an engine with another state format.
-    """
+    """Continue from the run's own newest checkpoint, or else from that of another run, if it names one."""
     found = session.checkpoints.load()
     if found is not None:
         _restore(session, *found, session.parts)

@@ -14,11 +14,7 @@ from resync.train.checkpoint import MODEL, checkpoint_folder, model_sha256, requ
 
 
 def load_start(model: nn.Module, run: Run, out: Path) -> None:
-    """Load the model of the run that `run.start_from` names, whose folder is beside the run's own folder `out`.
-
-    Raises ValueError if that run is missing, did not finish or had another configuration, or if its model has other
-    parameters.
-    """
+    """Load the model of the run that `run.start_from` names, whose folder is beside the run's own folder `out`."""
     file = _model_file(run, run.start_folder(out))
     state = torch.load(file, map_location="cpu", weights_only=True)
     try:
@@ -29,10 +25,7 @@ def load_start(model: nn.Module, run: Run, out: Path) -> None:
 
 
 def digest_of_start(run: Run, out: Path) -> str:
-    """SHA-256 of the model that a run starts from: another one when the run that `run.start_from` names trains again.
-
-    Raises ValueError if there is no such model.
-    """
+    """SHA-256 of the model that a run starts from: another when the run that `run.start_from` names trains again."""
     folder = run.start_folder(out)
     try:
         if run.start_step is not None:

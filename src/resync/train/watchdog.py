@@ -122,10 +122,7 @@ class Watchdog:
 
 
 def roll_call_store(timeout: float) -> dist.Store:
-    """A separate connection to the store of the process group, for `Watchdog`: the group may block its own.
-
-    Raises RuntimeError if nobody answers within `timeout` seconds.
-    """
+    """A separate connection to the store of the process group, for `Watchdog`: the group may block its own."""
     store = dist.TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),

@@ -43,8 +43,8 @@ LAYERS = [
     {"files", "streams", "text_tables", "torch_private"},
     {"errors"},
 ]
-TRAINERS = ("transformers", "lightning")
-"""The extras of resync.integrations, which have a lock of their own."""
+TRAINERS = ("transformers", "lightning", "elastic")
+"""The extras of resync.integrations and resync.Elastic, which have a lock of their own."""
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "errors", "files", "streams", "text_tables", "settings", "formulas", "data_sets", "metrics", "run", "paper", "plan",

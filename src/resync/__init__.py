@@ -18,20 +18,28 @@ if TYPE_CHECKING:
     from resync import periods as periods
     from resync import schedules as schedules
     from resync import topology as topology
+    from resync.data.shared_samples import SharedSamples as SharedSamples
+    from resync.engine.membership import Elastic as Elastic
     from resync.library import Synchronised as Synchronised
     from resync.library import attach as attach
     from resync.sync.options import *  # noqa: F403
 else:
     FORMULAS = ("gossip", "mixing", "periods", "schedules", "topology")
+    PARTS = {
+        "Elastic": "resync.engine.membership",
+        "SharedSamples": "resync.data.shared_samples",
+        "Synchronised": "resync.library",
+        "attach": "resync.library",
+    }
 
     def __getattr__(name: str) -> Any:
         if name in FORMULAS:
             return import_module(f"resync.{name}")
-        if name in ("Synchronised", "attach"):
-            return getattr(import_module("resync.library"), name)
+        if name in PARTS:
+            return getattr(import_module(PARTS[name]), name)
         if name in (algorithms := import_module("resync.sync.options")).__all__:
             return getattr(algorithms, name)
         raise AttributeError(f"module 'resync' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *FORMULAS, "Synchronised", "attach", *import_module("resync.sync.options").__all__})
+        return sorted({*globals(), *FORMULAS, *PARTS, *import_module("resync.sync.options").__all__})

@@ -13,7 +13,7 @@ Each process is one worker. `torch.distributed` is used as set up by the caller;
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import zip_longest
@@ -26,6 +26,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.clocks import Clocks
+from resync.engine.elastic_transport import ElasticTransport
 from resync.engine.guard import (
     ATTACHED,
     Guard,
@@ -35,6 +36,7 @@ from resync.engine.guard import (
     rank_and_world_size,
     ranks_of,
 )
+from resync.engine.membership import Elastic, Membership, Resumed
 from resync.engine.sharded_workers import ShardedWorkers
 from resync.engine.shards import is_sharded, local
 from resync.engine.transport import Transport
@@ -46,6 +48,7 @@ from resync.run.parts import SyncOptions
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
+from resync.sync.elastic import ElasticTraining, check_elastic
 from resync.torch_private import is_within_a_step, time_limit
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ def attach(
     seed: int = 0,
     clip_norm: float | None = None,
     group: "dist.ProcessGroup | DeviceMesh | None" = None,
+    elastic: Elastic | None = None,
 ) -> "Synchronised":
     """Let `optimizer.step()` synchronise the model with those of the other processes; a collective call.
 
@@ -82,6 +86,9 @@ def attach(
         group: the processes that are the workers, or a dimension of a DeviceMesh such as mesh["replicate"]; None: all.
             The model may then be wrapped in DistributedDataParallel, or sharded, over other processes, which are one
             worker together; each of them exchanges what it has with its like in other workers.
+        elastic: how this process finds the other workers, which may be lost and come back, in place of
+            torch.distributed (docs/robustness.md). Train while `sync.steps` are too few: `optimizer.step()` jumps to
+            the step of the others where this worker was away.
 
     Raises ValueError if torchrun started this process but `init_process_group` was not called, for arguments that are
     not allowed or do not fit each other, and if they differ between the ranks; TimeoutError if a rank does not come.
@@ -101,7 +108,10 @@ def attach(
                         "allowed: None; clip before step()")  # fmt: skip
     if algorithm.needs.virtual_clock:
         raise UserError(f"algorithm: found {algorithm.name}, which has simulated times, allowed: others, or a run")
-    algorithm, group = algorithm.in_steps(), process_group(group)
+    algorithm = algorithm.in_steps()
+    if elastic:
+        return _attach_elastic(model, optimizer, algorithm, given, elastic)
+    group = process_group(group)
     if group is not None and algorithm.needs.one_process_per_worker:
         raise UserError(f"algorithm: found {algorithm!r} with group=, whose processes do not wait for each other and "
                         "would make different averages within a worker, allowed: others, or group=None")  # fmt: skip
@@ -118,6 +128,24 @@ def attach(
     workers.write_back()
     training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
     return Synchronised(model, algorithm, training, meetings, clip_norm)
+
+
+def _attach_elastic(
+    model: nn.Module, optimizer: Optimizer, algorithm: SyncOptions, given: "_Attached", elastic: Elastic
+) -> "Synchronised":
+    """As `attach`, with options in steps."""
+    if dist.is_initialized():
+        raise UserError("elastic: found torch.distributed set up, whose processes end together, allowed: one process "
+                        "per worker without init_process_group")  # fmt: skip
+    check_elastic(algorithm)
+    check_attachable(model, optimizer, False)
+    workers = Workers.attach(model)
+    transport = ElasticTransport(Membership(elastic), Clocks(workers.rows.device))
+    training = Training(workers, transport, optimizer, given.total_steps or inf, given.warmup_steps or 0, given.seed)
+    sync = Synchronised(model, algorithm, training, StoreAllGather("", 0, 1, timedelta()), given.clip_norm)
+    sync.elastic = ElasticTraining(model, workers, sync.algorithm, transport)
+    sync.elastic.join()
+    return sync
 
 
 class _Attached(Settings):
@@ -157,6 +185,7 @@ class Synchronised:
         self._identity = [worker, f"{options!r} with seed {training.seed}", *description(model)]
         self._lr = 0.0
         self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
+        self.elastic: ElasticTraining | None = None
         self._inner_steps = 0
         self._begun = ""
         self._hooks = [
@@ -221,7 +250,13 @@ class Synchronised:
         """
         self._meet("consensus()")
         try:
-            with self.algorithm.consensus() as model, self.workers.shown():
+            with ExitStack() as stack:
+                try:
+                    model = stack.enter_context(self.algorithm.consensus())
+                except Resumed as found:  # left behind by the others: what it is given is their newest state
+                    self._load(found)
+                    model = self.model
+                stack.enter_context(self.workers.shown())
                 self._in_consensus = True
                 try:
                     yield model
@@ -234,8 +269,11 @@ class Synchronised:
         """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
         self._meet("finish()")
         with self._changing("finish()"):
-            self.algorithm.close()
-            self.algorithm.synchronise()
+            try:
+                self.algorithm.close()
+                self.algorithm.synchronise()
+            except Resumed as found:
+                self._load(found)
         self.detach()
 
     def detach(self) -> None:
@@ -247,6 +285,8 @@ class Synchronised:
         for hook in self._hooks:
             hook.remove()
         ATTACHED.discard(self.model)
+        if self.elastic:
+            self.elastic.membership.close()
         if self._begun:
             warnings.warn(f"rank {self.transport.rank}, detach(): {self._interruption}", RuntimeWarning, stacklevel=2)
 
@@ -280,6 +320,10 @@ class Synchronised:
         with self._changing("load_state_dict()"):
             self.algorithm.load_state_dict(state)
         self.transport.load_state_dict(state["transport"])
+
+    def _load(self, found: Resumed) -> None:
+        assert self.elastic is not None
+        self.elastic.load(found)
 
     def _full_identity(self) -> list[str]:
         """What a state belongs to, a line each, down to the values of the parameters."""
@@ -385,7 +429,7 @@ class Synchronised:
         if self.algorithm.one_gradient:
             self._begun = f"step {self.steps + 1}"
         with self._explained(self.steps + 1):
-            self.algorithm.after_backward()
+            (self.elastic or self.algorithm).after_backward()
         self.workers.write_back()
         if self._packs_gradients:
             if self._clip_norm:
@@ -404,7 +448,7 @@ class Synchronised:
                                "closure, so that the algorithm has seen no gradient")  # fmt: skip
         first, begins_round = self.algorithm.steps, self.synced or self.algorithm.steps == 0
         with self._changing(f"step {first + 1}"), self._explained(first + 1):
-            self.synced = self.algorithm.after_step(self._lr)
+            self.synced = (self.elastic or self.algorithm).after_step(self._lr)
             self.algorithm.send_ahead()
         if self._unproven and begins_round and first >= self.algorithm.warmup_steps:
             self._prove(self._unproven, first)

@@ -5,7 +5,7 @@ workers and give the same result for every W. Each process of a worker exchanges
 of the same index in other workers, and the processes of a worker then gather the whole vector.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -104,6 +104,11 @@ class Transport:
         self._counting = True
 
     @property
+    def epoch(self) -> int:
+        """A number of the set of workers, which stays the same here."""
+        return 0
+
+    @property
     def bytes_sent(self) -> int:
         """Bytes that a worker has sent, averaged over the workers."""
         return self.bytes_of_all // self.num_workers
@@ -183,7 +188,7 @@ class Transport:
                 for slot, sender in enumerate(peers):
                     sent = shards[places[receiver][slot] if places else 0]
                     operations += self._deliver(sent, inbox[slot], sender, receiver, slot)
-            requests = start(operations)
+            requests = self._start(operations)
         return Exchange(rows, inbox, requests, self)
 
     def _inbox(self, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -273,6 +278,13 @@ class Transport:
     def barrier(self) -> None:
         if self.world_size > 1:
             dist.barrier(self.group)
+
+    def atomic(self, change: Callable[[], None], tensors: Sequence[Tensor]) -> None:
+        """Make a change of `tensors` by exchanges, which all workers make, or none if members may be lost."""
+        change()
+
+    def _start(self, operations: list[dist.P2POp]) -> list[dist.Work]:
+        return start(operations)
 
     def _deliver(self, shards: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[dist.P2POp]:
         """Copy a local message, or return the send or receive operation that this process must post for it."""

@@ -38,9 +38,18 @@ class SGP(Algorithm):
         super().__init__(training)
         of_sgp = options if isinstance(options, gossip.SGP) else gossip.SGP()
         self.average_state, self.mixing_steps = of_sgp.average_state, of_sgp.mixing_steps or 1
-        self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
+        self.traffic = options.traffic
+        self.weights_change = False
+        self.balanced = self.transport.epoch
+        self._draw()
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
-        self.weights_change = not self.mixes.doubly_stochastic
+
+    def _draw(self) -> None:
+        """Draw the graphs of the workers that there are."""
+        self.epoch, number = self.transport.epoch, self.transport.num_workers
+        traffic = gossip.for_workers(self.traffic, number) if self.epoch else self.traffic
+        self.mixes = MixingSteps(traffic, number, self.seed)
+        self.weights_change = self.weights_change or not self.mixes.doubly_stochastic
 
     @property
     def one_gradient(self) -> bool:
@@ -48,12 +57,25 @@ class SGP(Algorithm):
 
     def after_backward(self) -> None:
         """x = w z."""
+        if self.epoch != self.transport.epoch:
+            self._draw()
         if self.weights_change:
             self.rows.mul_(self.weights.to(self.rows))
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Mix x, and w if it changes, with those of this step's in-peers; then z = x / w."""
+        try:
+            self.transport.atomic(self._mix, [self.rows, self.weights])
+        finally:
+            self.debias()
+        return super().after_step(lr)
+
+    def _mix(self) -> None:
+        if self.epoch != self.transport.epoch:
+            self._draw()
+        if self.balanced != self.transport.epoch:
+            self._restore_mass()
         first, _ = self.mixes.phase(self.steps)
         for k in range(self.mixing_steps):
             mix = self.mixes.at(self.steps, (self.steps - first) * self.mixing_steps + k)
@@ -62,8 +84,14 @@ class SGP(Algorithm):
             for name in self.average_state:
                 with field(self.workers, self.optimizer, name) as values:
                     mix.apply(values, self.transport)
-        self.debias()
-        return super().after_step(lr)
+
+    def _restore_mass(self) -> None:
+        """Scale x and w alike, so that the weights of those that are left, and of newcomers, sum to their number."""
+        self.balanced = self.transport.epoch
+        if self.weights_change:
+            missing = self.transport.num_workers / self.transport.sum_(self.weights.sum()).item()
+            for state in self.states:
+                state.mul_(missing)
 
     def debias(self) -> None:
         """z = x / w."""
@@ -76,10 +104,19 @@ class SGP(Algorithm):
         return [self.rows, self.weights] if self.weights_change else [self.rows]
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of x = w z, because the weights sum to K."""
-        if self.weights_change:
-            rows.mul_(self.weights.to(rows))
-        self.transport.mean_(rows)
+        """The mean of x = w z over that of w, which is 1 unless workers were lost since the last mixing step."""
+        weights = self.weights.clone()
+
+        def average() -> None:
+            if self.weights_change:
+                rows.mul_(weights.to(rows))
+            self.transport.mean_(rows)
+            if self.weights_change and self.balanced != self.transport.epoch:
+                with self.transport.uncounted():
+                    self.transport.mean_(weights)
+                rows.div_(weights.to(rows))
+
+        self.transport.atomic(average, [rows, weights])
 
     def synchronise(self) -> None:
         """Give every worker the consensus with weight 1, and de-bias the state that travels."""

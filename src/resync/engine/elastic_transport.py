@@ -1,0 +1,177 @@
+"""The transport between members that change: every exchange ends on all of them, with those that are left."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from resync.engine.clocks import Clocks
+from resync.engine.members import Members
+from resync.engine.membership import Lost, Membership, failures_as_lost
+from resync.engine.transport import PostedMean, Transport
+
+
+@dataclass
+class _ElasticMean(PostedMean):
+    """An average in flight; with those that are left, if somebody is lost meanwhile."""
+
+    transport: "ElasticTransport"
+    sent: Tensor
+    epoch: int
+
+    def wait(self) -> Tensor:
+        """The mean over the members, [P]."""
+
+        def receive() -> None:
+            if self.request is not None and self.transport.epoch == self.epoch:
+                request, self.request = self.request, None
+                with failures_as_lost():
+                    request.wait()
+            else:
+                self.request = None
+                self.total.copy_(self.sent)
+                self.transport.membership.sum_(self.total)
+
+        self.transport.atomic(receive, [])
+        return self.total.div_(self.transport.num_workers)
+
+
+class ElasticTransport(Transport):
+    """One worker per process; `num_workers` and `rank` are those of the members of this epoch."""
+
+    def __init__(self, membership: Membership, clocks: Clocks) -> None:
+        super().__init__(1, clocks)
+        self.membership = membership
+        self._bytes = 0.0
+        self._within = False
+
+    @property
+    def epoch(self) -> int:
+        return self.membership.epoch
+
+    @property
+    def bytes_sent(self) -> int:
+        return int(self._bytes)
+
+    def follow(self) -> None:
+        """Take over the members of the newest epoch."""
+        number, index = len(self.membership.members), self.membership.index
+        self.num_workers = self.world_size = number
+        self.rank, self.members = index, Members(number, 1, index, number)
+
+    def renew(self, at_rest: bool) -> None:
+        self.membership.renew(at_rest)
+        self.follow()
+
+    def atomic(self, change: Callable[[], None], tensors: Sequence[Tensor]) -> None:
+        """Make a change of `tensors` by exchanges, on all members or on none, again with those that are left.
+
+        Raises Resumed if the others have gone on without this replica; the tensors are then as before.
+        """
+        saved = [tensor.clone() for tensor in tensors]
+        while True:
+            self._within = True
+            self.membership.attempted()
+            try:
+                with self.timed():
+                    change()
+                    self._confirm()
+                self.membership.completed()
+                return
+            except Lost:
+                for tensor, before in zip(tensors, saved, strict=True):
+                    tensor.copy_(before)
+            finally:
+                self._within = False
+            self.renew(at_rest=False)
+
+    def _confirm(self) -> None:
+        """Meet all members, which have what they need of this one then, and are at the same exchange."""
+        if self.num_workers == 1:
+            return
+        number = self.membership.exchanges
+        said = torch.zeros(2 * self.num_workers, dtype=torch.int64)
+        said[self.rank], said[self.num_workers + self.rank] = number, 1
+        self.membership.sum_(said)
+        if said[: self.num_workers].unique().numel() > 1:
+            raise RuntimeError(f"the members are not in step: they have made {said[: self.num_workers].tolist()} "
+                               "exchanges, each must make the same steps and calls")  # fmt: skip
+
+    @torch.no_grad()
+    def mean_(self, rows: Tensor, all_reduce: str = "default") -> None:
+        def average() -> None:
+            self._all_reduce(rows[0], all_reduce)
+            rows.div_(self.num_workers)
+
+        if self._within:
+            average()
+        else:
+            self.atomic(average, [rows])
+        self._count(self.num_workers * rows[0].nbytes)
+
+    @torch.no_grad()
+    def post_mean(self, rows: Tensor) -> PostedMean:
+        from torch.distributed.distributed_c10d import AllreduceOptions
+
+        total, request = rows[0].clone(), None
+        self.membership.attempted()
+        if self.num_workers > 1:
+            try:
+                request = self.membership.group.allreduce([total], AllreduceOptions())
+                self.communication_is_known = False
+            except RuntimeError:  # the average is made when it is waited for
+                request = None
+        self._count(self.num_workers * total.nbytes)
+        return _ElasticMean(total, request, self, rows[0], self.epoch if request is not None else -1)
+
+    def sum_(self, values: Tensor) -> Tensor:
+        if self.num_workers > 1:
+            self.membership.sum_(values)
+        return values
+
+    def _all_reduce(self, total: Tensor, name: str) -> None:
+        if self.num_workers > 1:
+            self.membership.sum_(total)
+            self.wire_bytes += total.nbytes if self._counting else 0
+
+    def _deliver(self, shards: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[Any]:
+        tag = slot * self.num_workers + receiver
+        if sender == receiver == self.rank:
+            inbox[0].copy_(shards[0])
+        elif sender == self.rank:
+            self.wire_bytes += shards[0].nbytes if self._counting else 0
+            return [(self.membership.group.send, shards[0], receiver, tag)]
+        elif receiver == self.rank:
+            return [(self.membership.group.recv, inbox[0], sender, tag)]
+        return []
+
+    def _start(self, operations: list[Any]) -> list[Any]:
+        """Start the messages, the receiving ones first."""
+        receive = self.membership.group.recv
+        with failures_as_lost():
+            ordered = sorted(operations, key=lambda each: each[0] != receive)
+            return [_Message(call([tensor], peer, tag)) for call, tensor, peer, tag in ordered]
+
+    def _count(self, num_bytes: int) -> None:
+        if self._counting and self.num_workers > 1:
+            self._bytes += num_bytes / self.num_workers
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"bytes": self._bytes, "wire_bytes": self.wire_bytes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._bytes, self.wire_bytes = state["bytes"], state["wire_bytes"]
+
+
+class _Message:
+    """A message whose loss is one of a member."""
+
+    def __init__(self, work: Any) -> None:
+        self._work = work
+
+    def wait(self) -> None:
+        work, self._work = self._work, None
+        with failures_as_lost():
+            work.wait()

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from matplotlib.colors import to_rgb
 
 from resync.paper import Suite
 from resync.plan.modelled import modelled_time
@@ -24,7 +25,7 @@ from resync.render import (
     training_curves,
 )
 from resync.render.item import load, render
-from resync.render.lines import Panels
+from resync.render.lines import Panels, spread
 from resync.render.points import Level, points_csv
 from resync.render.style import COLUMN, TEXT, distinct, encode, look, style_of, style_of_algorithm
 from resync.render.table import Cell, Heading, Table
@@ -419,6 +420,30 @@ def test_what_shows_results_imports_no_more_than_it_needs(modules: str, absent: 
         assert f"'{module}'" not in loaded
 
 
+def test_many_lines_are_named_at_their_ends_in_the_colours_of_their_families(papers: Suite, tmp_path: Path):
+    for run in papers.item_runs("outer_optimizers", "methods", "smoke"):
+        synthetic.write_short_run(run, tmp_path, 75.0)
+    data = load(papers, "outer_optimizers", "methods", "smoke", tmp_path)
+    figure = cost_curves.draw(cost_curves.prepare(data), TEXT)
+    assert not figure.legends
+    named = {text.get_text() for text in figure.axes[-1].texts}
+    assert len(named) == len(data.series) > 6
+    hues = {label: max("rgb", key=dict(zip("rgb", to_rgb(series.style.color), strict=True)).get)
+            for series in data.series for label in [series.label]}  # fmt: skip
+    assert hues["NoLoCo (H=20)"] == "g"
+    assert hues["DiLoCo (8 workers, H=20)"] == hues["SlowMo (H=20)"] == "r"
+    assert hues["Local AdamW (8 workers, H=20)"] == "b"
+    assert len({series.style.color for series in data.series}) == len(data.series)
+
+
+@pytest.mark.parametrize(
+    ("places", "gap", "found"),
+    [([0.5, 0.2], 0.1, [0.5, 0.2]), ([0.5, 0.5], 0.1, [0.6, 0.5]), ([1.0, 1.0], 0.5, [0.5, 1.0][::-1])],
+)
+def test_labels_are_moved_only_where_they_would_meet(places, gap, found):
+    assert sorted(spread(places, gap)) == pytest.approx(sorted(found))
+
+
 def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_model(papers: Suite, tmp_path: Path):
     """Of a run that has sent half of the planned bytes, as one that ends early, half the time of communication."""
     runs = papers.item_runs("outer_optimizers", "methods", "smoke")
@@ -427,9 +452,9 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         part = {"bytes_sent": expected.bytes_per_worker // 2, "volume_percent": expected.volume_percent / 2}
         synthetic.write_short_run(run, tmp_path, 75.0, **{name: index * value for name, value in part.items()})
     panels = cost_curves.prepare(load(papers, "outer_optimizers", "methods", "smoke", tmp_path))
-    assert [panel.x_axis for panel in panels.panels] == ["Step", "Sent by a worker (MB)", "Modelled time (ms)"]
+    assert [panel.x_axis for panel in panels.panels] == ["Sent by a worker (MB)", "Modelled time (ms)", "Step"]
     for index, run in enumerate(runs[:2]):
-        steps, sent, times = (panel.lines[index] for panel in panels.panels)
+        sent, times, steps = (panel.lines[index] for panel in panels.panels)
         assert steps.x.tolist() == [0, run.total_steps]
         assert sent.x.tolist() == [0, index * synthetic.planned(run).bytes_per_worker // 2 / 1e6]
         assert sent.y.tolist() == times.y.tolist() == [1.0, 1.0]
@@ -441,5 +466,5 @@ def test_loss_against_costs_ends_at_the_bytes_of_the_run_and_the_time_of_the_mod
         # Without bytes sent there is no time of communication.
         share = 0.5 if index else 0.0
         assert times.x.tolist() == pytest.approx([0, 1e3 * (clock.total - (1 - share) * clock.communication)])
-    assert len(panels.panels[2].lines) == 2  # the others have no run that tells the size of the model
+    assert len(panels.panels[1].lines) == 2  # the others have no run that tells the size of the model
     assert len(cost_curves.draw(panels, TEXT).axes) == 3

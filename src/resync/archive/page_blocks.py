@@ -26,7 +26,6 @@ from resync.plan.forecast import Forecast, forecast, nodes_of
 from resync.plan.network import LINKS
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, by_paper, coverage, of_all
 from resync.run.in_words import scale_of
-from resync.run.parts import KindOptions
 from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text, pipe_table
 
@@ -147,11 +146,11 @@ def _first_figures(suite: Suite, place: ArchiveFolders, scale: str) -> Iterator[
     }
     for paper in suite.papers.values():
         items = [item for item in paper.figures if (paper.id, item.id) in drawn]
-        items.sort(key=lambda item: not item.series or KindOptions.named(item.kind).planned)
+        items.sort(key=lambda item: (not item.options.of_paper_scale, not item.series or item.options.planned))
         for item in items[:1]:
             runs, references = suite.item_runs(paper.id, item.id, scale), suite.references(paper.id, item.id, scale)
             file = place.figures / scale / paper.id / f"{item.id}.png"
-            yield f"{paper.name}: {item.title}", scale_of(runs, references), file
+            yield f"{paper.name}: {item.title_at(runs, references)}", scale_of(runs, references), file
 
 
 def predictions(suite: Suite, place: ArchiveFolders) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A paper: its experiments, its figures and tables, its published values and its claims."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,8 +10,9 @@ from resync.metrics.registry import METRICS, ComparedMetric
 from resync.paper.claim import Claim, SeriesName
 from resync.paper.logs import LogsFile
 from resync.paper.published import LinkName, PublishedValue
+from resync.run.in_words import title_of
 from resync.run.parts import KindOptions, Width
-from resync.run.run import RunLayer, Scale, SeriesLayer
+from resync.run.run import Run, RunLayer, Scale, SeriesLayer
 from resync.settings.base import (
     Check,
     Id,
@@ -51,6 +52,10 @@ class Item(Settings):
         default={},  # type: ignore[assignment]  # replaced by _options_of_kind
         description="options of the kind",
     )
+
+    def title_at(self, runs: Iterable[Run], references: Iterable[Run]) -> str:
+        """The title beside what these runs trained, see `title_of`; what is computed stands for nothing."""
+        return self.title if self.options.planned else title_of(self.title, runs, references)
 
     @field_validator("kind")
     @classmethod

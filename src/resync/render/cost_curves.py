@@ -1,4 +1,4 @@
-"""A metric against steps, against the bytes that a worker has sent, and against modelled time."""
+"""A metric against the bytes that a worker has sent, against modelled time, and against steps."""
 
 import numpy as np
 
@@ -23,6 +23,9 @@ def prepare(data: ItemData[CostCurves]) -> Panels:
     by_step = [line(series, lambda run: run.curve("step")) for series in data.drawn]
     by_bytes = [line(series, lambda run: np.asarray(run.curve("bytes_sent")) / MEGABYTE) for series in data.drawn]
     by_time = time_axis.time_panel(data, y_axis, line, by_step)
-    panels = [Panel("Step", y_axis, by_step, limits(by_step))]
-    panels.append(Panel("Sent by a worker (MB)", y_axis, by_bytes, limits(by_step)))
-    return Panels([*panels, *filter(None, [by_time])], f"{setting(data, by_step)} · {time_axis.note(data)}")
+    panels = [
+        Panel("Sent by a worker (MB)", y_axis, by_bytes, limits(by_step)),
+        *filter(None, [by_time]),
+        Panel("Step", y_axis, by_step, limits(by_step)),
+    ]
+    return Panels(panels, f"{setting(data, by_step)} · {time_axis.note(data)}")

@@ -22,7 +22,7 @@ from resync.results.errors import ResultsError
 from resync.results.runs import RunResult, RunState, state_of
 from resync.results.seed_values import SeedValues
 from resync.run import Run
-from resync.run.in_words import counted, scale_of, setting_of
+from resync.run.in_words import counted, setting_of
 from resync.run.parts import KindOptions
 
 _NOTED = ("diverged", "stale", "damaged", "running", "stopped", "failed", "not run")
@@ -127,10 +127,8 @@ class ItemData(Generic[OptionsT]):
 
     @property
     def title(self) -> str:
-        """The title of the item, with the scale of these runs unless it is that of the paper."""
-        return (
-            self.item.title if self.scale == "paper" else f"{self.item.title}: {scale_of(self._runs, self.references)}"
-        )
+        """The title of the item with what was trained, if that is not what the paper trained."""
+        return self.item.title_at(self._runs, self.references)
 
     @property
     def _runs(self) -> list[Run]:
@@ -222,7 +220,7 @@ def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figur
             source = tex(content, data.width, f"{paper}-{item}")
             files = {".md": content.markdown().encode(), ".tex": source.encode(), ".csv": content.csv().encode()}
         else:
-            drawn = style.encode(kind.draw(content, data.width), data.item.title)
+            drawn = style.encode(kind.draw(content, data.width), data.title)
             files = drawn | {".csv": points_csv(content).encode()}
     for suffix, file in files.items():
         write_bytes(stem.with_suffix(suffix), file)
@@ -234,7 +232,7 @@ def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> Item
     declared = suite.papers[paper]
     runs = suite.item_runs(paper, item, scale)
     groups = [list(group) for _, group in groupby(runs, key=lambda run: (run.experiment, run.series))]
-    styles = style.distinct(style.style_of(group[0]) for group in groups)
+    styles = style.styles_of(group[0] for group in groups)
     series = [_series(suite, group, look, results) for group, look in zip(groups, styles, strict=True)]
     references = suite.references(paper, item, scale)
     shown = declared.item_at(item, scale)

@@ -168,23 +168,38 @@ def period_line(series: Series) -> Line:
 
 
 def limits(lines: Sequence[Line], cut: float = 0.15, log: bool = False) -> tuple[float, float]:
-    """Limits of the y axis, with a margin, that show every value after the first fraction `cut` of the x axis.
+    """Limits of the y axis, with a margin, that show every line after the first fraction `cut` of the x axis.
 
-    A logarithmic axis shows every positive one.
+    A band that is wider than all lines together is cut. A logarithmic axis shows every positive value.
     """
-    values = [
-        values[line.x >= cut * line.x[-1]]
-        for line in lines if line.x.size
-        for values in (line.low, line.high, line.y)
-    ] or [curve.y for line in lines for curve in line.diverged]  # fmt: skip
+    after = [(line, line.x >= cut * line.x[-1]) for line in lines if line.x.size]
     levels = [line.published.value for line in lines if line.published is not None]
-    shown = np.concatenate([*values, levels])
-    shown = shown[np.isfinite(shown) & (shown > 0 if log else True)]
-    low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.1 if log else 0.0, 1.0)
+    curves = [line.y[part] for line, part in after] or [curve.y for line in lines for curve in line.diverged]
+    bands = [values[part] for line, part in after for values in (line.low, line.high)]
+
+    def ends(values: Sequence[ArrayLike]) -> tuple[float, float]:
+        shown = np.concatenate([*values, []])
+        shown = shown[np.isfinite(shown) & (shown > 0 if log else True)]
+        return (float(shown.min()), float(shown.max())) if shown.size else (0.1 if log else 0.0, 1.0)
+
+    low, high = ends([*curves, levels])
+    least, most = ends([*curves, levels, *bands])
     if log:
-        return low / 1.5, high * 1.5
+        return least / 1.5, most * 1.5
+    room = high - low or math.inf
+    low, high = max(least, low - room), min(most, high + room)
     air = 0.06 * (high - low) or 1.0
     return low - air, high + air
+
+
+def from_where_it_is_seen(line: Line, limits: tuple[float, float] | None) -> Line:
+    """The line without what comes before it enters the limits, where it would only leave the panel."""
+    if limits is None or not line.x.size:
+        return line
+    inside = (line.y >= limits[0]) & (line.y <= limits[1])
+    first = int(inside.argmax()) if inside.any() else 0
+    x, y, low, high = (values[first:] for values in (line.x, line.y, line.low, line.high))
+    return replace(line, x=x, y=y, low=low, high=high)
 
 
 def setting(data: ItemData, *panels: Sequence[Line]) -> str:
@@ -203,11 +218,13 @@ def letter(panels: Iterable[Axes]) -> None:
         axes.set_title(f"({name})", loc="left", fontsize=8)
 
 
-def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
+def draw_lines(axes: Axes, lines: Sequence[Line], limits: tuple[float, float] | None = None) -> None:
     """Draw lines above their bands; a diverged seed is a thin line that ends in a cross, a published value a level.
 
-    A line without any point is not drawn, and so is not in the legend.
+    A line begins where it enters the `limits` of the panel. One without any point is not drawn, and so is not in the
+    legend.
     """
+    lines = [from_where_it_is_seen(line, limits) for line in lines]
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     for position, line in enumerate(lines):
@@ -234,6 +251,50 @@ def draw_periods(axes: Axes, lines: Iterable[Line]) -> None:
     axes.set_yscale("log", base=2)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda h, _: f"{h:g}"))
     axes.set_ylabel("Period $H$ (steps)")
+
+
+def end_labels(axes: Axes) -> None:
+    """Write the labels of the lines of the last panel at their ends, right of it, and a thin line to each."""
+    lines = {str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")}
+    low, high = axes.get_ylim()
+    transform = axes.transScale + axes.transLimits  # of data to fractions of the panel
+    ends = {}
+    for label, line in lines.items():
+        points = np.column_stack(line.get_data())
+        shown = points[np.isfinite(points).all(axis=1) & (points[:, 1] >= low) & (points[:, 1] <= high)]
+        if len(shown):
+            ends[label] = shown[-1], float(transform.transform(shown[-1])[1])
+    height = axes.get_window_extent().height * POINTS_PER_INCH / axes.figure.dpi
+    places = spread([place for _, place in ends.values()], 1.15 * SMALL / height)
+    for (label, (end, _)), place in zip(ends.items(), places, strict=True):
+        color = lines[label].get_color()
+        leader: Any = {
+            "arrowstyle": "-",
+            "color": color,
+            "linewidth": 0.7,
+            "shrinkA": 1,
+            "shrinkB": 2,
+            "relpos": (0, 0.5),
+        }
+        leader["patchA"] = None  # or it would begin at the edge of the text nearest to the line
+        axes.annotate(
+            drawn(label), end, (1.06, place), "data", "axes fraction", leader, va="center", fontsize=SMALL,
+            parse_math=has_symbols(label),
+        )  # fmt: skip
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """Places from 0 to 1, moved as little as needed for `gap` between neighbours; further out if there is no room."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    outside = max(0.0, gap * (len(order) - 1) - 1) / 2
+    found, least, most = list(places), -outside, 1 + outside
+    for index in order:
+        found[index] = least = max(found[index], least)
+        least += gap
+    for index in reversed(order):
+        found[index] = most = min(found[index], most)
+        most -= gap
+    return found
 
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:

@@ -35,7 +35,7 @@ def draw(panels: Panels, width: float) -> Figure:
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
     periods, metric = panels.panels
     draw_periods(upper, periods.lines)
-    draw_lines(lower, metric.lines)
+    draw_lines(lower, metric.lines, metric.limits)
     lower.set(xlabel=metric.x_axis, ylabel=metric.y_axis, ylim=metric.limits)
     lower.set_xlim(left=0)
     letter((upper, lower))

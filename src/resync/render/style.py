@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
@@ -105,6 +105,29 @@ _POWERS: dict[float, Look] = {
 }
 _CONSTANT = Look("blue", "s", "long")
 _MOST_SHADES = 4
+MOST_IN_LEGEND = 6
+"""Lines from which on colours show families of algorithms, and labels stand at the ends of lines."""
+
+
+def styles_of(runs: Iterable[Run]) -> list[Style]:
+    """The styles of an item's series, of which these are a run each; many series have the colours of their families."""
+    runs = list(runs)
+    families = [_COLORS[_family(run)] for run in runs]
+    own = [style_of(run) for run in runs]
+    largest = max(Counter(families).values(), default=0)
+    if len(runs) <= MOST_IN_LEGEND or largest > MOST_IN_LEGEND or largest == len(runs):
+        return distinct(own)
+    return distinct([replace(style, color=color) for style, color in zip(own, families, strict=True)], len(runs))
+
+
+def _family(run: Run) -> str:
+    """The colour of a family: all-reduce, an outer step around it or around local steps, averages alone, gossip."""
+    sync, traffic = run.sync, run.sync.traffic
+    if traffic is not None and traffic.topology is not None:
+        return "green"
+    if sync.needs.average_gradients:
+        return "black" if sync.name == "allreduce" else "orange"
+    return "blue" if sync.effective_outer_lr is None else "vermillion"
 
 
 def style_of(run: Run) -> Style:
@@ -137,7 +160,7 @@ def _style_of_name(name: str) -> Style:
     return Style(color, _MARKERS[choice % len(_MARKERS)], DASHES[choice % len(DASHES)])
 
 
-def distinct(styles: Iterable[Style]) -> list[Style]:
+def distinct(styles: Iterable[Style], most_shades: int = _MOST_SHADES) -> list[Style]:
     """The styles of an item's series, no two of them with the same colour and dash.
 
     Colour shows the algorithm. A few series of one algorithm among others are shades of its colour, from light to dark
@@ -145,7 +168,7 @@ def distinct(styles: Iterable[Style]) -> list[Style]:
     """
     wanted = list(styles)
     counts = Counter(style.color for style in wanted)
-    several = {color for color, count in counts.items() if len(counts) > 1 and 1 < count <= _MOST_SHADES}
+    several = {color for color, count in counts.items() if len(counts) > 1 and 1 < count <= most_shades}
     free = cycle([color for color in _DISTINCT if color not in counts] or _DISTINCT)
     met: Counter[str] = Counter()
     found = []

@@ -108,7 +108,7 @@ def main_metric(result: RunResult) -> str:
 def lines(content: Content, names: Iterable[SeriesName]) -> list[dict[str, Any]]:
     """A line per series with results, in the colours of the figures, with the values published at this scale."""
     names = list(names)
-    looks = style.distinct(style.style_of(content.series[name][0].run) for name in names)
+    looks = style.styles_of(content.series[name][0].run for name in names)
     return [
         {
             "label": content.series[name][0].run.label,

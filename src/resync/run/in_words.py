@@ -1,5 +1,6 @@
 """What runs train, in words, for the pages and figures that show them."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,6 +28,24 @@ def scale_of(runs: Iterable[Run], references: Iterable[Run]) -> str:
     published = {(run.experiment, run.series): _trained(run) for run in references}
     stand_in = any(published.get((run.experiment, run.series), _trained(run)) != _trained(run) for run in runs)
     return f"{runs[0].scale}{'-scale stand-in' if stand_in else ' scale'}"
+
+
+def title_of(title: str, runs: Iterable[Run], references: Iterable[Run]) -> str:
+    """The title of an item; of stand-ins first what was trained, then what it stands for.
+
+    `ViT-B/16 on ImageNet: H of QSR` is `Small ViT on CIFAR-10 averaged to 16x16 pixels: H of QSR, in place of ViT-B/16
+    on ImageNet`.
+    """
+    runs, references = list(runs), list(references)
+    if not runs or title.startswith("Small ") or not scale_of(runs, references).endswith("stand-in"):
+        return title
+    models = listed(dict.fromkeys(_OF_A_DATA_SET.sub("", type(run.model).__name__) for run in runs))
+    data = listed(dict.fromkeys(_END_OF_NAME.split(run.data.component.description)[0] for run in runs))
+    published, _, subject = title.partition(": ")
+    return f"Small {models} on {data}{': ' if subject else ''}{subject}, in place of {published}"
+
+
+_OF_A_DATA_SET, _END_OF_NAME = re.compile("^(Cifar|Mnist)"), re.compile("[;,(]")
 
 
 def counted(numbers: Iterable[int], noun: str) -> str:

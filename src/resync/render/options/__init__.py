@@ -65,7 +65,7 @@ class TrainingCurves(KindOptions):
 
 
 class CostCurves(KindOptions):
-    """A metric against steps, against the bytes that a worker has sent, and against modelled time, side by side."""
+    """A metric against the bytes that a worker has sent, against modelled time, and against steps, side by side."""
 
     name: Literal["cost_curves"] = Field(default="cost_curves", init=False)
     metric: DrawnMetric = Field(default="val_loss", description="column of metrics.csv to draw")

@@ -152,7 +152,7 @@ class DiLoCo(OuterOptions):
     """
 
     label = "DiLoCo"
-    look = Look("green", "D", "long")
+    look = Look("vermillion", "D", "long")
     name: Literal["diloco"] = Field(default="diloco", init=False)
 
 

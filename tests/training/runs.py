@@ -139,6 +139,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "slowmo_without_average": sync("slowmo", period=every(3), base="sgp", average=False),
     "slowmo_osgp_without_average": sync("slowmo", period=every(3), base="osgp", average=False),
     "diloco": DECAYED | sync("diloco", period=every(4)),
+    "diloco_int8": DECAYED | sync("diloco", period=every(4), compression="int8"),
     "diloco_progress": sync("diloco_progress", period=QSR, lr=0.5, momentum=0.5, reference=0.2),
     "muloco": constant_lr(0.02)
     | {"optimizer": {"name": "muon", "weight_decay": 0.01}}

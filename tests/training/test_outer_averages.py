@@ -64,6 +64,55 @@ def test_one_fragment_without_delay_is_diloco(total):
     assert streaming.sync.transport.bytes_sent == diloco.sync.transport.bytes_sent
 
 
+def packed(x: np.ndarray, compression: str) -> np.ndarray:
+    """What arrives of a message, in numpy: to the nearest, ties to even."""
+    x = x.astype(np.float32)
+    if compression == "bfloat16":
+        bits = x.view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    blocks = [x[first : first + 256] for first in range(0, len(x), 256)]
+    scales = [np.float32(np.abs(block).max()) / np.float32(127) for block in blocks]
+    return np.concatenate([
+        np.rint(block / (scale or 1)) * scale for block, scale in zip(blocks, scales, strict=True)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(("compression", "step"), [("bfloat16", 2**-7), ("int8", 1 / 127)])
+def test_compressed_diloco_is_its_recursion(compression: str, step: float):
+    """600 numbers, of which the last block is not full, half of them zero; the error is at most half of a step."""
+    centres = np.random.default_rng(3).normal(size=(4, 600)) * np.geomspace(1e-3, 1e3, 600)
+    centres[:, 200:500] = 0
+    start = [0.0] * 600
+    problem = Problem("diloco", centres, start, period=Constant(h=3), compression=compression)
+    x, anchor, momentum, worst = np.zeros((4, 600)), np.zeros(600), np.zeros(600), 0.0
+    for number in range(12):
+        x = x - 0.1 * (x - centres)
+        if number % 3 == 2:
+            arrived = [packed(anchor - each, compression) for each in x]
+            for sent, got in zip(anchor - x, arrived, strict=True):
+                largest = [np.abs(sent[first : first + 256]).max() for first in range(0, 600, 256)]
+                size = np.abs(sent) if compression == "bfloat16" else np.repeat(largest, 256)[:600]
+                worst = max(worst, np.max(np.abs(got - sent) / np.maximum(size, 1e-12)))
+            change = np.mean(arrived, axis=0, dtype=float)
+            momentum = 0.9 * momentum + change
+            anchor = anchor - 0.7 * (change + 0.9 * momentum)
+            x = np.tile(anchor, (4, 1))
+        problem.step()
+        np.testing.assert_allclose(problem.rows, x, rtol=1e-6, atol=1e-6)
+    assert step / 4 < worst <= step / 2 * (1 + 1e-4)
+    message = 1200 if compression == "bfloat16" else 600 + 3 * 4
+    assert problem.sync.transport.bytes_sent == 4 * message
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_compressed_change_that_is_not_finite_stays_visible(value: float):
+    centres = CENTRES.copy()
+    centres[1, 0] = value
+    problem = Problem("diloco", centres, START, period=Constant(h=1), compression="int8")
+    problem.step()
+    assert not np.isfinite(problem.rows[:, 0]).any()
+
+
 def streaming_written_out(steps, period, fragments, delay, mixing):
     """x of all workers after every step, in numpy, with SGD of lr 0.1."""
     x, anchor, momentum = np.tile(START, (4, 1)), np.array(START), np.zeros(3)

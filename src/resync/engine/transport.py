@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from resync.engine.all_reduce import ALL_REDUCES, start
 from resync.engine.clocks import Clocks
+from resync.engine.compression import Compression, pack, unpack
 from resync.engine.members import Members
 
 Number = TypeVar("Number", int, float)
@@ -62,6 +63,34 @@ class PostedMean:
                 self.request.wait()
             self.transport._gather_(self.total)
         return self.total.div_(self.transport.num_workers)
+
+
+@dataclass
+class PackedMean:
+    """An average in flight, of the messages of all workers.
+
+    `inbox` [K, m] are this process's shards of them, `sent` [k, m] those of the local workers, `length` is the bytes of
+    a whole message, and `like` [k, P] are the rows that they stand for.
+    """
+
+    inbox: Tensor
+    sent: Tensor
+    request: dist.Work | None
+    length: int
+    like: Tensor
+    compression: Compression
+    transport: "Transport"
+
+    def wait(self) -> Tensor:
+        """The mean over all K workers, [P], added in the order of the workers."""
+        with self.transport.timed():
+            if self.request is not None:
+                self.request.wait()
+            messages = self.transport.members.gather(self.inbox, self.length)
+        total = torch.zeros_like(self.like[0])
+        for message in messages:
+            total += unpack(message, len(total), self.compression)
+        return total.div_(self.transport.num_workers)
 
 
 class Transport:
@@ -142,8 +171,12 @@ class Transport:
         self._count(self.num_workers * rows[0].nbytes)
 
     @torch.no_grad()
-    def post_mean(self, rows: Tensor) -> PostedMean:
+    def post_mean(self, rows: Tensor, compression: Compression | None = None) -> PostedMean | PackedMean:
         """Start averaging the rows of [k, P] over all K workers, without waiting; the rows stay as they are."""
+        if compression:
+            packed = self._post_packed(rows, compression)
+            self.communication_is_known &= packed.request is None
+            return packed
         total = rows.sum(0)
         shard, request = self.members.shard(total), None
         with self.timed():
@@ -153,6 +186,27 @@ class Transport:
                 self.wire_bytes += shard.nbytes if self._counting else 0
         self._count(self.num_workers * rows[0].nbytes)
         return PostedMean(total, request, self)
+
+    @torch.no_grad()
+    def packed_mean(self, rows: Tensor, compression: Compression) -> Tensor:
+        """The mean [P] of the rows [k, P] of all K workers, each sent with fewer bits and added in float32."""
+        return self._post_packed(rows, compression).wait()
+
+    def _post_packed(self, rows: Tensor, compression: Compression) -> PackedMean:
+        """Start to send the packed rows to all workers: sums of packed messages cannot be sent on."""
+        with self.timed():
+            messages = pack(rows, compression)
+            size = self.members.shard_size(messages.shape[1])
+            shards = self.members.shard(messages)
+            sent = F.pad(shards, (0, size - shards.shape[1]))
+            inbox, request = sent, None
+            if self.world_size > self.members.processes:
+                inbox = sent.new_empty(self.num_workers, size)
+                group = self.members.cross_replica_group
+                request = dist.all_gather_into_tensor(inbox, sent, group=group, async_op=True)
+                self.wire_bytes += sent.nbytes if self._counting else 0
+        self._count(self.num_workers * messages[0].nbytes)
+        return PackedMean(inbox, sent, request, messages.shape[1], rows, compression, self)
 
     def count_overlapped(self, row: Tensor) -> None:
         """Count the bytes on the wire of an average over all processes that an engine has computed meanwhile.

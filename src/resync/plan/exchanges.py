@@ -124,6 +124,7 @@ def _after_rounds(run: Run, options: SyncOptions, lengths: Sequence[int]) -> Ite
             peers=1 if traffic.topology else 0,
             longest=longest,
             overlapped=traffic.overlapped,
+            all_reduce=traffic.all_reduce,
             topology=traffic.topology or "",
         )
 

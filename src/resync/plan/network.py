@@ -116,10 +116,16 @@ def recursive_doubling(link: Link, num_bytes: float, workers: int) -> float:
     return (steps + beyond) * link.message(num_bytes)
 
 
+def all_gather(link: Link, num_bytes: float, workers: int) -> float:
+    """Seconds until all workers have the `num_bytes` of each, on a ring of n - 1 messages."""
+    return (workers - 1) * link.message(num_bytes)
+
+
 ALL_REDUCES: dict[str, Callable[[Link, float, int], float]] = {
     "ring": ring,
     "halving_doubling": halving_doubling,
     "recursive_doubling": recursive_doubling,
+    "all_gather": all_gather,
 }
 
 

@@ -43,7 +43,8 @@ class Traffic:
         mixing_weights: the self weight, then the weight of each out-peer; None: equal weights.
         vectors: parameter-sized vectors that an exchange sends to each peer, or averages.
         half_duplex: whether the two workers of a pair send one after the other.
-        all_reduce: the algorithm of an average over all workers; `default`: that of the network's library.
+        all_reduce: the algorithm of an average over all workers; `default`: that of the network's library;
+            `all_gather`: each sends its whole message to all others.
         staleness: largest number of steps by which a message may be late (`resync.formulas.arrivals`); a worker sends
             the next one when it has arrived.
         overlapped: number of steps that are computed while an average over all workers travels.
@@ -57,7 +58,7 @@ class Traffic:
     mixing_weights: tuple[float, ...] | None = None
     vectors: int = 1
     half_duplex: bool = False
-    all_reduce: Literal["default", "ring", "recursive_doubling"] = "default"
+    all_reduce: Literal["default", "ring", "recursive_doubling", "all_gather"] = "default"
     staleness: int = 0
     overlapped: int = 0
     overlap: Literal["none", "bounded", "full"] = "none"

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from resync.sync.algorithm import Training
-from resync.sync.options.outer import OuterOptions
+from resync.sync.options import outer
 from resync.sync.outer import outer_step_
 from resync.sync.rounds import Rounds
 
@@ -18,23 +18,28 @@ class DiLoCo(Rounds):
             D = x - mean over k of x_k
             b = momentum b + D;   x = x - lr (D + momentum b)
 
-    The inner optimizer's state stays with its worker and is never reset. SlowMo with `nesterov` and without
-    `scale_by_lr` has the same bits.
+    With `compression` D is the mean of the x - x_k as they arrive, each rounded to fewer bits by its worker. The inner
+    optimizer's state stays with its worker and is never reset. SlowMo with `nesterov` and without `scale_by_lr` has the
+    same bits as this without compression.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("anchor", "buffer")
 
-    def __init__(self, training: Training, options: OuterOptions) -> None:
+    def __init__(self, training: Training, options: outer.OuterOptions) -> None:
         super().__init__(training, options.rule)
         self.options = options
+        self.compression = options.compression if isinstance(options, outer.DiLoCo) else None
         # All workers have the same anchor and buffer: one copy per process.
         self.anchor = self.rows[:1].clone()
         self.buffer = torch.zeros_like(self.anchor)
 
     @torch.no_grad()
     def end_round(self) -> None:
-        self.synchronise()
-        change = self.anchor - self.rows[:1]
+        if self.compression:
+            change = self.transport.packed_mean(self.anchor - self.rows, self.compression).unsqueeze(0)
+        else:
+            self.synchronise()
+            change = self.anchor - self.rows[:1]
         given = self.options
         outer_step_(self.anchor, self.buffer, change, lr=given.lr, momentum=given.momentum, nesterov=given.nesterov)
         self.rows.copy_(self.anchor.expand_as(self.rows))

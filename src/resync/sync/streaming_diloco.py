@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from resync.engine.transport import PostedMean
+from resync.engine.transport import PackedMean, PostedMean
 from resync.errors import UserError
 from resync.sync.algorithm import Training
 from resync.sync.options import outer
@@ -42,7 +42,7 @@ class StreamingDiLoCo(Rounds):
         self.buffer = torch.zeros_like(self.anchor)
         longest = max(part.stop - part.start for part in self.fragments)
         self.sent = self.rows.new_zeros(len(self.rows), longest)
-        self.in_flight: PostedMean | None = None
+        self.in_flight: PostedMean | PackedMean | None = None
 
     def after_step(self, lr: float) -> bool:
         """Send the fragment when so many steps are left as the delay has, and take it over at the end of the round."""
@@ -77,7 +77,7 @@ class StreamingDiLoCo(Rounds):
 
     def _post(self) -> None:
         part = self._fragment
-        self.in_flight = self.transport.post_mean(self.sent[:, : part.stop - part.start])
+        self.in_flight = self.transport.post_mean(self.sent[:, : part.stop - part.start], self.options.compression)
 
     def _receive(self) -> torch.Tensor:
         assert self.in_flight is not None

@@ -24,6 +24,20 @@ OuterLr = Annotated[PositiveNumber, Field(description="outer learning rate")]
 OuterMomentum = Annotated[float, Field(ge=0, lt=1, description="outer momentum")]
 
 
+Compression = Annotated[
+    Literal["bfloat16", "int8"] | None,
+    Field(
+        description="number format of the changes that workers send: bfloat16, or int8 with a scale for every 256, "
+        "which all others receive and add in float32; null: float32, in an all-reduce",
+    ),
+]
+
+
+def _share(compression: Compression) -> Fraction:
+    """A message as a fraction of one in float32, which a last block that is not full exceeds by up to 4 bytes."""
+    return {None: Fraction(1), "bfloat16": Fraction(1, 2), "int8": Fraction(1, 4) + Fraction(1, 256)}[compression]
+
+
 class OuterOptions(RoundsOptions):
     """The options of an algorithm with an outer step of momentum after every round (resync.sync.outer)."""
 
@@ -154,6 +168,14 @@ class DiLoCo(OuterOptions):
     label = "DiLoCo"
     look = Look("vermillion", "D", "long")
     name: Literal["diloco"] = Field(default="diloco", init=False)
+    compression: Compression = None
+
+    @property
+    def traffic(self) -> Traffic:
+        return Traffic(every="round", all_reduce="all_gather" if self.compression else "default")
+
+    def vectors_per_round(self, state_vectors: int) -> int | Fraction:
+        return _share(self.compression) if self.compression else 1
 
 
 class DiLoCoProgress(OuterOptions):
@@ -269,7 +291,8 @@ class PALSGD(OuterOptions):
 class StreamingDiLoCo(SyncOptions):
     """DiLoCo in fragments of the parameters, which take turns and travel during local steps (Douillard et al. 2025).
 
-    Sends an all-reduce of one of `fragments` parts of the parameters every period / fragments steps.
+    Sends an all-reduce of one of `fragments` parts of the parameters every period / fragments steps; with
+    `compression`, a message of it to all others.
 
         sync = resync.attach(model, optimizer, resync.StreamingDiLoCo(period=20, fragments=2, delay=2))
     """
@@ -293,6 +316,7 @@ class StreamingDiLoCo(SyncOptions):
     lr: OuterLr = 0.7
     momentum: OuterMomentum = 0.9
     nesterov: bool = Field(default=True, description="Nesterov's form of the outer momentum; false: heavy ball")
+    compression: Compression = None
 
     def checks(self) -> Iterator[Check]:
         if self.period % self.fragments:
@@ -315,10 +339,11 @@ class StreamingDiLoCo(SyncOptions):
 
     @property
     def traffic(self) -> Traffic:
-        return Traffic(every="round", overlapped=self.delay)
+        way: Literal["all_gather", "default"] = "all_gather" if self.compression else "default"
+        return Traffic(every="round", overlapped=self.delay, all_reduce=way)
 
     def vectors_per_round(self, state_vectors: int) -> Fraction:
-        return Fraction(1, self.fragments)
+        return _share(self.compression) / self.fragments
 
 
 class NoLoCo(RoundsOptions):

@@ -32,6 +32,7 @@ PEERS = {
         ("fairscale==0.4.13", "numpy"),
         "from fairscale.experimental.nn.data_parallel import SlowMoDistributedDataParallel",
     ),
+    "torchft": Peer(("torchft==0.2.0", "numpy"), "import torchft"),
 }
 
 

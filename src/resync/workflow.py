@@ -12,7 +12,7 @@ from pathlib import Path
 from resync.files import write_text
 from resync.paper import Suite
 from resync.paper.paper import Item
-from resync.plan.rehearsed import shapes
+from resync.plan.rehearsed import NAME, failures, shapes
 from resync.results import state
 from resync.run import Run
 from resync.run.parts import KindOptions
@@ -73,6 +73,10 @@ class Targets:
     @cached_property
     def shapes(self) -> dict[str, list[Run]]:
         return shapes(self.runs.values())
+
+    def failed_rehearsals(self, shape: str) -> int:
+        """How often the rehearsal of a shape has failed."""
+        return failures(Path("results", self.scale, NAME, shape))
 
     @cached_property
     def papers(self) -> list[str]:

@@ -29,6 +29,7 @@ stems = {
     "audit": f"results/{scale}/{given.get('--paper', '.')}/audit.[json]",
     "report": f"results/{scale}/site/index.[html]",
     "plan": f"results/{scale}/plan.[json md]",
+    "rehearse": f"results/{scale}/rehearsal" + (f"/{given['--shape']}.[json]" if "--shape" in given else ".[json md]"),
 }
 stem, endings = stems[step].rstrip("]").split("[")
 for ending in endings.split():

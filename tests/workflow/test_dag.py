@@ -251,3 +251,17 @@ def test_lint(workflow):
 def test_format():
     command = [sys.executable, "-m", "snakefmt", "--check", "Snakefile", "workflow"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+
+def test_a_rehearsal_that_failed_is_repeated_until_it_does_not(finished):
+    finished.snakemake("rehearse")
+    assert finished.jobs("rehearse") == []
+    shape, *_ = (file.stem for file in (finished.directory / "results/smoke/rehearsal").glob("*.json"))
+    again = {f"results/smoke/rehearsal{name}" for name in (f"/{shape}.json", ".json", ".md")}
+    for number in ("1", "2"):
+        folder = finished.directory / "results/smoke/rehearsal" / shape
+        folder.mkdir(exist_ok=True)
+        (folder / "failures").write_text(number)
+        assert made(finished.jobs("rehearse")) == again
+        finished.snakemake("rehearse")
+        assert finished.jobs("rehearse") == []

@@ -1,6 +1,6 @@
 # One short job for every shape of job among the runs, by the path of the real runs, and a page with what they say. A shape
-# has the resources of its runs, so that what they lack, it lacks. A failed rehearsal is a verdict, not a failed job; a job
-# that is asked to stop goes back to the queue, as those of runs do.
+# has the resources of its runs, so that what they lack, it lacks. A failed rehearsal is a verdict, not a failed job, and is
+# repeated when Snakemake is called again; a job that is asked to stop goes back to the queue, as those of runs do.
 
 
 rule rehearse:
@@ -16,6 +16,8 @@ rule rehearse_shape:
         "results/{scale}/rehearsal/{shape}.log",
     wildcard_constraints:
         shape="[0-9a-f]{12}",
+    params:
+        failures=lambda names: at(names.scale).failed_rehearsals(names.shape),
     retries: 2
     conda:
         "../../environment.yml"

@@ -16,6 +16,8 @@ from resync.run.evaluated import evaluation_steps
 
 NAME = "rehearsal"
 """The folder of a scale in which runs are rehearsed, and the stem of what is said about them."""
+FAILURES = "failures"
+"""The file in the folder of a shape with the number of its rehearsals that have failed, each of which repeats it."""
 
 
 def shape_of(run: Run) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def shape_of(run: Run) -> dict[str, Any]:
         "launcher": resources.launcher,
         "nodes": resources.nodes,
         "gpus_per_node": resources.gpus_per_node,
+        "cpus": resources.cpus,
         "processes": run.processes,
     }
 
@@ -51,6 +54,12 @@ def shapes(runs: Iterable[Run]) -> dict[str, list[Run]]:
         if run.epochs and not run.search:
             found.setdefault(shape_id(run), []).append(run)
     return found
+
+
+def failures(folder: Path) -> int:
+    """How often the rehearsal in a folder has failed."""
+    file = folder / FAILURES
+    return int(file.read_text()) if file.exists() else 0
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,15 @@ _MEMORY = ("OutOfMemoryError", "out of memory", "MemoryError", "can't allocate m
 """Parts of the errors of torch, CUDA and Python when memory is short."""
 
 
-def record(runs: Sequence[Run], out: Path, code: int) -> None:
-    """Write the record of a rehearsal that has ended: rates and sizes if it has finished, a verdict in any case."""
+def record(runs: Sequence[Run], out: Path, code: int) -> bool:
+    """Write the record of a rehearsal that has ended, with rates or a verdict; return whether it failed."""
     run = runs[0]
     content: dict[str, Any] = {
         "shape": shape_id(run), "of": shape_of(run), "text": _in_words(run), "run": run.id,
         "data": "noise" if on_noise(run) else run.data.name,
     }  # fmt: skip
-    if code or read_run(out).summary["diverged"]:
+    failed = bool(code or read_run(out).summary["diverged"])
+    if failed:
         last = state.recorded(out)
         unknown = f"exit code {code}; resources.memory_mb may be too small" if code else "its loss is not finite"
         reason = last.reason if last and last.reason else unknown
@@ -40,6 +41,7 @@ def record(runs: Sequence[Run], out: Path, code: int) -> None:
         content |= _measured(out)
         content |= {"reason": "", "verdict": "", "remedy": ""}
     write_text(out.with_suffix(".json"), json_text(content) + "\n")
+    return failed
 
 
 def _measured(out: Path) -> dict[str, Any]:

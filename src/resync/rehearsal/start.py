@@ -11,7 +11,7 @@ from pathlib import Path
 from resync.errors import UserError
 from resync.files import delete_folder, write_text
 from resync.launch import slurm, stopping
-from resync.plan.rehearsed import shape_id
+from resync.plan.rehearsed import FAILURES, failures, shape_id
 from resync.rehearsal.cut import cut
 from resync.rehearsal.records import record
 from resync.results import state
@@ -45,7 +45,8 @@ def rehearse(runs: Sequence[Run], folder: Path) -> int:
             if asked.is_set() and not slurm.inside():
                 continue
             return code
-        record(runs, out, code)
+        if record(runs, out, code):
+            write_text(out / FAILURES, str(failures(out) + 1))
         return os.EX_OK
 
 

@@ -224,7 +224,7 @@ def test_damage_is_one_line(archive: Archive, tmp_path: Path, capsys: pytest.Cap
 
 WRONG_ENTRIES: dict[str, Any] = {
     "seconds": [], "jobs": 3, "final": {"val_top1": "x"}, "best": None, "steps": -1, "rounds": 10**400, "status": "ok",
-    "run": ["x"], "resumed_from": {}, "launch": "H100", "versions": {"torch": []}, "git": {"commit": 1},
+    "run": ["x"], "resumed_from": {}, "launch": "H100", "versions": {"torch": []}, "git": {"commit": "$(id)"},
     "diverged": "yes", "imported": {"sources": [{"name": "x"}]}, "archived": [], "data": 1, "ended": 2026,
     "config_hash": 7, "signatures": [], "volume_percent": True,
 }  # fmt: skip

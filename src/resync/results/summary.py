@@ -31,7 +31,8 @@ class _Part(BaseModel):
 
 
 class _Git(_Part):
-    commit: str | None = None
+    # Pages show it in a command to copy.
+    commit: str | None = Field(default=None, pattern=r"^([0-9a-f]+|\(initial\))$")
     dirty: bool | None = None
 
 

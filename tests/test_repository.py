@@ -37,7 +37,7 @@ LAYERS = [
     {"paper"},
     {"run"},
     {"data_sets", "metrics"},
-    {"periods", "schedules", "topology", "mixing", "gossip"},
+    {"periods", "schedules", "topology", "mixing"},
     {"formulas", "processes"},
     {"settings"},
     {"files", "streams", "text_tables", "torch_private"},

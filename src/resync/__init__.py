@@ -3,8 +3,8 @@
     sync = resync.attach(model, optimizer, resync.SGP(peers=2))
 
 `resync.SGP` and the other names in `resync.sync.options` are the algorithms: objects that have their options, as in the
-configuration of a run. The papers' formulas are in `resync.periods`, `.schedules`, `.topology`, `.mixing` and
-`.gossip`. All are imported on first use: options need pydantic, only `attach` needs torch.
+configuration of a run. The papers' formulas are in `resync.periods`, `.schedules`, `.topology` and
+`.mixing`. All are imported on first use: options need pydantic, only `attach` needs torch.
 """
 
 from importlib import import_module
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from resync import gossip as gossip
     from resync import mixing as mixing
     from resync import periods as periods
     from resync import schedules as schedules
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from resync.library import attach as attach
     from resync.sync.options import *  # noqa: F403
 else:
-    FORMULAS = ("gossip", "mixing", "periods", "schedules", "topology")
+    FORMULAS = ("mixing", "periods", "schedules", "topology")
     PARTS = {
         "Elastic": "resync.engine.membership",
         "SharedSamples": "resync.data.shared_samples",

@@ -1,12 +1,12 @@
 """How fast gossip averages, against gossip itself."""
 
+import averaging
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_plan import a_run
 
-from resync.formulas import averaging
 from resync.formulas.topology import TOPOLOGIES
 from resync.plan.averaging_error import DRAWS, averaging_error, averaging_errors
 

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+import averaging
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.formulas import averaging, mixing, topology
+from resync.formulas import mixing, topology
 from resync.formulas.weighted_topology import WEIGHTED as WEIGHTED_TOPOLOGIES
 
 TRACES = json.loads((Path(__file__).parents[1] / "data" / "sgp_traces_n4.json").read_text())
@@ -38,19 +39,21 @@ def graphs(draw, names=tuple(topology.TOPOLOGIES)):
     return name, num_workers, draw(st.integers(1, most_peers(name, num_workers)))
 
 
+NUMBERED = ["symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential"]
+"""The graphs of the original code by their numbers there."""
 mixes = st.integers(0, 200)
 
 
 @pytest.mark.parametrize("trace", AVERAGING, ids=lambda t: f"{t['gossiper']}-{t['graph_type']}")
 def test_recorded_averaging_is_reproduced(trace):
-    number, n = trace["graph_type"], trace["world_size"]
-    assert [topology.peer_list(number, r, n) for r in range(n)] == trace["phone_book"]
+    name, n = NUMBERED[trace["graph_type"]], trace["world_size"]
+    assert [topology.peer_list(name, r, n) for r in range(n)] == trace["phone_book"]
     result = averaging.average(
-        trace["initial"]["value"], number, len(trace["iterations"]), weights=trace["initial"]["weight"]
+        trace["initial"]["value"], name, len(trace["iterations"]), weights=trace["initial"]["weight"]
     )
     for k, recorded in enumerate(trace["iterations"]):
-        assert [topology.out_peers(number, r, n, k) for r in range(n)] == recorded["out_peers"]
-        assert [topology.in_peers(number, r, n, k) for r in range(n)] == recorded["in_peers"]
+        assert [topology.out_peers(name, r, n, k) for r in range(n)] == recorded["out_peers"]
+        assert [topology.in_peers(name, r, n, k) for r in range(n)] == recorded["in_peers"]
         np.testing.assert_allclose(result.values[k + 1], recorded["value"], rtol=0, atol=1e-12)
         np.testing.assert_allclose(result.weights[k + 1], recorded["weight"], rtol=0, atol=1e-12)
 
@@ -58,16 +61,21 @@ def test_recorded_averaging_is_reproduced(trace):
 @pytest.mark.parametrize(
     ("name", "num_workers", "peers", "expected"),
     [
-        (5, 8, 1, [1, 2, 4]),
-        (5, 9, 2, [1, 2, 3, 6]),
-        (5, 244, 2, [1, 2, 3, 6, 9, 18, 27, 54, 81, 162, 243]),  # log_3(243) is 5; 2 * 243 is 242 modulo 244
-        (5, 6, 2, [1, 2, 3]),  # 2 * 3 would be the worker itself
-        (0, 4, 1, [1, 3, 2]),
-        (0, 3, 1, [1, 2]),
-        (2, 5, 1, [1, 4, 3, 2]),
-        (2, 8, 1, [1, 7, 3, 5]),
-        (4, 5, 1, [1, 4]),
-        (4, 2, 1, [1]),
+        ("exponential", 8, 1, [1, 2, 4]),
+        ("exponential", 9, 2, [1, 2, 3, 6]),
+        (
+            "exponential",
+            244,
+            2,
+            [1, 2, 3, 6, 9, 18, 27, 54, 81, 162, 243],
+        ),  # log_3(243) is 5; 2 * 243 = 242 modulo 244
+        ("exponential", 6, 2, [1, 2, 3]),  # 2 * 3 would be the worker itself
+        ("symmetric_exponential", 4, 1, [1, 3, 2]),
+        ("symmetric_exponential", 3, 1, [1, 2]),
+        ("linear", 5, 1, [1, 4, 3, 2]),
+        ("linear", 8, 1, [1, 7, 3, 5]),
+        ("ring", 5, 1, [1, 4]),
+        ("ring", 2, 1, [1]),
         ("complete", 4, 1, [1, 2, 3]),
         ("bipartite_exponential", 8, 1, [7, 1, 5, 3]),  # +5 and -5 repeat -3 and +3
     ],
@@ -79,7 +87,12 @@ def test_peer_lists(name, num_workers, peers, expected):
 
 
 def test_two_peers_take_turns_in_pairs():
-    assert [topology.out_peers(0, 0, 8, k, peers=2) for k in range(4)] == [[1, 7], [2, 6], [4, 1], [7, 2]]
+    assert [topology.out_peers("symmetric_exponential", 0, 8, k, peers=2) for k in range(4)] == [
+        [1, 7],
+        [2, 6],
+        [4, 1],
+        [7, 2],
+    ]
     assert [topology.out_peers("ring", 3, 8, k, peers=2) for k in range(2)] == [[4, 2], [4, 2]]
 
 
@@ -96,8 +109,8 @@ def test_two_peers_of_the_paper_are_the_next_two_powers_of_two(num_workers, offs
         ]
         assert peers == expected
         one = [topology.out_peers("directed_exponential", worker, num_workers, k) for k in range(6)]
-        assert one == [topology.out_peers(5, worker, num_workers, k) for k in range(6)]
-    assert topology.peer_list(5, 0, 32, peers=2) == [1, 2, 3, 6, 9, 18, 27, 22]
+        assert one == [topology.out_peers("exponential", worker, num_workers, k) for k in range(6)]
+    assert topology.peer_list("exponential", 0, 32, peers=2) == [1, 2, 3, 6, 9, 18, 27, 22]
 
 
 @given(graphs(), mixes, st.integers(0, 3))
@@ -138,7 +151,7 @@ def test_averaging_conserves_sums(graph, iterations, seed):
     random = np.random.default_rng(seed)
     values, weights = random.normal(size=(n, 3)), random.uniform(0.5, 2, size=n)
     result = averaging.average(values, name, iterations, peers, weights)
-    assert result.values.shape == result.debiased.shape == (iterations + 1, n, 3)
+    assert result.values.shape == (iterations + 1, n, 3)
     assert result.weights.shape == (iterations + 1, n)
     total, total_weight = result.values.sum(axis=1), result.weights.sum(axis=1)
     np.testing.assert_allclose(total - values.sum(axis=0), 0, atol=1e-11)
@@ -167,7 +180,7 @@ def test_random_peers_follow_the_seed_and_the_debiased_values_find_the_mean():
     values = np.random.default_rng(0).normal(size=(16, 2))
     result = averaging.average(values, "random", 100, seed=3)
     assert not np.allclose(result.weights[-1], 1)
-    np.testing.assert_allclose(result.debiased[-1] - values.mean(axis=0), 0, atol=1e-10)
+    np.testing.assert_allclose(result.values[-1] / result.weights[-1][:, None] - values.mean(axis=0), 0, atol=1e-10)
 
 
 def test_custom_shares():
@@ -186,7 +199,7 @@ def test_shares_that_lose_something_are_errors(mixing_weights):
         mixing.matrix("ring", 4, 0, mixing_weights=mixing_weights)
 
 
-@pytest.mark.parametrize("name", [*topology.TOPOLOGIES, *range(6)])
+@pytest.mark.parametrize("name", topology.TOPOLOGIES)
 def test_one_worker_talks_to_nobody(name):
     assert name in WEIGHTED or topology.peer_list(name, 0, 1) == []
     assert topology.out_peers(name, 0, 1, 5) == topology.in_peers(name, 0, 1, 5) == []
@@ -205,24 +218,10 @@ def test_one_worker_talks_to_nobody(name):
         (("exponential", 8, 8, 0), "worker is 8, expected 0..7"),
         (("exponential", 0, 0, 0), "num_workers is 0"),
         (("exponential", 0, 8, -1), "number of the mixing step is -1"),
-        (("exponentail", 0, 8, 0), "no topology 'exponentail': expected a number 0-5 or symm"),
-        ((True, 0, 8, 0), "no topology True"),
+        (("exponentail", 0, 8, 0), "no topology 'exponentail': expected symm"),
     ],
 )
 def test_invalid_requests_are_errors(arguments, message):
     for peers_of in (topology.out_peers, topology.in_peers):
         with pytest.raises(ValueError, match=message):
             peers_of(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (([1, 2, 3], "ring", 1), r"values have shape \[3\]"),
-        (([[1.0], [2.0]], "ring", -1), "iterations is -1"),
-        (([[1.0], [2.0]], "ring", 1, 1, [1.0, 0.0]), "weights must be 2 numbers > 0"),
-    ],
-)
-def test_invalid_averaging_is_an_error(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        averaging.average(*arguments)

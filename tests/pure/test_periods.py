@@ -71,7 +71,6 @@ def falling(step):
         (PowerRule(alpha=1.0, power=2, h_base=2, h_max=5), falling, 20, 0, [2, 5, 5, 5, 3]),
         # A phase cuts the round before it; swap averages once at the end.
         (Phases(phases=[(0, 1), (4, 3)]), constant(0.1), 12, 0, [1, 1, 1, 1, 3, 3, 2]),
-        (Phases(phases=[(0, 3), (4, Constant(h=2))]), constant(0.1), 8, 0, [3, 1, 2, 2]),
         (Phases(phases=[(0, 2), (4, "end")]), constant(0.1), 11, 0, [2, 2, 7]),
     ],
 )
@@ -147,7 +146,7 @@ def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_fa
     [
         [(0, 1), (4, 3)],
         [(0, 3), (5, 2), (12, "end")],
-        [(0, 2), (3, PowerRule(alpha=0.6, power=2, h_base=1, h_warmup=2)), (15, 4), (40, 2)],
+        [(0, 2), (3, 5), (15, 4), (40, 2)],
     ],
 )
 def test_rounds_of_phases_are_those_found_one_after_the_other(phases, first):

@@ -18,7 +18,7 @@ __all__ = ["is_doubly_stochastic", "matrix"]
 
 
 def matrix(
-    topology: str | int,
+    topology: str,
     num_workers: int,
     k: int,
     peers: int = 1,

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     Field,
     GetCoreSchemaHandler,
-    PlainSerializer,
     PlainValidator,
     Strict,
     ValidationInfo,
@@ -100,15 +99,14 @@ class PowerRule(Period):
 
 
 def _h(value: Any) -> Any:
-    if value == "end" or isinstance(value, Period) or (type(value) is int and value >= 1):
+    if value == "end" or (type(value) is int and value >= 1):
         return value
     raise checks_failed("h", [((), f"found {show(value)}, allowed: integer >= 1 or end")])
 
 
 _H = Annotated[
-    LocalSteps | Period | Literal["end"],
+    LocalSteps | Literal["end"],
     PlainValidator(_h),
-    PlainSerializer(lambda h: h.model_dump(mode="json") if isinstance(h, Period) else h),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "x-unit": LOCAL_STEPS.name}, {"const": "end"}]}),
 ]
 
@@ -118,7 +116,7 @@ class Phases(Period):
 
     Post-local SGD is `Phases(phases=[(0, 1), (switch, h)])`. SWAP averages every h steps until the switch and then
     once, at the end: `Phases(phases=[(0, h), (switch, "end")])`. The end of a phase also ends the round. Phases are in
-    epochs in a configuration and in steps in `local_steps`. In Python the H of a phase can also be another rule.
+    epochs in a configuration and in steps in `local_steps`.
     """
 
     rule: Literal["phases"] = Field(default="phases", init=False)
@@ -126,10 +124,6 @@ class Phases(Period):
         min_length=1,
         description="[first epoch, H] pairs, starting at epoch 0; H is a number, or end: average at the end only",
     )
-
-    @property
-    def follows_lr(self) -> bool:
-        return any(isinstance(h, Period) and h.follows_lr for _, h in self.phases)
 
     def checks(self) -> Iterator[Check]:
         yield from phase_checks(("phases",), [first for first, _ in self.phases])
@@ -144,11 +138,9 @@ class Phases(Period):
         current = max(index for index, (first, _) in enumerate(self.phases) if first <= step)
         end = next((first for first, _ in self.phases[current + 1 :]), math.inf)
         h = self.phases[current][1]
-        if isinstance(h, Period):
-            return min(h.local_steps(lr, step, warming_up), end - step)
         return min(math.inf if h == "end" else h, end - step)
 
-    def spans(self, first: int, last: int) -> Iterator[tuple[int, int, int | Period | Literal["end"]]]:
+    def spans(self, first: int, last: int) -> Iterator[tuple[int, int, int | Literal["end"]]]:
         """The first step, the step after the last one, and H of every phase, of the steps from `first` to `last`."""
         ends = [*(start for start, _ in self.phases[1:]), last]
         for (start, h), end in zip(self.phases, ends, strict=True):
@@ -224,7 +216,7 @@ def rounds(
         return [
             length
             for start, end, h in period.spans(first, total_steps)
-            for length in ([end - start] if h == "end" else rounds(rule_of(h), lr, end, warmup_steps, start))
+            for length in ([end - start] if h == "end" else rounds(Constant(h=h), lr, end, warmup_steps, start))
         ]
     lengths: list[int] = []
     step = first

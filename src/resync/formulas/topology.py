@@ -2,8 +2,8 @@
 
 Every worker has a peer list: an ordered list of distinct peers. In mixing step k (0-based, counted from the start or
 from the last change of `peers`) a topology with p peers picks the entries (j + k * p) mod len(peer list), j = 0..p-1.
-Names, numbers and peer lists are those of the May 2019 version of the original code (Assran et al. 2019), whose graphs
-produced the published results; 4 and 5 exist in the 2023 version only.
+Names and peer lists are those of the May 2019 version of the original code (Assran et al. 2019), whose graphs of these
+numbers produced the published results; 4 and 5 exist in the 2023 version only.
 
 | number | name                  | peer list of worker r, as offsets modulo the number of workers          |
 |--------|-----------------------|-------------------------------------------------------------------------|
@@ -102,11 +102,11 @@ class Topology:
         return self.pick == "random"
 
 
-def out_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
+def out_peers(topology: str, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
     """Return the workers that `worker` sends to in mixing step `k`, in the order of its peer list; none if alone.
 
     Args:
-        topology: name or number, see the table of this module.
+        topology: its name, see the tables of this module.
         worker: the sender, 0..num_workers-1.
         num_workers: number of workers.
         k: number of the mixing step, 0-based.
@@ -134,7 +134,7 @@ def out_peers(topology: str | int, worker: int, num_workers: int, k: int, peers:
     return [_reach(chosen, worker, offsets[i], num_workers) for i in picks]
 
 
-def in_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
+def in_peers(topology: str, worker: int, num_workers: int, k: int, peers: int = 1, seed: int = 0) -> list[int]:
     """Return the workers with `worker` among their `out_peers`, ascending; arguments and errors as in `out_peers`."""
     chosen = resolve(topology)
     receivers = out_peers(topology, worker, num_workers, k, peers, seed)
@@ -149,7 +149,7 @@ def in_peers(topology: str | int, worker: int, num_workers: int, k: int, peers: 
     return sorted((2 * worker - receiver) % num_workers for receiver in receivers)
 
 
-def peer_list(topology: str | int, worker: int, num_workers: int, peers: int = 1) -> list[int]:
+def peer_list(topology: str, worker: int, num_workers: int, peers: int = 1) -> list[int]:
     """Return all workers that `worker` ever sends to, in order; arguments and errors as in `out_peers`."""
     chosen = resolve(topology)
     _check_workers(worker, num_workers, k=0)
@@ -158,7 +158,7 @@ def peer_list(topology: str | int, worker: int, num_workers: int, peers: int = 1
     return [_reach(chosen, worker, offset, num_workers) for offset in _peer_offsets(chosen, num_workers, peers)]
 
 
-def cycle(topology: str | int, num_workers: int, peers: int = 1) -> int:
+def cycle(topology: str, num_workers: int, peers: int = 1) -> int:
     """Return the number of mixing steps after which they repeat, 0 if they are drawn anew; errors as in `out_peers`."""
     chosen = resolve(topology)
     if isinstance(chosen, WeightedTopology):
@@ -168,7 +168,7 @@ def cycle(topology: str | int, num_workers: int, peers: int = 1) -> int:
 
 
 def messages(
-    topology: str | int, num_workers: int, peers: int, seed: int, first: int, last: int
+    topology: str, num_workers: int, peers: int, seed: int, first: int, last: int
 ) -> Mapping[tuple[Fraction, int], int]:
     """Return how much is sent in the mixing steps first..last-1; errors as in `out_peers`.
 
@@ -177,15 +177,15 @@ def messages(
     return _messages(resolve(topology), num_workers, peers, seed, first, last)
 
 
-def check_pairs(topology: str | int, num_workers: int) -> None:
+def check_pairs(topology: str, num_workers: int) -> None:
     """Raise ValueError for a topology that does not pair odd with even workers."""
     if not resolve(topology).bipartite:
-        raise UserError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential (1) or "
-                        "bipartite_linear (3)")  # fmt: skip
+        raise UserError(f"AD-PSGD needs pairs, found topology {topology}, allowed: bipartite_exponential or "
+                        "bipartite_linear")  # fmt: skip
     peer_list(topology, 0, num_workers)
 
 
-def partner(topology: str | int, worker: int, num_workers: int, number: int) -> int | None:
+def partner(topology: str, worker: int, num_workers: int, number: int) -> int | None:
     """Return the partner of an odd (active) worker for its pairwise average `number`; None for an even worker.
 
     Active workers ask and passive ones answer, which prevents deadlocks from circular waits. A single worker has no
@@ -195,14 +195,11 @@ def partner(topology: str | int, worker: int, num_workers: int, number: int) -> 
     return peers[number % len(peers)] if worker % 2 and peers else None
 
 
-def resolve(topology: str | int) -> Topology | WeightedTopology:
-    """Return the topology of this name or number, or raise a ValueError that lists them."""
-    if isinstance(topology, int) and not isinstance(topology, bool) and 0 <= topology < len(_NUMBERED):
-        return _NUMBERED[topology]
-    if isinstance(topology, str) and topology in TOPOLOGIES:
-        return TOPOLOGIES[topology]
-    expected = f"a number 0-{len(_NUMBERED) - 1} or {', '.join(TOPOLOGIES)}"
-    raise UserError(f"no topology {topology!r}: expected {expected}")
+def resolve(topology: str) -> Topology | WeightedTopology:
+    """Return the topology of this name, or raise a ValueError that lists them."""
+    if topology not in TOPOLOGIES:
+        raise UserError(f"no topology {topology!r}: expected {', '.join(TOPOLOGIES)}")
+    return TOPOLOGIES[topology]
 
 
 def _reach(topology: Topology, worker: int, offset: int, num_workers: int) -> int:
@@ -281,15 +278,13 @@ def _exponential(n: int, peers: int) -> Iterator[int]:
     return (j * power for power in _powers(peers + 1, n) for j in range(1, peers + 1))
 
 
-_NUMBERED = (
+_LISTED = (
     Topology("symmetric_exponential", lambda n, peers: _both_ways(_powers(2, n))),
     Topology("bipartite_exponential", _bipartite_exponential, bipartite=True),
     Topology("linear", lambda n, peers: _both_ways(range(1, n, 2))),
     Topology("bipartite_linear", lambda n, peers: _both_ways(range(1, n, 2)), bipartite=True),
     Topology("ring", lambda n, peers: _both_ways([1]), pick="first"),
     Topology("exponential", _exponential),
-)
-_UNNUMBERED = (
     Topology("directed_exponential", lambda n, peers: _powers(2, n)),
     Topology("complete", lambda n, peers: range(1, n), pick="all"),
     Topology("cycle", lambda n, peers: range(1, n)),
@@ -297,6 +292,6 @@ _UNNUMBERED = (
     Topology("random_exponential", _exponential, pick="random"),
 )
 TOPOLOGIES: dict[str, Topology | WeightedTopology] = {
-    **{topology.name: topology for topology in _NUMBERED + _UNNUMBERED},
+    **{topology.name: topology for topology in _LISTED},
     **{topology.name: topology for topology in WEIGHTED},
 }

@@ -11,6 +11,7 @@ from resync.plan import volume
 from resync.render import averaging_error, style
 from resync.render.item import load
 from resync.run import Run
+from resync.run.execution import Execution
 from resync.settings.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
@@ -219,7 +220,18 @@ def test_smoke_runs_are_small(suite):
             continue
         assert run.data.name in ("digits", "sentences", "sonnets"), run.id
         assert run.workers * run.total_steps <= 8 * 330, run.id
-        assert run.model.name in ("mlp", "cnn", "linear") or run.workers * run.total_steps <= 4 * 20, run.id
+        assert run.model.name in ("mlp", "cnn", "linear") or run.workers * run.total_steps <= 32 * 20, run.id
+
+
+def test_no_two_rows_of_a_figure_or_table_are_the_same_run_at_smoke_scale(suite):
+    """But for a training that the notebook of Liu et al. 2024 repeats."""
+    not_compared = *Execution.model_fields, "paper", "experiment", "series"
+    repeated = {"toy/sync_sgd_first", "toy/sync_sgd_second"}
+    for paper, item in ((paper, item) for paper, found in suite.papers.items() for item in found.items):
+        runs = suite.item_runs(paper, item, "smoke")
+        same = [(str(run.model_dump(exclude=not_compared)), f"{run.experiment}/{run.series}") for run in runs]
+        settings = [settings for settings, name in same if name not in repeated]
+        assert len(settings) == len(set(settings)), (paper, item)
 
 
 def test_a_paper_takes_at_most_an_hour_of_one_gpu_at_gpu_scale(suite):

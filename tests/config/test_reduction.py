@@ -24,6 +24,7 @@ seeds: [0]
 device: cpu
 reduced:
   workers: 2
+  most_workers: 8
   processes: 2
   epochs: 4
   steps_per_epoch: 5
@@ -85,26 +86,37 @@ def reduced(workspace):
 def test_an_experiment_has_a_small_form_without_a_line_of_its_own(reduced):
     run = reduced["qsr"]
     assert (run.workers, run.batch_size, run.micro_batches, run.epochs, run.steps_per_epoch) == (2, 4, 2, 4, 5)
-    assert (run.model.widths, run.device, run.precision, run.loss_scale) == ((2,), "cpu", "bf16", None)
+    assert (run.model.widths, run.device, run.precision, run.loss_scale) == ((2,), "cpu", "fp16", None)
     assert (run.processes, run.compile, run.resources.gpus_per_node, run.seed) == (1, None, 0, 0)
 
 
 def test_learning_rates_and_alpha_shrink_together(reduced):
     run = reduced["qsr"]
     assert (run.schedule.max_lr, run.schedule.min_lr, run.sync.period.alpha) == (0.4, 5e-7, 0.1)
-    assert reduced["phases"].schedule.max_lr == 0.2
+    assert reduced["phases"].schedule.max_lr == 0.1
 
 
 def test_what_changes_keeps_its_place_in_the_training(reduced):
     assert reduced["qsr"].warmup_steps == 2
     run = reduced["phases"]
     assert run.schedule.decays == ((2, 0.1),)
-    assert run.sync.period.phases == ((0, 1), (2, 5), (3, "end"))
-    assert (run.warmup_steps, run.schedule.warmup_start) == (1, 0.05)
+    assert run.sync.period.phases == ((0, 1), (2, 4), (3, "end"))
+    assert (run.warmup_steps, run.schedule.warmup_start) == (1, 0.025)
 
 
-def test_a_period_is_kept_or_shortened_so_that_there_are_several_rounds(reduced):
-    assert [reduced[name].sync.period.h for name in ("short", "long", "once")] == [4, 5, 20]
+def test_periods_are_shortened_to_different_ones_so_that_there_are_several_rounds(reduced):
+    assert reduced["qsr"].sync.period.h_base == 2
+    assert [reduced[name].sync.period.h for name in ("short", "long", "once")] == [3, 5, 20]
+
+
+def test_series_with_different_numbers_of_workers_keep_them_different(workspace):
+    workspace.write("configs/scales/smoke.yaml", SMOKE)
+    workspace.write(VIT, PUBLISHED)
+    for series, workers in {"short": 16, "long": 2, "once": 1}.items():
+        workspace.change(VIT, f"  {series}:\n", f"  {series}:\n    workers: {workers}\n    processes: 1\n")
+    workspace.change("configs/qsr/paper.yaml", "[vit/qsr, vit/parallel]", "[vit/qsr, vit/long]")
+    runs = {run.series: run for run in workspace.load().runs("qsr", "smoke")}
+    assert [runs[name].workers for name in ("short", "qsr", "long", "once")] == [8, 4, 2, 1]
 
 
 def test_a_form_of_its_own_takes_precedence(workspace):
@@ -200,7 +212,8 @@ def test_an_evaluation_without_training_is_reduced_too():
 def test_every_unit_is_reduced():
     """So that a new unit cannot be forgotten."""
     every = [each for each in vars(units).values() if isinstance(each, units.Unit)]
-    limits = SimpleNamespace(workers=4, processes=2, epochs=4, steps_per_epoch=5, peak_lr=0.4, least_warmup_start=0.25)
+    limits = SimpleNamespace(peak_lr=0.4, least_warmup_start=0.25)
     shape = TrainingShape(workers=1, epochs=90, steps_per_epoch=100, total_steps=9000, warmup_steps=0)
     run = SimpleNamespace(**shape._asdict(), shape=shape, sync=None, schedule=ConstantSchedule(name="constant", lr=0.8))
-    assert all(conversion(run, limits)(unit, 90, ()) < 90 for unit in every)
+    small = TrainingShape(workers=1, epochs=4, steps_per_epoch=5, total_steps=20, warmup_steps=0)
+    assert all(conversion(run, limits, small, 0.8)(unit, 90, ()) < 90 for unit in every)

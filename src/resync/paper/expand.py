@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 
 from resync.paper.paper import Experiment, ExperimentFile
-from resync.run.reduction import LoadedScale, reduced
+from resync.run.reduction import LoadedScale, Reduced
 from resync.run.run import SCALES, Run, SeriesLayer
 from resync.settings.base import is_id
 from resync.settings.errors import Problem, not_among
@@ -33,12 +33,15 @@ def expand(
     labels: dict[str, str] = {}
     runs: list[Run] = []
     published: dict[str, tuple[Node, SeriesLayer]] = {}
+    small: dict[str, Reduced] = {}
     # The published scale is the last one, and what is reduced comes from it.
     for scale, series in ((scale, series) for scale, existing in reversed(scales.items()) for series in existing):
         if scale in node.entries_at("scales"):
             merged = _merge_layers(node, scale_layers.get(scale), scale, series)
         elif series in published:
-            merged = reduced(*published[series], scale_layers[scale])
+            if scale not in small:
+                small[scale] = Reduced([layer for _, layer in published.values()], scale_layers[scale])
+            merged = small[scale].of(*published[series])
         else:
             continue  # the published form has problems, which say enough
         layer, problems = collector.validated(SeriesLayer, merged)

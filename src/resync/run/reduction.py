@@ -2,11 +2,12 @@
 
 A scale with a `reduced` section has every experiment: one that does not say what it is at that scale is its published
 form with a small model, little data and few steps. Algorithm, optimizer, loss and the shapes of schedules and phases
-stay, so that each series trains with the code that it is published with.
+stay, so that each series trains with the code that it is published with, and what differs between the series of an
+experiment differs in their small forms too, as far as their few workers and steps allow.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -22,6 +23,7 @@ from resync.run.run import RunLayer, SeriesLayer
 from resync.run.training import RunSettings
 from resync.settings import units
 from resync.settings.base import PositiveInt, PositiveNumber, Settings
+from resync.settings.errors import KeyPath
 from resync.settings.options import Part, TrainingShape
 from resync.settings.tree import Node, merge, without
 from resync.settings.units import Convert, Unit, converted, field_types
@@ -44,14 +46,17 @@ class Reduction(Settings):
     a quarter of the training, or up to its published share of the training if that is more.
     """
 
-    workers: PositiveInt = Field(description="largest number of workers")
+    workers: PositiveInt = Field(description="largest number of workers, if that of all series is the same")
+    most_workers: PositiveInt = Field(description="largest number of workers of series that differ in it")
     processes: PositiveInt = Field(
-        description="number of workers, each in a process of its own, of algorithms that are asynchronous in real time"
+        description="number of workers, each in a process of its own, of algorithms that are asynchronous in real "
+        "time; of series that differ in it, the smallest one: the next has twice as many"
     )
     epochs: PositiveInt = Field(description="largest number of epochs")
     steps_per_epoch: PositiveInt = Field(description="largest number of steps per epoch")
     peak_lr: PositiveNumber = Field(
-        description="largest learning rate; all learning rates, and the alpha of a period rule, shrink in proportion"
+        description="largest learning rate of an experiment; all of its learning rates, and the alpha of period rules, "
+        "shrink in proportion"
     )
     least_warmup_start: PositiveNumber = Field(
         description="smallest first learning rate of a warm-up, as a share of its peak: slow momentum divides by it"
@@ -81,32 +86,87 @@ class LoadedScale:
     node: Node | None
 
 
-def reduced(node: Node, published: SeriesLayer, scale: LoadedScale) -> Node:
-    """The merged layers `node` of a published series, which are valid as `published`, at a reduced scale."""
-    assert scale.reduction
-    assert scale.node
-    kept = without(node, *Execution.model_fields, "resources", "seeds", "pilot_seeds", "start_checkpoint", "loss_scale")
-    shape = _shape(published, scale.reduction)
-    with_times = _converted(kept, published, conversion(published, scale.reduction), shape)
-    small = _overlay(published, scale.reduction, scale.node, shape)
-    return merge(merge(with_times, scale.settings), small)
+class Reduced:
+    """The small forms at a scale of the published series of an experiment, whose `layers` these are."""
+
+    def __init__(self, layers: Sequence[SeriesLayer], scale: LoadedScale) -> None:
+        assert scale.reduction
+        assert scale.node
+        self._scale, self._by, self._node = scale, scale.reduction, scale.node
+        self._workers = {
+            True: _doubling({each.workers for each in layers if _asynchronous(each)}, self._by.processes),
+            False: _halving({each.workers for each in layers if not _asynchronous(each)}, self._by),
+        }
+        self._peak = max(_peak(each.schedule, each.shape) for each in layers)
+        self._local_steps = self._spread_local_steps(layers)
+
+    def of(self, node: Node, published: SeriesLayer) -> Node:
+        """The merged layers `node` of one of the series, which are valid as `published`, reduced."""
+        not_kept = *Execution.model_fields, "resources", "seeds", "pilot_seeds", "start_checkpoint", "loss_scale"
+        shape = self._shape(published)
+        convert = conversion(published, self._by, shape, self._peak)
+
+        def apart(unit: Unit, number: Any, place: KeyPath) -> Any:
+            return self._local_steps[number] if unit is units.LOCAL_STEPS else convert(unit, number, place)
+
+        with_times = _converted(without(node, *not_kept), published, apart, shape)
+        small = _overlay(published, self._by, self._node, shape)
+        return merge(merge(with_times, self._scale.settings), small)
+
+    def _shape(self, published: SeriesLayer) -> TrainingShape:
+        return _shape(published, self._by, self._workers[_asynchronous(published)][published.workers])
+
+    def _spread_local_steps(self, layers: Sequence[SeriesLayer]) -> dict[int, int]:
+        """The small form of every number of local steps: different ones where there are enough."""
+        found: dict[int, int] = {}
+        for layer in layers:
+            convert = conversion(layer, self._by, self._shape(layer), self._peak)
+
+            def note(unit: Unit, number: Any, place: KeyPath, convert: Convert = convert) -> Any:
+                if unit is units.LOCAL_STEPS:
+                    found[number] = max(convert(unit, number, place), found.get(number, 0))
+                return number
+
+            for part in (layer.sync, layer.optimizer):
+                converted(part, type(part), note)
+        limit = max(found.values(), default=0) + 1
+        for number in sorted(found, reverse=True):
+            found[number] = limit = max(min(found[number], limit - 1), min(number, 2))
+        return found
+
+
+def _asynchronous(settings: RunSettings) -> bool:
+    return bool(getattr(settings.sync, "asynchronous", False))
+
+
+def _doubling(workers: Set[int], least: int) -> dict[int, int]:
+    return {number: min(number, least << index) for index, number in enumerate(sorted(workers))}
+
+
+def _halving(workers: Set[int], by: Reduction) -> dict[int, int]:
+    """The small form of every number of workers: each at most half of the next one."""
+    small, limit = {}, by.workers if len(workers) == 1 else by.most_workers
+    for number in sorted(workers, reverse=True):
+        small[number] = max(1, min(number, limit))
+        limit = small[number] // 2
+    return small
 
 
 def shortened(node: Node, run: RunSettings, epochs: int, steps_per_epoch: int) -> Node:
     """The settings `node` of a run for a training of this length, at the same rates."""
     by = Reduction(
-        workers=run.workers, processes=run.workers, epochs=epochs, steps_per_epoch=steps_per_epoch,
-        peak_lr=sys.float_info.max, least_warmup_start=_LEAST, evaluation={}, tasks={}, models={},
+        workers=run.workers, most_workers=run.workers, processes=run.workers, epochs=epochs,
+        steps_per_epoch=steps_per_epoch, peak_lr=sys.float_info.max, least_warmup_start=_LEAST, evaluation={}, tasks={},
+        models={},
     )  # fmt: skip
-    shape = _shape(run, by)
+    shape = _shape(run, by, run.workers)
     lengths = {"epochs": shape.epochs, "steps_per_epoch": shape.steps_per_epoch}
-    return merge(_converted(node, run, conversion(run, by), shape), _node(lengths, replace(node, path=())))
+    convert = conversion(run, by, shape, _peak(run.schedule, run.shape))
+    return merge(_converted(node, run, convert, shape), _node(lengths, replace(node, path=())))
 
 
-def _shape(published: RunSettings, by: Reduction) -> TrainingShape:
+def _shape(published: RunSettings, by: Reduction, workers: int) -> TrainingShape:
     """The shape of the reduced training, without its warm-up."""
-    asynchronous = getattr(published.sync, "asynchronous", False)
-    workers = min(published.workers, by.processes if asynchronous else by.workers)
     epochs, steps = min(published.epochs, by.epochs), min(published.steps_per_epoch, by.steps_per_epoch)
     return TrainingShape(workers, epochs, steps, epochs * steps, warmup_steps=0)
 
@@ -127,14 +187,12 @@ def _overlay(published: SeriesLayer, by: Reduction, node: Node, shape: TrainingS
             if getattr(published.evaluation, name, None)
         },
     }
-    if getattr(published.sync, "asynchronous", False):
+    if _asynchronous(published):
         numbers |= {"processes": workers, "resources": {"cpus": workers}}
     if published.gpus_per_worker > 1:
         numbers["gpus_per_worker"] = gpus
     if published.micro_batch_size:
         numbers["micro_batch_size"] = batch // max(gpus, min(published.micro_batches, 2 if batch % 2 == 0 else 1))
-    if published.precision == "fp16":  # CPUs have no fast fp16
-        numbers["precision"] = "bf16"
     entries = {name: _node(value, node) for name, value in numbers.items()}
     for key, choice in (("tasks", task), ("models", published.model.name)):
         found = node.entries[key].child(choice)
@@ -143,11 +201,11 @@ def _overlay(published: SeriesLayer, by: Reduction, node: Node, shape: TrainingS
     return replace(node, value=entries, path=())
 
 
-def conversion(published: RunSettings, by: Reduction) -> Convert:
-    """How the numbers that have a unit change."""
-    _, epochs, steps_per_epoch, steps, _ = _shape(published, by)
+def conversion(published: RunSettings, by: Reduction, shape: TrainingShape, most: float) -> Convert:
+    """How the numbers that have a unit change in a training of this shape; `most` is the experiment's largest rate."""
+    _, epochs, steps_per_epoch, steps, _ = shape
     peak = _peak(published.schedule, published.shape)
-    shrunk = min(1.0, by.peak_lr / peak)
+    shrunk = min(1.0, by.peak_lr / most)
 
     def epoch(value: float) -> float:
         return round(value * epochs / published.epochs, 4)

@@ -84,17 +84,17 @@ def test_finished_runs_did_the_planned_rounds(suite: Suite, finished: Path):
 
 def test_the_headline_counts_the_verdicts_and_names_the_command_for_other_scales(suite: Suite, finished: Path):
     lines = headline(audit(suite, "smoke", finished))
-    counts = ["8002111353011", "541", "312", "5113", "44", "1"]
+    counts = ["541", "312", "5113", "44", "1"]
     assert ["".join(re.findall(r"\d+", line)) for line in lines] == counts
     assert "make reproduce SCALE=paper" in lines[-1]
 
 
 def test_without_runs_nothing_is_reproduced_and_no_claim_holds(without_runs: dict[str, Audit]):
-    for scale, result in without_runs.items():
+    for result in without_runs.values():
         words = {row.verdict for row in result.lines}
         assert words <= {"not run", "not comparable", "unknown", "unverified source", "computed"}
         assert not result.failed
-        assert re.match(rf"Score at {scale} scale: of \d+ published numbers, 0 reproduced, ", sentence(result))
+        assert re.match(r"SGP: \d headline claims: ", sentence(result))
         assert "as planned" not in totals(result)["rounds"]
 
 

@@ -48,7 +48,7 @@ def test_claims_and_numbers_have_one_outcome_each(suite: Suite, finished: Path):
     found = score(audit(suite, "smoke", finished))
     numbers = {"reproduced": 0, "not reproduced": 0, "computed only": 2, "value unknown": 1, "source unverified": 1}
     assert found["numbers"] == numbers | {"not comparable": 1, "at another scale": 3}
-    assert found["claims"] == {"holds": 3, "fails": 0, "computed only": 1, "at another scale": 1}
+    assert found["claims"] == {"holds": 3, "contradicted": 0, "computed only": 1, "at another scale": 1}
     assert found["papers"] == {"toy": {"numbers": found["numbers"], "claims": found["claims"]}}
 
 
@@ -95,14 +95,14 @@ def test_a_claim_of_our_own_is_not_counted(configs: Path, results: Path, capsys:
     for run in suite.runs("toy", "smoke", "vit", "qsr"):
         synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
     found = audit(suite, "smoke", results)
-    assert score(found)["claims"] == {"holds": 0, "fails": 0, "computed only": 1, "at another scale": 1}
+    assert score(found)["claims"] == {"holds": 0, "contradicted": 0, "computed only": 1, "at another scale": 1}
     assert totals(found)["claims"] == {"not comparable": 1, "computed": 1}
-    assert totals(found)["own_claims"] == {"fails": 3}
+    assert totals(found)["own_claims"] == {"contradicted": 2, "outside its regime": 1}
     where = ["audit", "--configs", str(configs), "--results", str(results), "--scale", "smoke"]
     assert main([*where, "--check"]) == 0
     capsys.readouterr()
     assert main([*where, "toy/accuracies"]) == 0
-    assert capsys.readouterr().out.startswith("toy/accuracies: fails: ")
+    assert capsys.readouterr().out.startswith("toy/accuracies: contradicted: ")
 
 
 def test_a_claim_that_the_paper_may_not_make_counts_for_nothing(configs: Path, finished: Path):

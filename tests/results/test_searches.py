@@ -155,7 +155,7 @@ def test_a_claim_holds_if_all_of_its_bounds_do():
     slope = bound(quantity="slope", least=1.5, most=2)
     assert curves.verdict({"slope": (slope, [1.6, 2.0])}).word == "holds"
     verdict = curves.verdict({"slope": (slope, [1.6, 2.0]), "other": (slope, [1.4, 1.9])})
-    assert verdict.word == "fails"
+    assert verdict.word == "contradicted"
     assert verdict.reason == "1 of 2 bounds do not hold: other 1.400 to 1.900, claimed: at least 1.5 and at most 2"
 
 

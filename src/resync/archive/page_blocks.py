@@ -19,6 +19,7 @@ from resync.archive.build import ENVIRONMENT, ArchiveFolders
 from resync.archive.page_claims import claims
 from resync.archive.unpack import scales_of
 from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
+from resync.audit.verdicts import CONTRADICTED, OUTSIDE, SMALLER
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -72,7 +73,12 @@ def scores(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
         lines = [(paper.name, *_verdicts(found, {paper.id})) for paper in suite.papers.values()]
         lines.append(("All papers", *_verdicts(found, set(suite.papers))))
         yield from (f"**Scale `{scale}`**, {runs['runs']} runs:", "")
-        headings = ["paper", "claims: hold, fail, open", "claims of our own", "numbers: reproduced"]
+        headings = [
+            "paper",
+            "claims: hold, rejected, outside their regime, open",
+            "claims of our own",
+            "numbers: reproduced",
+        ]
         yield from markdown(headings, lines, "lrrr")
 
 
@@ -85,8 +91,9 @@ def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str, str
 
 def _counts(found: Mapping[str, Any], papers: set[str], kind: str) -> str:
     claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers and claim["kind"] == kind]
-    holds, fails = claims.count("holds"), claims.count("fails")
-    return f"{holds}, {fails}, {len(claims) - holds - fails}" if claims else ""
+    groups = ("holds",), (SMALLER, CONTRADICTED), (OUTSIDE, "not exercised")
+    counts = [sum(map(claims.count, words)) for words in groups]
+    return ", ".join(map(str, [*counts, len(claims) - sum(counts)])) if claims else ""
 
 
 def papers_by_scale(suite: Suite, place: ArchiveFolders) -> Iterator[str]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from statistics import fmean, linear_regression, median
 
-from resync.audit.verdicts import Verdict
+from resync.audit.verdicts import CONTRADICTED, Verdict
 from resync.paper.claim import CurveTest
 from resync.results.runs import RunState
 from resync.results.seed_values import number
@@ -44,7 +44,7 @@ def verdict(tests: Mapping[str, tuple[CurveTest, list[float]]]) -> Verdict:
     """The verdict on bounds and the values that must lie within them, by what they are of."""
     broken = [f"{name} {in_words(*each)}" for name, each in tests.items() if not _holds(*each)]
     if broken:
-        return Verdict("fails", f"{len(broken)} of {len(tests)} bounds do not hold: {'; '.join(broken)}")
+        return Verdict(CONTRADICTED, f"{len(broken)} of {len(tests)} bounds do not hold: {'; '.join(broken)}")
     return Verdict("holds", f"all {len(tests)} bounds hold" if len(tests) > 1 else "the bound holds")
 
 

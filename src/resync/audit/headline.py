@@ -7,7 +7,6 @@ check that runs did their planned rounds, which says nothing about a paper.
 from collections import Counter
 from collections.abc import Iterable
 
-from resync.audit import score
 from resync.audit.rows import (
     CLAIM,
     COMPUTED,
@@ -43,6 +42,15 @@ def totals(audit: Audit) -> dict[str, dict[str, int]]:
     return {name: counts(line for line in audit.lines if line.kind == kind) for name, (kind, *_) in KINDS.items()}
 
 
+def headline_states(audit: Audit) -> dict[str, dict[str, int]]:
+    """By paper, how many of its headline claims and numbers are in each state (`score.STATES`)."""
+    found: dict[str, Counter[str]] = {}
+    for line in audit.lines:
+        if line.headline:
+            found.setdefault(line.paper, Counter())[line.state] += 1
+    return {paper: dict(states) for paper, states in found.items()}
+
+
 def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
     """Number of rows per verdict, in the order of `VERDICTS`."""
     found = Counter(row.verdict for row in rows)
@@ -50,8 +58,11 @@ def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
 
 
 def headline(audit: Audit) -> tuple[str, ...]:
-    """The score, the verdicts on lines of each kind, and which command shows claims of other scales."""
-    sentences = [score.in_words(score.score(audit), audit.scale)]
+    """The states of headline claims by paper, verdicts by kind of line, and which command shows other scales."""
+    sentences = [
+        f"{audit.papers[paper].name}: {counted([sum(states.values())], 'headline claim')}: {tallied(states)}."
+        for paper, states in headline_states(audit).items()
+    ]
     for name, found in totals(audit).items():
         _, noun, which = KINDS[name]
         sentences += [f"{counted([sum(found.values())], noun)} {which}: {tallied(found)}."] if found else []

@@ -6,7 +6,7 @@ from pathlib import Path
 from resync.audit import effects, verdicts
 from resync.audit.effects import Effect, p_text
 from resync.audit.rows import LOG_CLAIM, LOGS, ClaimRow, Ours, Reference, Side, ValueRow, verdict_fields
-from resync.audit.verdicts import CONFIDENCE, Target, Tolerance, Verdict
+from resync.audit.verdicts import CONFIDENCE, CONTRADICTED, Target, Tolerance, Verdict
 from resync.paper.logs import LogComparison, LogGroup
 from resync.paper.paper import Paper
 from resync.results.errors import ResultsError
@@ -102,10 +102,10 @@ def _tested(
     estimate = effects.welch(lower, higher)
     p_less, p_more = estimate.p_values(-saved)
     difference = estimate.value + saved
-    low, high = (None if bound is None else bound + saved for bound in estimate.interval(CONFIDENCE))
-    effect = Effect(better.id, than.id, difference, low, high, p_less, p_more, (ours.n, theirs.n))
+    low, high = (None if bound is None else bound + saved for bound in estimate.interval(2 * CONFIDENCE - 1))
+    effect = Effect(better.id, than.id, difference, low, high, p_less, p_more, p_more, (ours.n, theirs.n))
     level = 1 - CONFIDENCE
-    word = "recomputed" if p_less < level else "fails" if p_more < level else "inconclusive"
+    word = "recomputed" if p_less < level else CONTRADICTED if p_more < level else "inconclusive"
     priced = f" with {signed(saved, 5)} for the steps saved" if rule else ""
     reason = f"effect {signed(difference, 5)} {better.unit}{priced}; Welch's test: {p_text(p_less)}"
     if rule:

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from resync.audit.rows import Audit, ClaimRow, ValueRow
+from resync.audit.surviving import surviving
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -32,4 +33,4 @@ def gather(suite: Suite, scale: str, results: Path) -> Audit:
             ) from None
         except (KeyError, TypeError, ValidationError) as error:
             raise UserError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
-    return Audit(scale, results, suite.papers, tuple(rows), tuple(claims), damaged)
+    return Audit(scale, results, suite.papers, tuple(rows), surviving(claims), damaged)

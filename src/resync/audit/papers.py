@@ -1,11 +1,11 @@
 """The audit: published values and claims beside the results on disk, and whether runs did the planned rounds."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from resync.audit import logs, verdicts
 from resync.audit.claims import claim_row
@@ -24,7 +24,9 @@ from resync.audit.rows import (
     reference_of,
     verdict_fields,
 )
-from resync.audit.score import outcome
+from resync.audit.score import STATES, outcome
+from resync.audit.sides import Groups
+from resync.audit.surviving import surviving
 from resync.audit.values import (
     BEFOREHAND,
     different_hardware,
@@ -44,8 +46,7 @@ from resync.results.runs import RunState, state_of
 from resync.results.seed_values import SeedValues, number
 from resync.run import Run
 
-Groups = Mapping[tuple[str, str], list[RunState]]
-"""The states of the runs by experiment and series."""
+_Row = TypeVar("_Row", ValueRow, ClaimRow)
 
 
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
@@ -73,15 +74,21 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         on_gpus: dict[tuple[str, str, str], bool] = {
             (run.scale, run.experiment, run.series): run.resources.gpus_per_node > 0 for run in suite.expanded[paper]
         }
-        rows += [replace(row, outcome=outcome(row, value, scale, on_gpus)) for row, value in published]
-        claims += [replace(row, outcome=outcome(row, claim, scale, on_gpus)) for row, claim in claimed]
+        rows += [_with_outcome(row, outcome(row, value, scale, on_gpus)) for row, value in published]
+        claims += [_with_outcome(row, outcome(row, claim, scale, on_gpus)) for row, claim in claimed]
         # A run that may stop early, or searches, has no planned number of rounds.
         planned = [group for group in groups.values() if not (group[0].run.early_stopping or group[0].run.search)]
         rows += map(_rounds_row, planned)
         if scale == logs.SCALE:
             rows += logs.log_rows(declared, results)
             claims += logs.comparison_rows(declared, results)
-    return Audit(scale, results, {name: suite.papers[name] for name in names}, tuple(rows), tuple(claims), damaged)
+    audited = {name: suite.papers[name] for name in names}
+    return Audit(scale, results, audited, tuple(rows), surviving(claims), damaged)
+
+
+def _with_outcome(row: _Row, found: str) -> _Row:
+    """A row with its outcome, and one of `headline` with its state."""
+    return replace(row, outcome=found, state=STATES.get(found, "undecided") if row.headline else "")
 
 
 def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], groups: Groups, scale: str) -> ValueRow:
@@ -97,7 +104,7 @@ def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], group
     names = {
         "paper": paper.id, "id": value.id, "item": value.item, "experiment": value.experiment,
         "series": value.series, "label": label, "metric": value.metric, "unit": value.unit,
-        "reference": reference_of(value), "also": tuple(map(reference_of, others)),
+        "reference": reference_of(value), "also": tuple(map(reference_of, others)), "headline": value.headline,
     }  # fmt: skip
     if value.metric in EXACT:
         return _planned_row(suite.runs(paper.id, value.scale, value.experiment, value.series), value, names)

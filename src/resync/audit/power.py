@@ -1,12 +1,7 @@
 """The seeds that a claim needs, from pilot runs whose seeds decide no claim.
 
-A claim is tested by two one-sided t tests at its confidence (`audit.effects`). The power of such a test, the
-probability that it rejects its null hypothesis, follows from the noncentral t distribution (Cohen 1988, section 2.2).
-That of the paired test is computed by statsmodels. Welch's test of two series with the same deviation does not know
-that they have the same: its power is the mean over what the two samples may say of their deviations. statsmodels has
-Student's test only, whose power is larger by 0.02 with 5 seeds and 0.07 with 3.
-
-An expected effect above the claimed one is to show that the claim holds, one below it that the claim fails. One equal
+A claim is tested by two one-sided t tests at its confidence, whose power is that of `audit.effects`. An expected effect
+above the claimed one is to show that the claim holds, one below it that it does not. One equal
 to it shows neither, with any number of seeds.
 """
 
@@ -17,12 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-from scipy import optimize, stats
-from statsmodels.stats.power import TTestPower
+from scipy import optimize
 
-from resync.audit.claims import ClaimSeries, samples, test_of
-from resync.audit.effects import ROUNDING
+from resync.audit.effects import FARTHEST, ROUNDING, pooled, power
+from resync.audit.sides import ClaimSeries, Test, samples, series_of, test_of
 from resync.audit.verdicts import MOST_SEEDS
 from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.paper import Suite
@@ -34,10 +27,6 @@ from resync.text_tables import aligned
 
 WANTED = 0.8
 """The power that is usually asked for."""
-FARTHEST = 1e4
-"""Standard errors from the null hypothesis beyond which no test is in doubt."""
-SHARES = 200
-"""Quantiles over which the power of Welch's test is averaged."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +55,7 @@ class Power:
     than: str
     metric: str
     unit: str
-    test: str
+    test: Test
     at_least: float
     declared: tuple[int, int]
     expected: float | None
@@ -105,8 +94,7 @@ def _of_claim(
     seeds: Mapping[tuple[str, str], set[int]],
     wanted: float,
 ) -> Iterator[Power]:
-    series = {name: ClaimSeries(name, name, pilots.get(place, []), claim, paper.experiments[place[0]].blocks)
-              for name, place in zip(claim.series, claim.compared, strict=True)}  # fmt: skip
+    series = series_of(paper, claim, pilots)
     test = test_of(claim, series.values())
     for names in claim.pairs:
         places = [claim.where(name) for name in names]
@@ -127,15 +115,14 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
     problem = next((f"{one.name}: {one.problem}" for one in (better, than) if one.problem), "")
     if problem:
         return replace(row, problem=problem)
-    compared = samples(claim, row.test, better, than)
-    degrees = sum(max(0, sample.n - 1) for sample in compared)
+    compared = samples(row.test, better, than)
     if not all(sample.finite for sample in compared):
         return replace(row, problem="no finished pilot runs")
+    std, degrees = pooled(compared)
+    level = 1 - claim.confidence
     if not degrees:
         common = "common " if row.test == "paired" else ""
         return replace(row, problem=f"the pilots have no {LEAST_SEEDS} {common}seeds")
-    variance = math.fsum((sample.n - 1) * sample.std**2 for sample in compared if sample.n > 1) / degrees
-    std, level = math.sqrt(variance), 1 - claim.confidence
     if std <= ROUNDING:
         return replace(row, problem="all seeds of the pilots tie")
     known = replace(
@@ -158,29 +145,6 @@ def _with_spread(row: Power, claim: Claim, better: ClaimSeries, than: ClaimSerie
         seeds=seeds,
         hours=None if seeds is None or None in hours else seeds * math.fsum(filter(None, hours)),
     )
-
-
-def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: float) -> float:
-    """Probability that a one-sided test rejects a null hypothesis from which the true effect differs by `effect`.
-
-    `std`, above 0, is that of the seeds of both series, or of the differences at common seeds for the paired test.
-    """
-    first, second = seeds
-    if min(seeds) < LEAST_SEEDS:
-        return 0.0
-    if test == "paired":
-        size = min(effect / std, FARTHEST / math.sqrt(first))
-        return float(TTestPower().power(size, first, level, alternative="larger"))
-    # Given the share of the first sample in the sum of squares, which is independent of everything else, Welch's
-    # statistic is Student's times a known factor, and its degrees of freedom are known.
-    shares = stats.beta.ppf((np.arange(SHARES) + 0.5) / SHARES, (first - 1) / 2, (second - 1) / 2)
-    variances = shares / (first - 1) / first, (1 - shares) / (second - 1) / second
-    total, pooled = variances[0] + variances[1], first + second - 2
-    degrees = total**2 / (variances[0] ** 2 / (first - 1) + variances[1] ** 2 / (second - 1))
-    unit = 1 / first + 1 / second
-    bounds = stats.t.ppf(1 - level, degrees) * np.sqrt(pooled * total / unit)
-    distance = min(effect / std / math.sqrt(unit), FARTHEST)
-    return float(stats.nct.sf(bounds, pooled, distance).mean())
 
 
 def needed(test: str, effect: float, std: float, level: float, wanted: float = WANTED) -> int | None:

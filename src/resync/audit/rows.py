@@ -1,14 +1,11 @@
 """Rows of the audit: a published number, the rounds of a series or a claim, with everything behind its verdict."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator
-
-from resync.audit.effects import Effect
+from resync.audit.effects import Effect, Number
 from resync.audit.verdicts import FAILURES, Tolerance, Verdict
 from resync.paper.paper import Paper
 from resync.paper.published import PublishedValue
@@ -22,9 +19,6 @@ OWN_REFERENCE = "reference of our own"
 the self-check that runs did their rounds, and a number that this project measured with the original's program."""
 CLAIM, OWN_CLAIM, LOG_CLAIM = CLAIMS = "claim", "claim of our own", "comparison of published logs"
 """The kinds of claims: of a paper, of this project, and about logs that others published."""
-
-Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
-"""A number; null in JSON stands for NaN."""
 
 
 def is_failure(kind: str, verdict: str) -> bool:
@@ -75,7 +69,8 @@ class Side:
 class Row:
     """One line of the audit: what it is about, and its verdict.
 
-    Published numbers and the papers' claims have an `outcome`, which counts in the score (`audit.score`).
+    Published numbers and the papers' claims have an `outcome`, which counts in the score, and those of `headline` a
+    `state` (`audit.score`).
     """
 
     paper: str
@@ -88,11 +83,17 @@ class Row:
     reason: str
     provenance: dict[str, Any] = field(default_factory=dict)
     outcome: str = ""
+    headline: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimRow(Row):
-    """A claim: its series from best to worst, and the effects between neighbours; see `config.claim.Claim`."""
+    """A claim: its series from best to worst, and the effects between neighbours; see `paper.claim.Claim`.
+
+    `power`: probability that it is found to hold by these seeds if the effect is `published_effect`, that of the
+    paper's own numbers. `survives`: whether its verdict stands at a false discovery rate of 5 % over the audit.
+    """
 
     statement: str
     direction: str
@@ -107,6 +108,9 @@ class ClaimRow(Row):
     effects: tuple[Effect, ...]
     at_epoch: float | None = None
     hardware: str | None = None
+    published_effect: float | None = None
+    power: float | None = None
+    survives: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,20 +8,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resync.audit.rows import Audit, ClaimRow, ValueRow
-from resync.audit.verdicts import FAILURES
+from resync.audit.verdicts import CONTRADICTED, FAILURES, OUTSIDE, SMALLER
 from resync.metrics.registry import EXACT
 from resync.paper.claim import Claim
 from resync.paper.published import PublishedValue
-from resync.run.in_words import tallied
 from resync.run.run import SCALES
 
 DECIDED = {
     "reproduced": "published numbers that were measured and agree",
     "not reproduced": "published numbers that are contradicted, also by diverged runs",
     "holds": "claims for which a test rejects a smaller effect",
-    "fails": "claims that are contradicted",
+    SMALLER: "claims whose size is rejected, but not their direction",
+    CONTRADICTED: "claims that are contradicted",
 }
 UNDECIDED = {
+    OUTSIDE: "tested on trainings of which the claim could not be true",
     "computed only": "follows from the configuration, whatever is run",
     "value unknown": "the published value is still to be looked up",
     "source unverified": "the published value itself is uncertain, or that the paper claims it",
@@ -39,6 +40,13 @@ UNDECIDED = {
 OUTCOMES = DECIDED | UNDECIDED
 """Each claim and published number of a paper has one outcome."""
 
+STATES = {
+    "reproduced": "supported", "holds": "supported", "better": "supported", "computed only": "supported",
+    "not reproduced": CONTRADICTED, CONTRADICTED: CONTRADICTED, SMALLER: SMALLER, OUTSIDE: OUTSIDE,
+    "GPU hours needed": "needs GPUs", "source unverified": "source not read", "value unknown": "source not read",
+}  # fmt: skip
+"""The state of a headline claim, by its outcome; any other is `undecided`."""
+
 Series = Mapping[tuple[str, str, str], bool]
 """Whether the runs of a (scale, experiment, series) need GPUs."""
 
@@ -49,21 +57,15 @@ def score(audit: Audit) -> dict[str, Any]:
     return {**_counts(audit.lines), "papers": papers}
 
 
-def in_words(found: Mapping[str, Mapping[str, int]], scale: str) -> str:
-    """The score as a sentence."""
-    parts = []
-    for name, of in (("published numbers", found["numbers"]), ("claims", found["claims"])):
-        parts += [f"of {sum(of.values())} {name}, {tallied(of)}"] if any(of.values()) else []
-    return f"Score at {scale} scale: {'; '.join(parts)}." if parts else ""
-
-
 def outcome(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, on_gpus: Series) -> str:
     """The outcome of a claim or number, by its verdict; empty for a claim of our own."""
     if isinstance(entry, Claim) and entry.is_ours:
         return ""
-    counts = entry.status != "measured" and (entry.status != "unverified" or line.verdict not in ("holds", "fails"))
+    counts = entry.status != "measured" and (
+        entry.status != "unverified" or line.verdict not in ("holds", SMALLER, CONTRADICTED)
+    )
     if counts and line.verdict in FAILURES:
-        return "fails" if isinstance(entry, Claim) else "not reproduced"
+        return line.verdict if isinstance(entry, Claim) else "not reproduced"
     if counts and line.verdict in ("reproduced", "holds"):
         return line.verdict
     return _why(line, entry, scale, on_gpus)
@@ -77,7 +79,7 @@ def _counts(lines: Iterable[ValueRow | ClaimRow]) -> dict[str, dict[str, int]]:
         name: {word: found[word] for word in OUTCOMES if found[word] or word in decided}
         for name, found, decided in (
             ("numbers", numbers, ("reproduced", "not reproduced")),
-            ("claims", claims, ("holds", "fails")),
+            ("claims", claims, ("holds", CONTRADICTED)),
         )
     }
 
@@ -96,6 +98,7 @@ def _why(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, o
     if line.verdict == "partial" or (isinstance(line, ClaimRow) and _lacks_seeds(line)):
         return "seeds missing"
     of_verdicts = {"better": "better", "inconclusive": "not decided", "recomputed": "imported logs"}
+    of_verdicts |= {OUTSIDE: OUTSIDE, "not exercised": OUTSIDE}
     return of_verdicts.get(line.verdict, "not comparable")
 
 

@@ -6,6 +6,8 @@ A difference is always ours minus published. Its 95 % confidence interval decide
 * with a published standard deviation and number of seeds: Welch's interval of the difference of two means.
   `reproduced` if it contains 0 and is no wider than the metric's default tolerance on each side, `inconclusive`
   if it is wider (noise is not agreement), `better` or `not reproduced` if it does not contain 0;
+* with n: 1 and no declared tolerance, the published value is one draw: the same by the interval in which another
+  training of ours would lie (prediction interval);
 * a published bound: `reproduced` if the interval lies on the bound's right side, `not reproduced` on the other one;
 * a published difference or ratio of two series: the same for the difference of our two means, for a ratio of their
   logarithms;
@@ -13,9 +15,8 @@ A difference is always ours minus published. Its 95 % confidence interval decide
 
 One or two seeds say little or nothing about the spread over seeds. So the variance is moderated (Smyth 2004): it is the
 mean, weighted by degrees of freedom, of that of our seeds and of one that is assumed beforehand, for a deviation of a
-quarter of the tolerance with 4 degrees of freedom. A single seed has the interval of the assumed deviation alone, which
-may contradict a published value but never agrees with one, unless nothing was trained (an evaluation of others'
-weights): no deviation over seeds was measured.
+quarter of the tolerance with 4 degrees of freedom. One seed decides nothing, unless nothing was trained (an evaluation
+of others' weights), where it has the interval of the assumed deviation.
 """
 
 import math
@@ -47,15 +48,19 @@ VERDICTS = {
     "as planned": ("=", "every run did the number of rounds that its configuration says"),
     "not as planned": ("✗", "a run did another number of rounds than its configuration says"),
     "holds": ("✓", "an effect smaller than the claimed one is rejected"),
-    "fails": ("✗", "an effect as large as the claimed one is rejected"),
+    "smaller than claimed": ("✗", "an effect as large as the claimed one is rejected, a smaller one is not"),
+    "contradicted": ("✗", "any effect in the claimed direction is rejected, or a loss that the claim allows"),
+    "outside its regime": ("⊘", "it could not be true of what was trained, so that tests say nothing"),
+    "not exercised": ("⊘", "both sides are the same trainings"),
 }
-"""The closed list: each verdict with its sign and its meaning; `holds` and `fails` are verdicts on claims.
+"""The closed list: each verdict with its sign and its meaning; the last five are verdicts on claims.
 
 What needs no run is `computed`, and what logs of others say is `recomputed`, for a number as for a claim, so that
 nothing is `reproduced` or `holds` without a run.
 """
 
-FAILURES = ("not reproduced", "diverged", "not as planned", "fails")
+SMALLER, CONTRADICTED, OUTSIDE = "smaller than claimed", "contradicted", "outside its regime"
+FAILURES = ("not reproduced", "diverged", "not as planned", SMALLER, CONTRADICTED)
 CONFIDENCE = 0.95
 MOST_SEEDS = 1000
 _EQUAL = 1e-12
@@ -128,8 +133,13 @@ class Target:
 
     @property
     def has_spread(self) -> bool:
-        """Whether the published spread decides: no tolerance is declared, and the value is a mean of several seeds."""
-        return self.declared is None and self.std is not None and self.n is not None and self.n >= 2
+        """Whether a spread decides: no tolerance is declared, and it is a mean of several seeds, or a single draw."""
+        return self.is_draw or (self.declared is None and self.std is not None and self.n is not None and self.n >= 2)
+
+    @property
+    def is_draw(self) -> bool:
+        """Whether it is the number of a single random training, to be compared with the spread of ours."""
+        return self.declared is None and self.n == 1 and self.bound is None and self.least_seeds > 1
 
     @property
     def tolerance(self) -> Tolerance | None:
@@ -139,7 +149,8 @@ class Target:
         if self.default is None:
             return None
         if self.has_spread:
-            return Tolerance(self.default, "Welch's interval, resolved to the metric's default")
+            interval = "the interval of one more of our trainings" if self.is_draw else "Welch's interval"
+            return Tolerance(self.default, f"{interval}, resolved to the metric's default")
         return Tolerance(self.default, self._because("the metric's default"))
 
     @property
@@ -208,6 +219,11 @@ def half_width(samples: Sequence[tuple[float, int]], target: Target) -> float:
     `samples` has the standard deviation and the number of seeds of one series, or of the two whose difference is
     compared. With a published deviation it is Welch's interval, in which a single seed borrows that deviation.
     """
+    if target.is_draw:
+        # Of two series, the published difference is one draw of each.
+        spreads = ((target.assumed_std if math.isnan(std) else std, n) for std, n in samples)
+        error, degrees = welch_error(*((std**2 * (1 + 1 / n), max(n - 1, 1)) for std, n in spreads))
+        return quantile(degrees) * error
     if target.has_spread:
         [(std, n)] = samples
         assert target.std is not None
@@ -258,7 +274,7 @@ def planned_tolerance(target: Target) -> Tolerance:
 
 def _word(difference: float, half: float, target: Target, n: int) -> str:
     word = _by_interval(difference, half, target)
-    return "inconclusive" if word == "reproduced" and n < target.least_seeds else word
+    return "inconclusive" if n < target.least_seeds else word
 
 
 def _by_interval(difference: float, half: float, target: Target) -> str:

@@ -132,6 +132,7 @@ _DECLARED = {
         "Training top-1 accuracy",
         meaning="of the batches trained on since the row before, in training mode, against the labels trained on: "
         "with label noise the noisy ones, with Mixup those with the larger share", span="interval", tolerance=0.3,
+        tolerance_reason="that of the validation accuracy",
         optional=True,
     ),
     "train_top5": _top(

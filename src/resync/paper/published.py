@@ -74,6 +74,7 @@ class PublishedValue(Settings):
     )
     source: Text = Field(description="where the number comes from")
     scale: Scale = Field(default="paper", description="scale at which it was measured")
+    headline: bool = Field(default=False, description="whether it is one of the numbers of the abstract")
 
     @property
     def is_ratio(self) -> bool:

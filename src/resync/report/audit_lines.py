@@ -10,7 +10,8 @@ from resync.results.seed_values import difference_text, effect_texts
 
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
 _RANKS = (
-    "fails", "not reproduced", "diverged", "not as planned", "holds", "better", "reproduced", "inconclusive",
+    "contradicted", "smaller than claimed",
+    "not reproduced", "diverged", "not as planned", "holds", "better", "reproduced", "inconclusive",
     "computed", "recomputed", "as planned", "partial", "stale", "unverified source",
 )  # fmt: skip
 _TITLES = {

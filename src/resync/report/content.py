@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resync.audit.rows import CLAIMS
-from resync.audit.verdicts import VERDICTS
+from resync.audit.verdicts import CONTRADICTED, SMALLER, VERDICTS
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -24,7 +24,7 @@ SeriesName = tuple[str, str, str]
 Line = dict[str, Any]
 """A row or a claim of `audit.json`, with its `anchor`."""
 
-_DECIDED = ("reproduced", "better", "holds", "not reproduced", "fails")
+_DECIDED = ("reproduced", "better", "holds", "not reproduced", SMALLER, CONTRADICTED)
 """The verdicts that stand before all others where lines are counted."""
 WITHOUT_RESULT = ("not run", "unknown", "not comparable")
 """The verdicts of lines of which these runs say nothing."""

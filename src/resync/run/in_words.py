@@ -39,10 +39,30 @@ def title_of(title: str, runs: Iterable[Run], references: Iterable[Run]) -> str:
     runs, references = list(runs), list(references)
     if not runs or title.startswith("Small ") or not scale_of(runs, references).endswith("stand-in"):
         return title
-    models = listed(dict.fromkeys(_OF_A_DATA_SET.sub("", type(run.model).__name__) for run in runs))
-    data = listed(dict.fromkeys(_END_OF_NAME.split(run.data.component.description)[0] for run in runs))
+    models = listed(dict.fromkeys(map(_model_of, runs)))
     published, _, subject = title.partition(": ")
-    return f"Small {models} on {data}{': ' if subject else ''}{subject}, in place of {published}"
+    return f"Small {models} on {_data_of(runs)}{': ' if subject else ''}{subject}, in place of {published}"
+
+
+def stand_in(runs: Iterable[Run], sizes: Mapping[str, int]) -> str:
+    """What runs of a reduced scale train in place of what a paper does, with the parameters of models by their names.
+
+    `Small stand-in (CNN of 6,418 parameters on CIFAR-10 averaged to 16x16 pixels, 8 workers, 6 epochs)`.
+    """
+    runs = list(runs)
+    of = {name: f" of {size:,} parameters" for name, size in sizes.items()}
+    models = listed(dict.fromkeys(f"{_model_of(run)}{of.get(run.model.name, '')}" for run in runs))
+    workers = counted({run.workers for run in runs}, "worker")
+    epochs = listed(dict.fromkeys(f"{run.epochs:g}" for run in runs))
+    return f"Small stand-in ({models} on {_data_of(runs)}, {workers}, {epochs} epoch{'' if epochs == '1' else 's'})"
+
+
+def _model_of(run: Run) -> str:
+    return _OF_A_DATA_SET.sub("", type(run.model).__name__)
+
+
+def _data_of(runs: Iterable[Run]) -> str:
+    return listed(dict.fromkeys(_END_OF_NAME.split(run.data.component.description)[0] for run in runs))
 
 
 _OF_A_DATA_SET, _END_OF_NAME = re.compile("^(Cifar|Mnist)"), re.compile("[;,(]")

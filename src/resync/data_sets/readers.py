@@ -1,6 +1,6 @@
 """The key `reader` of a data set: how training reads the prepared data, and the options of a run for it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -30,8 +30,27 @@ class RandAugmentSettings(Settings):
     )
 
 
+_PREPARED: dict[str, tuple[Callable[[Prepared], bool], str]] = {
+    "memory": (
+        lambda found: isinstance(found, Preparation) and not found.streaming,
+        "with prepare, and without streaming in it",
+    ),
+    "stream": (
+        lambda found: isinstance(found, Preparation) and bool(found.streaming),
+        "with prepare, and with streaming in it",
+    ),
+    "text": (lambda found: isinstance(found, TextPreparation | None), "with prepare_text"),
+    "characters": (lambda found: isinstance(found, CharacterPreparation | None), "with prepare_characters"),
+    "functions": (lambda found: found is None, "without a preparation"),
+    "noise": (lambda found: found is None, "without a preparation"),
+}
+"""How data are prepared that each kind of reader can read: the condition, and in words."""
+
+
 class _Reader(Settings):
-    """`options` are those of a run by name; `problems` are contradictions to the rest of the declaration."""
+    """`options` are those of a run by name."""
+
+    kind: str
 
     def conflicts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[Check]:
         """Yield contradictions between the options of a run, each of which is valid on its own, or to the facts."""
@@ -41,13 +60,19 @@ class _Reader(Settings):
         """The facts about the data set with the options of a run, from the declared ones."""
         return declared
 
+    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
+        """Yield contradictions to the rest of the declaration."""
+        fits, allowed = _PREPARED[self.kind]
+        if not fits(prepared):
+            yield wrong(("reader", "kind"), self.kind, allowed)
+
 
 class _Images(_Reader):
     mean: Items[float] = Field(min_length=1, description="mean of every channel, of pixels from 0 to 1")
     std: Items[PositiveNumber] = Field(min_length=1, description="standard deviation of every channel")
 
     def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        """Yield contradictions to the rest of the declaration: one number is needed for each channel."""
+        yield from super().problems(prepared, facts)
         channels = facts.get("input_shape", [None])[0]
         for key in ("mean", "std"):
             if (found := len(getattr(self, key))) != channels:
@@ -84,11 +109,6 @@ class MemoryReader(_Images):
         if self.facts(options, declared)["train_samples"] < 1:
             allowed = f"null or less than the {declared['train_samples']} training samples"
             yield wrong("held_out", options["held_out"], allowed)
-
-    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        if not isinstance(prepared, Preparation) or prepared.streaming:
-            yield wrong(("reader", "kind"), "memory", "with prepare, and without streaming in it")
-        yield from super().problems(prepared, facts)
 
 
 class StreamReader(_Images):
@@ -133,11 +153,6 @@ class StreamReader(_Images):
             found = f"with augmentation {options['augmentation']}"
             yield wrong("rand_augment", found, "null, or with augmentation strong")
 
-    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        if not isinstance(prepared, Preparation) or not prepared.streaming:
-            yield wrong(("reader", "kind"), "stream", "with prepare, and with streaming in it")
-        yield from super().problems(prepared, facts)
-
 
 class TextReader(_Reader):
     """Pairs of sentences in buckets of similar length."""
@@ -151,10 +166,6 @@ class TextReader(_Reader):
             "of batch_size and goes through the model in one pass"
         )
         return {"max_tokens": (PositiveInt, Field(default=self.max_tokens, description=text))}
-
-    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        if not isinstance(prepared, TextPreparation | None):
-            yield wrong(("reader", "kind"), "text", "with prepare_text")
 
 
 class CharacterReader(_Reader):
@@ -184,10 +195,6 @@ class CharacterReader(_Reader):
         if options["context"] > longest:
             yield wrong("context", options["context"], f"at most {longest}, to fit into both parts")
 
-    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        if not isinstance(prepared, CharacterPreparation | None):
-            yield wrong(("reader", "kind"), "characters", "with prepare_characters")
-
 
 class FunctionsReader(_Reader):
     """Functions that are drawn for a number of workers from the seed of a run."""
@@ -200,10 +207,6 @@ class FunctionsReader(_Reader):
             "heterogeneity": (NonNegativeNumber, Field(default=0.1, description=differ)),
             "distance": (PositiveNumber, Field(default=10.0, description="distance of the optimum from the start")),
         }
-
-    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        if prepared is not None:
-            yield wrong(("reader", "kind"), "functions", "without a preparation")
 
 
 class NoiseReader(_Reader):
@@ -221,10 +224,6 @@ class NoiseReader(_Reader):
     def facts(self, options: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
         of: Mapping[str, Any] = options["facts_of"]
         return of
-
-    def problems(self, prepared: Prepared, facts: dict[str, Any]) -> Iterator[Check]:
-        if prepared is not None:
-            yield wrong(("reader", "kind"), "noise", "without a preparation")
 
 
 Reader = Annotated[

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from resync.errors import UserError
@@ -77,17 +77,14 @@ def _exact(name: WeightedName, build: Callable[[int, int], Sequence[finite_time.
 
 
 def _static(name: WeightedName, symmetric: bool) -> WeightedTopology:
-    def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
-        return equitopo.random_static(num_workers, peers, seed, symmetric=symmetric)
-
-    return WeightedTopology(name, step, lambda *_: 1)
+    """A graph of `equitopo` that is drawn once."""
+    draw = partial(equitopo.random_static, symmetric=symmetric)
+    return WeightedTopology(name, lambda n, peers, k, seed: draw(n, peers, seed), lambda *_: 1)
 
 
 def _drawn(name: WeightedName, draw: Callable[[int, int, int], Messages]) -> WeightedTopology:
-    def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
-        return draw(num_workers, k, seed)
-
-    return WeightedTopology(name, step, lambda *_: 0, one_peer=True)
+    """A graph of `equitopo` that is drawn in every mixing step."""
+    return WeightedTopology(name, lambda n, peers, k, seed: draw(n, k, seed), lambda *_: 0, one_peer=True)
 
 
 def _neighbours(name: WeightedName, edges: Callable[[int], Iterable[tuple[int, int]]]) -> WeightedTopology:

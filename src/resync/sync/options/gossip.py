@@ -128,12 +128,9 @@ class PushSumOptions(GossipOptions):
             yield wrong("mixing_weights", found, "null")
 
     @property
-    def weights(self) -> tuple[float, ...] | None:
-        return None if self.mixing_weights is None else tuple(self.mixing_weights)
-
-    @property
     def traffic(self) -> Traffic:
-        return Traffic(topology=self.topology, peers=self.phases, mixing_weights=self.weights)
+        weights = None if self.mixing_weights is None else tuple(self.mixing_weights)
+        return replace(super().traffic, mixing_weights=weights)
 
 
 class DPSGD(GossipOptions):

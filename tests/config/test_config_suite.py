@@ -244,3 +244,11 @@ print(*(name for name in {heavy} if name in sys.modules))
     repository = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_an_experiment_names_its_blocks_and_where_its_rates_come_from(workspace):
+    vit = "configs/qsr/experiments/vit.yaml"
+    declared = "blocks: start\ntuned: {metric: val_top1, grid: {qsr: [vit/parallel]}}"
+    workspace.change(vit, "\nbase:", f"\n{declared}\nbase:")
+    found = workspace.load().papers["qsr"].experiments["vit"]
+    assert (found.blocks, found.tuned.grid) == ("start", {"qsr": ("vit/parallel",)})

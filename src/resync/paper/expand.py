@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
-from resync.paper.paper import Experiment, ExperimentFile
+from resync.paper.paper import Blocks, Experiment, ExperimentFile, Tuned
 from resync.run.reduction import LoadedScale, Reduced
 from resync.run.run import SCALES, Run, SeriesLayer
 from resync.settings.base import is_id
@@ -25,7 +25,7 @@ def expand(
     paper: str, name: str, node: Node, scale_layers: dict[str, LoadedScale], collector: Collector
 ) -> tuple[Experiment, list[Run]]:
     """The experiment in `node` and its runs at all of its scales; problems go to `collector`."""
-    file = collector.validate(ExperimentFile, node, partial=True)
+    collector.validate(ExperimentFile, node, partial=True)
     collector.note(_dangling_series(node))
     scales = _scales(node, scale_layers)
     noted = {problem.place for problem in collector.problems}
@@ -58,8 +58,10 @@ def expand(
         collector.note(_unreachable_series(node, scales))
     ordered = {series: labels.get(series, series) for series in node.entries_at("series")}
     expect = node.child("expect")
-    found = Experiment(name, expect.value if expect else "", ordered, scales)
-    return (replace(found, blocks=file.blocks, tuned=file.tuned) if file else found), runs
+    blocks, grid = node.child("blocks"), node.child("tuned")
+    tuned = collector.validated(Tuned, grid)[0] if grid else None  # its problems are noted with those of the file
+    by: Blocks = "start" if blocks and blocks.value == "start" else "seed"
+    return Experiment(name, expect.value if expect else "", ordered, scales, by, tuned), runs
 
 
 def _scales(node: Node, scale_layers: dict[str, LoadedScale]) -> dict[str, tuple[str, ...]]:

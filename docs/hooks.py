@@ -14,16 +14,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import resync
-from resync.archive.page_blocks import gallery, papers_by_scale, scores
-from resync.archive.reference import place_of
 from resync.cli import parser
 from resync.metrics.registry import METRICS
-from resync.paper import load_suite
 from resync.paper.schema import schemas
 from resync.sync import options as algorithms
 
 ROOT = Path(__file__).parents[1]
-PLACE = place_of(ROOT / "results", ROOT / "figures")
 _LINK = re.compile(r"(?<!!)\[(?!!)([^\]\n]+)\]\(((?!https?:|#|mailto:)[^)\s]+)\)")
 _FILE = re.compile(r"(?<=\]\()((?!https?:)[^)\s#]+\.(?:png|svg|csv|tex|json)|[^)\s#]*figures/[^)\s#]+\.md)(?=\))")
 """A link to a picture, a table or data."""
@@ -33,7 +29,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from something else, and the pictures and data of the repository that pages show."""
     pages = {
         "index.md": (ROOT / "README.md").read_text().replace("](docs/", "]("),
-        "results.md": "\n".join(_results()),
         "reference/cli.md": "\n".join(_command_line()),
         "reference/settings.md": "\n".join(_settings()),
         "reference/papers.md": "\n".join(_papers()),
@@ -78,17 +73,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _origin(name: str) -> Path:
     """The folder to which the links of a page are relative."""
     return ROOT if name == "index.md" else ROOT / "docs" / Path(name).parent
-
-
-def _results() -> Iterator[str]:
-    """The committed results: scores, a figure per paper, and how many figures and tables there are."""
-    suite = load_suite(ROOT / "paper_configs")
-    yield "# Results\n"
-    yield "What the committed runs show, with the scale of every number. What was found, and [every figure and table]"
-    yield "(findings.md#every-figure-and-table): [findings](findings.md).\n"
-    yield from ("## Scores\n", *scores(suite, PLACE), "")
-    yield from ("## Figures\n", *gallery(suite, PLACE, ROOT / "docs"), "")
-    yield from ("## Coverage\n", *papers_by_scale(suite, PLACE), "")
 
 
 def _relative(path: Path, config: MkDocsConfig) -> str:

@@ -127,7 +127,20 @@ def _y(worker: int) -> float:
 
 def pictures() -> dict[Path, str]:
     """Every file with its content."""
-    return {FOLDER / f"{name}.svg": picture(title, marks, name == "adpsgd") for name, (title, marks) in METHODS.items()}
+    drawn = {name: picture(title, marks, name == "adpsgd") for name, (title, marks) in METHODS.items()}
+    drawn["overview"] = overview([drawn[name] for name in ("allreduce", "local", "qsr", "diloco", "sgp", "osgp")])
+    return {FOLDER / f"{name}.svg": text for name, text in drawn.items()}
+
+
+def overview(drawn: list[str]) -> str:
+    """Pictures in two columns, as one."""
+    height, width = TOP + 4 * ROW + 16, LEFT + STEPS * WIDTH + 16
+    parts = [
+        text.replace("<svg ", f'<svg x="{number % 2 * width}" y="{number // 2 * height}" ', 1)
+        for number, text in enumerate(drawn)
+    ]
+    size = f'viewBox="0 0 {2 * width} {height * ((len(drawn) + 1) // 2)}" width="{2 * width}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n{"".join(parts)}</svg>\n'
 
 
 if __name__ == "__main__":

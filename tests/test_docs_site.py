@@ -18,8 +18,8 @@ def test_the_pictures_are_what_their_script_draws():
     drawn = run_path(str(ROOT / "docs/pictures.py"))["pictures"]()
     written = {path: path.read_text() for path in (ROOT / "docs/pictures").iterdir()}
     assert written == drawn, "draw them again: python docs/pictures.py"
-    concepts = (ROOT / "docs/concepts.md").read_text()
-    assert [path.name for path in drawn if f"](pictures/{path.name})" not in concepts] == []
+    pages = (ROOT / "docs/concepts.md").read_text() + (ROOT / "README.md").read_text()
+    assert [path.name for path in drawn if f"pictures/{path.name})" not in pages] == []
 
 
 @pytest.mark.slow
@@ -44,6 +44,10 @@ def test_the_site_is_complete_and_needs_no_other_server(tmp_path: Path):
     assert len(pictures) > 10
     assert [path for path in pictures if not path.is_file()] == []
     expected = {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")}
+    readme = (ROOT / "README.md").read_text()
+    assert [page for page in (ROOT / "docs").glob("*.md") if f"](docs/{page.name})" not in readme] == []
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if " end " not in page.read_text()[:600]] == []
+    assert (tmp_path / "search/search_index.js").is_file()  # which a browser reads from the file system, too
     assert expected | {
         "index.html",
         *(f"reference/{name}.html" for name in ("cli", "settings", "papers", "metrics", "library")),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,10 @@ def test_version_is_the_cited_one():
     assert f"version = {{{citation['version']}}}" in readme
     assert f"{{{citation['title']}}}" in readme
     assert f"## {citation['version']} " in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_readme_counts_the_methods():
+    assert f"{len(import_module('resync.sync.options').__all__)} methods" in (ROOT / "README.md").read_text()
 
 
 def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_path: Path):

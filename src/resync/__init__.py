@@ -3,8 +3,9 @@
     sync = resync.attach(model, optimizer, resync.SGP(peers=2))
 
 `resync.SGP` and the other names in `resync.sync.options` are the algorithms: objects that have their options, as in the
-configuration of a run. The papers' formulas are in `resync.periods`, `.schedules`, `.topology` and
-`.mixing`. All are imported on first use: options need pydantic, only `attach` needs torch.
+configuration of a run. The papers' formulas are in `resync.periods`, `.schedules`, `.topology` and `.mixing`.
+`read_results` has results as data frames. All are imported on first use: options need pydantic, only `attach` needs
+torch.
 """
 
 from importlib import import_module
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from resync import periods as periods
     from resync import schedules as schedules
     from resync import topology as topology
+    from resync.archive.frames import read_results as read_results
     from resync.data.shared_samples import SharedSamples as SharedSamples
     from resync.engine.membership import Elastic as Elastic
     from resync.library import Synchronised as Synchronised
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 else:
     FORMULAS = ("mixing", "periods", "schedules", "topology")
     PARTS = {
+        "read_results": "resync.archive.frames",
         "Elastic": "resync.engine.membership",
         "SharedSamples": "resync.data.shared_samples",
         "Synchronised": "resync.library",

@@ -28,7 +28,7 @@ WITHOUT_A_RUN = {
     "docs/cluster.md": "Checkpoint.every_steps Resources.max_restarts "
         "Resources.timeout_seconds Log.tensorboard",
     "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty",
-    "README.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
+    "docs/concepts.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
         "Run.overrides",
     "GPUs: fp16": "ResultSettings.loss_scale",
     "figures of a paper of one's own": "CostCurves.metric PeriodAndAccuracy.metric",

@@ -10,15 +10,17 @@ import pytest
 import synthetic
 from PIL import Image
 
+from resync import read_results
 from resync.archive.build import ArchiveFolders, build, drawn_place
 from resync.archive.pack import pack
-from resync.archive.page_blocks import fill, outdated, scores
+from resync.archive.page_blocks import fill, outdated, status
 from resync.archive.page_quotes import wrong_quotes
 from resync.archive.redraw import redraw
 from resync.archive.reference import other_versions, place_of
 from resync.archive.rounding import difference
 from resync.archive.unpack import CHECKSUMS, RUNS, scales_of, unpack
 from resync.audit import audit
+from resync.audit.verdicts import FAILURES
 from resync.cli import main
 from resync.paper import Suite
 from resync.results.errors import ResultsError
@@ -26,7 +28,7 @@ from resync.results.runs import state_of
 from resync.results.status import progress
 from resync.results.summary import digest_of, publish
 from resync.run import Run
-from resync.text_tables import markdown_cells, markdown_text
+from resync.text_tables import markdown_cells
 
 CONFIGS = str(Path(__file__).parent / "configs")
 ROOT = Path(__file__).parents[2]
@@ -156,7 +158,7 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
 ):
     monkeypatch.chdir(tmp_path)
     page = Path("README.md")
-    blocks = [f"<!--results: {name}-->\n<!--/results-->\n" for name in ("coverage", "scores", "items", "gallery")]
+    blocks = [f"<!--results: {name}-->\n<!--/results-->\n" for name in ("status", "items")]
     page.write_text(f"Before.\n{''.join(blocks)}Behind.\n")
     for name, count in (("h4", 3), ("parallel", 6)):
         for run in suite.runs("toy", "smoke", "vit", name):
@@ -170,13 +172,14 @@ def test_an_archive_grows_by_new_runs_and_draws_what_has_runs(
     assert text.startswith("Before.\n")
     assert text.endswith("<!--/results-->\nBehind.\n")
     assert {"fig5", "fig6", "table1"} <= drawn
-    assert f"| All papers | {len(drawn)} of 5 | none | none | 0 of 5 |" in text
-    title = markdown_text(f"toy: {suite.papers['toy'].items['fig5'].title}")
-    assert f"![{title}](figures/reference/smoke/toy/fig5.png)" in text
+    assert f"| smoke, 6 runs | {len(drawn)} of 5 | " in text
     assert all(f"(figures/reference/smoke/toy/{name})" in text for name in ("fig5.svg", "table1.md"))
     environment = json.loads(Path("results/reference/smoke/environment.json").read_text())
     assert (environment["runs"], environment["devices"], environment["hours"]) == (6, ["cpu"], 0.1)
     assert "host" not in json.dumps(environment)
+    read = read_results("reference/smoke", "toy")
+    assert len(read.runs) == len(read.values.groupby(["experiment", "series", "seed"])) == 6
+    assert set(read.claims.id) == {claim.id for claim in suite.papers["toy"].claims}
 
 
 def test_nothing_is_drawn_of_a_paper_without_runs_not_even_what_needs_none(suite: Suite, tmp_path: Path):
@@ -185,16 +188,18 @@ def test_nothing_is_drawn_of_a_paper_without_runs_not_even_what_needs_none(suite
     assert (tmp_path / "results/smoke/audit.json").exists()
 
 
-def test_scores_of_several_scales_are_tables_of_their_own(suite: Suite, tmp_path: Path):
+def test_the_status_counts_what_agrees_and_what_does_not_at_each_scale(suite: Suite, tmp_path: Path):
     place = ArchiveFolders(tmp_path / "archive", tmp_path / "figures")
     for scale in ("mini", "smoke"):
         folder = place.archive / scale / "toy"
         folder.mkdir(parents=True)
         (folder / RUNS).touch()
-        (folder.parent / "audit.json").write_text('{"rows": [], "claims": []}')
+        words = "holds", "contradicted", "inconclusive", "not run", "holds"
+        claims = [{"kind": "claim", "verdict": word} for word in words]
+        found = {"rows": [], "claims": claims, "failures": FAILURES}
+        (folder.parent / "audit.json").write_text(json.dumps(found))
         (folder.parent / "environment.json").write_text('{"runs": 1}')
-    text = "\n".join(scores(suite, place))
-    assert text.count("\n\n**Scale `smoke`**") == 1
+    assert [line for line in status(suite, place) if "| 2, 1, 1, 1 | 0, 0, 0, 0 |" in line and "1 runs" in line][1:]
 
 
 def test_nothing_is_replaced_without_runs(
@@ -334,8 +339,8 @@ def test_what_cannot_be_shown_is_named(papers: Suite, audited: ArchiveFolders, t
         ("claims paper/sgp beats", "paper/audit.json: missing"),
         ("claims mini/spg beats", "'sgp'?"),
         ("claims", "for claims"),
-        ("scores mini", "for claims"),
-        ("score", "'scores'?"),
+        ("status mini", "for claims"),
+        ("statu", "'status'?"),
     ):
         page.write_text(f"<!--results: {head}-->\n<!--/results-->\n")
         [line] = outdated([page], papers, audited)

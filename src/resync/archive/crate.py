@@ -107,7 +107,7 @@ def _describe(crate: ROCrate, suite: Suite, made: Made, environments: Mapping[st
             f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else f"#{paper.id}",
             "ScholarlyArticle",
             name=paper.title,
-            creditText=f"{', '.join(paper.authors)}: {paper.title}. {paper.venue}",
+            creditText=": ".join(filter(None, [", ".join(paper.authors), f"{paper.title}. {paper.venue}".strip()])),
         )
         for paper in suite.papers.values()
     ]

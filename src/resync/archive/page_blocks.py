@@ -1,6 +1,6 @@
-"""Blocks of README.md and the docs that show the committed results: scores, coverage, figures, claims, predicted times.
+"""Blocks of README.md and the docs that show the committed results: counts, items, claims, predicted times.
 
-    <!--results: scores-->
+    <!--results: status-->
     ...
     <!--/results-->
 
@@ -9,7 +9,7 @@ What stands between the two is made again from the archive, by `resync reference
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from os.path import relpath
 from pathlib import Path
@@ -18,23 +18,19 @@ from typing import Any
 from resync.archive.build import ENVIRONMENT, ArchiveFolders
 from resync.archive.page_claims import claims
 from resync.archive.unpack import scales_of
-from resync.audit.rows import CLAIM, MEASURED, OWN_CLAIM
-from resync.audit.verdicts import CONTRADICTED, OUTSIDE, SMALLER
+from resync.audit.rows import CLAIM, MEASURED
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
 from resync.plan.forecast import Forecast, forecast, nodes_of
 from resync.plan.network import LINKS
-from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, by_paper, coverage, of_all
-from resync.run.in_words import scale_of
+from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, coverage, of_all
 from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text, pipe_table
 
 _BLOCK = re.compile(
     r"^(<!--results: (?P<name>[a-z]+)(?P<arguments>(?:\s+[\w/]+)*)-->\n).*?^(<!--/results-->)", re.DOTALL | re.MULTILINE
 )
-_COLUMNS = 2
-"""Of the gallery."""
 
 
 def fill(page: Path, suite: Suite, place: ArchiveFolders) -> str:
@@ -49,7 +45,7 @@ def fill(page: Path, suite: Suite, place: ArchiveFolders) -> str:
         make, arguments = BLOCKS[found["name"]], found["arguments"].split()
         if bool(arguments) != (make is claims):
             raise UserError(f"<!--results: {found['name']}: arguments are for claims, as in mini/sgp sgp_4_accuracy")
-        where = (page.parent,) if make in (gallery, items_by_scale) else ()
+        where = (page.parent,) if make is items_by_scale else ()
         return "\n".join([found[1], *make(suite, place, *where, *arguments), "", found[4]])
 
     return _BLOCK.sub(block, page.read_text(encoding="utf-8"))
@@ -65,44 +61,32 @@ def outdated(pages: Iterable[Path], suite: Suite, place: ArchiveFolders) -> Iter
             yield f"{page}: {error}"
 
 
-def scores(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
-    """A table per scale: the claims of each paper, those of our own and its measured numbers, by their verdicts."""
-    for number, scale in enumerate(scales_of(place.archive)):
-        yield from [""] * (number > 0)  # ends the table before
-        found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
-        lines = [(paper.name, *_verdicts(found, {paper.id})) for paper in suite.papers.values()]
-        lines.append(("All papers", *_verdicts(found, set(suite.papers))))
-        yield from (f"**Scale `{scale}`**, {runs['runs']} runs:", "")
-        headings = [
-            "paper",
-            "claims: hold, rejected, outside their regime, open",
-            "claims of our own",
-            "numbers: reproduced",
-        ]
-        yield from markdown(headings, lines, "lrrr")
-
-
-def _verdicts(found: Mapping[str, Any], papers: set[str]) -> tuple[str, str, str]:
-    numbers = [row["verdict"] for row in found["rows"] if row["paper"] in papers and row["kind"] == MEASURED]
-    known = len(numbers) - numbers.count("unknown")
-    counts = f"{numbers.count('reproduced')} of {known}"
-    return _counts(found, papers, CLAIM), _counts(found, papers, OWN_CLAIM), counts
-
-
-def _counts(found: Mapping[str, Any], papers: set[str], kind: str) -> str:
-    claims = [claim["verdict"] for claim in found["claims"] if claim["paper"] in papers and claim["kind"] == kind]
-    groups = ("holds",), (SMALLER, CONTRADICTED), (OUTSIDE, "not exercised")
-    counts = [sum(map(claims.count, words)) for words in groups]
-    return ", ".join(map(str, [*counts, len(claims) - sum(counts)])) if claims else ""
-
-
-def papers_by_scale(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
-    """How many figures and tables of each paper are drawn from committed runs, of those that exist at each scale."""
+def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
+    """How far the suite is, in counts: claims of papers and published numbers by what came of them, and items drawn."""
+    lines = []
     rows = coverage(suite, place.figures)
-    counts = {suite.papers[paper].name: found for paper, found in by_paper(rows).items()}
-    counts["All papers"] = tuple(of_all(rows).values())
-    lines = [(name, *(count.text for count in found)) for name, found in counts.items()]
-    yield from markdown(["drawn from committed runs", *suite.scales], lines, "l" + "r" * len(suite.scales))
+    for scale in scales_of(place.archive):
+        found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
+        of_papers = [line for line in found["claims"] if line["kind"] == CLAIM]
+        numbers = [line for line in found["rows"] if line["kind"] == MEASURED]
+        drawn = of_all(rows)[scale]
+        counts = (_counts(found, of) for of in (of_papers, numbers))
+        lines.append((f"{scale}, {runs['runs']:,} runs", drawn.text, *counts))
+    headings = [
+        "scale",
+        "figures, tables",
+        "claims: agree, do not, open, untested",
+        "numbers: agree, do not, open, untested",
+    ]
+    yield from markdown(headings, lines, "lrrr")
+
+
+def _counts(found: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
+    """How many lines agree with the paper, do not, are not decided by their seeds, and have no run that tests them."""
+    words = [line["verdict"] for line in lines]
+    agree = words.count("holds") + words.count("reproduced")
+    differ, still = sum(map(words.count, found["failures"])), words.count("inconclusive")
+    return ", ".join(f"{count:,}" for count in (agree, differ, still, len(words) - agree - differ - still))
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
@@ -130,34 +114,6 @@ def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterato
     ]
     headings = ["figure or table", *suite.scales, "why it is absent"]
     yield from pipe_table(headings, lines, "l" + "c" * len(suite.scales) + "l")
-
-
-def gallery(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
-    """The first figure of each paper that shows committed runs, or else its first one, with its scale below."""
-    shown = [
-        f"![{markdown_text(title)}]({relpath(file, folder)})<br>**{setting}**: {markdown_text(title)}"
-        for scale in scales_of(place.archive)
-        for title, setting, file in _first_figures(suite, place, scale)
-    ]
-    shown += [""] * (-len(shown) % _COLUMNS)
-    rows = (shown[at : at + _COLUMNS] for at in range(0, len(shown), _COLUMNS))
-    yield from pipe_table([""] * _COLUMNS, rows, "c" * _COLUMNS)
-
-
-def _first_figures(suite: Suite, place: ArchiveFolders, scale: str) -> Iterator[tuple[str, str, Path]]:
-    drawn = {
-        (row.paper, row.item.id)
-        for row in coverage(suite, place.figures)
-        for cell in row.cells
-        if (cell.scale, cell.state) == (scale, DRAWN)
-    }
-    for paper in suite.papers.values():
-        items = [item for item in paper.figures if (paper.id, item.id) in drawn]
-        items.sort(key=lambda item: (not item.options.of_paper_scale, not item.series or item.options.planned))
-        for item in items[:1]:
-            runs, references = suite.item_runs(paper.id, item.id, scale), suite.references(paper.id, item.id, scale)
-            file = place.figures / scale / paper.id / f"{item.id}.png"
-            yield f"{paper.name}: {item.title_at(runs, references)}", scale_of(runs, references), file
 
 
 def predictions(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
@@ -193,10 +149,8 @@ def _prediction(item: Forecast) -> tuple[str, str, str, str]:
 
 
 BLOCKS: Mapping[str, Callable[..., Iterator[str]]] = {
-    "scores": scores,
-    "coverage": papers_by_scale,
+    "status": status,
     "items": items_by_scale,
-    "gallery": gallery,
     "claims": claims,
     "predictions": predictions,
 }

@@ -3,23 +3,25 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from resync.audit.verdicts import FAILURES
 from resync.results.seed_values import decimals_for, difference_with_unit, effect_texts, number, signed
 
 WORDS = {
-    "holds": "holds",
-    "fails": "fails",
     "computed": "arithmetic",
     "inconclusive": "open",
     "not comparable": "not tried",
     "not run": "not tried",
     "stale": "not tried",
     "unverified source": "not tried",
+    "outside its regime": "not tried",
+    "not exercised": "not tried",
+    "smaller than claimed": "smaller",
 }
 """What readers keep of a verdict; of the others, whose runs say nothing yet, the verdict itself."""
 
 
 def word_of(claim: Mapping[str, Any]) -> str:
-    """`holds`, `fails`, `open`, `not tried`, `arithmetic`, or the verdict."""
+    """`holds`, `smaller`, `contradicted`, `open`, `not tried`, `arithmetic`, or the verdict."""
     return WORDS.get(claim["verdict"], str(claim["verdict"]))
 
 
@@ -28,13 +30,19 @@ def is_tried(claim: Mapping[str, Any]) -> bool:
     return word_of(claim) != "not tried"
 
 
+def is_decided(claim: Mapping[str, Any]) -> bool:
+    """Whether seeds have been compared, also where they leave the claim open."""
+    return is_tried(claim) and word_of(claim) != "arithmetic"
+
+
 def counted_in_words(claims: Sequence[Mapping[str, Any]]) -> str:
     """`of 143 claims 52 hold, 21 fail, 36 are open`, and the rest as `cannot be tested at this scale`."""
     words = [word_of(claim) for claim in claims]
-    holds, fails, still = (words.count(word) for word in ("holds", "fails", "open"))
+    holds, still = words.count("holds"), words.count("open")
+    fails = sum(claim["verdict"] in FAILURES for claim in claims)
     rest = len(words) - holds - fails - still
     more = f", {rest} cannot be tested at this scale" if rest else ""
-    return f"of {len(words)} claims {holds} hold, {fails} fail, {still} are open{more}"
+    return f"of {len(words)} claims {holds} hold, {fails} do not, {still} are open{more}"
 
 
 def in_words(claim: Mapping[str, Any]) -> str:

@@ -122,4 +122,4 @@ def _came_out(suite: Suite, paper: str, scale: str, names: Collection[str]) -> I
         tested = [each for each in claims if each["id"] in names and at in each["scales"] and is_tried(each)]
         if tested:
             yield f"\n{title}:"
-            yield from (f"{word_of(each):<11}{in_words(each)}" for each in tested)
+            yield from (f"{word_of(each):<13}{in_words(each)}" for each in tested)

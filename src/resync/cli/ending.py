@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from resync.audit.in_words import counted_in_words, in_words, word_of
+from resync.audit.in_words import counted_in_words, in_words, is_decided, word_of
 from resync.audit.rows import CLAIM
 from resync.files import read_json
 from resync.paper import Suite
@@ -80,7 +80,7 @@ def _came_out(tested: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     if len(tested) <= _MOST:
         for claim in tested:
-            yield f"{word_of(claim):<11}{in_words(claim)}"
+            yield f"{word_of(claim):<13}{in_words(claim)}"
     else:
         yield _line("Claims", counted_in_words(tested))
 
@@ -90,7 +90,7 @@ def _next(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str])
     kept = {at: claims for at, claims in archived(named.partition("/")[0] or None).items() if claims}
     for at, claims in kept.items():
         of_papers = [claim for claim in claims if claim["kind"] == CLAIM and at in claim["scales"]]
-        if at != scale and any(word_of(claim) in ("holds", "fails", "open") for claim in of_papers):
+        if at != scale and any(is_decided(claim) for claim in of_papers):
             yield _line(f"At {at}", f"{counted_in_words(of_papers)} (the repository's own runs)")
     if kept:
         yield _line("", "resync show " + (named or "PAPER"), "what each claim says, and what came out")

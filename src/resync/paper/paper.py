@@ -118,8 +118,8 @@ class PaperFile(Settings):
     short: Text | None = Field(
         default=None, description="how it is called in tables and menus; null: its folder's name"
     )
-    authors: Items[Text] = Field(min_length=1, description="authors in order")
-    venue: Text = Field(description="where and when it appeared")
+    authors: Items[Text] = Field(default=(), description="authors in order; none of a question of your own")
+    venue: str = Field(default="", description="where and when it appeared; empty: nowhere")
     arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$", description="arXiv number, quoted")
     figures: Items[Item] = Field(default=(), description="figures that are redrawn")
     tables: Items[Item] = Field(default=(), description="tables that are regenerated")

@@ -45,7 +45,7 @@ def collect(runs: Iterable[Run], results: Path, stem: Path) -> Collected:
         for run in runs:
             state = state_of(run, results)
             if state.result:
-                rows = _rows(state, state.result)
+                rows = rows_of(state, state.result)
                 columns.write_table(pa.Table.from_pandas(rows, _SCHEMA, preserve_index=False))
                 rows.to_csv(text, index=False, header=False)
             else:
@@ -54,7 +54,8 @@ def collect(runs: Iterable[Run], results: Path, stem: Path) -> Collected:
     return found
 
 
-def _rows(state: RunState, result: RunResult) -> pd.DataFrame:
+def rows_of(state: RunState, result: RunResult) -> pd.DataFrame:
+    """The values of a run, a row each."""
     summary = result.metrics[["step", "epoch"]].tail(1).assign(**dict(result.final_values()))
     tables = {"evaluation": result.metrics, "step": result.steps, "summary": summary}
     melted = (

@@ -177,8 +177,9 @@ def test_version_is_the_cited_one():
     assert f"## {citation['version']} " in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_readme_counts_the_methods():
-    assert f"{len(import_module('resync.sync.options').__all__)} methods" in (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("page", ["README.md", "PACKAGE.md"])
+def test_pages_count_the_methods(page: str):
+    assert f"{len(import_module('resync.sync.options').__all__)} methods" in (ROOT / page).read_text()
 
 
 def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_path: Path):
@@ -206,14 +207,29 @@ def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_pa
     assert all(re.match("torch|torchvision|triton|nvidia-|cuda-", name) for name in left_out)
 
 
-def test_the_page_of_the_package_has_no_link_to_a_file():
-    readme = (ROOT / "README.md").read_text()
-    for each in PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
-        readme = re.sub(each["pattern"], each["replacement"], readme)
-    links = re.findall(r"\]\(([^)]+)\)", readme)
-    assert len(links) > 3
-    assert all(link.startswith(("https:", "#")) for link in links)
-    assert "docs/own_experiment.md takes it to a figure in ten minutes." in readme
+def test_the_package_has_a_page_of_its_own_with_a_script_that_runs(tmp_path: Path):
+    """It has no repository beside it: no link to a file."""
+    page = (ROOT / PYPROJECT["project"]["readme"]).read_text()
+    assert [link for link in re.findall(r"\]\(([^)]+)\)", page) if not link.startswith("https:")] == []
+    assert len(page.split()) < 500
+    [script] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "train.py").write_text(script)
+    env = os.environ | {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env=env, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("DiLoCo(")
+
+
+def test_the_light_environment_is_a_part_of_the_other():
+    whole, light = (
+        yaml.safe_load((ROOT / name).read_text())["dependencies"]
+        for name in ("environment.yml", "environment-light.yml")
+    )
+    assert set(light[:-1]) < set(whole[:-1])
+    assert set(light[-1]["pip"]) < set(whole[-1]["pip"])
+    kept = set(declared(PYPROJECT["project"]["optional-dependencies"]["suite"]))
+    assert kept <= {*declared(light[:-1]), *declared(light[-1]["pip"])}
 
 
 def written_files() -> Iterator[Path]:

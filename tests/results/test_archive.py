@@ -140,6 +140,31 @@ def test_a_committed_archive_is_checked(repository: ArchiveFolders, capsys: pyte
     assert Path("drawn/results/smoke/site/index.html").exists()
 
 
+def test_verbs_read_the_archive_where_there_are_no_results(
+    repository: ArchiveFolders, suite: Suite, runs_with_models: Path, capsys: pytest.CaptureFixture[str]
+):
+    """They say so, write nothing into it, and read results as soon as there are some."""
+    before = sorted(repository.archive.parents[1].rglob("*"))
+    said = "resync: results: no run of smoke scale: these are the results of results/reference\n"
+    assert call("audit", "--scale", "smoke", "qsr_beats_h4") == 0
+    out, err = capsys.readouterr()
+    assert (out.startswith("toy/qsr_beats_h4: holds: "), err) == (False, said)  # one of its runs has diverged
+    assert call("status") == 0
+    assert "11 finished, 1 diverged" in capsys.readouterr().out
+    assert call("power", "--scale", "smoke") == 0
+    assert capsys.readouterr().err == said
+    assert call("diff", "results", str(runs_with_models)) == 0
+    assert sorted(repository.archive.parents[1].rglob("*")) == before
+    assert call("report", "--scale", "smoke") == 0
+    page = Path("results/smoke/site/index.html")
+    assert capsys.readouterr().out.endswith(f"{page}\n")
+    assert list(page.parent.rglob("fig5.png"))
+    [run, *_] = suite.runs("toy", "smoke", "vit", "h4")
+    shutil.copytree(runs_with_models / run.directory, Path("results") / run.directory)
+    assert call("audit", "--scale", "smoke", "qsr_beats_h4") == 0
+    assert capsys.readouterr().out.startswith("toy/qsr_beats_h4: not run: ")
+
+
 def test_other_packages_are_named_beside_differences(repository: ArchiveFolders):
     assert other_versions("smoke", repository) == ""
     file = repository.archive / "smoke/environment.json"

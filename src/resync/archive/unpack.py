@@ -56,6 +56,14 @@ def archive_in(path: Path) -> Path:
     return found
 
 
+def own_archive(results: Path, scale: str | None = None) -> Path | None:
+    """The archive `reference` in a folder of results that has no run (of a scale) beside it; None if there is none."""
+    archive = results / "reference"
+    if any(results.glob(f"{scale or '*'}/*/*/*/seed*/summary.json")) or scale not in (None, *scales_of(archive)):
+        return None
+    return archive if scales_of(archive) else None
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Path]:
     """A folder of results for the time of the block: `path` itself, or that to which the archive in it is unpacked."""
@@ -68,6 +76,8 @@ def opened(path: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         for scale in scales_of(archive):
             unpack(archive, scale, Path(folder))
+            if (audit := archive / scale / "audit.json").exists():
+                (Path(folder) / scale / audit.name).write_bytes(read_bytes(audit))
         yield Path(folder)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,35 @@ def runs_of(suite: Suite, options: argparse.Namespace) -> list[Run]:
     elsewhere = " and ".join(scale for scale in SCALES if runs_at(scale))
     raise UserError(f"--scale {options.scale}: no {kind} of {options.paper or 'any paper'}"
                     + (f", allowed: {elsewhere}" if elsewhere else " at any scale"))  # fmt: skip
+
+
+def or_archive(results: Path, scale: str | None = None) -> Path:
+    """A folder of results, or the archive `reference` in it where it has no run of the scale, which is said."""
+    from resync.archive.unpack import own_archive
+
+    archive = own_archive(results, scale)
+    if archive:
+        runs = f"of {scale} scale" if scale else "at any scale"
+        print(f"resync: {results}: no run {runs}: these are the results of {archive}", file=sys.stderr)
+    return archive or results
+
+
+def on_results(function: Verb) -> Verb:
+    """Decorator of a verb that reads results: those of the archive where the folder has none, unpacked meanwhile."""
+
+    @wraps(function)
+    def call(options: argparse.Namespace) -> int | None:
+        from resync.archive.unpack import opened, scales_of
+
+        folder = or_archive(options.results, options.scale) if options.results.is_dir() else options.results
+        if folder == options.results:
+            return function(options)
+        with opened(folder) as results:
+            scale = options.scale or next(scale for scale in SCALES if scale in scales_of(folder))
+            changed = {"results": results, "archive": folder, "scale": scale}
+            return function(argparse.Namespace(**vars(options) | changed))
+
+    return call
 
 
 def _papers(parsed_args: argparse.Namespace, **_: object) -> list[str]:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from resync.cli.declare import CONFIGS, FIGURES, JSON, ONE_PAPER, PAPER, PILOTS, RESULTS, SCALE, flag, suite_of, verb
+from resync.cli.declare import (
+    CONFIGS,
+    FIGURES,
+    JSON,
+    ONE_PAPER,
+    PAPER,
+    PILOTS,
+    RESULTS,
+    SCALE,
+    flag,
+    on_results,
+    suite_of,
+    verb,
+)
 from resync.errors import UserError
 from resync.results.state import Status
 from resync.run.run import SCALES
@@ -54,6 +68,7 @@ def _probability(text: str) -> float:
         help="list only runs that are damaged, stale, failed or stopped, one per line, and exit with 1 if there is one",
     ),
 )  # fmt: skip
+@on_results
 def _status(options: argparse.Namespace) -> int:
     from resync.results.status import PROBLEMS, counted, heading, lines_of, newest_scale, progress, table
 
@@ -121,6 +136,7 @@ def _render(options: argparse.Namespace) -> None:
     flag("ids", nargs="*", metavar="ID",
          help="claims or published numbers, `paper/id` or `id`: their verdicts are printed and no file is written"),
 )  # fmt: skip
+@on_results
 def _audit(options: argparse.Namespace) -> int:
     from resync.audit import answer, audit, find, gather, sentence, to_json, write
     from resync.audit.verdicts import FAILURES
@@ -152,6 +168,7 @@ def _audit(options: argparse.Namespace) -> int:
     CONFIGS, RESULTS, ONE_PAPER, SCALE, JSON,
     flag("--power", type=_probability, default=0.8, help="desired probability of a verdict (default: %(default)s)"),
 )  # fmt: skip
+@on_results
 def _power(options: argparse.Namespace) -> None:
     from resync.audit.power import powers, table
 
@@ -202,7 +219,13 @@ def _import(options: argparse.Namespace) -> None:
 
 
 @verb("write the site of a scale: pages with all its results", CONFIGS, RESULTS, FIGURES, SCALE)
+@on_results
 def _report(options: argparse.Namespace) -> None:
     from resync.report import report
 
-    print(report(suite_of(options), options.scale, _folder(options), options.figures))
+    archive = getattr(options, "archive", None)
+    figures = options.figures / archive.name if archive else options.figures
+    page = report(suite_of(options), options.scale, _folder(options), figures)
+    if archive:
+        page = shutil.copytree(page.parent, archive.parent / options.scale / "site", dirs_exist_ok=True) / page.name
+    print(page)

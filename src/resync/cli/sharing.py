@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resync.cli.declare import CONFIGS, FIGURES, JSON, RESULTS, flag, suite_of, verb
+from resync.cli.declare import CONFIGS, FIGURES, JSON, RESULTS, flag, or_archive, suite_of, verb
 from resync.errors import UserError
 from resync.run.run import SCALES
 from resync.text_tables import json_text
@@ -178,7 +178,7 @@ def _diff(options: argparse.Namespace) -> int:
 
     limits = Limits(options.tolerance, options.spreads, options.times)
     with ExitStack() as stack:
-        sides = [stack.enter_context(opened(side)) for side in options.sides]
+        sides = [stack.enter_context(opened(or_archive(side))) for side in options.sides]
         present = [scale for scale in SCALES if any(_has_results(side, scale) for side in sides)]
         scales = _choose_scales(options, present, *options.sides)
         found = compare(suite_of(options), sides, scales, limits)

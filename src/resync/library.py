@@ -450,6 +450,9 @@ class Synchronised:
         with self._changing(f"step {first + 1}"), self._explained(first + 1):
             self.synced = (self.elastic or self.algorithm).after_step(self._lr)
             self.algorithm.send_ahead()
+        if first == self.algorithm.total_steps:
+            warnings.warn(f"step {first + 1} is beyond total_steps = {first}: every step is now a round of its own; "
+                          "finish(), or attach with more total_steps", RuntimeWarning, stacklevel=2)  # fmt: skip
         if self._unproven and begins_round and first >= self.algorithm.warmup_steps:
             self._prove(self._unproven, first)
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import warnings
 from inspect import getdoc, signature
 from pathlib import Path
 
@@ -173,3 +174,28 @@ def test_the_effective_outer_rate_is_how_far_a_constant_change_moves(options, ra
     assert before - model.weight.item() == pytest.approx(rate) == options.effective_outer_lr
     assert f"effective outer rate {rate:.3g}" in str(sync)
     assert resync.LocalSGD(period=1).effective_outer_lr is None
+
+
+def test_the_signature_and_the_errors_of_an_algorithm_name_its_options():
+    assert str(signature(resync.DiLoCo)).startswith("(*, period, lr=0.7, momentum=0.9")
+    with pytest.raises(ValueError, match=r"perod: unknown key, allowed: period, .*did you mean 'period'"):
+        resync.LocalSGD(perod=4)
+
+
+def test_a_step_beyond_the_declared_ones_warns_once():
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    sync = resync.attach(model, optimizer, resync.LocalSGD(period=2), total_steps=2)
+
+    def step():
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    step()
+    step()
+    with pytest.warns(RuntimeWarning, match="step 3 is beyond total_steps = 2"):
+        step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step()
+    sync.finish()

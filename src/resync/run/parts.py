@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from resync.formulas.periods import Constant, Period
@@ -103,6 +104,15 @@ class SyncOptions(Options):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Complete the example of a docstring, which attaches the algorithm, by the loop that is that of all."""
         cls.__doc__ = re.sub(r"^( +)sync = resync\.attach.*$", rf"\g<0>{_LOOP}", cls.__doc__ or "", flags=re.MULTILINE)
+        # The types are in the docstring of each option; here they would be a screen of pydantic's annotations.
+        fields = {name: field for name, field in cls.model_fields.items() if field.init is not False}
+        defaults = {
+            name: Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+            for name, field in fields.items()
+        }
+        cls.__signature__ = Signature(
+            [Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
+        )
         super().__pydantic_init_subclass__(**_)
 
     if not TYPE_CHECKING:

@@ -58,6 +58,8 @@ def explain(details: Mapping[str, Any], model: type[BaseModel], path: KeyPath) -
         return f"missing, allowed: {describe(schema, known_schema(model))}", ()
     if kind == "extra_forbidden":
         keys = list(at(known_schema(model), path[:-1]).get("properties", {}))
+        if not path[:-1]:  # an argument of a constructor, which takes no name of its own
+            keys = [key for key in keys if key not in model.model_fields or model.model_fields[key].init is not False]
         allowed = f", allowed: {', '.join(keys)}" if keys else ""
         return f"unknown key{allowed}{suggestion(details['loc'][-1], keys)}", ()
     if kind in ("union_tag_not_found", "union_tag_invalid"):

@@ -1,5 +1,7 @@
 import json
 import math
+import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ import pandas as pd
 import pytest
 import synthetic
 
+from resync.archive.fixed import fixed
 from resync.audit import audit, write
 from resync.audit.claims import claim_row
 from resync.audit.effects import power
@@ -19,7 +22,7 @@ from resync.audit.values import known_beforehand
 from resync.cli import main
 from resync.metrics.registry import BEST, COMPARED, EVALUATED, EXACT
 from resync.paper import Suite
-from resync.paper.claim import Claim, Regime
+from resync.paper.claim import Claim, Regime, fingerprints
 from resync.paper.paper import Tuned
 from resync.results.runs import RunResult, RunState, read_run
 from resync.results.runs import state_of as state_of_run
@@ -338,3 +341,49 @@ def test_the_headline_claims_have_a_state(suite: Suite, finished: Path):
         "accuracies": "supported", "sgp_time": "undecided",
     }  # fmt: skip
     assert headline(found)[0] == "toy: 5 headline claims: 4 supported, 1 undecided."
+
+
+def test_a_claim_is_fixed_in_a_commit_before_its_first_run(suite: Suite, tmp_path: Path):
+    """By the history of its file; what is only worded otherwise stays fixed, and a new margin or regime does not."""
+    file, git = (
+        tmp_path / "toy/claims.yaml",
+        ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b.c"],
+    )
+    file.parent.mkdir()
+    subprocess.run([*git, "init", "-q"], check=True)
+    text = (Path(__file__).parent / "configs/toy/claims.yaml").read_text()
+    for day, old, new in (
+        (1, "made up", "made up"), (2, "statement: QSR ends", "statement: Here QSR ends"),
+        (3, "at_least: -0.5", "at_least: -0.6"), (4, "{inside: made up}", "{inside: any length}"),
+    ):  # fmt: skip
+        text = text.replace(old, new)
+        file.write_text(text)
+        times = {f"GIT_{who}_DATE": f"2025-12-{26 + day}T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", str(day)], check=True, env=os.environ | times)
+    found = fixed(file)
+    days = {(name, part): known[2][8:10] for name, parts in found.items() for part, known in parts.items()}
+    expected = {
+        ("qsr_beats_h4", "test"): "27",
+        ("qsr_beats_h4", "regime"): "30",
+        ("qsr_reaches_parallel", "test"): "29",
+    }
+    assert days | expected == days
+
+    paper = suite.papers["toy"]
+    claim = claim_of(suite, "qsr_beats_h4")
+    runs = {name: suite.runs("toy", "smoke", "vit", name) for name in ("qsr", "h4")}
+
+    def said(started: str, **known: Any) -> str:
+        groups = {("vit", name): [state_of(run, 97.0 + run.seed, started=started) for run in of]
+                  for name, of in runs.items()}  # fmt: skip
+        return claim_row(paper.model_copy(update={"fixed": {claim.id: known}}), claim, groups, "smoke").fixed
+
+    now = fingerprints(claim.model_dump(mode="json", exclude_defaults=True))
+    known = {part: (digest, "c" * 40, time) for (part, digest), time in
+             zip(now.items(), ("2026-01-01T00:00:00+00:00", "2026-01-03T00:00:00+00:00"), strict=True)}  # fmt: skip
+    assert known["test"][0] == found["qsr_beats_h4"]["test"][0]
+    assert said("2026-01-04T00:00:00+00:00", **known) == "in cccccccccccc, before its first run"
+    assert said("2026-01-02T00:00:00Z", **known) == "in cccccccccccc, before its first run; its regime after it"
+    assert said("2025-12-31T00:00:00Z", **known) == "in cccccccccccc, after its first run"
+    assert said("2026-01-04T00:00:00Z", test=("another", *known["test"][1:])) == "in no commit"

@@ -6,6 +6,7 @@ its regime (`audit.regime`) a claim neither holds nor is rejected, whatever the 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 
 from resync.audit import curves, effects, regime
 from resync.audit.effects import Effect, p_text
@@ -14,7 +15,7 @@ from resync.audit.sides import ClaimSeries, Groups, Test, published_effect, samp
 from resync.audit.values import BEFOREHAND, different_hardware, of_imported, unfinished
 from resync.audit.verdicts import CONTRADICTED, OUTSIDE, SMALLER, Verdict
 from resync.metrics.registry import METRICS
-from resync.paper.claim import LEAST_SEEDS, REDUCED, Claim, CurveTest
+from resync.paper.claim import LEAST_SEEDS, REDUCED, Claim, CurveTest, fingerprints
 from resync.paper.paper import Paper
 from resync.results.runs import RunState
 from resync.results.seed_values import difference_with_unit, effect_texts
@@ -58,9 +59,28 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=sides,
         effects=found, verdict=verdict.word, reason=verdict.reason,
-        provenance=provenance(runs), headline=claim.headline, published_effect=published,
+        provenance=provenance(runs), headline=claim.headline, fixed=_fixed(paper, claim, runs),
+        published_effect=published,
         power=_power(claim, test, series, published) if found and published is not None else None,
     )  # fmt: skip
+
+
+def _fixed(paper: Paper, claim: Claim, runs: list[RunState]) -> str:
+    """Whether the claim was fixed before its first run started, and in which commit; empty if there is no run."""
+    started = [state.result.summary.get("started") for state in runs if state.result]
+    first = min(map(datetime.fromisoformat, filter(None, started)), default=None)
+    if first is None or not claim.is_tested:
+        return ""
+    declared = next(one for one in paper.claims if one.id == claim.id)
+    now = fingerprints(declared.model_dump(mode="json", exclude_defaults=True))
+    found = {part: known for part, known in paper.fixed.get(claim.id, {}).items() if known[0] == now[part]}
+    before = [part for part, (_, _, time) in found.items() if datetime.fromisoformat(time) <= first]
+    if "test" not in found:
+        return "in no commit"
+    if "test" not in before:
+        return f"in {found['test'][1][:12]}, after its first run"
+    later = "" if "regime" in before or not claim.regime else "; its regime after it"
+    return f"in {found['test'][1][:12]}, before its first run{later}"
 
 
 def _statement(claim: Claim, runs: list[RunState], scale: str) -> str:

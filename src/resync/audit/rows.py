@@ -93,6 +93,7 @@ class ClaimRow(Row):
 
     `power`: probability that it is found to hold by these seeds if the effect is `published_effect`, that of the
     paper's own numbers. `survives`: whether its verdict stands at a false discovery rate of 5 % over the audit.
+    `fixed`: in which commit what is tested was fixed, and whether before the first run.
     """
 
     statement: str
@@ -111,6 +112,7 @@ class ClaimRow(Row):
     published_effect: float | None = None
     power: float | None = None
     survives: bool | None = None
+    fixed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,6 +102,7 @@ def _certify(options: argparse.Namespace) -> int:
 
 
 def _renew(options: argparse.Namespace) -> int:
+    from resync.archive.fixed import write_fixed
     from resync.archive.page_blocks import fill
     from resync.archive.reference import place_of, renew
     from resync.files import write_text
@@ -111,6 +112,8 @@ def _renew(options: argparse.Namespace) -> int:
         raise UserError("--into: has no effect on renew")
     if not options.scale:
         raise UserError(f"--scale: missing, allowed: {', '.join(SCALES)}")
+    if Path(".git").exists():
+        write_fixed(options.configs)
     suite = suite_of(options)
     packed, drawn = renew(suite, options.scale, options.results, place)
     for page in _pages():

@@ -1,8 +1,10 @@
 """A claim: a statement of the paper, or one of our own, that can be tested by comparing series over seeds."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel
 
@@ -219,6 +221,28 @@ class Claim(Settings):
                     yield (key,), "has no effect with status ours, allowed: null"
         if self.at_epoch is not None and self.metric not in EVALUATED:
             yield ("at_epoch",), f"found for {self.metric}, allowed: for {', '.join(EVALUATED)}"
+
+
+_PARTS = {
+    "test": ("experiment", "better", "than", "order", "curves", "metric", "at_epoch", "direction", "at_least",
+             "confidence"),
+    "regime": ("regime",),
+}  # fmt: skip
+FIXED = "fixed.json"
+"""The file beside `claims.yaml` that says in which commit each claim was fixed."""
+Fixed = dict[str, dict[str, tuple[str, str, str]]]
+"""By claim and part (`test`, `regime`): its fingerprint, the commit from which on it has this one, and its time."""
+
+
+def fingerprints(entry: Mapping[str, Any]) -> dict[str, str]:
+    """12 hex digits of what is tested, and of the regime, of a claim as it stands in its file."""
+    return {part: sha256(_canonical({key: entry[key] for key in keys if key in entry}).encode()).hexdigest()[:12]
+            for part, keys in _PARTS.items()}  # fmt: skip
+
+
+def _canonical(value: Any) -> str:
+    """JSON in which 1 is 1.0."""
+    return json.dumps(json.loads(json.dumps(value), parse_int=float), sort_keys=True)
 
 
 class ClaimsFile(RootModel[Items[Claim]]):

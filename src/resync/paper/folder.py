@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from resync.files import read_json
+from resync.paper.claim import FIXED
 from resync.paper.expand import expand
 from resync.paper.logs import LogsFile
 from resync.paper.paper import Experiment, Paper, PaperFile
@@ -67,6 +69,7 @@ def read_paper(
         experiments={name: experiment for name, experiment in experiments.items() if experiment},
         published=published,
         claims=claims,
+        fixed=read_json(folder / FIXED) if (folder / FIXED).exists() else {},
         logs=logs,
     )
     if not collector.found_any:

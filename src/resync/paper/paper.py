@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
 
 from resync.metrics.registry import METRICS, ComparedMetric
-from resync.paper.claim import Claim, SeriesName
+from resync.paper.claim import Claim, Fixed, SeriesName
 from resync.paper.logs import LogsFile
 from resync.paper.published import LinkName, PublishedValue
 from resync.run.in_words import title_of
@@ -236,6 +236,7 @@ class Paper(PaperFile):
     experiments: Mapping[str, Experiment]
     published: tuple[PublishedValue, ...]
     claims: tuple[Claim, ...]
+    fixed: Fixed
     logs: LogsFile
 
     @property

@@ -11,9 +11,9 @@ from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from resync.paper import load_suite
-from resync.progress import Board, Job, View
+from resync.progress import Board, Job, View, colored
 from resync.progress.board import place_of
-from resync.results.status import progress
+from resync.results.status import Line, progress
 from resync.run import Run
 from snakemake_logger_plugin_resync import LogHandler, explained
 
@@ -187,3 +187,15 @@ def test_an_item_that_a_scale_does_not_have_is_one_line():
     )
     assert explained(message) == "resync: error: qsr t has no runs"
     assert explained("anything else") == "anything else"
+
+
+def test_the_picture_of_status_has_the_total_first_and_then_what_runs():
+    """A terminal cuts off the rest."""
+    states = ("finished", "failed", "not run", "running", "finished")
+    lines = [Line((f"series{number}", state), state) for number, state in enumerate(states)]
+    screen = io.StringIO()
+    Console(file=screen, width=60).print(colored(("series", "state"), lines, "smoke scale, 5 runs"))
+    shown = [line.split() for line in screen.getvalue().splitlines()]
+    assert shown[0] == ["smoke", "scale,", "5", "runs"]
+    assert [words[0] for words in shown[2:5]] == ["series3", "series1", "series2"]
+    assert shown[5] == ["2", "more", "have", "finished"]

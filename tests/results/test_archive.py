@@ -325,6 +325,7 @@ def claim(name: str, **changes: Any) -> dict[str, Any]:
     ]
     effect = {"difference": 0.5, "low": 0.125, "high": 0.875, "n": [10, 8]}
     content = {"statement": "SGP *beats* D-PSGD.", "unit": "%", "sides": sides, "effects": [effect], "verdict": "holds"}
+    content |= {"status": "verified", "at_least": 0.0, "power": None, "survives": None}
     return {"paper": "sgp", "id": name} | content | changes
 
 
@@ -334,7 +335,10 @@ NOT_RUN = {"label": "OSGP", "ours": {"mean": None, "std": None, "text": "none"}}
 @pytest.fixture
 def audited(tmp_path: Path) -> ArchiveFolders:
     """A place with an audit of two claims."""
-    claims = [claim("beats"), claim("open", sides=[NOT_RUN], effects=[], verdict="not run")]
+    claims = [
+        claim("beats", power=0.823, survives=False),
+        claim("open", sides=[NOT_RUN], effects=[], verdict="not run"),
+    ]
     file = tmp_path / "archive/mini/audit.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"claims": claims}))
@@ -352,9 +356,10 @@ def test_a_table_of_claims_is_written_from_the_audit(papers: Suite, audited: Arc
     assert text.startswith(before)
     assert text.endswith(after)
     _, _, first, second = (markdown_cells(line) for line in text.splitlines() if line.startswith("|"))
-    assert first[1:] == ["OSGP: none", "", "", "**not run**"]
+    assert first[1:] == ["verified", "OSGP: none", "+0", "", "", "", "**not run**"]
     sides, effect = "SGP: 40.00 ± 0.50<br>D-PSGD\\|: 39.50 ± 0.25", "+0.50 points (+0.12 to +0.88)"
-    assert second == ["SGP \\*beats\\* D-PSGD.", sides, effect, "10, 8", "**holds**"]
+    verdict = "**holds**, not after the correction for many tests"
+    assert second == ["SGP \\*beats\\* D-PSGD.", "verified", sides, "+0", effect, "10, 8", "82 %", verdict]
 
 
 def test_what_cannot_be_shown_is_named(papers: Suite, audited: ArchiveFolders, tmp_path: Path):

@@ -12,7 +12,10 @@ from resync.results.seed_values import decimals_for, notation
 from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table
 
-_HEADINGS = ["claim", "mean ± standard deviation over seeds", "effect (95 % interval)", "n", "verdict"]
+_HEADINGS = ["claim", "source", "mean ± standard deviation over seeds", "claimed", "effect (interval of the test)", "n",
+             "power against the published effect", "verdict"]  # fmt: skip
+
+_UNCORRECTED = ", not after the correction for many tests"
 
 
 def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[str]:
@@ -30,17 +33,20 @@ def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[
     for name in ids:
         if name not in known:
             raise UserError(f"claims {of}: {not_among(name, known)}")
-    yield from pipe_table(_HEADINGS, [_row(known[name]) for name in ids], "lllrl")
+    yield from pipe_table(_HEADINGS, [_row(known[name]) for name in ids], "lllrlrrl")
 
 
 def _row(claim: Mapping[str, Any]) -> list[str]:
     counts = dict.fromkeys(count for effect in claim["effects"] for count in effect["n"] or ())
     return [
         markdown_text(claim["statement"]),
+        claim["status"],
         "<br>".join(f"{markdown_text(side['label'])}: {_ours(side['ours'])}" for side in claim["sides"]),
+        f"{claim['at_least']:+g}",
         "<br>".join(effect_in_words(effect, claim["unit"]) for effect in claim["effects"]),
         ", ".join(map(str, counts)),
-        f"**{claim['verdict']}**",
+        "" if claim["power"] is None else f"{100 * claim['power']:.0f} %",
+        f"**{claim['verdict']}**{_UNCORRECTED if claim['survives'] is False else ''}",
     ]
 
 

@@ -161,6 +161,6 @@ def test_without_pilots_the_reason_is_said(configs: Path, tmp_path: Path, capsys
 
 def test_pilots_are_listed_where_they_are_asked_for(configs: Path, capsys: pytest.CaptureFixture[str]):
     for flags, seeds in (([], "012"), (["--pilots"], ["100", "101", "102"])):
-        assert main(["expand", "--configs", str(configs), "--paper", "toy", "--scale", "smoke", *flags]) == 0
+        assert main(["list", "toy", "--runs", "--configs", str(configs), "--scale", "smoke", *flags]) == 0
         found = capsys.readouterr().out.splitlines()
         assert {line.rpartition("seed")[2] for line in found} == set(seeds)

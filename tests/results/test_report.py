@@ -10,6 +10,7 @@ import pytest
 import synthetic
 from sites import written
 
+from resync.audit import audit, write
 from resync.paper import Suite
 from resync.report import report
 from resync.report.coverage import coverage
@@ -127,9 +128,34 @@ def test_the_audit_has_every_line_with_its_reason(site: Path):
     assert text.count('<tr role="row" id=') == len(content["rows"]) + len(content["claims"])
     for row in content["rows"]:
         assert f'id="toy-{row["id"]}"' in text
-    overview = (site / "index.html").read_text()
-    [row] = re.findall(r'<a href="toy/index.html">toy</a></th>\n(.*)</tr>', overview)
-    assert '">3 holds</span>' in row
+
+
+def test_the_first_page_shows_figures_and_at_smoke_scale_no_score(site: Path):
+    text = (site / "index.html").read_text()
+    assert "Smoke scale tests the machinery: 12 of 12 runs finished, and 3 of 5 figures and tables are drawn" in text
+    assert re.findall(r'<a href="(toy/index.html#\w+)"><img', text) == ["toy/index.html#fig5", "toy/index.html#fig7"]
+    assert "score" not in text.lower()
+
+
+def test_the_archive_stands_beside_what_was_trained_here(suite: Suite, results: Path, tmp_path: Path):
+    figures = tmp_path / "figures"
+    drawn = figures / "reference/smoke/toy/fig6.png"
+    drawn.parent.mkdir(parents=True)
+    drawn.write_bytes(b"")
+    write(audit(suite, "smoke", results), results / "reference/mini")
+    text = (report(suite, "smoke", results, figures).parent / "index.html").read_text()
+    assert "in the archive" in text
+    assert "QSR sends less" in text or "results of the archive, on real data" in text
+    assert {cell.state for row in coverage(suite, figures) for cell in row.cells if row.item.id == "fig6"} >= {
+        "in the archive", "not drawn yet",
+    }  # fmt: skip
+    assert "In the archive of the repository: of " in (results / "index.html").read_text()
+
+
+def test_a_claim_stands_once_on_the_page_of_its_paper(site: Path):
+    text = (site / "toy/index.html").read_text()
+    places = re.findall(r'<dd><a href="(\.\./audit.html#toy-claim-\w+)"', text)
+    assert len(places) == len(set(places)) > 3
 
 
 def test_the_points_of_a_figure_become_its_chart(site: Path):

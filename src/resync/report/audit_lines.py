@@ -1,6 +1,6 @@
 """The lines of an audit as its page shows them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE, ROUNDS
@@ -55,9 +55,28 @@ def _texts(line: Line) -> dict[str, Any]:
     # The effect that decides between neighbours.
     smallest = min(line["effects"], key=lambda effect: effect["difference"], default=None)
     if smallest is None:
-        return texts | {"effect": None, "effect_text": difference_text(None)}
+        return texts | {"effect": None, "effect_text": difference_text(None), "strip": None}
     text = effect_texts(smallest["difference"], smallest["low"], smallest["high"])[0]
-    return texts | {"effect": smallest["difference"], "effect_text": text}
+    return texts | {"effect": smallest["difference"], "effect_text": text, "strip": effect_strip(line)}
+
+
+def effect_strip(line: Line) -> dict[str, Any] | None:
+    """Positions in a small plot of a claim's deciding effect: its interval, the claimed threshold, and zero."""
+    effect = min(line["effects"], key=lambda each: each["difference"], default=None)
+    if effect is None or effect["low"] is None or effect["high"] is None:
+        return None
+    low, high, least = effect["low"], effect["high"], line["at_least"]
+    place = _places(min(low, least, 0.0), max(high, least, 0.0))
+    if place is None:
+        return None
+    return {
+        "width": _STRIP_WIDTH,
+        "box": (place(low), round(place(high) - place(low), 1)),
+        "bar": place(least),
+        "zero": place(0.0),
+        "dots": [place(effect["difference"])],
+        "text": f"effect {effect['difference']:.3g}, interval {low:.3g} to {high:.3g}, claimed at least {least:g}",
+    }
 
 
 def _other_side(kind: str) -> str:
@@ -71,17 +90,21 @@ def _strip(line: Line) -> dict[str, Any] | None:
         return None
     reach = line["tolerance"] or line["reference"]["std"] or 0.0
     low, high = min(*values, published - reach), max(*values, published + reach)
-    if low == high:
+    x = _places(low, high)
+    if x is None:
         return None
-    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / (high - low)
-
-    def x(value: float) -> float:
-        return round(_STRIP_MARGIN + (value - low) * scale, 1)
-
     return {
         "width": _STRIP_WIDTH,
-        "box": (x(published - reach), round(2 * reach * scale, 1)),
+        "box": (x(published - reach), round(x(published + reach) - x(published - reach), 1)),
         "bar": x(published),
         "dots": [x(value) for value in values],
         "text": f"seeds {', '.join(f'{value:g}' for value in values)}; {_other_side(line['kind'])} {published:g}",
     }
+
+
+def _places(low: float, high: float) -> Callable[[float], float] | None:
+    """From values to places in a strip plot that shows the range; None for an empty one."""
+    if not low < high:
+        return None
+    scale = (_STRIP_WIDTH - 2 * _STRIP_MARGIN) / (high - low)
+    return lambda value: round(_STRIP_MARGIN + (value - low) * scale, 1)

@@ -9,23 +9,27 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from resync.audit.in_words import word_of
 from resync.audit.rows import CLAIMS
-from resync.audit.verdicts import CONTRADICTED, SMALLER, VERDICTS
+from resync.audit.verdicts import CONTRADICTED, SMALLER
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
 from resync.paper.paper import Paper
+from resync.plan.modelled import ModelledTime, modelled_time
 from resync.results.runs import RunState, state_of
 from resync.run import Run
 from resync.settings.tree import leaves
 
+ARCHIVE = "reference"
+"""The folder of the repository's own results, beside those of the scales."""
 SeriesName = tuple[str, str, str]
 """Paper, experiment and series."""
 Line = dict[str, Any]
 """A row or a claim of `audit.json`, with its `anchor`."""
 
-_DECIDED = ("reproduced", "better", "holds", "not reproduced", SMALLER, CONTRADICTED)
-"""The verdicts that stand before all others where lines are counted."""
+_FIRST = ("reproduced", "better", "holds", "not reproduced", SMALLER, CONTRADICTED, "open")
+"""The words that stand before all others where lines are counted."""
 WITHOUT_RESULT = ("not run", "unknown", "not comparable")
 """The verdicts of lines of which these runs say nothing."""
 
@@ -43,15 +47,15 @@ def read_audit(file: Path) -> dict[str, Any]:
         claims = [claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}"} for claim in found["claims"]]
         known = {name: found[name] for name in ("headline", "score", "outcomes", "verdicts", "signs", "failures")}
         damaged = [line for lines in found["damaged"].values() for line in lines]
-        return known | {"damaged": damaged, "lines": [*claims, *rows]}
+        return known | {"damaged": damaged, "lines": [line | {"word": word_of(line)} for line in (*claims, *rows)]}
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
 
 
 def counts(lines: Iterable[Line]) -> dict[str, int]:
-    """Number of lines per verdict, first of those that decide."""
-    found = Counter(line["verdict"] for line in lines)
-    return {word: found[word] for word in dict.fromkeys((*_DECIDED, *VERDICTS)) if found[word]}
+    """Number of lines by what readers keep of their verdict, first of those that decide."""
+    found = Counter(line["word"] for line in lines)
+    return {word: found[word] for word in dict.fromkeys((*_FIRST, *found)) if found[word]}
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,23 @@ class Content:
         return read_audit(self.results / self.scale / "audit.json")
 
     @cached_property
+    def archive(self) -> dict[str, Any]:
+        """The audit of the archive's results on real data; empty without an archive."""
+        return read_audit(self.results / ARCHIVE / "mini" / "audit.json")
+
+    @cached_property
+    def _times(self) -> dict[SeriesName, ModelledTime | None]:
+        return {}
+
+    def time_of(self, run: Run) -> ModelledTime | None:
+        """The modelled time of a run, computed once for its series."""
+        name = run.paper, run.experiment, run.series
+        if name not in self._times:
+            sizes = (state.result.summary.get("parameters") for state in self.series[name] if state.result)
+            self._times[name] = modelled_time(self.suite, run, next(filter(None, sizes), None))
+        return self._times[name]
+
+    @cached_property
     def lines(self) -> list[Line]:
         return self.audit.get("lines", [])
 
@@ -117,12 +138,15 @@ class Content:
         return found
 
     def items_of_line(self, line: Line) -> list[str]:
-        """The figures and tables with a line's number, or with all series of a claim."""
-        items = self.items[line["paper"]]
+        """The figure or table with a line's number, or of a claim the first with its series, and with its metric."""
+        paper, items = self.suite.papers[line["paper"]], self.items[line["paper"]]
         if line["kind"] not in CLAIMS:
             return [line["item"]] if line["item"] in items else []
         shown = [set(self.items_of_series[name]) for name in series_of_line(line)]
-        return [item for item in items if all(item in of_series for of_series in shown)]
+        found = [item for item in items if all(item in of_series for of_series in shown)]
+        found.sort(key=lambda item: line["metric"] not in paper.item_at(item, self.scale).options.shown_metrics)
+        declared = next((claim.item for claim in paper.claims if claim.id == line["id"]), None)
+        return [declared] if declared in items else found[:1]
 
 
 def series_of_line(line: Line) -> list[SeriesName]:

@@ -9,9 +9,14 @@ from resync.paper import Suite
 from resync.paper.paper import Item, Paper
 from resync.run.in_words import listed
 
-DRAWN, DECLARED, ABSENT = "drawn", "not drawn yet", "absent"
-SIGNS = {DRAWN: "●", DECLARED: "○", ABSENT: "\N{EN DASH}"}
-MEANINGS = {DRAWN: "drawn", DECLARED: "declared, not drawn yet", ABSENT: "not at this scale"}
+DRAWN, ARCHIVED, DECLARED, ABSENT = "drawn", "in the archive", "not drawn yet", "absent"
+SIGNS = {DRAWN: "●", ARCHIVED: "◐", DECLARED: "○", ABSENT: "\N{EN DASH}"}
+MEANINGS = {
+    DRAWN: "drawn here",
+    ARCHIVED: "drawn in the archive",
+    DECLARED: "declared, not drawn yet",
+    ABSENT: "not at this scale",
+}
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,11 @@ def _cell(paper: Paper, item: Item, scale: str, figures: Path) -> AtScale:
         only = [f"{name} exists only at {listed(_scales_of(paper, name))} scale" for name in dict.fromkeys(names)]
         return AtScale(scale, ABSENT, ", ".join(only))
     suffix = ".png" if paper.is_figure(item.id) else ".md"
-    drawn = (figures / scale / paper.id / f"{item.id}{suffix}").exists()
-    return AtScale(scale, DRAWN if drawn else DECLARED, f"snakemake figures/{scale}/{paper.id}/{item.id}{suffix}")
+    file = f"{scale}/{paper.id}/{item.id}{suffix}"
+    state = ARCHIVED if (figures / "reference" / file).exists() else DECLARED
+    return AtScale(
+        scale, DRAWN if (figures / file).exists() else state, f"snakemake figures/{scale}/{paper.id}/{item.id}{suffix}"
+    )
 
 
 def _scales_of(paper: Paper, reference: str) -> list[str]:

@@ -11,10 +11,12 @@ from resync.formulas.periods import Constant
 from resync.metrics.registry import BEST, DRAWN, METRICS, columns
 from resync.paper.paper import Item, Paper
 from resync.paper.published import most_certain
+from resync.plan.modelled import ModelledTime
 from resync.render import style
 from resync.render.points import shown_as
 from resync.report.content import Content, SeriesName
 from resync.results.runs import RunResult, RunState
+from resync.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +32,7 @@ def metric_names() -> dict[str, dict[str, str]]:
     return {name: {"title": METRICS[name].title, "unit": METRICS[name].unit} for name in names}
 
 
-def run_data(state: RunState, settings: Mapping[str, str]) -> str:
+def run_data(state: RunState, settings: Mapping[str, str], time: ModelledTime | None) -> str:
     """The script with the numbers of a run. A page that is read from a file system cannot load JSON."""
     result = state.result
     content = {
@@ -39,10 +41,18 @@ def run_data(state: RunState, settings: Mapping[str, str]) -> str:
         "status": state.status,
         "settings": settings,
         "final": {name: shortened(value) for name, value in result.final_values()} if result else {},
-        "metrics": _columns(result.metrics) if result else {},
+        "metrics": _columns(_with_known_times(result.metrics, state.run, time)) if result else {},
         "steps": _columns(result.steps) if result else {},
     }
     return script(state.run.id, content)
+
+
+def _with_known_times(table: "pd.DataFrame", run: Run, time: ModelledTime | None) -> "pd.DataFrame":
+    """The evaluations, of simulated workers with modelled times of training in place of those of the simulation."""
+    if run.processes >= run.workers or not {"step", "volume_percent"} <= {*table.columns}:
+        return table
+    seconds = time.seconds(table["step"], table["volume_percent"]) if time else math.nan
+    return table.assign(training_seconds=seconds, communication_seconds=math.nan)
 
 
 def script(name: str, content: Mapping[str, Any]) -> str:

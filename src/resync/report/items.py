@@ -1,6 +1,7 @@
 """Figures and tables on the page of a paper: their files, their cells, their claims and published numbers."""
 
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
     """What the template shows of an item; its files are copied into the site."""
     item = row.item
     cell = next(cell for cell in row.cells if cell.scale == content.scale)
-    entry: dict[str, Any] = {"item": item, "cell": cell, "elsewhere": [c for c in row.cells if c.state != ABSENT]}
+    entry: dict[str, Any] = {
+        "item": item,
+        "title": item.title,
+        "cell": cell,
+        "elsewhere": [c for c in row.cells if c.state != ABSENT],
+    }
     if cell.state == ABSENT:
         return entry
     folder = content.figures / content.scale / paper.id
@@ -36,16 +42,21 @@ def item_entry(content: Content, paper: Paper, row: Row, writer: Writer) -> dict
     for file in files.values():
         writer.copy(file, f"figures/{paper.id}/{file.name}")
     runs = content.suite.item_runs(paper.id, item.id, content.scale) if item.series else []
-    ended = {(run.experiment, run.series) for run in runs if content.states[run.id].has_ended}
+    references = content.suite.references(paper.id, item.id, content.scale)
+    shown = [run for run in runs if run.id in content.states]  # others are of published settings, and need no training
+    ended = {(run.experiment, run.series) for run in shown if content.states[run.id].has_ended}
     audited = [line for line in content.lines_of(paper.id) if item.id in content.items_of_line(line)]
     return entry | {
         "files": {suffix: f"figures/{paper.id}/{file.name}" for suffix, file in files.items()},
         "picture": _picture(files, paper, item),
         "table": _cells(files["md"]) if "md" in files else None,
         "chart": item_chart(content, paper, item) or _chart_of_points(content, paper, item, files, writer),
-        "setting": setting_of(runs, content.suite.references(paper.id, item.id, content.scale)) if runs else "",
-        "series": list(dict.fromkeys((run.experiment, run.series, run.label) for run in runs)),
-        "absent": list(dict.fromkeys(run.label for run in runs if ended and (run.experiment, run.series) not in ended)),
+        "title": item.title_at(runs, references),
+        "setting": setting_of(runs, references) if runs or references else "",
+        "series": list(dict.fromkeys((run.experiment, run.series, run.label) for run in shown)),
+        "absent": list(
+            dict.fromkeys(run.label for run in shown if ended and (run.experiment, run.series) not in ended)
+        ),
         "claims": [line for line in audited if line["kind"] in CLAIMS],
         "rows": [line for line in audited if line["kind"] not in CLAIMS],
     }
@@ -78,8 +89,16 @@ def _cells(file: Path) -> dict[str, Any] | None:
     if len(numbers) < 3:
         return None
     headings, _, *rows = (markdown_cells(text[number]) for number in numbers)
+    titles = [plain_text(cell) for cell in headings]
+    groups = [title.rpartition(", ")[0] for title in titles]
+    alone = {group for group in groups if groups.count(group) == 1}
+    pairs = [
+        ("", title) if group in alone or not group else (group, title.rpartition(", ")[2])
+        for group, title in zip(groups, titles, strict=True)
+    ]
     return {
-        "headings": [plain_text(cell) for cell in headings],
+        "groups": [(group, len(list(found))) for group, found in groupby(group for group, _ in pairs)],
+        "headings": [title for _, title in pairs],
         "rows": [[_styled(cell) for cell in row] for row in rows],
         "note": plain_text(next(filter(None, reversed(text[numbers[-1] + 1 :])), "")),
     }

@@ -5,27 +5,32 @@ Everything that a page needs lies in the site's folder, figures included, so tha
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from resync.audit.rows import CLAIMS, is_failure
+from resync.audit.in_words import counted_in_words, effect_in_words, word_of
+from resync.audit.rows import CLAIM, CLAIMS, is_failure
 from resync.files import delete_folder, write_text
 from resync.metrics.registry import METRICS
 from resync.paper import Suite
 from resync.paper.paper import Paper
-from resync.report.audit_lines import sections
-from resync.report.content import WITHOUT_RESULT, Content, counts, page_of, read_audit
+from resync.report.audit_lines import effect_strip, sections
+from resync.report.content import ARCHIVE, WITHOUT_RESULT, Content, counts, page_of, read_audit
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
 from resync.report.items import item_entry
 from resync.report.run_page import run_page, shown
 from resync.report.writer import ASSETS, Writer
 from resync.results.runs import RunState
+from resync.results.seed_values import SeedValues, notation
 from resync.results.status import PROBLEMS
 from resync.results.summary import commits
 from resync.run.run import SCALES
 
+_IN_GALLERY = 6
 _COPIED = ("run.yaml", "summary.json", "metrics.csv")
 """The files of a run that lie beside its page; steps.csv may be as large as all others together."""
 
@@ -66,6 +71,8 @@ class _Site:
             CLAIMS=CLAIMS,
             WITHOUT_RESULT=WITHOUT_RESULT,
             FOLDED=(*WITHOUT_RESULT, "as planned"),
+            effect_in_words=effect_in_words,
+            word_of=word_of,
             cell_signs=SIGNS,
             cell_meanings=MEANINGS,
             suite=content.suite,
@@ -78,8 +85,10 @@ class _Site:
             self._paper(paper)
         for state in self.content.states.values():
             self._run(state)
-        self.writer.page("audit.html", "audit", audit=self.content.audit, sections=sections(self.content.lines))
-        rows = [_run_row(state) for state in self.content.states.values()]
+        content = self.content
+        score = self._scores() if content.scale != "smoke" else []
+        self.writer.page("audit.html", "audit", audit=content.audit, sections=sections(content.lines), score=score)
+        rows = [_series_row(states) for states in self.content.series.values()]
         self.writer.page("runs.html", "runs", rows=rows)
         self.writer.page("compare.html", "compare")
         self._overview()
@@ -94,21 +103,63 @@ class _Site:
             self.writer.text(f"assets/{name}.js", f"resync.{name} = {script};\n")
 
     def _overview(self) -> None:
-        content = self.content
+        content, archive = self.content, self.content.archive
+        known = archive.get("lines", []) if content.scale == "smoke" else content.lines
+        tried = [line | {"strip": effect_strip(line)} for line in known if line["kind"] == CLAIM and line["effects"]]
+        tried.sort(key=lambda line: not line.get("headline"))
         self.writer.page(
             "index.html",
             "overview",
             audit=content.audit,
+            summary=self._summary(),
+            gallery=self._gallery(),
+            holds=[line for line in tried if line["word"] == "holds"],
+            fails=[line for line in tried if is_failure(line["kind"], line["verdict"])],
+            of_archive=content.scale == "smoke",
             coverage=self.coverage,
             counts=by_paper(self.coverage),
             totals=of_all(self.coverage),
-            score=self._scores(),
             entries=[self._paper_totals(paper) for paper in content.papers],
             problems=[state for state in content.states.values() if state.status in PROBLEMS],
-            failed=[line for line in content.lines if is_failure(line["kind"], line["verdict"])],
             scales=content.suite.scales,
             note=_note(content.states.values()),
         )
+
+    def _summary(self) -> str:
+        """What was done at this scale, and at any but the smallest what it says of the papers' claims."""
+        content, total = self.content, of_all(self.coverage)[self.content.scale]
+        ended = sum(state.has_ended for state in content.states.values())
+        done = (
+            f"{ended:,} of {len(content.states):,} runs finished, and {total.drawn} of {total.declared} figures and "
+            "tables are drawn"
+        )
+        if content.scale == "smoke":
+            return f"Smoke scale tests the machinery: {done}. Its tiny models test no claim of a paper."
+        claims = [line for line in content.lines if line["kind"] == CLAIM]
+        return f"{done}{'; ' + counted_in_words(claims) if claims else ''}."
+
+    def _gallery(self) -> list[dict[str, str]]:
+        """Six figures: of every paper the first one that is drawn, then the second ones."""
+        content = self.content
+        of_papers = [list(self._pictures(paper)) for paper in content.papers]
+        ranked = (found for row in zip_longest(*of_papers) for found in row if found)
+        return list(islice(ranked, _IN_GALLERY))
+
+    def _pictures(self, paper: Paper) -> Iterator[dict[str, str]]:
+        content = self.content
+        figures = [each for each in paper.figures if each.id in content.items[paper.id]]
+        for item in sorted(figures, key=lambda each: (not each.options.of_paper_scale, each.options.planned)):
+            if (content.figures / content.scale / paper.id / f"{item.id}.svg").exists():
+                runs = content.suite.item_runs(paper.id, item.id, content.scale)
+                title = item.title_at(runs, content.suite.references(paper.id, item.id, content.scale))
+                page = f"{paper.id}/index.html"
+                yield {
+                    "paper": paper.name,
+                    "title": title,
+                    "page": page,
+                    "id": item.id,
+                    "src": f"figures/{paper.id}/{item.id}.svg",
+                }
 
     def _scores(self) -> list[tuple[str, str, Mapping[str, Any]]]:
         if not self.content.audit:
@@ -160,16 +211,23 @@ class _Site:
         for name in copied:
             self.writer.copy(directory / name, f"{run.id}/{name}")
         self.writer.page(page_of(run), "run", **run_page(self.content, state), copied=copied)
-        self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id]))
+        self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id], self.content.time_of(run)))
 
 
-def _run_row(state: RunState) -> dict[str, Any]:
-    row: dict[str, Any] = {"state": state, "run": state.run, "metric": "", "value": None, "seconds": None, "ended": ""}
-    if result := state.result:
-        ended = (result.summary.get("ended") or "")[:16].replace("T", " ")
-        metric, seconds = main_metric(result), result.summary["seconds"]["training"]
-        row |= {"metric": metric, "value": result.final(metric), "seconds": seconds, "ended": ended}
-    return row
+def _series_row(states: list[RunState]) -> dict[str, Any]:
+    """A line of the list of runs: a series with its main metric over the seeds that have ended, and these."""
+    results = [state.result for state in states if state.status == "finished" and state.result]
+    metric = main_metric(results[0]) if results else ""
+    values = SeedValues.of(result.final(metric) for result in results)
+    text = notation(values.mean, values.std, values.n) if values.finite else ""
+    return {
+        "states": states,
+        "run": states[0].run,
+        "metric": metric,
+        "text": text,
+        "mean": values.mean if values.finite else None,
+        "statuses": Counter(state.status for state in states),
+    }
 
 
 def _note(states: Iterable[RunState]) -> str:
@@ -189,7 +247,12 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
     rows = coverage(suite, figures)
     folders = {scale: results / scale for scale in SCALES}
     entries = [
-        {"scale": scale, "headline": _headline(at / "audit.json"), "exists": (at / "site/index.html").exists()}
+        {
+            "scale": scale,
+            "sentence": _sentence(at / "audit.json") if scale != "smoke" else "",
+            "archive": _sentence(results / ARCHIVE / scale / "audit.json"),
+            "exists": (at / "site/index.html").exists(),
+        }
         for scale, at in folders.items()
     ]
     pages = {(scale, paper): f"{scale}/site/{paper}/index.html" for scale in SCALES for paper in suite.papers}
@@ -200,9 +263,11 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
     write_text(results / "index.html", Writer(results, **shared).html("index", **content))
 
 
-def _headline(file: Path) -> tuple[str, ...]:
-    """The sentences of a scale's audit, or why it cannot be read: another scale's audit stops no report."""
+def _sentence(file: Path) -> str:
+    """What a scale's audit says of the papers' claims, or why it cannot be read, which stops no report."""
     try:
-        return read_audit(file).get("headline", ())
+        lines = read_audit(file).get("lines", [])
     except ValueError as error:
-        return (str(error),)
+        return str(error)
+    claims = [line for line in lines if line["kind"] == CLAIM]
+    return f"{counted_in_words(claims)}." if claims else ""

@@ -398,9 +398,6 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 
   resync.chart = (place) => {
     place.hidden = false;
-    // The chart stands for the printed figure, which stays at hand below it.
-    const printed = place.parentElement.querySelector("details.printed");
-    if (printed) printed.open = false;
     const kind = "points" in JSON.parse(place.dataset.spec) ? FigureChart : Chart;
     return new kind(place).start();
   };

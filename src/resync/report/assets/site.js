@@ -9,6 +9,11 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   const selects = form ? [...form.querySelectorAll("select")] : [];
   const rest = form?.elements.rest, fields = form ? [form.elements.q, ...selects] : [];
   const texts = new Map();
+  const STEP = 50;  // rows that a reader gets at a time
+  let most = STEP;
+  const more = document.createElement("button");
+  more.type = "button";
+  more.textContent = `Show ${STEP} more`;
 
   const valuesOf = (row, name) => (name === "item" ? row.dataset.item.split(" ").filter(Boolean) : [row.dataset[name]]);
 
@@ -26,7 +31,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   }
 
   function textOf(row) {
-    if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
+    if (!texts.has(row)) texts.set(row, `${row.textContent} ${row.id} ${row.dataset.item ?? ""}`.toLowerCase());
     return texts.get(row);
   }
 
@@ -35,16 +40,19 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
     const chosen = selects.filter((select) => select.value);
     // Lines that say nothing are in the way of a reader who has not asked for anything.
     const all = rest.checked || words.length || chosen.length;
-    let shown = 0;
+    let shown = 0, fitting = 0;
     for (const row of rows) {
       const fits = (all || !("rest" in row.dataset)) && chosen.every((select) => valuesOf(row, select.name).includes(select.value));
-      row.hidden = !(fits && words.every((word) => textOf(row).includes(word)));
+      const found = fits && words.every((word) => textOf(row).includes(word));
+      fitting += found;
+      row.hidden = !(found && fitting <= most);
       shown += !row.hidden;
     }
     for (const section of document.querySelectorAll("section.lines")) {
       section.hidden = !section.querySelector("tr[data-row]:not([hidden])");
     }
     form.querySelector("output").textContent = `${shown} of ${rows.length} shown`;
+    more.hidden = shown === fitting;
   }
 
   function sortKey(cell) {
@@ -54,7 +62,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   }
 
   function sortTable(table, column, direction) {
-    const headings = [...table.tHead.rows[0].cells];
+    const headings = [...[...table.tHead.rows].at(-1).cells];
     headings.forEach((heading, index) => {
       if (index === column && direction) heading.setAttribute("aria-sort", direction);
       else heading.removeAttribute("aria-sort");
@@ -76,7 +84,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
 
   function prepareSorting() {
     for (const table of tables) {
-      for (const heading of table.tHead.rows[0].cells) {
+      for (const heading of [...table.tHead.rows].at(-1).cells) {
         if ("unsorted" in heading.dataset) continue;
         const button = document.createElement("button");
         button.type = "button";
@@ -111,6 +119,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
       const state = new URLSearchParams(target ? "" : location.hash.slice(1));
       for (const field of fields) field.value = state.get(field.name) ?? "";
       rest.checked = state.has("rest") || Boolean(target?.closest("tr[data-rest]"));
+      if (target?.closest("tr[data-row]")) most = Infinity;
       for (const select of selects) if (select.selectedIndex < 0) select.value = "";
       for (const table of tables) if (table.querySelector("th[aria-sort]")) sortTable(table, 0, "");
       for (const sort of state.getAll("sort")) {
@@ -142,7 +151,12 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   if (form) {
     form.hidden = false;
     fillSelects();
-    const change = () => { filterRows(); writeAddress(); };
+    const change = () => { most = STEP; filterRows(); writeAddress(); };
+    document.querySelector("main").append(more);
+    more.addEventListener("click", () => { most += STEP; filterRows(); });
+    const skip = document.querySelector("a.skip[hidden]");
+    skip.hidden = false;
+    skip.addEventListener("click", (event) => { event.preventDefault(); form.elements.q.focus(); });
     rest.parentElement.append(` (${rows.filter((row) => "rest" in row.dataset).length})`);
     form.addEventListener("input", (event) => { if (event.target.name !== "run") change(); });
     form.addEventListener("reset", () => setTimeout(change));
@@ -150,8 +164,4 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   }
   addEventListener("hashchange", readAddress);
   readAddress();
-
-  addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("details.printed")) details.open = true;
-  });
 })();

@@ -11,7 +11,7 @@ from typing import Any
 
 from resync.audit.in_words import word_of
 from resync.audit.rows import CLAIMS
-from resync.audit.verdicts import CONTRADICTED, SMALLER
+from resync.audit.verdicts import CONTRADICTED
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -28,7 +28,7 @@ SeriesName = tuple[str, str, str]
 Line = dict[str, Any]
 """A row or a claim of `audit.json`, with its `anchor`."""
 
-_FIRST = ("reproduced", "better", "holds", "not reproduced", SMALLER, CONTRADICTED, "open")
+_FIRST = ("reproduced", "better", "holds", "not reproduced", "smaller", CONTRADICTED, "open")
 """The words that stand before all others where lines are counted."""
 WITHOUT_RESULT = ("not run", "unknown", "not comparable")
 """The verdicts of lines of which these runs say nothing."""

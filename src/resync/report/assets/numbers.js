@@ -6,7 +6,7 @@ var resync = globalThis.resync ?? (globalThis.resync = {});
   const AXES = {
     epoch: { title: "Epoch", column: "epoch", units: [] },
     step: { title: "Step", column: "step", units: [] },
-    time: { title: "Training time (modelled where workers are simulated)", column: "training_seconds", units: [[7200, 3600, "h"], [300, 60, "min"], [0, 1, "s"]] },
+    time: { title: "Time, modelled if simulated", column: "training_seconds", units: [[7200, 3600, "h"], [300, 60, "min"], [0, 1, "s"]] },
     bytes: { title: "Sent by a worker", column: "bytes_sent", units: [[1e9, 1e9, "GB"], [1e6, 1e6, "MB"], [1e3, 1e3, "kB"], [0, 1, "bytes"]] },
   };
   const SAMPLED_FIRST = new Set(["h", "lr"]);  // steps.csv has them more often than metrics.csv

@@ -12,6 +12,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.nn import functional as F
@@ -44,10 +46,10 @@ SAMPLES = 2 * EPOCH * ACCUMULATED * BATCH
 LR, CLIP = 0.1, 0.05
 
 
-def on_two_processes(function: Callable[..., Any], *arguments: Any) -> dict[int, Any]:
+def on_two_processes(function: Callable[..., Any], *arguments: Any, number: int = 2) -> dict[int, Any]:
     """What `function` returns on every rank, started as by torchrun, but forked."""
     settings = LaunchConfig(
-        1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, start_method="fork"
+        1, 1, number, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, start_method="fork"
     )
     return elastic_launch(settings, function)(*arguments)
 
@@ -343,3 +345,84 @@ def test_a_removed_link_leaves_the_workers_files_of_its_checkpoint(tmp_path: Pat
     assert (tmp_path / "step=3.ckpt.worker1of2").exists()
     strategy.remove_checkpoint(tmp_path / "step=3.ckpt")
     assert not (tmp_path / "step=3.ckpt.worker1of2").exists()
+
+
+def sharded(net: Net) -> Any:
+    """FSDP2 in each of two workers of two processes; returns their group."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    fully_shard(net.body[0], mesh=mesh["shard"])
+    fully_shard(net, mesh=mesh["shard"])
+    return mesh["replicate"]
+
+
+def of_shards(net: Net) -> dict[str, Any]:
+    """What a rank has seen and what it ends with."""
+    whole = [parameter.full_tensor().detach().flatten() for parameter in net.body.parameters()]
+    return {"seen": [(x.tolist(), y.tolist()) for x, y in net.seen], "final": torch.cat(whole).tolist()}
+
+
+def sharded_with_transformers(folder: str) -> dict[str, Any]:
+    dist.init_process_group("gloo")
+    net = Net()
+    group = sharded(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=LR)
+    args = hugging_face(
+        Path(folder), per_device_train_batch_size=BATCH // 2, gradient_accumulation_steps=ACCUMULATED, max_steps=STEPS,
+        max_grad_norm=CLIP, save_strategy="no", eval_strategy="steps", eval_steps=EPOCH,
+    )  # fmt: skip
+    trainer = Trainer(
+        net, args, train_dataset=samples(), eval_dataset=samples(), optimizers=(optimizer, cosine(optimizer)),
+        attach=lambda model, optimizer: resync.attach(model, optimizer, resync.LocalSGD(period=PERIOD), group=group),
+    )  # fmt: skip
+    trainer.train()
+    with pytest.raises(ValueError, match="sharded"):
+        trainer.save_model(folder)
+    return of_shards(net)
+
+
+def sharded_with_lightning(folder: str) -> dict[str, Any]:
+    class Sharded(Module):
+        def configure_model(self) -> None:
+            self.group = sharded(self.net)
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.AdamW(self.parameters(), lr=LR)
+            return [optimizer], [{"scheduler": cosine(optimizer), "interval": "step"}]
+
+    def attach(module: Sharded, optimizer: torch.optim.Optimizer) -> resync.Synchronised:
+        return resync.attach(module, optimizer, resync.LocalSGD(period=PERIOD), group=module.group)
+
+    module, strategy = Sharded(), Strategy(attach, process_group_backend="gloo")
+    trainer = lightnings(
+        strategy, devices=4, max_epochs=STEPS // EPOCH, accumulate_grad_batches=ACCUMULATED, gradient_clip_val=CLIP,
+        enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(module, DataLoader(data(), BATCH // 2))
+    with pytest.raises(ValueError, match="sharded"):
+        trainer.save_checkpoint(Path(folder, "one.ckpt"))
+    return of_shards(module.net)
+
+
+@pytest.mark.parametrize("trained", [sharded_with_transformers, sharded_with_lightning])
+def test_shards_in_a_trainer_end_like_whole_workers(trained: Callable[[str], Any], tmp_path: Path):
+    """Two whole workers written out on the batches that the processes of each have seen."""
+    found = on_two_processes(trained, str(tmp_path), number=4)
+    nets = [Net(), Net()]
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=LR) for net in nets]
+    schedulers = [cosine(optimizer) for optimizer in optimizers]
+    for step in range(STEPS):
+        for worker, (net, optimizer, scheduler) in enumerate(zip(nets, optimizers, schedulers, strict=True)):
+            for rank in (2 * worker, 2 * worker + 1):
+                for x, y in found[rank]["seen"][step * ACCUMULATED : (step + 1) * ACCUMULATED]:
+                    (net(torch.tensor(x), torch.tensor(y))["loss"] / (2 * ACCUMULATED)).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), CLIP)
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        if (step + 1) % PERIOD == 0:
+            with torch.no_grad():
+                for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+                    one.copy_((one + other) / 2)
+                    other.copy_(one)
+    for rank in found.values():
+        assert rank["final"] == pytest.approx(nets[0].flat().tolist(), abs=1e-6)

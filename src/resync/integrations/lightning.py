@@ -16,6 +16,7 @@ from torch import nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.optim import Optimizer
 
+from resync.integrations import refuse_shards
 from resync.library import Synchronised
 from resync.torch_private import takes_loss_scale
 
@@ -31,9 +32,12 @@ class Strategy(DDPStrategy):
     writes a file of its own (`<checkpoint>.worker<rank>of<size>`), with which `fit(ckpt_path=...)` continues exactly,
     on as many workers.
 
-    Raises ValueError for more than one optimizer, for a loss scale (`16-mixed`) on which the workers do not agree, so
-    that they would skip different steps, or which a fused optimizer would have to remove, and FileNotFoundError if a
-    checkpoint has no file of this worker.
+    A module whose `configure_model` applies `fully_shard` within each worker is trained too, with
+    `resync.attach(..., group=...)` and without checkpoints.
+
+    Raises ValueError for a checkpoint of a sharded module, more than one optimizer, a loss scale (`16-mixed`) on
+    which the workers do not agree, so that they would skip different steps, or which a fused optimizer would have to
+    remove, and FileNotFoundError if a checkpoint has no file of this worker.
     """
 
     sync: Synchronised
@@ -88,6 +92,7 @@ class Strategy(DDPStrategy):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         """Write the worker's own file, and on rank 0 the average."""
+        refuse_shards(self.lightning_module, "save_checkpoint()")
         if not self._training:
             super().save_checkpoint(checkpoint, filepath, storage_options)
             return

@@ -19,6 +19,7 @@ from torch import nn
 from torch.optim import Optimizer
 from transformers.trainer_utils import get_last_checkpoint
 
+from resync.integrations import refuse_shards
 from resync.library import Synchronised
 
 
@@ -33,8 +34,12 @@ class Trainer(transformers.Trainer):
     The model of a checkpoint is the average. Beside it, every worker writes a file of its own
     (`resync_worker<rank>of<size>.pt`), with which `resume_from_checkpoint` continues exactly, on as many workers.
 
-    Raises ValueError with FSDP or DeepSpeed, which divide what the algorithm averages, and with `fp16`, whose loss
-    scale would let workers skip different steps, and FileNotFoundError if a checkpoint has no file of this worker.
+    A model that `fully_shard` has sharded within each worker is trained too, with `resync.attach(..., group=...)`; its
+    checkpoints are those of torch.distributed.checkpoint.
+
+    Raises ValueError with FSDP or DeepSpeed of the Trainer itself, which divide what the algorithm averages, with
+    `fp16`, whose loss scale would let workers skip different steps, for a checkpoint of a sharded model, and
+    FileNotFoundError if a checkpoint has no file of this worker.
     """
 
     sync: Synchronised
@@ -50,7 +55,8 @@ class Trainer(transformers.Trainer):
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            raise ValueError("found FSDP or DeepSpeed, allowed: neither; every worker holds the whole model")
+            raise ValueError("found FSDP or DeepSpeed, allowed: neither; fully_shard the model within each worker "
+                             "before it is given to the Trainer")  # fmt: skip
         if self.args.fp16:
             raise ValueError("fp16: every worker would skip steps of its own, allowed: bf16 or float32")
         self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
@@ -73,6 +79,7 @@ class Trainer(transformers.Trainer):
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         """Save the average; during the training a call of all ranks."""
+        refuse_shards(self.model, "save_model()")
         with self._average():
             super().save_model(*args, **kwargs)
 

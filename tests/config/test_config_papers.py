@@ -443,6 +443,7 @@ def test_claims_are_of_what_the_paper_says(suite):
         ("local_sgd", "cifar10_helps"),
         ("local_sgd", "small_lr_is_needed"),
         ("local_sgd", "long_training_is_needed"),
+        *(("local_sgd", f"fitted_{name}") for name in ("helps", "short_training", "large_lr")),
         ("sgp", "sgp_4_accuracy"),
         ("sgp", "sgp_8_accuracy"),
         ("sgp", "sgp_32_accuracy"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quadratic import NUMBERED
 
 from resync.formulas import mixing, topology
 from resync.formulas.weighted_topology import WEIGHTED as WEIGHTED_TOPOLOGIES
@@ -39,8 +40,6 @@ def graphs(draw, names=tuple(topology.TOPOLOGIES)):
     return name, num_workers, draw(st.integers(1, most_peers(name, num_workers)))
 
 
-NUMBERED = ["symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential"]
-"""The graphs of the original code by their numbers there."""
 mixes = st.integers(0, 200)
 
 

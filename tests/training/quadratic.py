@@ -14,6 +14,9 @@ from resync.settings.options import options_of
 from resync.sync import build
 from resync.sync.algorithm import Algorithm, Training
 
+NUMBERED = ["symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential"]
+"""The graphs of the original code of SGP by their numbers there, as its traces name them."""
+
 
 class Point(nn.Module):
     """A model that is its parameter."""

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import run_processes
-from quadratic import Problem
+from quadratic import NUMBERED, Problem
 
 from resync.formulas import mixing, topology
 from resync.formulas.periods import Constant
@@ -34,7 +34,7 @@ def name_of(trace) -> str:
 def test_training_is_that_of_the_original(trace):
     """Parameters at the forward pass, weights, gradients and numerators, until the original repeats a peer."""
     method = "osgp" if trace["overlap"] else "sgp"
-    graph = topology.resolve(trace["graph_type"]).name
+    graph = NUMBERED[trace["graph_type"]]
     problem = Problem(method, trace["c"], trace["theta0"], topology=graph)
     # The version that was recorded lists the +2 and the -2 peer of graph 0 although they are the same.
     same = 4 if trace["graph_type"] == 0 else len(trace["iterations"])

@@ -17,8 +17,7 @@ from resync.files import read_json, write_text
 from resync.paper import Suite
 from resync.results.errors import ResultsError
 from resync.results.runs import RunState, state_of
-from resync.results.summary import NAME, commits, has_results, read_summary
-from resync.results.tables import values_sha256
+from resync.results.summary import NAME, commits, has_results, read_summary, values_sha256
 from resync.run import Run
 
 CERTIFICATES = "certificates.json"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from resync.audit.in_words import in_words, is_tried, word_of
 from resync.cli.declare import CONFIGS, JSON, PILOTS, SCALE, flag, runs_of, suite_of, verb
-from resync.cli.ending import archived, claims_of, drawn_file
 from resync.errors import UserError
+from resync.files import read_json
 from resync.paper import Suite
 from resync.paper.claim import Claim
 from resync.paper.paper import Paper
@@ -17,6 +17,9 @@ from resync.run import Run
 from resync.run.run import SCALES
 from resync.settings.errors import suggestion
 from resync.text_tables import aligned, json_text
+
+REFERENCE = Path("results/reference")
+"""The repository's own archive."""
 
 
 @verb(
@@ -114,6 +117,8 @@ def _item(suite: Suite, paper: Paper, name: str, scale: str) -> Iterator[str]:
 
 def _came_out(suite: Suite, paper: str, scale: str, names: Collection[str]) -> Iterator[str]:
     """A line for each of the claims that is tested in an audit, of yours and of the repository's own."""
+    from resync.audit.in_words import in_words, is_tried, word_of  # not at the top: it needs SciPy, as a list does not
+
     own = Path("results", scale, paper, "audit.json")
     audits = {f"{scale} scale, your runs": claims_of(own)}
     audits |= {f"{at} scale, the repository's own runs": claims for at, claims in archived(paper).items()}
@@ -123,3 +128,20 @@ def _came_out(suite: Suite, paper: str, scale: str, names: Collection[str]) -> I
         if tested:
             yield f"\n{title}:"
             yield from (f"{word_of(each):<13}{in_words(each)}" for each in tested)
+
+
+def drawn_file(suite: Suite, scale: str, name: str, figures: Path) -> Path:
+    """The file of a figure or table `paper/item` that is made to be looked at."""
+    paper, _, item = name.partition("/")
+    return figures / scale / paper / f"{item}{'.pdf' if suite.papers[paper].is_figure(item) else '.md'}"
+
+
+def archived(paper: str | None = None) -> dict[str, list[Mapping[str, Any]]]:
+    """The claims of a paper, or of all, in the repository's own audits, by scale."""
+    found = {file.parent.name: list(claims_of(file)) for file in sorted(REFERENCE.glob("*/audit.json"))}
+    return {scale: [each for each in claims if paper in (None, each["paper"])] for scale, claims in found.items()}
+
+
+def claims_of(file: Path) -> Sequence[Mapping[str, Any]]:
+    """The claims of an `audit.json`; none of one that is not there."""
+    return read_json(file)["claims"] if file.exists() else ()

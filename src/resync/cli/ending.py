@@ -7,7 +7,7 @@ from typing import Any
 
 from resync.audit.in_words import counted_in_words, in_words, is_decided, word_of
 from resync.audit.rows import CLAIM
-from resync.files import read_json
+from resync.cli.declared import archived, claims_of, drawn_file
 from resync.paper import Suite
 from resync.results.runs import state_of
 from resync.results.status import PROBLEMS, duration
@@ -15,8 +15,6 @@ from resync.run import Run
 
 _MOST = 12
 """Claims and failures that are listed one by one."""
-REFERENCE = Path("results/reference")
-"""The repository's own archive."""
 
 
 def ending(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str], seconds: float) -> tuple[str, bool]:
@@ -42,27 +40,10 @@ def ending(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str]
     return "\n".join(lines), bool(failed)
 
 
-def drawn_file(suite: Suite, scale: str, name: str, figures: Path) -> Path:
-    """The file of a figure or table `paper/item` that is made to be looked at."""
-    paper, _, item = name.partition("/")
-    return figures / scale / paper / f"{item}{'.pdf' if suite.papers[paper].is_figure(item) else '.md'}"
-
-
-def archived(paper: str | None = None) -> dict[str, list[Mapping[str, Any]]]:
-    """The claims of a paper, or of all, in the repository's own audits, by scale."""
-    found = {file.parent.name: list(claims_of(file)) for file in sorted(REFERENCE.glob("*/audit.json"))}
-    return {scale: [each for each in claims if paper in (None, each["paper"])] for scale, claims in found.items()}
-
-
 def _runs(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str]) -> list[Run]:
     runs = [run for paper in papers for run in suite.runs(paper, scale)]
     of_items = (suite.item_runs(name.partition("/")[0], name.partition("/")[2], scale) for name in items)
     return list({run.id: run for some in (runs, *of_items) for run in some}.values())
-
-
-def claims_of(file: Path) -> Sequence[Mapping[str, Any]]:
-    """The claims of an `audit.json`; none of one that is not there."""
-    return read_json(file)["claims"] if file.exists() else ()
 
 
 def _open(scale: str, papers: Sequence[str], drawn: Sequence[Path]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import webbrowser
 from pathlib import Path
 
 from resync.cli.declare import SCALE, flag, suite_of, verb
-from resync.cli.ending import REFERENCE, drawn_file, ending
+from resync.cli.declared import REFERENCE, drawn_file
 from resync.errors import UserError
 from resync.paper import Suite
 from resync.settings.errors import not_among
@@ -47,6 +47,8 @@ def _run(options: argparse.Namespace) -> int:
     code = (warm.run if options.profile == "local" else warm.run_alone)(command)
     papers = [paper for paper in (options.what or suite.papers) if paper in suite.papers]
     if papers or items:
+        from resync.cli.ending import ending  # reads results and audits, which takes packages that a list does not
+
         text, failed = ending(suite, options.scale, papers, items, time.monotonic() - started)
         print(f"\n{text}")
         return code or int(failed)

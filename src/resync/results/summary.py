@@ -6,6 +6,7 @@ Whoever makes an archive can seal any summary: what is read also has the types t
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from csv import reader as csv_rows
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from resync.errors import UserError
 from resync.files import open_regular, read_json, write_text
+from resync.metrics.registry import METRICS
 from resync.results.errors import MissingRun, ResultsError
 
 NAME = "summary.json"
@@ -196,6 +198,23 @@ def left_out(summary: Mapping[str, Any]) -> dict[str, str]:
 def digest(content: bytes) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
+
+
+def values_sha256(tables: Iterable[str], columns: Iterable[str] | None = None) -> str:
+    """SHA-256 of tables as text, without the columns that depend on the machine: equal for trainings of the same bits.
+
+    With `columns`, only of these. Raises ResultsError if a table lacks one.
+    """
+    kept = []
+    for table in tables:
+        rows = list(csv_rows(table.splitlines()))
+        header = rows[0] if rows else []
+        chosen = [name for name in columns or header if METRICS[name].depends_on != "hardware"] if rows else []
+        if lacking := [name for name in chosen if name not in header]:
+            raise ResultsError(f"has no column {lacking[0]}")
+        places = [header.index(name) for name in chosen]
+        kept.append([[row[place] for place in places] for row in rows])
+    return digest(json.dumps(kept).encode())
 
 
 def digest_of(path: Path) -> str:

@@ -1,8 +1,6 @@
 """Strict reading of metrics.csv and steps.csv: numbers are read exactly as written, or the file is rejected."""
 
-import json
 from collections.abc import Iterable, Mapping
-from csv import reader as csv_rows
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,23 +51,6 @@ def parse_table(path: Path, content: bytes, whole: Iterable[str]) -> "pd.DataFra
     if (np.diff(table["step"].to_numpy()) <= 0).any():
         raise ResultsError(f"{path}: steps do not increase from line to line")
     return table.to_pandas()
-
-
-def values_sha256(tables: Iterable[str], columns: Iterable[str] | None = None) -> str:
-    """SHA-256 of tables as text, without the columns that depend on the machine: equal for trainings of the same bits.
-
-    With `columns`, only of these. Raises ResultsError if a table lacks one.
-    """
-    kept = []
-    for table in tables:
-        rows = list(csv_rows(table.splitlines()))
-        header = rows[0] if rows else []
-        chosen = [name for name in columns or header if METRICS[name].depends_on != "hardware"] if rows else []
-        if lacking := [name for name in chosen if name not in header]:
-            raise ResultsError(f"has no column {lacking[0]}")
-        places = [header.index(name) for name in chosen]
-        kept.append([[row[place] for place in places] for row in rows])
-    return digest(json.dumps(kept).encode())
 
 
 def _header(path: Path, content: bytes, file: File) -> list[str]:

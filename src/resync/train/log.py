@@ -10,8 +10,7 @@ from resync.errors import UserError
 from resync.files import delete_folder, write_text
 from resync.metrics.registry import BEST, columns
 from resync.results import wandb_log
-from resync.results.summary import publish
-from resync.results.tables import values_sha256
+from resync.results.summary import publish, values_sha256
 from resync.run import Run
 from resync.text_tables import csv_text, one_line
 from resync.train.tensorboard import TensorBoard

@@ -9,6 +9,7 @@ from resync.data.quadratics import drawn
 from resync.engine.clocks import Clocks
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
+from resync.errors import UserError
 from resync.formulas import mixing
 from resync.formulas.rate_search import Fastest, Settled, measured_steps
 from resync.models.point import Point
@@ -125,6 +126,12 @@ def trials(name, workers, seed, heterogeneity, distance):
     functions = drawn(workers, seed, heterogeneity, distance)
     transport = Transport(workers, Clocks(torch.device("cpu")))
     return Trials(functions, ALGORITHMS[name], Workers(Point(10), workers), transport)
+
+
+def test_one_worker_has_no_gradient_at_its_own_optimum():
+    with pytest.raises(UserError, match=r"^data quadratics: heterogeneity: found 0\.5 with 1 worker, allowed: 0$"):
+        drawn(1, 0, 0.5, 1.0)
+    assert len(drawn(1, 0, 0.0, 1.0).matrices) == 1
 
 
 # The errors of the published code after 1, 5 and 10 steps at a learning rate of 0.1, from golden.json of

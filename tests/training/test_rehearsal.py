@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
+from runs import constant_lr, make_session
 from torch import Tensor
 
 from resync.cli import main
@@ -13,6 +15,7 @@ from resync.paper import load_suite
 from resync.plan.rehearsed import failures, shape_of, shapes
 from resync.rehearsal.cut import STEPS, cut
 from resync.results.runs import read_run
+from resync.train.loop import batches, train_step
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
 EXPERIMENT = """\
@@ -136,6 +139,28 @@ def test_every_shape_of_paper_scale_has_a_rehearsal_without_its_data(paper, tmp_
         # A run.yaml has no resources: `resync launch` takes them as flags.
         other = dict.fromkeys(("data", "reader", "launcher", "nodes", "gpus_per_node", "cpus"))
         assert shape_of(short) | other == shape_of(run) | other
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_model_of_paper_scale_takes_a_step_on_two_samples(papers, tmp_path, monkeypatch):
+    """At its published size, on noise where its data are missing; the largest, a transformer of 210 M, on 64 tokens."""
+    monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
+    monkeypatch.delenv("RESYNC_PREPARED", raising=False)
+    runs = [run for paper in papers.papers for run in papers.runs(paper, "paper")]
+    for number, run in enumerate({f"{run.model!r} {run.facts}": run for run in runs}.values()):
+        data = yaml.safe_load(cut(run)[0].to_yaml())["data"]
+        if data["name"] == "noise":
+            data["facts_of"] |= {"train_samples": 1000}  # to make the 4.5 M sentences of WMT takes minutes
+        of_text = {"micro_batch_size": 1, "data": data | {"max_tokens": 64}} if "max_tokens" in data else {}
+        session = make_session(
+            tmp_path / str(number), workers=2 if run.data.name == "quadratics" else 1, batch_size=2, epochs=1,
+            **{"model": run.model.model_dump(mode="json"), "data": data, **constant_lr(0.01), **of_text},
+        )  # fmt: skip
+        before = session.workers.rows.detach().clone()
+        train_step(session, *next(batches(session)))
+        assert session.workers.rows.isfinite().all(), run.model
+        assert (session.workers.rows != before).any(), run.model
 
 
 @pytest.mark.parametrize("name", ["imagenet1k", "shakespeare_char", "multi30k_en_de"])

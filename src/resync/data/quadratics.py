@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from resync.data.sampling import Sampler
+from resync.errors import UserError
 
 DIMENSION = 10
 LEAST_SINGULAR_VALUE = 0.5
@@ -99,8 +100,11 @@ def drawn(num_workers: int, seed: int, heterogeneity: float, distance: float) ->
     """The functions of a seed, drawn from torch's generator in the order of the paper's code.
 
     The singular values of each A_i are ten numbers from 0.5 to 1. The mean of |A_i^T (A_i x - b_i)|^2 at the optimum is
-    `heterogeneity`, to 1e-5; `distance` is that of the optimum from 0, where all workers start.
+    `heterogeneity`, to 1e-5; `distance` is that of the optimum from 0, where all workers start. Raises ValueError for a
+    heterogeneity of one worker, whose gradient is 0 at its own optimum.
     """
+    if heterogeneity and num_workers == 1:
+        raise UserError(f"data quadratics: heterogeneity: found {heterogeneity} with 1 worker, allowed: 0")
     generator = torch.Generator().manual_seed(seed)
     draw = [(num_workers, DIMENSION, DIMENSION), (num_workers, DIMENSION, 1), (DIMENSION, 1)]
     raw, offsets, direction = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in draw)

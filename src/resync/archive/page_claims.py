@@ -1,6 +1,8 @@
 """Tables of claims for pages, from the audits of the committed results."""
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import compress
 from typing import Any
 
 from resync.archive.build import ArchiveFolders
@@ -13,15 +15,18 @@ from resync.settings.errors import not_among
 from resync.text_tables import markdown_text, pipe_table
 
 _HEADINGS = ["claim", "source", "mean ± standard deviation over seeds", "claimed", "effect (interval of the test)", "n",
-             "power against the published effect", "verdict"]  # fmt: skip
+             "power", "verdict"]  # fmt: skip
 
+_POWER = _HEADINGS.index("power")
+_STAND_IN = re.compile(r"Small stand-in \((.*?)\): ")
 _UNCORRECTED = ", not after the correction for many tests"
 
 
 def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[str]:
-    """A row per claim of `of`, a scale and a paper as in `mini/sgp`, in the given order.
+    """A row per claim of `of`, a scale and a paper as in `mini/sgp`, in the given order, and what was trained for them.
 
-    Raises ValueError for a scale without results, and for an unknown paper or claim.
+    The power is that against the published effect, and left out where no claim has one. Raises ValueError for a scale
+    without results, and for an unknown paper or claim.
     """
     scale, _, paper = of.partition("/")
     file = place.archive / scale / "audit.json"
@@ -33,13 +38,20 @@ def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[
     for name in ids:
         if name not in known:
             raise UserError(f"claims {of}: {not_among(name, known)}")
-    yield from pipe_table(_HEADINGS, [_row(known[name]) for name in ids], "lllrlrrl")
+    said = {claim.id: claim.statement for claim in suite.papers[paper].claims}
+    rows = [_row(known[name], said.get(name, known[name]["statement"])) for name in ids]
+    keep = [each != _POWER or any(row[each] for row in rows) for each in range(len(_HEADINGS))]
+    table = [[*compress(row, keep)] for row in (_HEADINGS, *rows)]
+    yield from pipe_table(table[0], table[1:], "".join(compress("lllrlrrl", keep)))
+    stand_ins = (_STAND_IN.match(known[name]["statement"]) for name in ids)
+    if trained := dict.fromkeys(found[1] for found in stand_ins if found):
+        yield from ("", f"Trained as small stand-ins: {'; '.join(trained)}.")
 
 
-def _row(claim: Mapping[str, Any]) -> list[str]:
+def _row(claim: Mapping[str, Any], statement: str) -> list[str]:
     counts = dict.fromkeys(count for effect in claim["effects"] for count in effect["n"] or ())
     return [
-        markdown_text(claim["statement"]),
+        markdown_text(statement),
         claim["status"],
         "<br>".join(f"{markdown_text(side['label'])}: {_ours(side['ours'])}" for side in claim["sides"]),
         f"{claim['at_least']:+g}",

@@ -87,7 +87,7 @@ def test_their_options_are_checked_like_any_others(extended: Path, tmp_path: Pat
     text = file.read_text()
     assert text.count(old) == 1
     file.write_text(text.replace(old, new))
-    code, output = in_clone(extended, f"{VERB}(['validate', '--configs', {str(tmp_path / 'configs')!r}]))")
+    code, output = in_clone(extended, f"{VERB}(['list', '--configs', {str(tmp_path / 'configs')!r}]))")
     assert code == 2
     assert re.search(message, output)
 

@@ -178,7 +178,7 @@ def test_a_run_of_many_parts_ends_like_one_of_one_part(tmp_path, monkeypatch):
     assert summary["resumed_from"] == list(range(1, jobs))
     assert [job["first_step"] for job in summary["jobs"]] == list(range(jobs))
     assert commits(summary) == gits
-    assert environment([summary])["commits"] == [git["commit"] for git in gits]
+    assert environment([summary], {})["commits"] == [git["commit"] for git in gits]
     assert summary["seconds"]["wall"] == sum(job["seconds"] for job in summary["jobs"])
     assert summary["seconds"]["wall"] >= sum(summary["seconds"][clock] for clock in ("training", "evaluation"))
     assert summary["started"] == summary["jobs"][0]["started"]

@@ -16,8 +16,6 @@ rule rehearse_shape:
         "results/{scale}/rehearsal/{shape}.log",
     wildcard_constraints:
         shape="[0-9a-f]{12}",
-    params:
-        failures=lambda names: at(names.scale).failed_rehearsals(names.shape),
     retries: 2
     conda:
         "../../environment.yml"
@@ -30,6 +28,8 @@ rule rehearse_shape:
         tasks_per_gpu=0,
         mem_mb=lambda names: rehearsed(names).resources.memory_mb,
         runtime=lambda names: min(60, rehearsed(names).resources.minutes),
+    params:
+        failures=lambda names: at(names.scale).failed_rehearsals(names.shape),
     shell:
         "exec python -m resync rehearse --scale {wildcards.scale:q} --shape {wildcards.shape:q} > {log:q} 2>&1"
 

@@ -206,7 +206,7 @@ def test_show_says_what_came_out_in_the_archive(monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "mini scale, the repository's own runs:" in shown
     assert re.search(
-        r"^(holds|fails|smaller|contradicted|open) .*claimed at least \+0.3.*, n = \d+$", shown, re.MULTILINE
+        r"^(holds|smaller|contradicted|open|outside) .*claimed at least \+0.3.*, n = \d+$", shown, re.MULTILINE
     )
     assert main(["show", "qsr/figg"]) == 2
     assert "did you mean 'fig5'?" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from resync.paper import load_suite
 
 ROOT = Path(__file__).parents[1]
 PLACE = place_of(ROOT / "results", ROOT / "figures")
-MEGABYTES = 20
+MEGABYTES = 25
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ WORDS = {
     "not run": "not tried",
     "stale": "not tried",
     "unverified source": "not tried",
-    "outside its regime": "not tried",
+    "outside its regime": "outside",
     "not exercised": "not tried",
     "smaller than claimed": "smaller",
 }
@@ -21,7 +21,7 @@ WORDS = {
 
 
 def word_of(claim: Mapping[str, Any]) -> str:
-    """`holds`, `smaller`, `contradicted`, `open`, `not tried`, `arithmetic`, or the verdict."""
+    """`holds`, `smaller`, `contradicted`, `open`, `outside` (its regime), `not tried`, `arithmetic`, or the verdict."""
     return WORDS.get(claim["verdict"], str(claim["verdict"]))
 
 
@@ -32,7 +32,7 @@ def is_tried(claim: Mapping[str, Any]) -> bool:
 
 def is_decided(claim: Mapping[str, Any]) -> bool:
     """Whether seeds have been compared, also where they leave the claim open."""
-    return is_tried(claim) and word_of(claim) != "arithmetic"
+    return is_tried(claim) and word_of(claim) not in ("arithmetic", "outside")
 
 
 def counted_in_words(claims: Sequence[Mapping[str, Any]]) -> str:

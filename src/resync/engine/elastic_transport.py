@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from resync.engine.clocks import Clocks
+from resync.engine.compression import Compression
 from resync.engine.members import Members
 from resync.engine.membership import Lost, Membership, failures_as_lost
 from resync.engine.transport import PostedMean, Transport
@@ -112,9 +113,10 @@ class ElasticTransport(Transport):
         self._count(self.num_workers * rows[0].nbytes)
 
     @torch.no_grad()
-    def post_mean(self, rows: Tensor) -> PostedMean:
+    def post_mean(self, rows: Tensor, compression: Compression | None = None) -> PostedMean:
         from torch.distributed.distributed_c10d import AllreduceOptions
 
+        assert not compression  # attaching refuses it
         total, request = rows[0].clone(), None
         self.membership.attempted()
         if self.num_workers > 1:

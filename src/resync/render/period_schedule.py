@@ -14,7 +14,7 @@ LR_POINTS = 400
 
 
 def prepare(data: ItemData[PeriodSchedule]) -> Panels:
-    """H of every round of every series, exactly as in training; labels end with the communication volume.
+    """H of every series where it changes, exactly as in training; labels end with the communication volume.
 
     A learning rate that several series share appears once.
     """
@@ -56,4 +56,7 @@ def _period_line(series: Series) -> Line:
     lengths = ignore_truncated_rounds(rounds, np.arange(len(rounds), dtype=float))
     label = f"{series.label}: {volume(run).volume_percent:.1f} %"
     h = np.append(lengths, lengths[-1:])  # the last round lasts until the end
+    kept = np.append(True, h[1:] != h[:-1])  # tens of thousands of rounds have a few lengths
+    kept[-1] = True
+    starts, h = starts[kept], h[kept]
     return Line(label, series.style, starts, h, h, h)

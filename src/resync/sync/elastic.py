@@ -24,6 +24,7 @@ def check_elastic(options: SyncOptions) -> None:
     for wrong, what, allowed in (
         (options.name not in ALLOWED, f"algorithm {options.name}", ", ".join(ALLOWED)),
         (getattr(found, "average_state", ()), "average_state", "none"),
+        (getattr(found, "compression", None), "compression", "none"),
         (getattr(found, "buffers", "keep") == "average", "buffers: average", "keep or zero"),
         (not getattr(found, "average", True), "average: false", "true"),
         (getattr(found, "inner", None) is not None, f"inner: {getattr(found, 'inner', None)}", "none"),

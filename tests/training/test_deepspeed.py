@@ -1,6 +1,9 @@
 """Data-parallel training by the DeepSpeed engine equals ours, for every ZeRO stage."""
 
+import json
 import os
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from processes import run_processes
-from runs import trained, trained_until
+from runs import adamw, make_run, trained, trained_until
 
 pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install deepspeed")
 
@@ -78,3 +81,18 @@ def test_a_continued_run_has_the_same_bits(engines, name: str):
     for rank in engines:
         assert rank[name]["continued"]["resumed_from"] == [5]
         assert np.array_equal(rank[name]["continued"]["rows"], rank[name]["deepspeed"]["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_one_process_ends_like_that_of_torch(precision: str, tmp_path: Path):
+    found = {}
+    for engine in ({"name": "deepspeed", "zero_stage": 2}, {"name": "serial"}):
+        out = tmp_path / engine["name"]
+        command = [sys.executable, "-m", "resync", "train", "--config", out / "config.yaml", "--out", out]
+        make_run(out, workers=1, precision=precision, engine=engine, **adamw())
+        subprocess.run(command, check=True)
+        found[engine["name"]] = json.loads((out / "summary.json").read_text())
+    assert found["deepspeed"]["launch"]["engine"] == "deepspeed"
+    ours, theirs = (found[name]["final"] for name in ("serial", "deepspeed"))
+    assert theirs["val_loss"] == pytest.approx(ours["val_loss"], abs=1e-4)

@@ -1,6 +1,7 @@
 """The engine `deepspeed`: DeepSpeed averages gradients and steps the optimizer, with ZeRO stage 0, 1 or 2."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,8 @@ class DeepSpeed(Engine):
     DeepSpeed owns the parameters; `rows` is updated with a copy after every step. Stage 1 shards the optimizer state
     over the processes, stage 2 the gradients too. Autocast is that of the other engines, so that the forward pass does
     not go through DeepSpeed, which would end it. In fp16, a worker's gradient is unscaled before DeepSpeed gets it, and
-    averaged after the backward pass: an overflow repeats the worker's gradient, where DeepSpeed would skip the step.
+    averaged after the backward pass: an overflow repeats the worker's gradient, where DeepSpeed would skip the step. So
+    DeepSpeed's own loss scaler is not used: which engine a run has may not decide how many steps it takes.
 
     Raises ValueError for more or less than one process per worker, or if DeepSpeed is not installed.
     """
@@ -130,6 +132,7 @@ def _initialize(model: nn.Module, optimizer: torch.optim.Optimizer, zero_stage: 
         import deepspeed
     except ImportError as error:
         raise UserError("engine deepspeed needs DeepSpeed, which is not installed: pip install deepspeed") from error
+    os.environ.setdefault("LOCAL_RANK", "0")  # which DeepSpeed reads, and launchers set for several processes
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     # On CPUs DeepSpeed would compile its own collectives, which takes minutes; gloo's are good enough.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

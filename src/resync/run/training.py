@@ -420,10 +420,11 @@ class RunSettings(Execution, ResultSettings):
             allowed += ", or several processes for each worker" if self.gpus_per_worker > 1 else ""
             yield wrong(("engine", "name"), f"{engine} with sync {self.sync.name}", allowed)
         one_each = self.processes == self.workers if engine == "deepspeed" else self.processes >= self.workers
-        if not one_each or self.processes == 1:
+        if not one_each or (self.processes == 1 and engine == "ddp"):
             found = f"{engine} with {self.workers} workers on {self.processes} processes"
-            each = "one worker each" if engine == "deepspeed" else "at most one worker each"
-            yield wrong(("engine", "name"), found, f"auto, serial, or several processes with {each}")
+            several = "several processes with at most one worker each"
+            allowed = "one process per worker" if engine == "deepspeed" else several
+            yield wrong(("engine", "name"), found, f"auto, serial, or {allowed}")
         if engine == "deepspeed":
             yield from self._deepspeed_checks()
 

@@ -229,16 +229,18 @@ def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[s
 @contextmanager
 def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> Iterator[torch.device]:
     device = _device(run)
-    if world_size == 1:
+    alone = world_size == 1
+    if alone and run.engine.name != "deepspeed":
         yield device
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    # A process that outlived its launcher would run beside its successor.
-    end_with_parent(signal.SIGKILL)
+    if not alone:  # a process that outlived its launcher would run beside its successor
+        end_with_parent(signal.SIGKILL)
     # Until all have joined, a signal ends this process: Python would see it only then, and if another rank has died,
     # the launcher would wait for this one.
     with handled(signal.SIG_DFL):
-        dist.init_process_group(backend, timeout=limit, rank=rank, world_size=world_size)
+        store = dist.HashStore() if alone else None  # DeepSpeed wants a group of one process, too
+        dist.init_process_group(backend, store=store, timeout=limit, rank=rank, world_size=world_size)
     try:
         yield device
     finally:

@@ -24,7 +24,7 @@ from resync.files import read_json
 from resync.paper import Suite
 from resync.plan.forecast import Forecast, forecast, nodes_of
 from resync.plan.network import LINKS
-from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, AtScale, Row, coverage, of_all
+from resync.report.coverage import ABSENT, DECLARED, DRAWN, MEANINGS, SIGNS, AtScale, Row, coverage, of_all
 from resync.settings.errors import not_among
 from resync.text_tables import markdown, markdown_text, pipe_table
 
@@ -90,8 +90,8 @@ def _counts(found: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
-    """A row per figure and table with a sign for each scale, which leads to what is drawn, and why it is absent."""
-    signs = ", ".join(f"{SIGNS[state]} {meaning}" for state, meaning in MEANINGS.items())
+    """A row per figure and table with a sign for each scale, which leads to what is drawn; then what is not declared."""
+    signs = ", ".join(f"{SIGNS[state]} {MEANINGS[state]}" for state in (DRAWN, DECLARED, ABSENT))
     yield from (f"{signs}.", "")
 
     def sign(row: Row, cell: AtScale) -> str:
@@ -103,17 +103,17 @@ def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterato
         (
             markdown_text(f"{suite.papers[row.paper].name}: {row.item.title}"),
             *(sign(row, cell) for cell in row.cells),
-            markdown_text(row.why if any(cell.state == ABSENT for cell in row.cells) else ""),
         )
         for row in coverage(suite, place.figures)
     ]
-    lines += [
-        (markdown_text(f"{paper.name}: {item.title}"), *SIGNS[ABSENT] * len(suite.scales), markdown_text(item.reason))
+    yield from pipe_table(["figure or table", *suite.scales], lines, "l" + "c" * len(suite.scales))
+    missing = [
+        (markdown_text(f"{paper.name}: {item.title}"), markdown_text(item.reason))
         for paper in suite.papers.values()
         for item in paper.missing
     ]
-    headings = ["figure or table", *suite.scales, "why it is absent"]
-    yield from pipe_table(headings, lines, "l" + "c" * len(suite.scales) + "l")
+    yield ""
+    yield from pipe_table(["absent", "because"], missing, "ll")
 
 
 def predictions(suite: Suite, place: ArchiveFolders) -> Iterator[str]:

@@ -90,7 +90,7 @@ def _counts(found: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:
-    """A row per figure and table with a sign for each scale, which leads to what is drawn; then what is not declared."""
+    """A row per figure and table with a sign for each scale, which leads to what is drawn; then those not declared."""
     signs = ", ".join(f"{SIGNS[state]} {MEANINGS[state]}" for state in (DRAWN, DECLARED, ABSENT))
     yield from (f"{signs}.", "")
 

@@ -2,38 +2,32 @@
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from resync.errors import UserError
 from resync.files import write_text
-from resync.metrics.registry import BEST, EVALUATED, METRICS
 from resync.processes.lock import locked
 from resync.processes.memory import keep_freed_memory
 from resync.processes.signals import end_with_parent, handled
 from resync.results import state
-from resync.results.summary import refuse_other_results, trained
+from resync.results.summary import refuse_other_results
 from resync.run import Run
 from resync.run.run import Resources
 from resync.train import provenance
 from resync.train.build import build
-from resync.train.checkpoint import save_model
-from resync.train.evaluate import consensus
 from resync.train.interrupt import Interrupted, Interruption
-from resync.train.language_model import sample
-from resync.train.log import EVALUATIONS
 from resync.train.loop import processes_meet, train_to_end
 from resync.train.losses import Diverged
+from resync.train.publish import publish
 from resync.train.saving import resume, save
 from resync.train.search import search
 from resync.train.session import Session
@@ -104,7 +98,7 @@ def _train_and_publish(
             state.record(out, run, "running", session.sync.steps, "")
         diverged = _train(session, interruption, watchdog, out / state.HOLD)
         session.sync.close()
-        _publish(session, out, diverged)
+        publish(session, out, diverged)
     except Interrupted as stop:
         session.sync.close()
         if session.log:
@@ -158,74 +152,6 @@ def _wait_for_stop(session: Session, interruption: Interruption, hold: Path) -> 
     hold.unlink()
 
 
-def _publish(session: Session, out: Path, diverged: Diverged | None) -> None:
-    with consensus(session) as model:
-        digest = session.workers.sha256()
-        files = [out / "model.pt"] if not diverged else []
-        if session.log and files:
-            save_model(files[0], model)
-            if characters := session.run.evaluation.sample_characters:
-                files.append(out / "sample.txt")
-                text = sample(model, session.objective, session.data, session.run.seed, characters)
-                write_text(files[-1], text + "\n")
-    if session.log:
-        session.log.finish(_summary(session, digest, diverged), files)
-        state.clear(out)
-
-
-def _summary(session: Session, digest: str, diverged: Diverged | None) -> dict[str, Any]:
-    assert session.log is not None
-    run, transport, rows = session.run, session.transport, session.log.rows[EVALUATIONS]
-    jobs, device = session.jobs, session.clocks.device
-    wall = [job["seconds"] for job in jobs]
-    best = {name: METRICS[name].best_of(row[name] for row in rows) for name in BEST if name in rows[-1]}
-    return {
-        "status": "diverged" if diverged else "finished",
-        "run": run.id,
-        "scale": run.scale,
-        "seed": run.seed,
-        "config_hash": run.hash,
-        "overrides": list(run.overrides or ()),
-        "data": {
-            "name": run.data.name,
-            "variant": session.data.variant,
-            "sha256": session.data.sha256,
-            "verified": session.data.verified,
-        },
-        "steps": session.sync.steps,
-        "stopped_early": session.watch.stop,
-        "rounds": session.sync.rounds,
-        "volume_percent": _number(session.volume_percent),
-        "bytes_sent": transport.bytes_sent,
-        "wire_bytes": transport.wire_bytes,
-        "parameters": session.workers.num_parameters,
-        "final": {name: _number(value) for name, value in rows[-1].items() if name in (*BEST, *EVALUATED)},
-        "best": best,
-        "signatures": session.objective.signatures,
-        "seconds": {
-            **{clock: _number(rows[-1][f"{clock}_seconds"]) for clock in ("training", "communication", "evaluation")},
-            "wall": None if None in wall else sum(wall),
-        },
-        "parameters_sha256": digest,
-        "diverged": {"step": diverged.step, "worker": diverged.worker} if diverged else None,
-        "resumed_from": session.resumed_from,
-        "jobs": jobs,
-        "started": jobs[0]["started"],
-        "ended": provenance.now(),
-        "launch": {
-            "world_size": transport.world_size,
-            "workers": run.workers,
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-            "processor": provenance.PROCESSOR,
-            "host": socket.gethostname(),
-            "threads": run.threads,
-            "engine": session.engine.name,
-        },
-        "versions": provenance.VERSIONS,
-        "git": trained(jobs, session.sync.steps)[-1]["git"],
-    }
-
-
 @contextmanager
 def _process_group(run: Run, rank: int, world_size: int, limit: timedelta) -> Iterator[torch.device]:
     device = _device(run)
@@ -255,8 +181,3 @@ def _device(run: Run) -> torch.device:
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
     return device
-
-
-def _number(value: float) -> float | None:
-    """`value`, or None if it is NaN or infinite, which JSON cannot represent."""
-    return value if isfinite(value) else None

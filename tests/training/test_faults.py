@@ -609,7 +609,7 @@ def test_a_rank_that_does_not_end_when_it_is_told_to_is_killed(folder, monkeypat
         raise UserError("it does not fit")
 
     monkeypatch.setattr("resync.train.run.resume", failed)
-    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.launch.fork.GRACE_SECONDS", 0.5)
     assert finish(folder) == 2
     log = (folder / "launch.log").read_text()
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in log
@@ -668,7 +668,7 @@ def test_a_rank_that_waits_for_one_that_was_told_to_stop_before_is_ended(folder,
         signal.pause()
 
     monkeypatch.setattr("resync.train.run.resume", started)
-    monkeypatch.setattr("resync.launch.fork._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("resync.launch.fork.GRACE_SECONDS", 0.5)
     assert finish(folder) == os.EX_TEMPFAIL
     assert "resync: rank 0 is killed: it has not ended within 0.5 s" in (folder / "launch.log").read_text()
 

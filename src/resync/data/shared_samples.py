@@ -43,9 +43,16 @@ class SharedSamples:
         """The indices of this member's next batch, [batch_size], or its part of it with `constant`."""
         if self._place is None:
             raise RuntimeError("samples: this worker still has a gradient that the others wait for")
-        begin, end = self._block(self._taken, self._place)
         self._taken += 1
-        return np.concatenate([self._indices(*part) for part in self._places(begin, end)])
+        return self._batch(self._taken - 1, self._place)
+
+    def next_of_all(self) -> dict[str, np.ndarray]:
+        """The next batch of every member, by its name: for a process that stands for all of them."""
+        self._taken += 1
+        return {member: self._batch(self._taken - 1, place) for place, member in enumerate(self._takers)}
+
+    def _batch(self, number: int, place: int) -> np.ndarray:
+        return np.concatenate([self._indices(*part) for part in self._places(*self._block(number, place))])
 
     def epoch(self) -> float:
         """Epochs that the members were given so far."""
@@ -72,7 +79,7 @@ class SharedSamples:
         self._per_round = self._taken
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("given", "returned", "_first", "_again", "_per_round")
+        names = ("given", "returned", "_first", "_again", "_per_round", "_takers", "_taken")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

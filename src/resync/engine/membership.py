@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.distributed import TCPStore
 
 from resync.errors import UserError
+from resync.run.elastic import away
 
 _CHUNKS = 8
 """Requests in which a state is fetched."""
@@ -308,15 +309,7 @@ class Membership:
 
     def away(self) -> list[tuple[str, int, int | None]]:
         """Who was away: the name, the first step without it, and the step after which it was back, None if never."""
-        gone: dict[str, int] = {}
-        found: list[tuple[str, int, int | None]] = []
-        before: set[str] = set()
-        for change in self.changes:
-            names = {member.split(":")[0] for member in change.members}
-            found += [(name, gone.pop(name), change.step) for name in sorted(names & set(gone))]
-            gone |= {name: change.step + 1 for name in before - names}
-            before = names
-        return [*found, *((name, first, None) for name, first in gone.items())]
+        return away([(each.step, [member.split(":")[0] for member in each.members]) for each in self.changes])
 
 
 class failures_as_lost:

@@ -329,6 +329,15 @@ class Transport:
         self._count(row.nbytes)
         return row
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The index of this process, and the number of those that share the samples of an evaluation."""
+        return self.rank, self.world_size
+
+    def of_members(self, rows: Tensor) -> AbstractContextManager[Tensor]:
+        """The rows of the workers that take part, for the block to change: all of [k, n]."""
+        return nullcontext(rows)
+
     def barrier(self) -> None:
         if self.world_size > 1:
             dist.barrier(self.group)

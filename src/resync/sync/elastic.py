@@ -10,30 +10,15 @@ from resync.engine.elastic_transport import ElasticTransport
 from resync.engine.membership import Membership, Resumed
 from resync.engine.workers import Workers
 from resync.errors import UserError
-from resync.formulas.topology import resolve
+from resync.run.elastic import unfit
 from resync.run.parts import SyncOptions
 from resync.sync.algorithm import Algorithm
-
-ALLOWED = ("allreduce", "local", "slowmo", "diloco", "streaming_diloco", "sgp", "dpsgd")
 
 
 def check_elastic(options: SyncOptions) -> None:
     """Raise UserError for an algorithm whose exchanges cannot go on with fewer members."""
-    found: Any = options
-    topology = options.traffic.topology if options.traffic and options.name in ("sgp", "dpsgd") else None
-    for wrong, what, allowed in (
-        (options.name not in ALLOWED, f"algorithm {options.name}", ", ".join(ALLOWED)),
-        (getattr(found, "average_state", ()), "average_state", "none"),
-        (getattr(found, "compression", None), "compression", "none"),
-        (getattr(found, "buffers", "keep") == "average", "buffers: average", "keep or zero"),
-        (not getattr(found, "average", True), "average: false", "true"),
-        (getattr(found, "inner", None) is not None, f"inner: {getattr(found, 'inner', None)}", "none"),
-        (getattr(found, "all_reduce", "default") != "default", "all_reduce", "default"),
-        (topology and (resolve(topology).name == "hypercube" or getattr(resolve(topology), "bipartite", False)),
-         f"topology {topology}", "one that exists for any number of workers, such as base_graph"),
-    ):  # fmt: skip
-        if wrong:
-            raise UserError(f"elastic: found {what}, allowed: {allowed}")
+    for found, allowed in unfit(options):
+        raise UserError(f"elastic: found {found}, allowed: {allowed}")
 
 
 class ElasticTraining:

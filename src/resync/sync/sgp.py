@@ -10,6 +10,8 @@ from resync.sync.fields import field
 from resync.sync.mixes import MixingSteps
 from resync.sync.options import gossip
 
+_ROUNDING = 1e-12
+
 
 class SGP(Algorithm):
     """Synchronous push-sum gossip: a step, then a mixing step (Assran et al. 2019, Algorithm 1).
@@ -80,7 +82,8 @@ class SGP(Algorithm):
         for k in range(self.mixing_steps):
             mix = self.mixes.at(self.steps, (self.steps - first) * self.mixing_steps + k)
             for state in self.states:
-                mix.apply(state, self.transport)
+                with self.transport.of_members(state) as rows:
+                    mix.apply(rows, self.transport)
             for name in self.average_state:
                 with field(self.workers, self.optimizer, name) as values:
                     mix.apply(values, self.transport)
@@ -89,8 +92,9 @@ class SGP(Algorithm):
         """Scale x and w alike, so that the weights of those that are left, and of newcomers, sum to their number."""
         self.balanced = self.transport.epoch
         if self.weights_change:
-            missing = self.transport.num_workers / self.transport.sum_(self.weights.sum()).item()
-            for state in self.states:
+            missing = self.transport.num_workers / self.transport.gather(self.weights).sum().item()
+            # A training that goes on from a checkpoint has all but rounding errors, and must not change by them.
+            for state in self.states if abs(missing - 1) > _ROUNDING else ():
                 state.mul_(missing)
 
     def debias(self) -> None:

@@ -15,16 +15,13 @@ Totals = dict[str, float]
 
 @dataclass
 class Step:
-    """The outcome of a step, and whether it is sampled, that is logged.
+    """The outcome of the step with this number, and whether it is sampled, that is logged.
 
-    The losses are those of the local workers, with any further metrics, [k] or [k, 1 + m]; or of some of them, [1] or
-    [1, 1 + m] by their index, where a `share` of all workers takes the step. The gradients' norms [k] are needed in
-    sampled steps only.
+    The gradients' norms [k] are needed in sampled steps only.
     """
 
+    number: int
     sampled: bool
-    losses: Tensor | dict[int, Tensor] | None = None
-    share: float = 1.0
     gradient_norms: Tensor | None = None
     ended_round: bool = False
 
@@ -33,22 +30,17 @@ class Step:
 def metered_step(session: Session, lr: float) -> Iterator[Step]:
     """Measure the block as one step with the learning rate `lr`, and log every `log.every_steps`-th step.
 
-    The block must set the outcome. Raises Diverged at a logged step, on all processes, if any loss so far has been NaN
-    or infinite. With asynchronous workers, what is logged is of this process's worker, and nothing is checked before
-    the next evaluation.
+    The block must set the outcome, and add the losses. Raises Diverged at a logged step, on all processes, if any loss
+    so far has been NaN or infinite. Where workers do not meet in a step, what is logged is of this process's worker,
+    and nothing is checked before the next evaluation.
     """
     number = session.sync.next_steps
-    step = Step(sampled=number > session.sync.steps and number % session.run.log.every_steps == 0)
+    step = Step(number, sampled=number > session.sync.steps and number % session.run.log.every_steps == 0)
     before = totals(session) if step.sampled else {}
     with session.clocks.measure("step"):
         yield step
-    assert step.losses is not None
-    if isinstance(step.losses, dict):
-        session.losses.add_some(step.losses, number, step.share)
-    else:
-        session.losses.add(step.losses, number)
-    if step.sampled:
-        if not session.sync.asynchronous:
+    if step.sampled and session.sync.steps == number:  # not where a worker goes on from the state of another one
+        if not session.logs_apart:
             session.losses.check(session.transport)
         spent = {name: total - before[name] for name, total in totals(session).items()}
         row = {**position(session, lr), **_of_workers(session, step), **_step_columns(session, spent)}
@@ -74,7 +66,7 @@ def totals(session: Session) -> Totals:
 def _of_workers(session: Session, step: Step) -> Totals:
     """Loss, norms and loss scale of a sampled step over all workers, by the columns of steps.csv.
 
-    Collective; with asynchronous workers, they are of the local ones.
+    Collective; where workers do not meet in a step, they are of the local ones.
     """
     assert step.gradient_norms is not None
     losses = session.losses.latest[:, 0]
@@ -83,7 +75,7 @@ def _of_workers(session: Session, step: Step) -> Totals:
     if scales := session.engine.loss_scales:
         values["loss_scale"] = scales.scales.to(losses.device)
     gathered = torch.stack([value.double() for value in values.values()], 1)
-    if not session.sync.asynchronous:
+    if not session.logs_apart:
         gathered = session.transport.gather(gathered)
     means = dict(zip(values, gathered.mean(0).tolist(), strict=True))
     return means | ({"loss_scale": gathered[:, -1].min().item()} if scales else {})

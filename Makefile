@@ -7,6 +7,7 @@
 #   make test-fast              the tests that take less than ten seconds
 #   make chaos                  kills processes of runs, compares what they end with, and reports what it cost, also
 #                               after Ctrl-C (KILLS=200 SEED=0); `make test` does it with 20 kills
+#   make chaos STORM=1          a storm over elastic trainings, beside torchft's own (SECONDS=600)
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make docs                   the pages of docs/ as a site with search, and a reference: dist/docs/index.html
 #   make trainers               installs Hugging Face's and Lightning's trainers, and torchft, for the tests of these
@@ -23,6 +24,8 @@ TEST_PROCESSES ?= 2
 UV_VERSION := 0.13.9
 # How many processes `make chaos` kills, and what its choices follow from.
 KILLS ?= 20
+# Seconds of the storm over elastic trainings.
+SECONDS ?= 600
 SEED ?= 0
 # The benchmarks that `make bench` runs, separated by commas; empty: all.
 ONLY ?=
@@ -52,7 +55,7 @@ test-fast: .venv/installed
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
 
 chaos: .venv/installed
-	$(BIN)/python tests/chaos --kills $(KILLS) --seed $(SEED)
+	$(if $(STORM),$(BIN)/python tests/chaos/storm.py --seconds $(SECONDS),$(BIN)/python tests/chaos --kills $(KILLS)) --seed $(SEED)
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks --only "$(ONLY)"

@@ -1,16 +1,23 @@
 """Workers of an elastic training that are lost, come back, or are slow: what is averaged, and what is lost."""
 
 import os
+import re
 import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from replicas import replicas
+from replicas import LIMIT, replicas
 from torch import Tensor, nn
 
 import resync
+from resync.errors import UserError
 from resync.formulas import mixing
 
 pytest.importorskip("torchft", reason="torchft is not installed: make trainers")
@@ -48,19 +55,13 @@ def _back(changes: Any) -> int | None:
 
 def _train(name: str, lighthouse: str, method: str) -> Any:
     """Four members; `b` kills itself before an exchange, and is started again by the test."""
-    model = _model(name)
-    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     of_lr = {"total_steps": 10**6, "warmup_steps": 0} if method == "QSR" else {}
-    elastic = resync.Elastic(lighthouse, name, min_replicas=2, timeout=20, wait=120)
-    sync = resync.attach(model, optimizer, METHODS[method], seed=3, elastic=elastic, **of_lr)
+    model, sync = _attached(name, lighthouse, method, of_lr, timeout=20, wait=120)
     members, mass = sync.elastic.membership, 0.0
     while not ((back := _back(members.changes)) and members.exchanges >= back + 4):
         if name == "b" and sync.steps >= 4 and not back and len(members.members) == len(NAMES):
             os.kill(os.getpid(), signal.SIGKILL)
-        inputs, targets = _batch(name, sync.steps)
-        nn.functional.mse_loss(model(inputs), targets).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        _loop(sync, model, name)
         mass = float(getattr(sync.algorithm, "weights", 0))
     own = torch.cat([each.detach().flatten() for each in model.parameters()])
     log = [(each.exchanges, "".join(member[0] for member in each.members)) for each in members.changes]
@@ -193,3 +194,161 @@ def test_members_that_are_lost_and_come_back_end_like_the_recursion(method: str)
         assert sum(masses.values()) == pytest.approx(len(NAMES), abs=1e-6)
         assert masses == pytest.approx(state["weights"], abs=1e-6)
         assert max(masses.values()) > 1.01  # so that the weights mean something
+
+
+def _loop(sync: Any, model: nn.Module, name: str) -> None:
+    inputs, targets = _batch(name, sync.steps)
+    nn.functional.mse_loss(model(inputs), targets).backward()
+    sync.optimizer.step()
+    sync.optimizer.zero_grad()
+
+
+def _attached(
+    name: str, lighthouse: str, method: str, of_training: dict[str, Any] | None = None, **options: Any
+) -> tuple[nn.Module, Any]:
+    model = _model(name)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+    elastic = resync.Elastic(lighthouse, name, min_replicas=2, **options)
+    return model, resync.attach(model, optimizer, METHODS[method], seed=3, elastic=elastic, **(of_training or {}))
+
+
+def _slow(name: str, lighthouse: str, folder: Path, method: str) -> Any:
+    """`c` stops within its second round or step of three members; `a` lets it continue two rounds later."""
+    model, sync = _attached(name, lighthouse, method, timeout=6)
+    members, stopped = sync.elastic.membership, folder / "stopped"
+    back = None
+    while not back or members.exchanges < back + 3:
+        if name == "c" and len(members.members) == 3 and members.exchanges >= 2 and not stopped.exists():
+            stopped.write_text(f"{os.getpid()} {members.exchanges}")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        _loop(sync, model, name)
+        since = members.exchanges - members.changes[-1].exchanges
+        if name == "a" and stopped.exists() and len(members.members) == 2 and since == 2:
+            os.kill(int(stopped.read_text().split()[0]), signal.SIGCONT)
+        sizes = [len(each.members) for each in members.changes]
+        if sizes[-1] == 3 and 2 in sizes[sizes.index(3) :]:
+            back = members.changes[-1].exchanges
+    own = torch.cat([each.detach().flatten() for each in model.parameters()])
+    return own.numpy(), [(each.exchanges, "".join(m[0] for m in each.members)) for each in members.changes]
+
+
+@pytest.mark.parametrize("method", ["LocalSGD", "AllReduce"])
+def test_the_work_of_a_slow_worker_counts_when_it_comes(method: str, tmp_path: Path):
+    with replicas(_slow, tmp_path, method) as running:
+        running.start("a", "b", "c")
+        found = running.results()
+    own, log = found["a"]
+    stopped, h = int((tmp_path / "stopped").read_text().split()[1]), 3 if method == "LocalSGD" else 1
+    left, back = next(pair for pair in pairwise(log) if pair[0] == (stopped, "ab") and pair[1][1] == "abc")
+    assert back[0] >= left[0] + 2
+    before, _ = _written_out(method, log[: log.index(left)], stopped)
+    late = before["c"]
+    for step in range(stopped * h, (stopped + 1) * h):
+        late = _step(late, "c", step)
+    late = late - before["c"]
+    x = {name: before[name] for name in "ab"}
+    for number in range(stopped, back[0]):
+        EXCHANGES[method](x, number, {})
+    x["c"] = x["a"].clone()
+    for number in range(back[0], back[0] + 3):
+        if number == back[0] and method == "AllReduce":  # its gradient, in place of a new one
+            mean = torch.stack([*(_step(x[name], name, number) for name in "ab"), x["c"] + late]).mean(0)
+            x = {name: mean.clone() for name in x}
+        elif number == back[0]:
+            x["c"] = x["c"] + late
+            EXCHANGES[method](x, number, {})
+        else:
+            EXCHANGES[method](x, number, {})
+    for name in "abc":
+        np.testing.assert_allclose(found[name][0], x["a"], atol=1e-5, rtol=0, err_msg=f"{log}: {name}")
+    np.testing.assert_array_equal(own, found["c"][0])
+
+
+def _without_lighthouse(name: str, lighthouse: str, folder: Path) -> Any:
+    model, sync = _attached(name, lighthouse, "LocalSGD", timeout=20, wait=120)
+    members, seen = sync.elastic.membership, None
+    while len(members.members) < 3 or members.exchanges < members.changes[-1].exchanges + 2:
+        _loop(sync, model, name)
+        if name == "a" and len(members.members) == 2 and members.exchanges >= 2:
+            (folder / "trained").touch()
+            seen = seen or (members.exchanges if (folder / "lost").exists() else None)
+            if seen and members.exchanges >= seen + 3:
+                (folder / "went on").touch()
+    return [len(each.members) for each in members.changes][-2:]
+
+
+def test_training_goes_on_without_a_lighthouse_and_finds_a_new_one(tmp_path: Path):
+    with replicas(_without_lighthouse, tmp_path) as running:
+        running.start("a", "b")
+        _await(tmp_path / "trained")
+        running.end_lighthouse()
+        (tmp_path / "lost").touch()
+        _await(tmp_path / "went on")
+        running.new_lighthouse()
+        running.start("c")
+        found = running.results()
+    assert found == {name: [2, 3] for name in "abc"}
+
+
+def _alone(name: str, lighthouse: str) -> str:
+    try:
+        model, sync = _attached(name, lighthouse, "LocalSGD", timeout=5, wait=8 if name == "a" else 120)
+        while True:
+            _loop(sync, model, name)
+            if name == "b" and sync.steps >= 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+    except TimeoutError as error:
+        return str(error)
+
+
+def test_too_few_members_do_not_go_on():
+    with replicas(_alone) as running:
+        running.start("a", "b")
+        found = running.results()
+    assert list(found) == ["a"]
+    assert "replica a: fewer than 2 replicas came to" in found["a"]
+
+
+def test_the_script_of_the_page_trains(tmp_path: Path):
+    page = (Path(__file__).parents[2] / "docs/robustness.md").read_text().split("## Workers that are lost")[1]
+    script = tmp_path / "train.py"
+    script.write_text(page.split("```python\n")[1].split("```")[0].replace("60000", "2000"))
+    with replicas(_alone) as running:
+        command = [sys.executable, str(script), f"127.0.0.1:{running.port}"]
+        both = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in "ab"]
+        try:
+            said = [each.communicate(timeout=LIMIT)[0] for each in both]
+        finally:
+            for each in both:
+                each.kill()
+    for name, text in zip("ab", said, strict=True):
+        found = re.search(rf"{name}: loss ([0-9.]+), away \[\], 0 samples", text)
+        assert found, said
+        assert float(found[1]) < 3, said  # noise: 1
+
+
+def _await(path: Path) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not path.exists():
+        assert time.monotonic() < deadline, f"nobody wrote {path.name}"
+        time.sleep(0.05)
+
+
+def _refused(model: nn.Module, algorithm: Any, **options: Any) -> None:
+    elastic = resync.Elastic(**({"lighthouse": "127.0.0.1:1", "name": "a"} | options))
+    resync.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), algorithm, elastic=elastic)
+
+
+def test_what_cannot_change_its_members_is_one_line():
+    model = _model("a")
+    for options, algorithm, part in (
+        ({}, resync.GPA(h=3), "elastic: found algorithm gpa, allowed: allreduce"),
+        ({}, resync.SGP(average_state=["momentum_buffer"]), "elastic: found average_state"),
+        ({}, resync.DPSGD(), "elastic: found topology bipartite_exponential"),
+        ({"min_replicas": 0}, None, "elastic: min_replicas: found 0"),
+        ({"timeout": 0}, None, "elastic: timeout: found 0"),
+        ({"name": "a:1"}, None, "elastic: name: found 'a:1'"),
+        ({"lighthouse": "node"}, None, "elastic: lighthouse: found 'node', allowed: host:port"),
+    ):
+        with pytest.raises(UserError, match=part):
+            _refused(model, algorithm, **options)

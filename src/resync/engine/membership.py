@@ -222,20 +222,20 @@ class Membership:
 
         data = {"epoch": self.epoch, "done": self.done, "rest": at_rest, "brings": self.brings}
         wait = self.elastic.timeout if self.members and at_rest else min(_RENEWED, self.elastic.timeout)
+        limit, brief = timedelta(seconds=wait), timedelta(seconds=min(_RENEWED, self.elastic.timeout))
         reached = False
         while time.monotonic() < deadline:
+            connected = self._client is not None
             try:
-                limit = timedelta(seconds=wait)
-                self._client = self._client or LighthouseClient(f"http://{self.elastic.lighthouse}", limit)
-                reached = True
+                self._client = self._client or LighthouseClient(f"http://{self.elastic.lighthouse}", brief)
+                connected = reached = True
                 quorum = self._client.quorum(
                     self.replica, limit, self._address, self._store_address, self.exchanges, 1, False, data
                 )
-            except TimeoutError:  # not enough replicas yet, or cut off
+            except (RuntimeError, TimeoutError) as error:
                 self._client = None
-                continue
-            except RuntimeError:
-                self._client = None
+                if connected and isinstance(error, TimeoutError):  # not enough replicas yet, or cut off
+                    continue
                 if at_rest and self.members:
                     return None
                 time.sleep(0.1)

@@ -35,6 +35,7 @@ from resync.engine.guard import (
     process_group,
     rank_and_world_size,
     ranks_of,
+    shard_of,
 )
 from resync.engine.membership import Elastic, Membership, Resumed
 from resync.engine.sharded_workers import ShardedWorkers
@@ -120,7 +121,7 @@ def attach(
     name = f"attached{ranks_of(group)}"
     _NUMBERS[name] += 1
     meetings = StoreAllGather(f"{name}{_NUMBERS[name]}", rank, size, _time_limit(model, group))
-    _check_equal(meetings, [f"{algorithm!r} {given!r}", *description(model)])
+    _check_equal(meetings, [f"{algorithm!r} {given!r}", shard_of(model), *description(model)])
     workers = ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else Workers.attach(model)
     transport = Transport(size, Clocks(workers.rows.device), rank, size, group=group)
     frozen = (local(each) for each in model.parameters() if not each.requires_grad)
@@ -296,7 +297,7 @@ class Synchronised:
             self._check_whole()
             self._guard.check_model()
         own = {"identity": self._full_identity(), "transport": self.transport.state_dict()}
-        state = self.algorithm.state_dict() | own
+        state = self.workers.spread(self.algorithm.state_dict()) | own
         self.workers.write_back()
         return state
 
@@ -318,7 +319,7 @@ class Synchronised:
                 )
         self._unproven = None
         with self._changing("load_state_dict()"):
-            self.algorithm.load_state_dict(state)
+            self.algorithm.load_state_dict(self.workers.gathered(state))
         self.transport.load_state_dict(state["transport"])
 
     def _load(self, found: Resumed) -> None:

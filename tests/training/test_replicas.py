@@ -149,34 +149,46 @@ def test_local_sgd_of_sharded_replicas_is_its_recursion():
         np.testing.assert_allclose(final, _local_sgd(2), atol=1e-6, rtol=0)
 
 
-def _resumed(rank: int, world_size: int, folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-    trained, (replica, shard) = Trained(name, mesh, "fsdp"), mesh.get_coordinate()
+def _of_mesh(name: str, shape: tuple[int, int], folder: Path) -> tuple[Trained, dict[str, Any]]:
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))
+    trained = Trained(name, mesh, "fsdp")
+    return trained, {"checkpoint_id": folder / f"{trained.replica}", "process_group": mesh["shard"].get_group()}
+
+
+def _state(of: Trained) -> dict[str, Any]:
+    model, optimizer = get_state_dict(of.model, of.optimizer)
+    return {"model": model, "optimizer": optimizer, "sync": of.sync.state_dict()}
+
+
+def _saved(rank: int, world_size: int, folder: Path, name: str, shape: tuple[int, int]) -> np.ndarray:
+    trained, where = _of_mesh(name, shape, folder)
     trained.steps(0, 4)
-
-    def state(of: Trained) -> dict[str, Any]:
-        model, optimizer = get_state_dict(of.model, of.optimizer)
-        return {"model": model, "optimizer": optimizer, f"sync {shard}": of.sync.state_dict()}
-
-    where = {"checkpoint_id": folder / f"replica{replica}", "process_group": mesh["shard"].get_group()}
-    dcp.save(state(trained), **where)
+    dcp.save(_state(trained), **where)
     trained.steps(4, STEPS)
     trained.sync.finish()
-    again = Trained(name, mesh, "fsdp")
-    again.steps(0, 1)  # so that the optimizer has a state to load into
-    found = state(again)
+    return trained.parameters()
+
+
+def _continued(rank: int, world_size: int, folder: Path, name: str, shape: tuple[int, int]) -> np.ndarray:
+    trained, where = _of_mesh(name, shape, folder)
+    trained.steps(0, 1)  # so that the optimizer has a state to load into
+    found = _state(trained)
     dcp.load(found, **where)
-    set_state_dict(again.model, again.optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"])
-    again.sync.load_state_dict(found[f"sync {shard}"])
-    again.steps(4, STEPS)
-    again.sync.finish()
-    return trained.parameters(), again.parameters()
+    model, optimizer = found["model"], found["optimizer"]
+    set_state_dict(trained.model, trained.optimizer, model_state_dict=model, optim_state_dict=optimizer)
+    trained.sync.load_state_dict(found["sync"])
+    trained.steps(4, STEPS)
+    trained.sync.finish()
+    return trained.parameters()
 
 
-@pytest.mark.parametrize("name", ["SGP with momentum", "SlowMo", "StreamingDiLoCo"])
-def test_sharded_replicas_continue_from_a_distributed_checkpoint(name: str, tmp_path: Path):
-    for trained, again in run_processes(4, _resumed, tmp_path, name):
-        np.testing.assert_array_equal(trained, again)
+@pytest.mark.parametrize("name", ["SGP with momentum", "OSGP", "SlowMo", "DiLoCo", "StreamingDiLoCo"])
+def test_replicas_continue_from_a_distributed_checkpoint_with_other_shards(name: str, tmp_path: Path):
+    trained = run_processes(4, _saved, tmp_path, name, (2, 2))
+    for found, expected in zip(run_processes(4, _continued, tmp_path, name, (2, 2)), trained, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    for found in run_processes(2, _continued, tmp_path, name, (2, 1)):
+        np.testing.assert_allclose(found, trained[0], atol=1e-6, rtol=0)
 
 
 def _refusals(rank: int, world_size: int) -> list[str]:

@@ -141,9 +141,16 @@ def description(model: nn.Module) -> list[str]:
     return [
         f"{name}: {str(each.dtype).removeprefix('torch.')} {list(each.shape)}"
         + (", frozen" if name.startswith("parameter") and not each.requires_grad else "")
-        + (f", shard {each.device_mesh.get_local_rank()} of {each.device_mesh.size()}" if is_sharded(each) else "")
         for name, each in _tensors(model)
     ]
+
+
+def shard_of(model: nn.Module) -> str:
+    """Which part of a model this process has, by which ranks compare their models."""
+    sharded: Any = next((each for _, each in _tensors(model) if is_sharded(each)), None)
+    return (
+        "whole" if sharded is None else f"shard {sharded.device_mesh.get_local_rank()} of {sharded.device_mesh.size()}"
+    )
 
 
 class Guard:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -55,6 +57,39 @@ class ShardedWorkers(Workers):
         """Whether all parameters are where they are read and written: FSDP keeps them wherever they are."""
         return True
 
+    def sha256(self) -> str:
+        """SHA-256 of the bytes of the whole worker's row, whatever its shards; for all processes of the worker."""
+        self.write_back()
+        digest = sha256()
+        for parameter in self.parameters[0]:
+            whole: Any = parameter
+            digest.update(whole.full_tensor().detach().cpu().view(torch.uint8).numpy())
+        return digest.hexdigest()
+
+    def spread(self, state: Any) -> Any:
+        """A state whose rows [..., P] are DTensors [..., *shape] by the names of parameters.
+
+        torch.distributed.checkpoint loads these into other shards. The rest is equal in all processes of the worker.
+        """
+        if isinstance(state, dict):
+            return {key: self.spread(value) for key, value in state.items()}
+        if not isinstance(state, Tensor) or state.shape[-1:] != self._rows.shape[-1:]:
+            return state
+        parts = state.split([local(each).numel() for each in self.parameters[0]], -1)
+        return {name: _as_shard(part, each) for (name, each), part in zip(self._named(), parts, strict=True)}
+
+    def gathered(self, state: Any) -> Any:
+        """What `spread` was given."""
+        if not isinstance(state, dict):
+            return state
+        if state.keys() != dict(self._named()).keys():
+            return {key: self.gathered(value) for key, value in state.items()}
+        parts = [local(state[name]).flatten(state[name].ndim - each.ndim) for name, each in self._named()]
+        return torch.cat(parts, -1)
+
+    def _named(self) -> list[tuple[str, Tensor]]:
+        return [(name, each) for name, each in self.models[0].named_parameters() if each.requires_grad]
+
     def _give(self, parameter: nn.Parameter, gradient: Tensor) -> None:
         if parameter.grad is None:
             parameter.grad = torch.empty_like(parameter)
@@ -93,3 +128,15 @@ class ShardedWorkers(Workers):
                 place.copy_(local(parameter))
         if to_parameters:
             reshard(self.models[0])  # it would go on with the values that it has gathered
+
+
+def _as_shard(part: Tensor, parameter: Any) -> Tensor:
+    """This process's part [..., n] of something that has [..., *shape] of a sharded parameter, as a DTensor."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    leading = part.shape[:-1]
+    whole = torch.empty(*leading, *parameter.shape, device="meta")
+    return DTensor.from_local(
+        part.unflatten(-1, local(parameter).shape), parameter.device_mesh, [Shard(len(leading))],
+        run_check=False, shape=whole.shape, stride=whole.stride(),
+    )  # fmt: skip

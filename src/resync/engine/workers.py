@@ -83,6 +83,14 @@ class Workers:
         """SHA-256 of the bytes of the first worker's row."""
         return sha256(self.rows.data[0].cpu().view(torch.uint8).numpy()).hexdigest()
 
+    def spread(self, state: Any) -> Any:
+        """A state with rows [..., P] as a checkpoint is to have them."""
+        return state
+
+    def gathered(self, state: Any) -> Any:
+        """What `spread` was given."""
+        return state
+
     def gradient_places(self, index: int) -> list[tuple[nn.Parameter, Tensor]]:
         """The parameters of local worker `index`, each with its part of the row of `grads`."""
         return list(places(self.parameters[index], self.grads[index]))

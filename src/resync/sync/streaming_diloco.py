@@ -29,7 +29,6 @@ class StreamingDiLoCo(Rounds):
     """
 
     shared = ("anchor", "buffer")
-    per_worker = ("sent",)
 
     def __init__(self, training: Training, options: outer.StreamingDiLoCo) -> None:
         super().__init__(training, options.rule)
@@ -89,10 +88,19 @@ class StreamingDiLoCo(Rounds):
         if self.in_flight is not None:
             self._receive()
 
+    def state_dict(self) -> dict[str, Any]:
+        """The declared attributes, and rows with what has been sent of the fragment in flight."""
+        sent, part = torch.zeros_like(self.rows), self._fragment
+        sent[:, part] = self.sent[:, : part.stop - part.start]
+        state = super().state_dict()
+        return state | {"workers": state["workers"] | {"sent": sent}}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; a fragment in flight is sent again, without being counted again."""
         self.close()
         super().load_state_dict(state)
+        part = self._fragment
+        self.sent[:, : part.stop - part.start] = state["workers"]["sent"][:, part]
         if self.local_steps >= self._sent_after:
             with self.transport.uncounted():
                 self._post()

@@ -14,6 +14,7 @@ import synthetic
 from matplotlib.colors import to_rgb
 
 from resync.paper import Suite
+from resync.paper.published import PublishedValue
 from resync.plan.modelled import modelled_time
 from resync.render import (
     accuracy_curves,
@@ -153,6 +154,25 @@ def test_a_logarithmic_axis_shows_what_is_positive_after_the_cut(suite: Suite, f
     assert 0 < loss.get_ylim()[0] < min(positive)
     with pytest.raises(ValueError, match="log: found 'train_loss', allowed: val_loss, val_top1"):
         options_of("render", "training_curves")(metrics=["val_loss", "val_top1"], log=["train_loss"])
+
+
+def test_values_that_are_published_of_an_epoch_are_open_circles(suite: Suite, finished: Path):
+    data = load(suite, "toy", "fig6", "smoke", finished)
+    experiment, series = data.drawn[0].name
+    of = {"id": "one", "experiment": experiment, "series": series, "metric": "val_top1", "unit": "%", "source": "log"}
+    published = [
+        PublishedValue(**of, value=value, at_epoch=epoch, status="verified", scale=scale)
+        for value, epoch, scale in ((55.0, 1, "smoke"), (66.0, 999, "smoke"), (77.0, 1, "paper"))
+    ]
+    chosen = options_of("render", "training_curves")(metrics=["val_top1", "val_loss"])
+    item = data.item.model_copy(update={"options": chosen})
+    panels = training_curves.prepare(replace(data, item=item, published=tuple(published)))
+    marked = [(point.x, point.y) for point in panels.points() if point.shows == "published"]
+    assert marked == [(1, 55.0)]
+    assert "open circles: published" in panels.setting
+    low, high = panels.panels[0].limits
+    assert low < 55 < high
+    assert [55.0] in [list(line.get_ydata()) for line in training_curves.draw(panels, TEXT).axes[0].get_lines()]
 
 
 def test_no_figure_or_table_shows_the_seconds_of_a_simulation(suite: Suite, finished: Path):

@@ -45,6 +45,7 @@ class Line:
 
     Without seeds it is computed. `band` says what the band is, in words; empty: there is none. `published` is the
     published value at the end of the curve, if there is one of the same scale; one that is only recalled is paler.
+    `marks` are published values at points of the curve, with their x.
     """
 
     label: str
@@ -57,6 +58,7 @@ class Line:
     published: Level | None = None
     seeds: tuple[int, ...] = ()
     band: str = ""
+    marks: tuple[tuple[float, Level], ...] = ()
 
     def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
         def point(shows: str, x: float | None, y: float, **more: Any) -> Point:
@@ -74,6 +76,8 @@ class Line:
                     yield point("diverged seed", x, y, n=1, seed=curve.seed)
         if self.published is not None:
             yield point(self.published.shows, None, self.published.value)
+        for at, level in self.marks:
+            yield point(level.shows, at, level.value)
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,7 @@ def limits(lines: Sequence[Line], cut: float = 0.15, log: bool = False) -> tuple
     """
     after = [(line, line.x >= cut * line.x[-1]) for line in lines if line.x.size]
     levels = [line.published.value for line in lines if line.published is not None]
+    levels += [level.value for line in lines for _, level in line.marks]
     curves = [line.y[part] for line, part in after] or [curve.y for line in lines for curve in line.diverged]
     bands = [values[part] for line, part in after for values in (line.low, line.high)]
 
@@ -208,8 +213,10 @@ def setting(data: ItemData, *panels: Sequence[Line]) -> str:
     seeds = data.seeds if data.seeds == "1 seed" else f"mean over {data.seeds}"
     shown = next((f"band: {line.band}" for line in lines if line.band), "")
     levels = levels_note((line.published for line in lines), "dotted")
+    marks = levels_note((level for line in lines for _, level in line.marks), "open circles")
     ends = "cross: diverged" if any(line.diverged for line in lines) else ""
-    return " · ".join(filter(None, (data.setting, ", ".join(filter(None, (seeds, shown))), levels, ends, data.absent)))
+    seeds = ", ".join(filter(None, (seeds, shown)))
+    return " · ".join(filter(None, (data.setting, seeds, levels, marks, ends, data.absent)))
 
 
 def letter(panels: Iterable[Axes]) -> None:
@@ -237,6 +244,9 @@ def draw_lines(axes: Axes, lines: Sequence[Line], limits: tuple[float, float] | 
         if line.published is not None:
             level, color = line.published, line.style.color
             axes.axhline(level.value, color=color, linestyle=level.dash, linewidth=0.9, zorder=1, alpha=level.alpha)
+        for at, level in line.marks:
+            axes.plot(at, level.value, "o", color=line.style.color, markerfacecolor="none", markersize=6, zorder=4,
+                      alpha=level.alpha)  # fmt: skip
         for curve in line.diverged:
             kept = np.isfinite(curve.y)
             x, y = curve.x[kept], curve.y[kept]

@@ -112,6 +112,14 @@ def test_the_consensus_model_has_the_mean_statistics_of_its_own_batches(tmp_path
                 drawn = [layer(maps) for maps in drawn]
 
 
+def test_a_single_worker_may_keep_its_own_statistics(tmp_path: Path):
+    alone = {"sync": {"name": "allreduce"}, "processes": 1, "workers": 1, "evaluation": {"bn_batches": 0}}
+    session = after(tmp_path, **CNN_WITH_BATCH_NORM | alone)
+    own = [buffer.clone() for buffer in session.workers.models[0].buffers()]
+    with consensus(session) as model:
+        assert all(torch.equal(a, b) for a, b in zip(model.buffers(), own, strict=True))
+
+
 def test_workers_are_scored_outside_the_training_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     session = after(tmp_path, evaluation=OWN)
     measured: list[str] = []

@@ -33,7 +33,7 @@ from torch import nn
 import resync
 
 NAMES = "abcdefgh"
-STEP, PERIOD, GRACE = 0.05, 10, 30
+STEP, PERIOD, WAIT, GRACE = 0.05, 10, 25, 35
 METHODS: dict[str, Any] = {
     "Local SGD": resync.LocalSGD(period=PERIOD),
     "DiLoCo": resync.DiLoCo(period=PERIOD),
@@ -63,7 +63,7 @@ def _step(model: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.G
 def _resync(model: nn.Module, address: str, name: str, method: str, until: float, record: Record) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     elastic = resync.Elastic(
-        address, name, min_replicas=2, timeout=2, wait=GRACE / 2, every=1 if method != "SGP" else PERIOD
+        address, name, min_replicas=2, timeout=2, wait=WAIT, every=1 if method != "SGP" else PERIOD
     )
     sync = resync.attach(model, optimizer, METHODS[method], elastic=elastic)
     assert sync.elastic
@@ -324,9 +324,10 @@ def _network() -> Iterator[str]:
             _ip(f"-n {space} link set lo up")
         yield f"{_NET}.1"
     finally:
-        for name in NAMES:
-            subprocess.run(["ip", "netns", "del", f"{_PREFIX}{name}"], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
+        spaces = [f"{_PREFIX}{name}" for name in NAMES]
+        links = [f"link del {name}" for name in (*(f"{space}0" for space in spaces), bridge)]  # a space goes later
+        for command in (*links, *(f"netns del {space}" for space in spaces)):
+            subprocess.run(["ip", *command.split()], check=False, capture_output=True)
 
 
 @contextmanager

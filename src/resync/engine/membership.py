@@ -9,6 +9,7 @@ is new, was slow, was cut off, or has missed that last message, takes the state 
 """
 
 import copy
+import random
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from resync.run.elastic import away
 _CHUNKS = 8
 """Requests in which a state is fetched."""
 _RENEWED = 0.5
-"""Seconds after which a newcomer asks again: the lighthouse counts the deadline of slow members from the oldest
+"""Seconds at most after which a newcomer asks again: the lighthouse counts the deadline of slow members from the oldest
 request, and would leave out whoever comes later than that."""
 
 
@@ -221,17 +222,18 @@ class Membership:
         from torchft.coordination import LighthouseClient
 
         data = {"epoch": self.epoch, "done": self.done, "rest": at_rest, "brings": self.brings}
-        wait = self.elastic.timeout if self.members and at_rest else min(_RENEWED, self.elastic.timeout)
-        limit, brief = timedelta(seconds=wait), timedelta(seconds=min(_RENEWED, self.elastic.timeout))
-        reached = False
+        url, brief, reached = f"http://{self.elastic.lighthouse}", min(_RENEWED, self.elastic.timeout), False
         while time.monotonic() < deadline:
+            # Whoever asks anew misses an answer now and then, for which the others wait: not in step with their limits.
+            wait = self.elastic.timeout if self.members and at_rest else brief * random.uniform(0.5, 1)
             connected = self._client is not None
             try:
-                self._client = self._client or LighthouseClient(f"http://{self.elastic.lighthouse}", brief)
+                self._client = self._client or LighthouseClient(url, timedelta(seconds=brief))
                 connected = reached = True
                 quorum = self._client.quorum(
-                    self.replica, limit, self._address, self._store_address, self.exchanges, 1, False, data
-                )
+                    self.replica, timedelta(seconds=wait), self._address, self._store_address, self.exchanges, 1,
+                    False, data,
+                )  # fmt: skip
             except (RuntimeError, TimeoutError) as error:
                 self._client = None
                 if connected and isinstance(error, TimeoutError):  # not enough replicas yet, or cut off

@@ -17,6 +17,7 @@ from replicas import LIMIT, replicas
 from torch import Tensor, nn
 
 import resync
+from resync.engine.membership import Membership
 from resync.errors import UserError
 from resync.formulas import mixing
 
@@ -288,6 +289,28 @@ def test_training_goes_on_without_a_lighthouse_and_finds_a_new_one(tmp_path: Pat
         running.start("c")
         found = running.results()
     assert found == {name: [2, 3] for name in "abc"}
+
+
+def _beside_a_newcomer(name: str, lighthouse: str, folder: Path) -> list[str]:
+    """`c` dies when `a` and `b` have taken it in and wait for it in their new group."""
+    if name == "c":
+        Membership._configure = lambda *line: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    model, sync = _attached(name, lighthouse, "LocalSGD", timeout=4, wait=120)
+    members = sync.elastic.membership
+    while len(members.changes) == 1 or members.exchanges < members.changes[-1].exchanges + 3:
+        _loop(sync, model, name)
+        if members.exchanges >= 2:
+            (folder / "trained").touch()
+    return ["".join(member[0] for member in each.members) for each in members.changes]
+
+
+def test_a_newcomer_that_dies_before_it_is_there_stops_nobody(tmp_path: Path):
+    with replicas(_beside_a_newcomer, tmp_path) as running:
+        running.start("a", "b")
+        _await(tmp_path / "trained")
+        running.start("c")
+        found = running.results()
+    assert found == {name: ["ab", "ab"] for name in "ab"}
 
 
 def _alone(name: str, lighthouse: str) -> str:

@@ -263,6 +263,7 @@ class Membership:
                 self.group.abort()
         except RuntimeError:
             self.group.abort()
+            self.members = []  # not those of before either: their group has ended
             return False
         self.members = names
         self.changes.append(Change(self.epoch, self.step, self.exchanges, tuple(names)))

@@ -313,6 +313,22 @@ def test_a_newcomer_that_dies_before_it_is_there_stops_nobody(tmp_path: Path):
     assert found == {name: ["ab", "ab"] for name in "ab"}
 
 
+def _together(name: str, lighthouse: str) -> Any:
+    if name == "c":
+        time.sleep(2)
+    model, sync = _attached(name, lighthouse, "LocalSGD", timeout=20, replicas=3)
+    members = sync.elastic.membership
+    while members.exchanges < 3:
+        _loop(sync, model, name)
+    return [len(each.members) for each in members.changes]
+
+
+def test_as_many_begin_as_are_asked_for():
+    with replicas(_together) as running:
+        running.start("a", "b", "c")
+        assert running.results() == {name: [3] for name in "abc"}
+
+
 def _alone(name: str, lighthouse: str) -> str:
     try:
         model, sync = _attached(name, lighthouse, "LocalSGD", timeout=5, wait=8 if name == "a" else 120)

@@ -88,7 +88,7 @@ def test_the_same_faults_in_processes_and_simulated(method: str, tmp_path: Path,
     monkeypatch.setattr(Replica, "after_backward", dies_once)
     real, simulated = tmp_path / "real", tmp_path / "simulated"
     settings = LONG | METHODS[method]
-    run = make_run(real, **settings, elastic={"timeout_seconds": 20}, processes=4)
+    run = make_run(real, **settings, elastic={"timeout_seconds": 40}, processes=4)
     assert finish(real, "--max-restarts", "1") == 0, (real / "launch.log").read_text()
     members = json.loads((real / "summary.json").read_text())["elastic"]
     [[worker, _, back]] = members["away"]

@@ -60,6 +60,7 @@ class Elastic:
         lighthouse: "host:port" of torchft's lighthouse, which must reach all replicas by their address.
         name: the replica's name in the log of members, the same after it comes back; must not contain ":".
         min_replicas: members without which nobody goes on. More than half of all replicas: never two trainings at once.
+        replicas: how many begin together; after `timeout` those begin that have come. None: `min_replicas`.
         timeout: seconds that an exchange waits for a slow member before it goes on without it.
         wait: seconds to wait for enough replicas, or for a lighthouse.
         every: rounds between two looks for newcomers.
@@ -70,6 +71,7 @@ class Elastic:
     lighthouse: str
     name: str
     min_replicas: int = 1
+    replicas: int | None = None
     timeout: float = 5.0
     wait: float = 600.0
     every: int = 1
@@ -223,6 +225,7 @@ class Membership:
 
         data = {"epoch": self.epoch, "done": self.done, "rest": at_rest, "brings": self.brings}
         url, brief, reached = f"http://{self.elastic.lighthouse}", min(_RENEWED, self.elastic.timeout), False
+        all_come = time.monotonic() + self.elastic.timeout
         while time.monotonic() < deadline:
             # Whoever asks anew misses an answer now and then, for which the others wait: not in step with their limits.
             wait = self.elastic.timeout if self.members and at_rest else brief * random.uniform(0.5, 1)
@@ -243,7 +246,10 @@ class Membership:
                 time.sleep(0.1)
                 continue
             found = [_Found(e.replica_id, e.address, e.store_address, e.step, e.data) for e in quorum.participants]
-            if len(found) >= self.elastic.min_replicas:
+            is_begin = not any(each.exchanges for each in found)
+            if is_begin and len(found) < (self.elastic.replicas or 0) and time.monotonic() < all_come:
+                time.sleep(0.1)
+            elif len(found) >= self.elastic.min_replicas:
                 return sorted(found, key=lambda each: each.replica)
         cause = f"fewer than {self.elastic.min_replicas} replicas came" if reached else "no lighthouse answers"
         raise TimeoutError(f"replica {self.elastic.name}: {cause} to {self.elastic.lighthouse} within "

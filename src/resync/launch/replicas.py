@@ -119,7 +119,7 @@ class _Machine:
 
 
 def _serve(sender: Connection, min_replicas: int, port: int, waits: int) -> None:
-    """Be the lighthouse until this process is killed."""
+    """Be the lighthouse until this process is killed; a silent worker is lost long before `waits` ms."""
     from torchft.coordination import LighthouseServer
 
     end_with_parent(signal.SIGKILL)
@@ -130,7 +130,7 @@ def _serve(sender: Connection, min_replicas: int, port: int, waits: int) -> None
         os.dup2(silent, stream)
     lighthouse = LighthouseServer(
         bind=f"127.0.0.1:{port}", min_replicas=min_replicas, join_timeout_ms=waits, quorum_tick_ms=20,
-        heartbeat_timeout_ms=1000,
+        heartbeat_timeout_ms=waits // 5,
     )  # fmt: skip
     sender.send(int(lighthouse.address().rsplit(":", 1)[1]))
     while True:

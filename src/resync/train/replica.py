@@ -51,8 +51,9 @@ def train_replica(run: Run, out: Path) -> None:
             return
         job = provenance.Job()
         found = Elastic(
-            lighthouse, elastic.name_of(int(rank)), run.elastic.needed(run.workers), run.elastic.timeout_seconds
-        )
+            lighthouse, elastic.name_of(int(rank)), run.elastic.needed(run.workers), run.workers,
+            run.elastic.timeout_seconds,
+        )  # fmt: skip
         transport = ElasticTransport(Membership(found), Clocks(torch.device("cpu")))
         session = build(run, folder, transport.clocks.device, int(rank), 1, transport=transport)
         session.job, session.elastic = job, (replica := Replica(session, int(rank)))
@@ -129,7 +130,13 @@ class Replica:
 
     @property
     def _members(self) -> elastic.Members:
-        return [(each.step, [name.split(":")[0] for name in each.members]) for each in self.membership.changes]
+        """By change, without those after which the same workers met again."""
+        found: elastic.Members = []
+        for change in self.membership.changes:
+            names = [name.split(":")[0] for name in change.members]
+            if not found or names != found[-1][1]:
+                found.append((change.step, names))
+        return found
 
     def account(self) -> dict[str, Any]:
         return elastic.account(self.session.run, self._members, self.samples)

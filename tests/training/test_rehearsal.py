@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from launched import code_of, forked
 from runs import constant_lr, make_session
 from torch import Tensor
 
@@ -15,6 +17,7 @@ from resync.paper import load_suite
 from resync.plan.rehearsed import failures, shape_of, shapes
 from resync.rehearsal.cut import STEPS, cut
 from resync.results.runs import read_run
+from resync.run import Run
 from resync.train.loop import batches, train_step
 
 CONFIGS = Path(__file__).parents[2] / "paper_configs"
@@ -141,26 +144,37 @@ def test_every_shape_of_paper_scale_has_a_rehearsal_without_its_data(paper, tmp_
         assert shape_of(short) | other == shape_of(run) | other
 
 
+def _takes_a_step(run: Run, folder: Path) -> int:
+    torch.set_num_threads(1)
+    data = yaml.safe_load(cut(run)[0].to_yaml())["data"]
+    if data["name"] == "noise":
+        data["facts_of"] |= {"train_samples": 1000}  # to make the 4.5 M sentences of WMT takes minutes
+    of_text = {"micro_batch_size": 1, "data": data | {"max_tokens": 64}} if "max_tokens" in data else {}
+    session = make_session(
+        folder, workers=2 if run.data.name == "quadratics" else 1, batch_size=2, epochs=1,
+        **{"model": run.model.model_dump(mode="json"), "data": data, **constant_lr(0.01), **of_text},
+    )  # fmt: skip
+    before = session.workers.rows.detach().clone()
+    train_step(session, *next(batches(session)))
+    assert session.workers.rows.isfinite().all()
+    assert (session.workers.rows != before).any()
+    return 0
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_model_of_paper_scale_takes_a_step_on_two_samples(papers, tmp_path, monkeypatch):
-    """At its published size, on noise where its data are missing; the largest, a transformer of 210 M, on 64 tokens."""
+    """At its published size, on noise where its data are missing; the largest, a transformer of 210 M, on 64 tokens.
+
+    In processes of their own, since the largest needs 4 GB.
+    """
     monkeypatch.setenv("RESYNC_DATA", str(tmp_path))
     monkeypatch.delenv("RESYNC_PREPARED", raising=False)
     runs = [run for paper in papers.papers for run in papers.runs(paper, "paper")]
     for number, run in enumerate({f"{run.model!r} {run.facts}": run for run in runs}.values()):
-        data = yaml.safe_load(cut(run)[0].to_yaml())["data"]
-        if data["name"] == "noise":
-            data["facts_of"] |= {"train_samples": 1000}  # to make the 4.5 M sentences of WMT takes minutes
-        of_text = {"micro_batch_size": 1, "data": data | {"max_tokens": 64}} if "max_tokens" in data else {}
-        session = make_session(
-            tmp_path / str(number), workers=2 if run.data.name == "quadratics" else 1, batch_size=2, epochs=1,
-            **{"model": run.model.model_dump(mode="json"), "data": data, **constant_lr(0.01), **of_text},
-        )  # fmt: skip
-        before = session.workers.rows.detach().clone()
-        train_step(session, *next(batches(session)))
-        assert session.workers.rows.isfinite().all(), run.model
-        assert (session.workers.rows != before).any(), run.model
+        log = tmp_path / f"{number}.log"
+        with forked(_takes_a_step, run, tmp_path / str(number), log=log) as process:
+            assert code_of(process) == 0, f"{run.model}:\n{log.read_text()}"
 
 
 @pytest.mark.parametrize("name", ["imagenet1k", "shakespeare_char", "multi30k_en_de"])

@@ -26,7 +26,7 @@ LAYERS = [
     {"__init__", "__main__", "integrations"},
     {"cli"},
     {"workflow"},
-    {"rehearsal"},
+    {"rehearsal", "comparison"},
     {"launch", "archive", "library"},
     {"report"},
     {"render", "audit", "importer", "progress", "doctor"},
@@ -49,7 +49,7 @@ TRAINERS = ("transformers", "lightning", "elastic")
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "errors", "files", "streams", "text_tables", "settings", "formulas", "data_sets", "metrics", "run", "paper", "plan",
-    "results", "render", "audit", "report", "importer", "progress", "archive", "cli", "workflow",
+    "results", "render", "audit", "report", "importer", "progress", "archive", "comparison", "cli", "workflow",
 }  # fmt: skip
 
 

@@ -29,15 +29,18 @@ _FILE = re.compile(r"(?:[a-z0-9][a-z0-9_]*/){2}seed\d+/(?:run\.yaml|summary\.jso
 _HASH = re.compile(r"[0-9a-f]{16}")
 
 
-def unpack(archive: Path, scale: str, results: Path) -> None:
-    """Write the runs of a scale of an archive as folders below `results`. Raises ResultsError for a damaged archive."""
-    for file in sorted(archive.glob(f"{scale}/*/{RUNS}")):
+def unpack(archive: Path, scale: str, results: Path, paper: str = "*") -> None:
+    """Write the runs of a scale of an archive, or of a paper of it, as folders below `results`.
+
+    Raises ResultsError for a damaged archive.
+    """
+    for file in sorted(archive.glob(f"{scale}/{paper}/{RUNS}")):
         target = results / scale / file.parent.name
         target.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=target.parent) as folder:
             _extract(file, Path(folder, "runs"))
             Path(folder, "runs").rename(target)
-    for file in sorted(archive.glob(f"{scale}/*/logs/*.json")):
+    for file in sorted(archive.glob(f"{scale}/{paper}/logs/*.json")):
         target = file_of(results, file.parents[1].name, file.stem)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(read_bytes(file))

@@ -10,7 +10,16 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import NoReturn
 
-from resync.cli import configuration, declared, results, running, sharing, start, training  # noqa: F401 - the verbs
+from resync.cli import (  # noqa: F401 - the verbs
+    comparison,
+    configuration,
+    declared,
+    results,
+    running,
+    sharing,
+    start,
+    training,
+)
 from resync.cli.declare import COMPLETED, GROUPS, VERBS
 from resync.processes.exit_code import exit_code
 from resync.settings.errors import not_among, suggestion

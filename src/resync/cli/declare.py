@@ -17,7 +17,7 @@ from resync.run.run import SCALES, Resources
 
 Verb = Callable[[argparse.Namespace], int | None]
 GROUPS = {
-    "start": ("run", "status", "open", "new", "data", "doctor"),
+    "start": ("run", "status", "open", "new", "compare", "data", "doctor"),
     "ask": ("list", "show", "audit", "plan", "time", "power", "diff"),
     "share": ("archive", "redraw", "reference", "import"),
     "plumbing, which the workflow calls": ("train", "launch", "rehearse", "collect", "render", "report", "schema"),

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 
 from resync.cli.declare import SCALE, flag, suite_of, verb
@@ -29,8 +30,6 @@ _PROFILES = Path("workflow/profiles")
          f"{', '.join(TARGETS)}, pilots (default: everything); `snakemake` itself takes more flags"),
 )  # fmt: skip
 def _run(options: argparse.Namespace) -> int:
-    from resync.processes import warm
-
     options.configs, started = Path("paper_configs"), time.monotonic()
     suite = suite_of(options)
     items = [name for name in options.what if _is_item(suite, name)]
@@ -38,13 +37,9 @@ def _run(options: argparse.Namespace) -> int:
                for name in options.what]  # fmt: skip
     for name, target in zip(options.what, targets, strict=True):
         _require_target(suite, options.scale, name, target)
-    known = _PROFILES / options.profile
-    profile = str(known) if known.is_dir() else options.profile
-    command = [sys.executable, "-m", "snakemake", *targets, "--profile", profile, "--config", f"scale={options.scale}"]
     if options.dry_run:
-        return warm.run_alone([*command, "--dry-run", "--quiet", "all"])
-    # A fork of a warm process is for this machine's jobs; those of a cluster import for themselves.
-    code = (warm.run if options.profile == "local" else warm.run_alone)(command)
+        return snakemake(targets, options.scale, options.profile, "--dry-run", "--quiet", "all")
+    code = snakemake(targets, options.scale, options.profile)
     papers = [paper for paper in (options.what or suite.papers) if paper in suite.papers]
     if papers or items:
         from resync.cli.ending import ending  # reads results and audits, which takes packages that a list does not
@@ -53,6 +48,19 @@ def _run(options: argparse.Namespace) -> int:
         print(f"\n{text}")
         return code or int(failed)
     return code
+
+
+def snakemake(targets: Sequence[str], scale: str, profile: str, *flags: str) -> int:
+    """Carry out the workflow for some targets, with a profile of workflow/profiles or another one; its exit code."""
+    from resync.processes import warm
+
+    known = _PROFILES / profile
+    command = [
+        sys.executable, "-m", "snakemake", *targets, "--profile", str(known) if known.is_dir() else profile,
+        "--config", f"scale={scale}", *flags,
+    ]  # fmt: skip
+    # A fork of a warm process is for this machine's jobs; those of a cluster import for themselves.
+    return (warm.run if profile == "local" and not flags else warm.run_alone)(command)
 
 
 def _is_item(suite: Suite, name: str) -> bool:

@@ -62,7 +62,11 @@ def modelled_time(suite: Suite, run: Run, num_parameters: int | None = None) -> 
     size = timing and (timing.parameters or num_parameters)
     if timing is None or not size:
         return None
-    reference = _stood_for(suite, run, timing)
+    return timed_on(suite, timing, run, _stood_for(suite, run, timing), size)
+
+
+def timed_on(suite: Suite, timing: Timing, run: Run, reference: Run, size: int) -> ModelledTime:
+    """The time of `run`, which stands for `reference`, with messages of `size` parameters on these devices."""
     network = nodes_of(reference, LINKS[timing.network], LINKS["pcie_3_x16"])
     if reference.processes < reference.workers:  # of which no nodes are known
         network = replace(network, node_size=1)

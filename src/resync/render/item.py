@@ -1,7 +1,7 @@
 """An item of a paper: the runs that it shows, their state on disk, and the files into which it is drawn."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
@@ -212,16 +212,28 @@ def render(suite: Suite, paper: str, item: str, scale: str, results: Path, figur
     data = load(suite, paper, item, scale, results)
     for state in [state for series in data.series for state in series.states if state.status == "damaged"]:
         print(f"resync: warning: {state.run.id}: damaged: {state.reason}", file=sys.stderr)
+    return draw(data, figures / scale / paper / item)
+
+
+def draw(data: ItemData, stem: Path) -> list[Path]:
+    """Draw an item; return the files, `stem` with the suffixes of a figure or of a table."""
     kind = import_module(f"resync.render.{data.item.kind}")
-    stem = figures / scale / paper / item
     with style.look():
         content = kind.prepare(data)
         if isinstance(content, Table):
-            source = tex(content, data.width, f"{paper}-{item}")
-            files = {".md": content.markdown().encode(), ".tex": source.encode(), ".csv": content.csv().encode()}
-        else:
-            drawn = style.encode(kind.draw(content, data.width), data.title)
-            files = drawn | {".csv": points_csv(content).encode()}
+            return write_table(content, data.width, stem)
+        files = style.encode(kind.draw(content, data.width), data.title) | {".csv": points_csv(content).encode()}
+    return _write(files, stem)
+
+
+def write_table(table: Table, width: float, stem: Path) -> list[Path]:
+    """Write a table, set for a page `width` inches wide; return the files."""
+    source = tex(table, width, f"{stem.parent.name}-{stem.name}")
+    files = {".md": table.markdown().encode(), ".tex": source.encode(), ".csv": table.csv().encode()}
+    return _write(files, stem)
+
+
+def _write(files: Mapping[str, bytes], stem: Path) -> list[Path]:
     for suffix, file in files.items():
         write_bytes(stem.with_suffix(suffix), file)
     return [stem.with_suffix(suffix) for suffix in files]

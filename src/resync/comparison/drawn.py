@@ -55,8 +55,10 @@ class Compared:
         """The differences in words."""
         loss, rate = self.own.evidence(METRIC).text(), _peak(self.own.states[0].run)
         among = ", ".join(f"{each:g}" for each in self.rates)
+        edge = "; the best may lie beyond them" if rate in (self.rates[0], self.rates[-1]) else ""
         yield f"{self.task}: {self.own.legend} ends with a validation loss of {loss}"
-        yield f"  {'learning rate':<21}{rate:g}, the best of {among}; those of the others: {TASKS[self.task].rates}"
+        yield f"  {'learning rate':<21}{rate:g}, the best of {among}{edge}"
+        yield f"  {'those of the others':<21}{TASKS[self.task].rates}"
         for other in self.others:
             effect = self.difference(other)
             n = effect.n[0] if effect.n else 0

@@ -10,6 +10,7 @@ import gc
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,7 @@ def _torchft(model: nn.Module, address: str, name: str, method: str, until: floa
     from torchft.process_group import ProcessGroupGloo
 
     optimizer, host = torch.optim.SGD(model.parameters(), lr=0.05), _own_address(name, address)
+    socket.gethostname = lambda: host  # by which others fetch its state, which a name of this machine would not reach
     outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
     state = {"model": model, "optimizer": optimizer, "outer": outer}
 

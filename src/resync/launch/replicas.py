@@ -147,11 +147,8 @@ def _worker(run: Run, request: Request, worker: int, lighthouse: str) -> None:
         signal.signal(number, signal.SIG_DFL)
     folder = Path(request.out / "workers" / name_of(worker))
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "train.log").open("a") as log:
-        for stream in (1, 2):
-            os.dup2(log.fileno(), stream)
+    sys.stdout = sys.stderr = (folder / "train.log").open("a", buffering=1)
+    for stream in (1, 2):
+        os.dup2(sys.stdout.fileno(), stream)
     os.environ |= {"RANK": str(worker), LIGHTHOUSE: lighthouse}
-    code = exit_code(lambda: train(run, request))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # torchft leaves threads
+    os._exit(exit_code(lambda: train(run, request)))  # torchft leaves threads

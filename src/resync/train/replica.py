@@ -58,7 +58,7 @@ def train_replica(run: Run, out: Path) -> None:
         session = build(run, folder, transport.clocks.device, int(rank), 1, transport=transport)
         session.job, session.elastic = job, (replica := Replica(session, int(rank)))
         assert session.log
-        replica.training.join()
+        replica.join()
         diverged = _train(session, replica)
         replica.leave()
         with alone(out / "publishing", "another worker of this run"):
@@ -86,37 +86,34 @@ def _train(session: Session, replica: "Replica") -> Diverged | None:
                 return None
             train_step(session, *next(batches))
         except Resumed as found:
-            replica.training.load(found)
+            replica.load(found)
         except Diverged as stop:
             return stop
 
 
-class Replica:
+class Replica(ElasticTraining):
     """The worker of this process among those that change."""
 
     def __init__(self, session: Session, worker: int) -> None:
         assert isinstance(session.transport, ElasticTransport)
         assert session.log
-        self.session, self.worker, self.transport = session, worker, session.transport
-        self.membership, self.said = session.transport.membership, 0
-        self.samples = elastic.shared_samples(session.run, session.sampler.num_samples)
+        self.session, self.worker, self.said = session, worker, 0
+        self.shared = elastic.shared_samples(session.run, session.sampler.num_samples)
         # What a newcomer gets beside weights, optimizer and algorithm.
         state = session.losses, session.clocks, session.transport, session.log
-        self.membership.elastic = replace(self.membership.elastic, state=state, samples=self.samples)
-        self.training = ElasticTraining(session.workers.models[0], session.workers, session.sync, session.transport)
+        membership = session.transport.membership
+        membership.elastic = replace(membership.elastic, state=state, samples=self.shared)
+        super().__init__(session.workers.models[0], session.workers, session.sync, session.transport)
 
     def batches(self) -> Iterator[tuple[Any, Any]]:
         while True:
             with self.session.clocks.measure("data"):
-                chosen = {self.worker: self.samples.next()}
+                chosen = {self.worker: self.shared.next()}
                 batch = elastic.batch_of(self.session, chosen, slice(self.worker, self.worker + 1))
             yield batch
 
-    def after_backward(self) -> None:
-        self.training.after_backward()
-
     def after_step(self, lr: float) -> bool:
-        ended = self.training.after_step(lr)
+        ended = super().after_step(lr)
         for step, members in self._members[self.said :]:
             elastic.say(self.session.run, step, members)
         self.said = len(self._members)
@@ -139,4 +136,4 @@ class Replica:
         return found
 
     def account(self) -> dict[str, Any]:
-        return elastic.account(self.session.run, self._members, self.samples)
+        return elastic.account(self.session.run, self._members, self.shared)

@@ -115,6 +115,7 @@ class _Site:
             gallery=self._gallery(),
             holds=[line for line in tried if line["word"] == "holds"],
             fails=[line for line in tried if is_failure(line["kind"], line["verdict"])],
+            undecided=[line for line in tried if line["word"] == "open"],
             of_archive=content.scale == "smoke",
             coverage=self.coverage,
             counts=by_paper(self.coverage),

@@ -33,8 +33,8 @@ from resync.processes import warm_client
 warm_client.STOP, warm_client.limited = {signals}, lambda: False
 sys.exit(warm_client.delegate([*{program}, *sys.argv[1:]]))
 """
-POLLED, POLL_SECONDS = "polled", 5
-"""The file that Snakemake touches after asking about its jobs, and the time until it asks again."""
+POLLED, PATIENT = "polled", "patient"
+"""The file that Snakemake touches after asking about its jobs, and one for which it then waits longer."""
 
 
 def obey(read: Callable[[int], bytes]) -> None:
@@ -90,7 +90,7 @@ def _serve(listener: socket.socket, environment: dict[str, str], receiver: Conne
 
 def _polled(executor: RemoteExecutor) -> int:
     Path(POLLED).touch()
-    return POLL_SECONDS
+    return 40 if Path(PATIENT).exists() else 5
 
 
 def _run(arguments: list[str]) -> int:

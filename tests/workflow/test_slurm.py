@@ -239,13 +239,15 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
         cluster.ask("scancel", job)  # Snakemake submits another one
         stages.signalled(17)
         assert stages.reached(27) != job
-        polled = folder / forked.POLLED
+        polled, patient = folder / forked.POLLED, folder / forked.PATIENT
+        patient.touch()
         polled.unlink()
         cluster.until(polled.exists)  # Snakemake forgets its jobs for as long as it asks about them
         [holder] = (folder / ".snakemake" / workflow_lock.HOLDERS).read_text().splitlines()
         os.kill(json.loads(holder)["pid"], signal.SIGINT)  # Ctrl-C: it cancels its jobs
         stages.signalled(27)
         assert first.wait(300) == 1
+    patient.unlink()
     cluster.until(lambda: not cluster.ask("squeue", "--noheader"))
     assert checkpoints(run)[-1] == 30
     with snakemake(folder, environment, target) as second:

@@ -2,12 +2,11 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 import yaml
-from launched import in_clone
+from launched import copy_files, in_clone
 
 from resync import doctor
 from resync.cli import main
@@ -45,10 +44,7 @@ print(ending(load_suite(Path("paper_configs")), "smoke", ["mine"], [], 1.0)[0])
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone with one new thing of each kind."""
     clone = tmp_path_factory.mktemp("clone")
-    for name in COPIED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(ROOT / name, clone / name)
+    copy_files(ROOT, COPIED, clone)
     calls = "; ".join(f"assert main(['new', {kind!r}, {name!r}]) == 0" for kind, name in NEW)
     code, output = in_clone(clone, f"from resync.cli import main; {calls}")
     assert code == 0, output

@@ -3,9 +3,10 @@
 import csv
 import multiprocessing
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -61,6 +62,14 @@ def in_clone(clone: Path, code: str, **environment: str) -> tuple[int, str]:
     log.unlink(missing_ok=True)
     with forked(_with_package_of, clone, code, environment, log=log) as process:
         return code_of(process), log.read_text()
+
+
+def copy_files(root: Path, names: Iterable[str], clone: Path) -> None:
+    """Copy files and folders of a repository, with their times, to their places in a clone."""
+    for name in names:
+        copy = shutil.copytree if (root / name).is_dir() else shutil.copy2
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(root / name, clone / name)
 
 
 def _with_package_of(clone: Path, code: str, environment: dict[str, str]) -> None:

@@ -1,7 +1,6 @@
 """A copy of the workflow in its own folder, where results can be faked, and Snakemake's actions there."""
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from launched import copy_files
 
 ROOT = Path(__file__).parents[2]
 PAPERS = "qsr", "ddp_tricks"  # two of them: a plan takes time for each
@@ -90,10 +90,7 @@ class Workflow:
 
     def __init__(self, directory: Path, source: Path, names: Iterable[str]) -> None:
         self.directory = directory
-        for name in names:
-            copy = shutil.copytree if (source / name).is_dir() else shutil.copy2
-            (directory / name).parent.mkdir(exist_ok=True)
-            copy(source / name, directory / name)
+        copy_files(source, names, directory)
 
     def attempt(self, *arguments: str) -> tuple[int, str]:
         """Exit code and output of Snakemake with the local profile and the copied package."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from launched import in_clone
+from launched import copy_files, in_clone
 from scipy.stats import ttest_rel
 
 from resync.cli import main
@@ -40,10 +40,7 @@ pack(load_suite(Path("paper_configs"), papers=PAPERS), "smoke", [Path("results")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone with an algorithm of its own, and the archive's runs of the standing tasks."""
     clone = tmp_path_factory.mktemp("clone")
-    for name in COPIED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(ROOT / name, clone / name)
+    copy_files(ROOT, COPIED, clone)
     code, output = in_clone(clone, MAIN.format(["new", "algorithm", "mine"]))
     assert code == 0, output
     return clone

@@ -91,11 +91,9 @@ def _train(states: Sequence[RunState], options: argparse.Namespace) -> int:
 
 
 def _missing_data(runs: Iterable[Run]) -> list[str]:
-    from resync.data_sets.declaration import data_set
-    from resync.prepare.availability import availability
+    from resync.prepare.availability import missing_of
 
-    names = sorted({run.data.name for run in runs if run.data.component.is_prepared})
-    return [name for name in names if availability(data_set(name)).remedy]
+    return list(missing_of(run.data.name for run in runs if run.data.component.is_prepared))
 
 
 def _plan(pilots: ByTask, others: ByTask) -> Iterator[str]:

@@ -45,12 +45,15 @@ def availability(of: DataSet) -> Availability:
     return Availability(found, _remedy(of))
 
 
+def missing_of(names: Iterable[str]) -> dict[str, Availability]:
+    """Those of these data sets that are missing."""
+    found = {name: availability(data_set(name)) for name in sorted(set(names))}
+    return {name: where for name, where in found.items() if where.remedy}
+
+
 def missing(names: Iterable[str]) -> Iterator[str]:
     """A line for each of these data sets that is missing: where it was looked for, and the command that gets it."""
-    for name in sorted(set(names)):
-        where = availability(data_set(name))
-        if where.remedy:
-            yield f"data {name} missing: {where}"
+    return (f"data {name} missing: {where}" for name, where in missing_of(names).items())
 
 
 def download(of: DataSet) -> Availability:

@@ -628,7 +628,7 @@ def test_another_step_of_a_job_uses_another_port(monkeypatch):
         places.append(slurm.place())
     assert (places[0].hosts, places[0].index, places[0].address) == (("a07", "a08"), 1, "10.1.0.7")
     assert places[0].port != places[1].port
-    assert all(20000 <= each.port < 40000 for each in places)
+    assert all(20000 <= each.port < 32768 for each in places), "Linux gives those above to outgoing connections"
 
 
 def test_what_slurm_says_is_one_line_and_worth_another_attempt(folder, tmp_path, monkeypatch, capsys):

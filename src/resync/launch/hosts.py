@@ -25,7 +25,7 @@ from pathlib import Path
 from resync.errors import UserError
 from resync.files import read_bytes
 from resync.launch import machine
-from resync.launch.request import Place, Request
+from resync.launch.request import PORTS, Place, Request
 from resync.launch.stopping import passing_on, stop_code
 from resync.processes.lock import HELD
 from resync.processes.signals import end_with_parent
@@ -91,7 +91,7 @@ def choose(run: Run, request: Request) -> tuple[str, ...]:
 def run(run: Run, request: Request, hosts: tuple[str, ...]) -> int:
     """Train with the processes of all hosts; return the exit code. If one host fails, all processes end."""
     # Another port at every attempt, so that one that is taken costs one attempt.
-    port = random.randrange(20000, 40000)
+    port = random.choice(PORTS)
     processes = {host: _start(request, Place(hosts, index, hosts[0], port)) for index, host in enumerate(hosts)}
     try:
         with passing_on(lambda: _tell(processes)):

@@ -7,6 +7,8 @@ from typing import Literal
 
 from resync.run import Run
 
+PORTS = range(20000, 32768)
+"""Where the processes of several machines meet: below the ports that Linux gives to outgoing connections."""
 REMOTE_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15"
 """Asks for no password, and finds out when a machine or the network between has died."""
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from resync.launch.request import Place, Request
+from resync.launch.request import PORTS, Place, Request
 from resync.launch.stopping import ended
 from resync.run import Run
 
@@ -53,7 +53,7 @@ def place() -> Place:
     hosts = _ask("scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]).split()
     address = re.search(r"\bNodeAddr=(\S+)", _ask("scontrol", "show", "node", hosts[0]))
     assert address, f"Slurm knows no address of {hosts[0]}"
-    port = 20000 + (int(os.environ[JOB]) * 31 + int(os.environ["SLURM_STEP_ID"])) % 20000
+    port = PORTS[(int(os.environ[JOB]) * 31 + int(os.environ["SLURM_STEP_ID"])) % len(PORTS)]
     return Place(tuple(hosts), int(os.environ["SLURM_NODEID"]), address[1], port)
 
 

@@ -35,6 +35,8 @@ METHODS: dict[str, Any] = {
     "DPSGD": resync.DPSGD(topology="undirected_ring"),
 }
 LR, BATCH = 0.1, 8
+PATIENCE = 20
+"""Seconds that a slow worker is waited for; longer than the lighthouse waits, and than a loaded machine takes."""
 
 
 def _model(name: str) -> nn.Module:
@@ -213,32 +215,40 @@ def _attached(
     return model, resync.attach(model, optimizer, METHODS[method], seed=3, elastic=elastic, **(of_training or {}))
 
 
-def _slow(name: str, lighthouse: str, folder: Path, method: str) -> Any:
+def _slow(name: str, lighthouse: str, folder: Path, method: str, kind: str) -> Any:
     """`c` stops within its second round or step of three members; `a` lets it continue two rounds later."""
-    model, sync = _attached(name, lighthouse, method, timeout=6)
+    model, sync = _attached(name, lighthouse, method, timeout=PATIENCE)
     members, stopped = sync.elastic.membership, folder / "stopped"
-    back = None
+    back, pause = None, 0.0
     while not back or members.exchanges < back + 3:
         if name == "c" and len(members.members) == 3 and members.exchanges >= 2 and not stopped.exists():
             stopped.write_text(f"{os.getpid()} {members.exchanges}")
-            os.kill(os.getpid(), signal.SIGSTOP)
+            if kind == "silent":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            else:
+                _await(folder / "goes on")
+        begin, before = time.monotonic(), len(members.members)
         _loop(sync, model, name)
+        if (before, len(members.members)) == (3, 2):
+            pause = time.monotonic() - begin
         since = members.exchanges - members.changes[-1].exchanges
         if name == "a" and stopped.exists() and len(members.members) == 2 and since == 2:
+            (folder / "goes on").touch()
             os.kill(int(stopped.read_text().split()[0]), signal.SIGCONT)
         sizes = [len(each.members) for each in members.changes]
         if sizes[-1] == 3 and 2 in sizes[sizes.index(3) :]:
             back = members.changes[-1].exchanges
     own = torch.cat([each.detach().flatten() for each in model.parameters()])
-    return own.numpy(), [(each.exchanges, "".join(m[0] for m in each.members)) for each in members.changes]
+    return own.numpy(), [(each.exchanges, "".join(m[0] for m in each.members)) for each in members.changes], pause
 
 
-@pytest.mark.parametrize("method", ["LocalSGD", "AllReduce"])
-def test_the_work_of_a_slow_worker_counts_when_it_comes(method: str, tmp_path: Path):
-    with replicas(_slow, tmp_path, method) as running:
+@pytest.mark.parametrize(("method", "kind"), [("LocalSGD", "silent"), ("AllReduce", "silent"), ("LocalSGD", "slow")])
+def test_the_work_of_a_slow_worker_counts_when_it_comes(method: str, kind: str, tmp_path: Path):
+    with replicas(_slow, tmp_path, method, kind) as running:
         running.start("a", "b", "c")
         found = running.results()
-    own, log = found["a"]
+    own, log, pause = found["a"]
+    assert pause >= PATIENCE if kind == "slow" else pause < PATIENCE  # only a heart that beats is waited for
     stopped, h = int((tmp_path / "stopped").read_text().split()[1]), 3 if method == "LocalSGD" else 1
     left, back = next(pair for pair in pairwise(log) if pair[0] == (stopped, "ab") and pair[1][1] == "abc")
     assert back[0] >= left[0] + 2
@@ -338,6 +348,26 @@ def _alone(name: str, lighthouse: str) -> str:
                 os.kill(os.getpid(), signal.SIGKILL)
     except TimeoutError as error:
         return str(error)
+
+
+def _last(name: str, lighthouse: str, method: str) -> int:
+    model = _model(name)
+    elastic = resync.Elastic(lighthouse, name, timeout=5, replicas=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
+    sync = resync.attach(model, optimizer, METHODS[method], seed=3, elastic=elastic)
+    members = sync.elastic.membership
+    while members.exchanges < 12:
+        if name == "b" and members.exchanges >= 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        _loop(sync, model, name)
+    return len(members.members)
+
+
+@pytest.mark.parametrize("method", ["LocalSGD", "StreamingDiLoCo", "SGP"])
+def test_a_member_alone_trains(method: str):
+    with replicas(_last, method, min_replicas=1) as running:
+        running.start("a", "b")
+        assert running.results() == {"a": 1}
 
 
 def test_too_few_members_do_not_go_on():

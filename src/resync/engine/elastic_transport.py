@@ -27,16 +27,14 @@ class _ElasticMean(PostedMean):
         """The mean over the members, [P]."""
 
         def receive() -> None:
-            if self.request is not None and self.transport.epoch == self.epoch:
-                request, self.request = self.request, None
-                with failures_as_lost():
-                    request.wait()
+            request, self.request = self.request, None
+            if request is not None and self.transport.epoch == self.epoch:
+                self.transport.membership.wait(request)
             else:
-                self.request = None
-                self.total.copy_(self.sent)
+                self.total = self.sent.clone()  # into the one before, a message that was given up may still write
                 self.transport.membership.sum_(self.total)
 
-        self.transport.atomic(receive, [])
+        self.transport.atomic(receive, [], meets=False)
         return self.total.div_(self.transport.num_workers)
 
 
@@ -93,10 +91,11 @@ class ElasticTransport(_OfMembers):
         self.membership.renew(at_rest)
         self.follow()
 
-    def atomic(self, change: Callable[[], None], tensors: Sequence[Tensor]) -> None:
+    def atomic(self, change: Callable[[], None], tensors: Sequence[Tensor], meets: bool = True) -> None:
         """Make a change of `tensors` by exchanges, on all members or on none, again with those that are left.
 
-        Raises Resumed if the others have gone on without this replica; the tensors are then as before.
+        `meets`: they meet before it, too. Raises Resumed if the others have gone on without this replica; the tensors
+        are then as before.
         """
         saved, sent = [tensor.clone() for tensor in tensors], self._bytes
         while True:
@@ -104,8 +103,10 @@ class ElasticTransport(_OfMembers):
             self.membership.attempted()
             try:
                 with self.timed():
+                    if meets:
+                        self.membership.meet(self.membership.exchanges)
                     change()
-                    self._confirm()
+                    self.membership.meet(self.membership.exchanges)
                 self.membership.completed()
                 return
             except Lost:
@@ -115,18 +116,6 @@ class ElasticTransport(_OfMembers):
             finally:
                 self._within = False
             self.renew(at_rest=False)
-
-    def _confirm(self) -> None:
-        """Meet all members, which have what they need of this one then, and are at the same exchange."""
-        if self.num_workers == 1:
-            return
-        number = self.membership.exchanges
-        said = torch.zeros(2 * self.num_workers, dtype=torch.int64)
-        said[self.rank], said[self.num_workers + self.rank] = number, 1
-        self.membership.sum_(said)
-        if said[: self.num_workers].unique().numel() > 1:
-            raise RuntimeError(f"the members are not in step: they have made {said[: self.num_workers].tolist()} "
-                               "exchanges, each must make the same steps and calls")  # fmt: skip
 
     @torch.no_grad()
     def mean_(self, rows: Tensor, all_reduce: str = "default") -> None:
@@ -142,16 +131,14 @@ class ElasticTransport(_OfMembers):
 
     @torch.no_grad()
     def post_mean(self, rows: Tensor, compression: Compression | None = None) -> PostedMean:
-        from torch.distributed.distributed_c10d import AllreduceOptions
-
         assert not compression  # attaching refuses it
         total, request = rows[0].clone(), None
         self.membership.attempted()
         if self.num_workers > 1:
             try:
-                request = self.membership.group.allreduce([total], AllreduceOptions())
+                request = self.membership.post_sum(total)
                 self.communication_is_known = False
-            except RuntimeError:  # the average is made when it is waited for
+            except Lost:  # the average is made when it is waited for
                 request = None
         self._count(self.num_workers * total.nbytes)
         return _ElasticMean(total, request, self, rows[0], self.epoch if request is not None else -1)
@@ -163,8 +150,7 @@ class ElasticTransport(_OfMembers):
         def meet() -> None:
             found[:] = [values.new_zeros(self.num_workers, *values.shape[1:])]
             found[0][self.rank] = values[0]
-            if self.num_workers > 1:
-                self.membership.sum_(found[0])
+            self.membership.sum_(found[0])
 
         with self.uncounted():
             meet() if self._within else self.atomic(meet, [])

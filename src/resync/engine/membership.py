@@ -4,13 +4,16 @@
     rest       the moment after a round, in which members ask for others and hand over their state
     epoch      a set of members, with a process group of its own; counted by all alike
 
-An exchange ends on all members or on none, up to the loss of its last message. Whoever finds itself behind, because it
-is new, was slow, was cut off, or has missed that last message, takes the state of a member.
+Members meet before an exchange and after it, so that it ends on all of them or on none, up to the loss of its last
+message. Whoever finds itself behind, because it is new, was slow, was cut off, or has missed that last message, takes
+the state of a member. A member that does not come is slow if its heart answers, and lost if not: torchft's manager
+server, which has a thread of its own.
 """
 
 import copy
 import random
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +33,8 @@ _CHUNKS = 8
 _RENEWED = 0.5
 """Seconds at most after which a newcomer asks again: the lighthouse counts the deadline of slow members from the oldest
 request, and would leave out whoever comes later than that."""
+_SILENT = 0.2
+"""The part of `Elastic.timeout` after which the hearts of others are asked, and within which they answer."""
 
 
 class Stateful(Protocol):
@@ -147,6 +152,7 @@ class Membership:
         self.capture: Callable[[], dict[str, Any]] = dict
         self.replica = f"{elastic.name}:{uuid4().hex[:12]}"
         self.members: list[str] = []
+        self._hearts: dict[str, str] = {}
         self.changes: list[Change] = []
         self.bringing: list[str] = []
         self.exchanges = self.epoch = self.done = self.step = 0
@@ -223,12 +229,13 @@ class Membership:
         """The replicas of the next epoch by name; None if members at rest find no lighthouse."""
         from torchft.coordination import LighthouseClient
 
-        data = {"epoch": self.epoch, "done": self.done, "rest": at_rest, "brings": self.brings}
+        heart = self._heart.address()
+        data = {"epoch": self.epoch, "done": self.done, "rest": at_rest, "brings": self.brings, "heart": heart}
         url, brief, reached = f"http://{self.elastic.lighthouse}", min(_RENEWED, self.elastic.timeout), False
         all_come = time.monotonic() + self.elastic.timeout
         while time.monotonic() < deadline:
             # Whoever asks anew misses an answer now and then, for which the others wait: not in step with their limits.
-            wait = self.elastic.timeout if self.members and at_rest else brief * random.uniform(0.5, 1)
+            wait = self.elastic.timeout if self.members else brief * random.uniform(0.5, 1)
             connected = self._client is not None
             try:
                 self._client = self._client or LighthouseClient(url, timedelta(seconds=brief))
@@ -259,35 +266,79 @@ class Membership:
         """Join the group of an epoch; False if somebody did not come."""
         names = [each.replica for each in together]
         self.bringing = [each.replica for each in together if each.data["brings"] and each not in line]
+        self.members, self._hearts = names, {each.replica: each.data["heart"] for each in together}
         try:
             if len(names) > 1:
-                self.group.configure(
-                    f"{line[0].store}/{self.epoch}", self.replica, names.index(self.replica), len(names)
-                )
-                self._all_here(len(names))
+                self.group.configure(f"{line[0].store}/{self.epoch}", self.replica, self.index, len(names))
+                self.meet(self.epoch)  # the group connects lazily
             else:
                 self.group.abort()
         except RuntimeError:
             self.group.abort()
             self.members = []  # not those of before either: their group has ended
             return False
-        self.members = names
         self.changes.append(Change(self.epoch, self.step, self.exchanges, tuple(names)))
         return True
 
-    def _all_here(self, number: int) -> None:
-        """The group connects lazily."""
-        present = torch.ones(1)
-        self.sum_(present)
-        if present.item() != number:
-            raise Lost(f"{present.item():g} of {number} members came")
+    def meet(self, number: int) -> None:
+        """Wait until all members have come, with the same number. Raises Lost, soon if one is stopped or cut off."""
+        if len(self.members) == 1:
+            return
+        said = torch.zeros(len(self.members), dtype=torch.int64)
+        said[self.index] = number
+        self.wait(self.post_sum(said))
+        if said.unique().numel() > 1:
+            raise RuntimeError(f"the members are not in step: they have made {said.tolist()} exchanges, each must make "
+                               "the same steps and calls")  # fmt: skip
 
     def sum_(self, values: Tensor) -> None:
         """The sum over the members, in place. Raises Lost."""
+        if len(self.members) > 1:
+            with failures_as_lost():
+                self.post_sum(values).wait()
+
+    def post_sum(self, values: Tensor) -> Any:
+        """The message that makes `values` their sum over the members. Raises Lost."""
         from torch.distributed.distributed_c10d import AllreduceOptions
 
         with failures_as_lost():
-            self.group.allreduce([values], AllreduceOptions()).wait()
+            return self.group.allreduce([values], AllreduceOptions())
+
+    def wait(self, message: Any) -> None:
+        """Wait for a message as long as hearts beat. Raises Lost; it may then still write to its tensor, later."""
+        limit = timedelta(seconds=_SILENT * self.elastic.timeout)
+        deadline = time.monotonic() + self.elastic.timeout
+        with failures_as_lost():
+            try:
+                while not self._has_come(message, limit, deadline):
+                    if silent := self._silent(limit):
+                        raise Lost(f"{silent} is silent")
+            except RuntimeError:
+                # gloo cannot end what is under way, and would wait for it.
+                threading.Thread(target=self.group.abort, daemon=True).start()
+                self.group = type(self.group)(timeout=timedelta(seconds=self.elastic.timeout))
+                raise
+
+    def _has_come(self, message: Any, limit: timedelta, deadline: float) -> bool:
+        try:
+            message.wait(limit)
+        except RuntimeError:
+            if message.is_completed() or time.monotonic() > deadline:
+                raise
+            return False
+        return True
+
+    def _silent(self, limit: timedelta) -> str | None:
+        """A member whose heart does not answer."""
+        from torchft.coordination import ManagerClient
+
+        for replica, heart in self._hearts.items():
+            try:
+                if replica != self.replica:
+                    ManagerClient(heart, limit).should_commit(0, self.exchanges, True, limit)
+            except (RuntimeError, TimeoutError):
+                return replica
+        return None
 
     def _fetch(self, line: list[_Found], found: list[_Found]) -> dict[str, Any] | None:
         """The state of a member, of different ones for different newcomers; None if it does not come in time."""

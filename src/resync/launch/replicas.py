@@ -119,7 +119,10 @@ class _Machine:
 
 
 def _serve(sender: Connection, min_replicas: int, port: int, waits: int) -> None:
-    """Be the lighthouse until this process is killed; a silent worker is lost long before `waits` ms."""
+    """Be the lighthouse until this process is killed.
+
+    Workers ask for `waits` ms: before that a late one must be given up, and a silent one long before.
+    """
     from torchft.coordination import LighthouseServer
 
     end_with_parent(signal.SIGKILL)
@@ -129,7 +132,7 @@ def _serve(sender: Connection, min_replicas: int, port: int, waits: int) -> None
     for stream in (1, 2):  # a line for every question
         os.dup2(silent, stream)
     lighthouse = LighthouseServer(
-        bind=f"127.0.0.1:{port}", min_replicas=min_replicas, join_timeout_ms=waits, quorum_tick_ms=20,
+        bind=f"127.0.0.1:{port}", min_replicas=min_replicas, join_timeout_ms=waits // 2, quorum_tick_ms=20,
         heartbeat_timeout_ms=waits // 5,
     )  # fmt: skip
     sender.send(int(lighthouse.address().rsplit(":", 1)[1]))

@@ -26,6 +26,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.clocks import Clocks
+from resync.engine.elastic import Elastic
 from resync.engine.elastic_transport import ElasticTransport
 from resync.engine.guard import (
     ATTACHED,
@@ -34,10 +35,10 @@ from resync.engine.guard import (
     description,
     process_group,
     rank_and_world_size,
-    ranks_of,
     shard_of,
 )
-from resync.engine.membership import Elastic, Membership, Resumed
+from resync.engine.members import ranks_of
+from resync.engine.membership import Membership, Resumed
 from resync.engine.sharded_workers import ShardedWorkers
 from resync.engine.shards import is_sharded, local
 from resync.engine.transport import Transport
@@ -87,9 +88,10 @@ def attach(
         group: the processes that are the workers, or a dimension of a DeviceMesh such as mesh["replicate"]; None: all.
             The model may then be wrapped in DistributedDataParallel, or sharded, over other processes, which are one
             worker together; each of them exchanges what it has with its like in other workers.
-        elastic: how this process finds the other workers, which may be lost and come back, in place of
-            torch.distributed (docs/robustness.md). Train while `sync.steps` are too few: `optimizer.step()` jumps to
-            the step of the others where this worker was away.
+        elastic: how this worker finds the others, which may be lost and come back (docs/robustness.md). The processes
+            that torch.distributed is set up for are then those of this worker, with DDP or `fully_shard` over all of
+            them; without it the worker is this process. Train while `sync.steps` are too few: `optimizer.step()` jumps
+            to the step of the others where this worker was away.
 
     Raises ValueError if torchrun started this process but `init_process_group` was not called, for arguments that are
     not allowed or do not fit each other, and if they differ between the ranks; TimeoutError if a rank does not come.
@@ -110,19 +112,23 @@ def attach(
     if algorithm.needs.virtual_clock:
         raise UserError(f"algorithm: found {algorithm.name}, which has simulated times, allowed: others, or a run")
     algorithm = algorithm.in_steps()
+    if elastic and group is not None:
+        raise UserError("group: found one beside elastic=, whose workers torch.distributed does not know, allowed: "
+                        "None; torch.distributed set up for the processes of this worker")  # fmt: skip
     if elastic:
         return _attach_elastic(model, optimizer, algorithm, given, elastic)
     group = process_group(group)
     if group is not None and algorithm.needs.one_process_per_worker:
         raise UserError(f"algorithm: found {algorithm!r} with group=, whose processes do not wait for each other and "
                         "would make different averages within a worker, allowed: others, or group=None")  # fmt: skip
-    check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1), group)
+    ranks = ranks_of(group)
+    check_attachable(model, optimizer, algorithm.needs.average_gradients and algorithm.rule == Constant(h=1), ranks)
     rank, size = rank_and_world_size(group)
-    name = f"attached{ranks_of(group)}"
+    name = f"attached{ranks}"
     _NUMBERS[name] += 1
     meetings = StoreAllGather(f"{name}{_NUMBERS[name]}", rank, size, _time_limit(model, group))
     _check_equal(meetings, [f"{algorithm!r} {given!r}", shard_of(model), *description(model)])
-    workers = ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else Workers.attach(model)
+    workers = _workers(model)
     transport = Transport(size, Clocks(workers.rows.device), rank, size, group=group)
     frozen = (local(each) for each in model.parameters() if not each.requires_grad)
     transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
@@ -135,18 +141,20 @@ def _attach_elastic(
     model: nn.Module, optimizer: Optimizer, algorithm: SyncOptions, given: "_Attached", elastic: Elastic
 ) -> "Synchronised":
     """As `attach`, with options in steps."""
-    if dist.is_initialized():
-        raise UserError("elastic: found torch.distributed set up, whose processes end together, allowed: one process "
-                        "per worker without init_process_group")  # fmt: skip
     check_elastic(algorithm)
-    check_attachable(model, optimizer, False)
-    workers = Workers.attach(model)
+    check_attachable(model, optimizer, False, [rank_and_world_size()[0]])
+    workers = _workers(model)
     transport = ElasticTransport(Membership(elastic), Clocks(workers.rows.device))
     training = Training(workers, transport, optimizer, given.total_steps or inf, given.warmup_steps or 0, given.seed)
     sync = Synchronised(model, algorithm, training, StoreAllGather("", 0, 1, timedelta()), given.clip_norm)
     sync.elastic = ElasticTraining(model, workers, sync.algorithm, transport)
     sync.elastic.join()
+    workers.write_back()
     return sync
+
+
+def _workers(model: nn.Module) -> Workers:
+    return ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else Workers.attach(model)
 
 
 class _Attached(Settings):
@@ -176,7 +184,7 @@ class Synchronised:
     ) -> None:
         self.model, self.options, self.optimizer = model, options, training.optimizer
         self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
-        self._guard = Guard(self.workers, self.optimizer, self.transport.group)
+        self._guard = Guard(self.workers, self.optimizer, self.transport.ranks)
         self.algorithm = build(options, training)
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None

@@ -81,6 +81,11 @@ class ElasticTransport(_OfMembers):
     def epoch(self) -> int:
         return self.membership.epoch
 
+    @property
+    def ranks(self) -> list[int]:
+        """This process only: torch.distributed has those of its replica."""
+        return [self.membership.processes.rank]
+
     def follow(self) -> None:
         """Take over the members of the newest epoch."""
         number, index = len(self.membership.members), self.membership.index
@@ -97,6 +102,11 @@ class ElasticTransport(_OfMembers):
         `meets`: they meet before it, too. Raises Resumed if the others have gone on without this replica; the tensors
         are then as before.
         """
+
+        def change_and_meet() -> None:
+            change()
+            self._meet()
+
         saved, sent = [tensor.clone() for tensor in tensors], self._bytes
         while True:
             self._within = True
@@ -104,9 +114,8 @@ class ElasticTransport(_OfMembers):
             try:
                 with self.timed():
                     if meets:
-                        self.membership.meet(self.membership.exchanges)
-                    change()
-                    self.membership.meet(self.membership.exchanges)
+                        self.membership.together(self._meet)
+                    self.membership.together(change_and_meet)
                 self.membership.completed()
                 return
             except Lost:
@@ -116,6 +125,9 @@ class ElasticTransport(_OfMembers):
             finally:
                 self._within = False
             self.renew(at_rest=False)
+
+    def _meet(self) -> None:
+        self.membership.meet(self.membership.exchanges)
 
     @torch.no_grad()
     def mean_(self, rows: Tensor, all_reduce: str = "default") -> None:
@@ -169,6 +181,8 @@ class ElasticTransport(_OfMembers):
         tag = slot * self.num_workers + receiver
         if sender == receiver == self.rank:
             inbox[0].copy_(shards[0])
+        elif shards.numel() == 0:  # a shard without parameters
+            return []
         elif sender == self.rank:
             self.wire_bytes += shards[0].nbytes if self._counting else 0
             return [(self.membership.group.send, shards[0], receiver, tag)]

@@ -1,7 +1,7 @@
 """What a model and an optimizer must be to be attached to, and must remain: an average must not silently not happen."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from weakref import WeakSet
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from resync.engine.members import ranks_of
 from resync.engine.shards import is_sharded, reshard
 from resync.engine.workers import Workers
 from resync.errors import UserError
@@ -42,18 +43,11 @@ def process_group(found: Any) -> dist.ProcessGroup | None:
     return found
 
 
-def ranks_of(group: dist.ProcessGroup | None) -> list[int]:
-    """The ranks in `group`, as torch.distributed counts them."""
-    return dist.get_process_group_ranks(group) if dist.is_initialized() else [0]
-
-
-def check_attachable(
-    model: nn.Module, optimizer: Optimizer, keeps_equal: bool, group: dist.ProcessGroup | None = None
-) -> None:
+def check_attachable(model: nn.Module, optimizer: Optimizer, keeps_equal: bool, ranks: Collection[int]) -> None:
     """Raise ValueError or TypeError with the reason why an algorithm cannot be attached to this model and optimizer.
 
     `keeps_equal` says whether the algorithm averages the gradients of every step and does nothing else to workers,
-    which are the processes of `group`.
+    which have these ranks.
     """
     for name, found, allowed in (("model", model, nn.Module), ("optimizer", optimizer, Optimizer)):
         if not isinstance(found, allowed):
@@ -76,7 +70,7 @@ def check_attachable(
             where = f"{name} of the model" if name else "the model"
             raise UserError(f"{where} is wrapped in DistributedDataParallel, allowed: the model itself")
     for name, tensor in _tensors(model):
-        _check_tensor(name, tensor, group)
+        _check_tensor(name, tensor, ranks)
     _check_shards(model)
     _check_owners(model, optimizer)
 
@@ -94,13 +88,13 @@ def _check_shards(model: nn.Module) -> None:
         raise UserError(f"parameter {whole[0]} is whole and others are sharded, allowed: fully_shard of all or of none")
 
 
-def _check_tensor(name: str, tensor: Tensor, group: dist.ProcessGroup | None) -> None:
+def _check_tensor(name: str, tensor: Tensor, ranks: Collection[int]) -> None:
     if nn.parameter.is_lazy(tensor):
         raise UserError("the model has parameters without a shape yet: run one forward pass first")
     if is_shard(tensor):
         raise UserError(f"{name} is a shard of FullyShardedDataParallel, allowed: fully_shard, or whole parameters")
     if is_sharded(tensor):
-        _check_mesh(name, tensor, group)
+        _check_mesh(name, tensor, ranks)
     elif type(tensor.data) is not Tensor:
         raise UserError(f"{name} is a {type(tensor.data).__name__}, allowed: plain tensors, or DTensors of fully_shard")
     if tensor.is_meta:
@@ -109,10 +103,10 @@ def _check_tensor(name: str, tensor: Tensor, group: dist.ProcessGroup | None) ->
         raise UserError(f"{name} is sparse or packed ({tensor.layout}), allowed: dense tensors")
 
 
-def _check_mesh(name: str, tensor: Any, group: dist.ProcessGroup | None) -> None:
+def _check_mesh(name: str, tensor: Any, ranks: Collection[int]) -> None:
     """Require that a worker is sharded over its own processes, by the first dimension of its parameters."""
     mesh, placements = tensor.device_mesh, tensor.placements
-    common = sorted(set(mesh.mesh.flatten().tolist()) & set(ranks_of(group)))
+    common = sorted(set(mesh.mesh.flatten().tolist()) & set(ranks))
     if mesh.ndim != 1 or len(common) > 1:
         found = f"{name} is sharded over the ranks {mesh.mesh.tolist()}, of which {common} are workers"
         allowed = 'fully_shard(model, mesh=mesh["shard"]) and group=mesh["replicate"] of a mesh with both dimensions'
@@ -156,9 +150,9 @@ def shard_of(model: nn.Module) -> str:
 class Guard:
     """Notices when what the optimizer trains is no longer what the algorithm averages."""
 
-    def __init__(self, workers: Workers, optimizer: Optimizer, group: dist.ProcessGroup | None = None) -> None:
+    def __init__(self, workers: Workers, optimizer: Optimizer, ranks: Collection[int]) -> None:
         self.workers, self.optimizer = workers, optimizer
-        self._ranks = set(ranks_of(group))
+        self._ranks = set(ranks)
         self.model = workers.models[0]
         self._names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         self._averaged = set(map(id, workers.parameters[0]))

@@ -101,3 +101,8 @@ class Members:
         gathered = shards.new_empty(self.processes, *shards.shape)
         dist.all_gather_into_tensor(gathered.flatten(0, 1), shards, group=self.replica_group)
         return gathered.movedim(0, -2).flatten(-2)[..., :length]
+
+
+def ranks_of(group: dist.ProcessGroup | None) -> list[int]:
+    """The ranks in `group`, as torch.distributed counts them."""
+    return dist.get_process_group_ranks(group) if dist.is_initialized() else [0]

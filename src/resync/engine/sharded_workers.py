@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from resync.engine.shards import local, reshard, shard_group
+from resync.engine.shards import as_shard, local, reshard, shard_group
 from resync.engine.workers import Workers, places, row_like, trainable
 
 
@@ -76,7 +76,7 @@ class ShardedWorkers(Workers):
         if not isinstance(state, Tensor) or state.shape[-1:] != self._rows.shape[-1:]:
             return state
         parts = state.split([local(each).numel() for each in self.parameters[0]], -1)
-        return {name: _as_shard(part, each) for (name, each), part in zip(self._named(), parts, strict=True)}
+        return {name: as_shard(part, each) for (name, each), part in zip(self._named(), parts, strict=True)}
 
     def gathered(self, state: Any) -> Any:
         """What `spread` was given."""
@@ -128,15 +128,3 @@ class ShardedWorkers(Workers):
                 place.copy_(local(parameter))
         if to_parameters:
             reshard(self.models[0])  # it would go on with the values that it has gathered
-
-
-def _as_shard(part: Tensor, parameter: Any) -> Tensor:
-    """This process's part [..., n] of something that has [..., *shape] of a sharded parameter, as a DTensor."""
-    from torch.distributed.tensor import DTensor, Shard
-
-    leading = part.shape[:-1]
-    whole = torch.empty(*leading, *parameter.shape, device="meta")
-    return DTensor.from_local(
-        part.unflatten(-1, local(parameter).shape), parameter.device_mesh, [Shard(len(leading))],
-        run_check=False, shape=whole.shape, stride=whole.stride(),
-    )  # fmt: skip

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils._pytree import tree_map
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -24,6 +26,33 @@ def shard_group(tensor: Any) -> dist.ProcessGroup:
     """The processes that have a shard of a DTensor over one dimension of a mesh."""
     group: dist.ProcessGroup = tensor.device_mesh.get_group()
     return group
+
+
+def as_shard(part: Tensor, parameter: Any) -> Tensor:
+    """This process's part [..., n] of something that has [..., *shape] of a sharded parameter, as a DTensor."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    leading = part.shape[:-1]
+    whole = torch.empty(*leading, *parameter.shape, device="meta")
+    return DTensor.from_local(
+        part.unflatten(-1, local(parameter).shape), parameter.device_mesh, [Shard(len(leading))],
+        run_check=False, shape=whole.shape, stride=whole.stride(),
+    )  # fmt: skip
+
+
+def local_state(optimizer: Optimizer) -> dict[str, Any]:
+    """The state of an optimizer, of which this process has the parts of its shards."""
+    state: dict[str, Any] = tree_map(local, optimizer.state_dict())
+    return state
+
+
+def load_local_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Restore what `local_state` returned, on the same shards."""
+    optimizer.load_state_dict(state)
+    for parameter, fields in optimizer.state.items():
+        for name, part in fields.items() if is_sharded(parameter) else ():
+            if isinstance(part, Tensor) and part.shape == local(parameter).shape:
+                fields[name] = as_shard(part.flatten(), parameter)
 
 
 def reshard(model: nn.Module) -> None:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from resync.engine.all_reduce import ALL_REDUCES, start
 from resync.engine.clocks import Clocks
 from resync.engine.compression import Compression, pack, unpack
-from resync.engine.members import Members
+from resync.engine.members import Members, ranks_of
 
 Number = TypeVar("Number", int, float)
 _Slots = tuple[tuple[int, ...], ...]
@@ -136,6 +136,11 @@ class Transport:
     def epoch(self) -> int:
         """A number of the set of workers, which stays the same here."""
         return 0
+
+    @property
+    def ranks(self) -> list[int]:
+        """Of the processes, in torch.distributed."""
+        return ranks_of(self.group)
 
     @property
     def bytes_sent(self) -> int:

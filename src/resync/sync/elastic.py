@@ -8,6 +8,7 @@ from torch import nn
 
 from resync.engine.elastic_transport import ElasticTransport
 from resync.engine.membership import Membership, Resumed
+from resync.engine.shards import load_local_state, local_state
 from resync.engine.workers import Workers
 from resync.errors import UserError
 from resync.run.elastic import unfit
@@ -70,7 +71,7 @@ class ElasticTraining:
         state = found.state
         self.workers.load_state_dict(state["workers"])
         self.algorithm.load_state_dict(state["algorithm"])
-        self.algorithm.optimizer.load_state_dict(state["optimizer"])
+        load_local_state(self.algorithm.optimizer, state["optimizer"])
         for each, theirs in zip(self.membership.elastic.state, state["state"], strict=True):
             each.load_state_dict(theirs)
         if self.samples is not None:
@@ -102,7 +103,7 @@ class ElasticTraining:
         state = {
             "workers": self.workers.state_dict(),
             "algorithm": self.algorithm.state_dict(),
-            "optimizer": self.algorithm.optimizer.state_dict(),
+            "optimizer": local_state(self.algorithm.optimizer),
             "state": [each.state_dict() for each in parts],
             "samples": None if self.samples is None else self.samples.state_dict(),
             "membership": self.membership.handed_over(),

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from resync.engine.clocks import Clocks
+from resync.engine.elastic import Elastic
 from resync.engine.elastic_transport import ElasticTransport
-from resync.engine.membership import Elastic, Membership, Resumed
+from resync.engine.membership import Membership, Resumed
 from resync.errors import UserError
 from resync.files import write_text
 from resync.processes.lock import alone, locked

@@ -125,6 +125,19 @@ def test_a_group_beside_elastic_is_refused():
         )
 
 
+def _other_names(rank: int, world_size: int) -> str:
+    model = _model("a")
+    elastic = resync.Elastic("127.0.0.1:1", NAMES[rank])
+    with pytest.raises(UserError) as found:
+        resync.attach(model, torch.optim.SGD(model.parameters(), lr=LR), resync.AllReduce(), elastic=elastic)
+    return str(found.value)
+
+
+def test_replicas_in_one_torch_distributed_are_refused():
+    for said in run_processes(2, _other_names):
+        assert said.startswith("elastic: name: found a, b in the processes of one torch.distributed, allowed: one name")
+
+
 def _handed_over(rank: int, world_size: int) -> tuple[np.ndarray, np.ndarray]:
     """The parameters after a second step, of the optimizer itself and of one that was given its state."""
     ends = []

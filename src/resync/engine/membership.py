@@ -73,6 +73,9 @@ class Membership:
         self.elastic = elastic
         self.capture: Callable[[], dict[str, Any]] = dict
         self.processes = ReplicaProcesses()
+        if len(names := sorted(set(self.processes.gather(elastic.name)))) > 1:
+            raise UserError(f"elastic: name: found {', '.join(names)} in the processes of one torch.distributed, "
+                            "allowed: one name, since they are one replica; others have one of their own")  # fmt: skip
         self.replica = self.processes.first(lambda: f"{elastic.name}:{uuid4().hex[:12]}")
         self.members: list[str] = []
         self._hearts: list[str] = []

@@ -146,7 +146,7 @@ class ElasticTransport(_OfMembers):
         assert not compression  # attaching refuses it
         total, request = rows[0].clone(), None
         self.membership.attempted()
-        if self.num_workers > 1:
+        if self.num_workers > 1 and total.numel():
             try:
                 request = self.membership.post_sum(total)
                 self.communication_is_known = False

@@ -111,6 +111,39 @@ def _rows(folder: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["diloco", "sgp"])
+def test_workers_that_all_end_continue_from_a_checkpoint(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("torchft", reason="torchft is not installed: make trainers")
+    from resync.train.replica import Replica
+
+    settings = LONG | METHODS[method] | {"elastic": {"timeout_seconds": 40}, "processes": 4}
+    settings |= {"checkpoint": {"every_rounds": 2}}
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    make_run(whole, **settings)
+    assert finish(whole) == 0, (whole / "launch.log").read_text()
+    after_backward = Replica.after_backward
+
+    def dies(self: Replica) -> None:
+        if self.session.sync.steps == 33:
+            os.kill(os.getpid(), signal.SIGKILL)
+        after_backward(self)
+
+    make_run(parts, **settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Replica, "after_backward", dies)
+        assert finish(parts) == 1
+    assert finish(parts) == 0, (parts / "launch.log").read_text()
+    summary = json.loads((parts / "summary.json").read_text())
+    assert summary["resumed_from"] == [30 if method == "diloco" else 32]
+    assert [job["first_step"] for job in summary["jobs"]] == [0, *summary["resumed_from"]]
+    assert len(summary["elastic"]["members"][-1][1]) == 4
+    if method == "diloco":  # with SGP all continue from one worker's parameters
+        for row, other in zip(_rows(parts), _rows(whole), strict=True):
+            for name in [name for name in row if not name.startswith("train_")]:  # of one worker before the checkpoint
+                assert row[name] == pytest.approx(other[name], rel=1e-5, abs=1e-6, nan_ok=True), name
+
+
+@pytest.mark.slow
 def test_a_run_of_which_too_few_workers_are_left_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torchft", reason="torchft is not installed: make trainers")
     from resync.train.replica import Replica

@@ -10,11 +10,10 @@ the state of a member. A member that does not come is slow if its heart answers,
 server, which has a thread of its own.
 """
 
-import copy
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -253,18 +252,25 @@ class Membership:
         return None
 
     def _resumed(self, state: dict[str, Any]) -> Resumed:
-        before = state.pop("membership")
-        own = self.changes[-1]
-        then = [each for each in before["changes"] if each.exchanges <= self.exchanges]
+        before, own, exchanges = state.pop("membership"), self.changes[-1], self.exchanges
+        self.adopt(before)
+        then = [each for each in self.changes if each.exchanges <= exchanges]
         counted = bool(then) and then[-1].epoch in self._attempts
-        self.changes = [*before["changes"], Change(own.epoch, before["step"], before["exchanges"], own.members)]
-        self.exchanges, self.step, self.done = before["exchanges"], before["step"], before["done"]
+        self.changes.append(Change(own.epoch, self.step, self.exchanges, own.members))
+        self.done = before["done"]
         self._attempts.clear()
         return Resumed(state, counted)
 
+    def adopt(self, before: dict[str, Any]) -> None:
+        """Continue what `handed_over` has told, as one who is behind all that have made as many exchanges since."""
+        self.changes = [Change(*each) for each in before["changes"]]
+        self.exchanges, self.step, self.done = before["exchanges"], before["step"], 0
+        self.epoch = max([self.epoch, *(each.epoch for each in self.changes)])
+
     def handed_over(self) -> dict[str, Any]:
         """What a newcomer must know of the members."""
-        return {"changes": copy.copy(self.changes), "exchanges": self.exchanges, "step": self.step, "done": self.done}
+        changes = [astuple(each) for each in self.changes]
+        return {"changes": changes, "exchanges": self.exchanges, "step": self.step, "done": self.done}
 
     def away(self) -> list[tuple[str, int, int | None]]:
         """Who was away: the name, the first step without it, and the step after which it was back, None if never."""

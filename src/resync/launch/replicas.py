@@ -29,8 +29,8 @@ _MODULES = "checkpointing.http_transport", "coordination", "process_group"
 def run(run: Run, request: Request) -> int:
     """Train with a process for each worker; return the exit code: 0, 1, 2, or if asked to stop 75 or 130.
 
-    A worker that dies is started again `max_restarts` times; the run has failed when too few are left. A run that is
-    asked to stop begins anew at its next start: its workers have a state together, and none on disk.
+    A worker that dies is started again `max_restarts` times; the run has failed when too few are left. When all have
+    ended, as after a request to stop, the next start continues from the newest checkpoint of a worker.
     """
     try:
         # Imported once, and before any thread of torchft exists, so that workers can be forked at any time.
@@ -46,8 +46,9 @@ def run(run: Run, request: Request) -> int:
             end(machine.workers)
             machine.lighthouse.kill()
     if stop_asked() and code:
-        reason = "asked to stop: an elastic run keeps no checkpoint, the next start begins anew"
-        state.record(request.out, run, "stopped", 0, reason)
+        written = [int(each.name[4:]) for each in request.out.glob("workers/*/checkpoint/step*[0-9]")]
+        reason = "asked to stop: the next start continues from the newest checkpoint of a worker"
+        state.record(request.out, run, "stopped", max(written, default=0), reason)
     return code
 
 

@@ -29,7 +29,7 @@ class ElasticTraining:
         self.model, self.workers, self.algorithm, self.transport = model, workers, algorithm, transport
         self.membership: Membership = transport.membership
         self.samples = self.membership.elastic.samples
-        self.membership.capture = self._capture
+        self.membership.capture = self.capture
         self.base = workers.rows.data.clone()
 
     def join(self) -> None:
@@ -68,7 +68,13 @@ class ElasticTraining:
         """Take the state of a member, and add the steps of this worker that have not come into it."""
         rows = self.workers.rows.data
         ahead = rows - self.base if with_steps and not found.counted else torch.zeros_like(rows)
-        state = found.state
+        self.restore(found.state)
+        rows.add_(ahead)
+        self.transport.follow()
+        self._begin_round()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take what `capture` of another worker, or of this one before, has returned."""
         self.workers.load_state_dict(state["workers"])
         self.algorithm.load_state_dict(state["algorithm"])
         load_local_state(self.algorithm.optimizer, state["optimizer"])
@@ -76,10 +82,7 @@ class ElasticTraining:
             each.load_state_dict(theirs)
         if self.samples is not None:
             self.samples.load_state_dict(state["samples"])
-        self.base.copy_(rows)
-        rows.add_(ahead)
-        self.transport.follow()
-        self._begin_round()
+        self.base.copy_(self.workers.rows.data)
 
     def _rest(self) -> None:
         self.base.copy_(self.workers.rows.data)
@@ -98,7 +101,8 @@ class ElasticTraining:
         if self.samples is not None:
             self.samples.begin_round(self.membership.members, self.membership.replica, self.membership.bringing)
 
-    def _capture(self) -> dict[str, Any]:
+    def capture(self) -> dict[str, Any]:
+        """What a newcomer needs, with tensors of its own; after a round."""
         parts = self.membership.elastic.state
         state = {
             "workers": self.workers.state_dict(),

@@ -7,7 +7,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,23 +123,19 @@ class Checkpoints:
 
     def _read(self, folder: Path) -> tuple[list[State], State]:
         states: dict[int, State] = {}
-        try:
+        with _damage_named(folder):
             for file in sorted(folder.glob("workers*.pt")):
                 part = _load(file)
                 states |= dict(enumerate(part["states"], start=part["first"]))
             local = self.transport.local
             return [states[worker] for worker in range(local.start, local.stop)], _load(folder / "shared.pt")
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:  # torch does not say what it raises for a file that it refuses
-            raise UserError(f"{folder}: damaged ({one_line(f'{type(error).__name__}: {error}', 150)})") from error
 
     def _newest_sound(self) -> int:
         """Step of the newest undamaged checkpoint with this identity, or -1; deletes those of another identity."""
         for leftover in self.directory.glob("*.partial"):
             remove(leftover)
         clear_leftovers(self.directory)
-        for folder in reversed([each for each in self._complete() if each not in self._damaged]):
+        for folder in reversed([each for each in _complete(self.directory) if each not in self._damaged]):
             if problem := _damage(folder):
                 log.warning("%s: damaged (%s), the previous one is used", folder, problem)
                 self._damaged.add(folder)
@@ -153,14 +150,11 @@ class Checkpoints:
 
     def _delete_old(self, newest: Path) -> None:
         self._damaged.discard(newest)
-        passing = [folder for folder in self._complete() if _step_of(folder) not in self.kept]
+        passing = [folder for folder in _complete(self.directory) if _step_of(folder) not in self.kept]
         sound = [folder for folder in passing if folder not in self._damaged]
         for old in [*sound[: -self.settings.keep], *(each for each in self._damaged if each.exists())]:
             delete_folder(old)
         self._damaged.clear()
-
-    def _complete(self) -> list[Path]:
-        return sorted(each for each in self.directory.glob("step*") if re.fullmatch(r"step\d{10}", each.name))
 
     def _folder(self, step: int) -> Path:
         return checkpoint_folder(self.directory.parent, step)
@@ -174,6 +168,22 @@ def checkpoint_folder(run_directory: Path, step: int) -> Path:
 def identity_of(folder: Path) -> str:
     """The identity of a checkpoint. Raises OSError, ValueError or KeyError for a damaged one."""
     return str(_read_list(folder)["identity"])
+
+
+def newest_of(directories: Iterable[Path], identity: str) -> State | None:
+    """The shared state of the newest undamaged checkpoint with this identity, where others may write meanwhile."""
+    for folder in sorted((each for found in directories for each in _complete(found)), key=_step_of, reverse=True):
+        try:
+            require_sound(folder, identity)
+            with _damage_named(folder):
+                return _load(folder / "shared.pt")
+        except (UserError, OSError) as error:
+            log.warning("%s, the previous one is used", error)
+    return None
+
+
+def _complete(directory: Path) -> list[Path]:
+    return sorted(each for each in directory.glob("step*") if re.fullmatch(r"step\d{10}", each.name))
 
 
 def require_sound(folder: Path, identity: str) -> None:
@@ -218,6 +228,17 @@ def _save(path: Path, state: State) -> None:
     content = _serialize(state)
     write_bytes(path, content)
     write_text(path.with_suffix(".sha256"), json.dumps({"sha256": hashlib.sha256(content).hexdigest()}))
+
+
+@contextmanager
+def _damage_named(folder: Path) -> Iterator[None]:
+    """Raise UserError for a file of a checkpoint that torch refuses; it does not say what it then raises."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise UserError(f"{folder}: damaged ({one_line(f'{type(error).__name__}: {error}', 150)})") from error
 
 
 def _load(path: Path) -> State:

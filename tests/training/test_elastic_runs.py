@@ -134,8 +134,9 @@ def test_workers_that_all_end_continue_from_a_checkpoint(method: str, tmp_path: 
         assert finish(parts) == 1
     assert finish(parts) == 0, (parts / "launch.log").read_text()
     summary = json.loads((parts / "summary.json").read_text())
-    assert summary["resumed_from"] == [30 if method == "diloco" else 32]
-    assert [job["first_step"] for job in summary["jobs"]] == [0, *summary["resumed_from"]]
+    [step] = summary["resumed_from"]  # the launcher may have ended the first member before it had written the last one
+    assert step in ((10, 20, 30) if method == "diloco" else range(2, 33, 2))
+    assert [job["first_step"] for job in summary["jobs"]] == [0, step]
     assert len(summary["elastic"]["members"][-1][1]) == 4
     if method == "diloco":  # with SGP all continue from one worker's parameters
         for row, other in zip(_rows(parts), _rows(whole), strict=True):

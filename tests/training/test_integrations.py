@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -42,6 +43,7 @@ SCRIPTS = {
     if (found := re.search(r"```python\n(.*?)```", section, re.DOTALL))
 }
 STEPS, EPOCH, ACCUMULATED, PERIOD, BATCH = 6, 3, 2, 2, 4
+SAVED = 3
 SAMPLES = 2 * EPOCH * ACCUMULATED * BATCH
 LR, CLIP = 0.1, 0.05
 
@@ -361,26 +363,27 @@ def of_shards(net: Net) -> dict[str, Any]:
     return {"seen": [(x.tolist(), y.tolist()) for x, y in net.seen], "final": torch.cat(whole).tolist()}
 
 
-def sharded_with_transformers(folder: str) -> dict[str, Any]:
-    dist.init_process_group("gloo")
+def sharded_with_transformers(folder: str, algorithm: Any, resumed: str | None) -> dict[str, Any]:
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
     net = Net()
     group = sharded(net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=LR)
     args = hugging_face(
         Path(folder), per_device_train_batch_size=BATCH // 2, gradient_accumulation_steps=ACCUMULATED, max_steps=STEPS,
-        max_grad_norm=CLIP, save_strategy="no", eval_strategy="steps", eval_steps=EPOCH,
+        max_grad_norm=CLIP, save_steps=SAVED, eval_strategy="steps", eval_steps=EPOCH,
     )  # fmt: skip
     trainer = Trainer(
         net, args, train_dataset=samples(), eval_dataset=samples(), optimizers=(optimizer, cosine(optimizer)),
-        attach=lambda model, optimizer: resync.attach(model, optimizer, resync.LocalSGD(period=PERIOD), group=group),
+        attach=lambda model, optimizer: resync.attach(model, optimizer, algorithm, group=group),
     )  # fmt: skip
-    trainer.train()
-    with pytest.raises(ValueError, match="sharded"):
-        trainer.save_model(folder)
-    return of_shards(net)
+    trainer.train(resumed and f"{resumed}/checkpoint-{SAVED}")
+    trainer.save_model(f"{folder}/final")
+    saved = load_file(f"{folder}/final/model.safetensors") if dist.get_rank() == 0 else {}
+    return of_shards(net) | {"saved": flat_of(saved)}
 
 
-def sharded_with_lightning(folder: str) -> dict[str, Any]:
+def sharded_with_lightning(folder: str, algorithm: Any, resumed: str | None) -> dict[str, Any]:
     class Sharded(Module):
         def configure_model(self) -> None:
             self.group = sharded(self.net)
@@ -390,23 +393,48 @@ def sharded_with_lightning(folder: str) -> dict[str, Any]:
             return [optimizer], [{"scheduler": cosine(optimizer), "interval": "step"}]
 
     def attach(module: Sharded, optimizer: torch.optim.Optimizer) -> resync.Synchronised:
-        return resync.attach(module, optimizer, resync.LocalSGD(period=PERIOD), group=module.group)
+        return resync.attach(module, optimizer, algorithm, group=module.group)
 
     module, strategy = Sharded(), Strategy(attach, process_group_backend="gloo")
+    kept = ModelCheckpoint(folder, "{step}", every_n_train_steps=SAVED, save_top_k=-1)
     trainer = lightnings(
         strategy, devices=4, max_epochs=STEPS // EPOCH, accumulate_grad_batches=ACCUMULATED, gradient_clip_val=CLIP,
-        enable_checkpointing=False,
+        callbacks=[kept],
     )  # fmt: skip
-    trainer.fit(module, DataLoader(data(), BATCH // 2))
-    with pytest.raises(ValueError, match="sharded"):
-        trainer.save_checkpoint(Path(folder, "one.ckpt"))
-    return of_shards(module.net)
+    trainer.fit(module, DataLoader(data(), BATCH // 2), ckpt_path=resumed and f"{resumed}/step={SAVED}.ckpt")
+    trainer.save_checkpoint(Path(folder, "final.ckpt"))
+    saved = torch.load(Path(folder, "final.ckpt"))["state_dict"] if dist.get_rank() == 0 else {}
+    strategy.remove_checkpoint(Path(folder, f"step={STEPS}.ckpt"))
+    dist.barrier()
+    assert not list(Path(folder).glob(f"step={STEPS}*"))
+    return of_shards(module.net) | {"saved": flat_of(saved)}
+
+
+def flat_of(saved: dict[str, Tensor]) -> list[float]:
+    """The parameters of a state that a trainer has written."""
+    parts = [saved[key] for name, _ in Net().named_parameters() for key in saved if key.endswith(name)]
+    return torch.cat([each.flatten() for each in parts]).tolist() if parts else []
+
+
+def there_and_back(trained: Any, folder: str, algorithm: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A training, and one that continues from a checkpoint of it."""
+    first = trained(f"{folder}/first", algorithm, None)
+    return first, trained(f"{folder}/again", algorithm, f"{folder}/first")
 
 
 @pytest.mark.parametrize("trained", [sharded_with_transformers, sharded_with_lightning])
-def test_shards_in_a_trainer_end_like_whole_workers(trained: Callable[[str], Any], tmp_path: Path):
+def test_shards_in_a_trainer_continue_from_its_checkpoint(trained: Any, tmp_path: Path):
+    found = on_two_processes(there_and_back, trained, str(tmp_path), resync.DiLoCo(period=2 * PERIOD), number=4)
+    for first, again in found.values():
+        assert again["final"] == first["final"]
+    first, again = found[0]
+    assert first["saved"] == again["saved"] == first["final"]
+
+
+@pytest.mark.parametrize("trained", [sharded_with_transformers, sharded_with_lightning])
+def test_shards_in_a_trainer_end_like_whole_workers(trained: Any, tmp_path: Path):
     """Two whole workers written out on the batches that the processes of each have seen."""
-    found = on_two_processes(trained, str(tmp_path), number=4)
+    found = on_two_processes(trained, str(tmp_path), resync.LocalSGD(period=PERIOD), None, number=4)
     nets = [Net(), Net()]
     optimizers = [torch.optim.AdamW(net.parameters(), lr=LR) for net in nets]
     schedulers = [cosine(optimizer) for optimizer in optimizers]

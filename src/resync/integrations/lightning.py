@@ -7,6 +7,7 @@ lightning.Trainer(strategy=strategy, devices=4).fit(model)
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -16,7 +17,7 @@ from torch import nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.optim import Optimizer
 
-from resync.integrations import refuse_shards
+from resync.integrations import sharded
 from resync.library import Synchronised
 from resync.torch_private import takes_loss_scale
 
@@ -33,11 +34,12 @@ class Strategy(DDPStrategy):
     on as many workers.
 
     A module whose `configure_model` applies `fully_shard` within each worker is trained too, with
-    `resync.attach(..., group=...)` and without checkpoints.
+    `resync.attach(..., group=...)`. Its workers write folders of torch.distributed.checkpoint, from which they continue
+    on any number of processes each.
 
-    Raises ValueError for a checkpoint of a sharded module, more than one optimizer, a loss scale (`16-mixed`) on
-    which the workers do not agree, so that they would skip different steps, or which a fused optimizer would have to
-    remove, and FileNotFoundError if a checkpoint has no file of this worker.
+    Raises ValueError for more than one optimizer, a loss scale (`16-mixed`) on which the workers do not agree, so that
+    they would skip different steps, or which a fused optimizer would have to remove, and FileNotFoundError if a
+    checkpoint has no file of this worker.
     """
 
     sync: Synchronised
@@ -70,6 +72,8 @@ class Strategy(DDPStrategy):
         if scaler is not None and takes_loss_scale(self.optimizers[0]):
             raise ValueError("precision 16-mixed with a fused optimizer: its gradients would keep the loss scale, "
                              "allowed: fused=False, or bf16-mixed")  # fmt: skip
+        if self._has_shards and trainer.ckpt_path:
+            sharded.prepare(self.lightning_module, self.optimizers[0])
         self.sync = self.attach(self.lightning_module, self.optimizers[0])
         self._training = True
 
@@ -92,7 +96,9 @@ class Strategy(DDPStrategy):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         """Write the worker's own file, and on rank 0 the average."""
-        refuse_shards(self.lightning_module, "save_checkpoint()")
+        if self._has_shards:
+            self._save_sharded(checkpoint, filepath, storage_options)
+            return
         if not self._training:
             super().save_checkpoint(checkpoint, filepath, storage_options)
             return
@@ -107,11 +113,35 @@ class Strategy(DDPStrategy):
         if not validating:
             self._leave_average()
 
+    def _save_sharded(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any) -> None:
+        """Write the worker's own folder, and on rank 0 the whole average."""
+        validating = self._in_average
+        self._leave_average()
+        if self._training and "optimizer_states" in checkpoint:
+            sharded.save(Path(self._own_file(filepath)), self.sync)
+            checkpoint |= {"optimizer_states": []}
+        if self._training:
+            self._enter_average()
+        checkpoint["state_dict"] = sharded.whole_state(self.lightning_module)
+        super().save_checkpoint(checkpoint, filepath, storage_options)
+        if not validating:
+            self._leave_average()
+
+    @property
+    def _has_shards(self) -> bool:
+        return sharded.has_shards(self.lightning_module)
+
+    def load_model_state_dict(self, checkpoint: Any, strict: bool = True) -> None:
+        if not (self._training and self._has_shards):  # the workers have their own
+            super().load_model_state_dict(checkpoint, strict)
+
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
         """The worker's own file, to continue a training; the average for everything else."""
         if not self._training:
             return super().load_checkpoint(checkpoint_path, weights_only)
         own = self._own_file(checkpoint_path)
+        if self._has_shards:
+            return super().load_checkpoint(checkpoint_path, weights_only) | {"own": own}
         try:
             return super().load_checkpoint(own, weights_only)
         except FileNotFoundError:
@@ -121,20 +151,25 @@ class Strategy(DDPStrategy):
             ) from None
 
     def load_optimizer_state_dict(self, checkpoint: Any) -> None:
+        if self._has_shards:
+            sharded.load(Path(checkpoint["own"]), self.sync)
+            return
         super().load_optimizer_state_dict(checkpoint)
         self.sync.load_state_dict(checkpoint["resync"])
 
     def remove_checkpoint(self, filepath: Any) -> None:
         super().remove_checkpoint(filepath)
         # Not where a link leads, which another rank may have removed already: that checkpoint stays.
-        self.checkpoint_io.remove_checkpoint(self._beside(filepath))
+        if not self._has_shards or sharded.is_first_of_worker(self.sync):
+            self.checkpoint_io.remove_checkpoint(self._beside(filepath))
 
     def _own_file(self, checkpoint: Any) -> str:
         """Where this worker's state is; `last.ckpt` may be a link to the checkpoint that has it."""
         return self._beside(os.path.realpath(checkpoint) if os.path.islink(checkpoint) else checkpoint)
 
     def _beside(self, path: Any) -> str:
-        return f"{os.fspath(path)}.worker{self.global_rank}of{self.world_size}"
+        worker, workers = sharded.worker_of(self.sync) if self._has_shards else (self.global_rank, self.world_size)
+        return f"{os.fspath(path)}.worker{worker}of{workers}"
 
     def _enter_average(self) -> None:
         if self._training and not self._in_average:

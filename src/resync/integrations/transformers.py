@@ -19,7 +19,7 @@ from torch import nn
 from torch.optim import Optimizer
 from transformers.trainer_utils import get_last_checkpoint
 
-from resync.integrations import refuse_shards
+from resync.integrations import sharded
 from resync.library import Synchronised
 
 
@@ -34,12 +34,12 @@ class Trainer(transformers.Trainer):
     The model of a checkpoint is the average. Beside it, every worker writes a file of its own
     (`resync_worker<rank>of<size>.pt`), with which `resume_from_checkpoint` continues exactly, on as many workers.
 
-    A model that `fully_shard` has sharded within each worker is trained too, with `resync.attach(..., group=...)`; its
-    checkpoints are those of torch.distributed.checkpoint.
+    A model that `fully_shard` has sharded within each worker is trained too, with `resync.attach(..., group=...)`. Its
+    workers write folders of torch.distributed.checkpoint, from which they continue on any number of processes each.
 
     Raises ValueError with FSDP or DeepSpeed of the Trainer itself, which divide what the algorithm averages, with
-    `fp16`, whose loss scale would let workers skip different steps, for a checkpoint of a sharded model, and
-    FileNotFoundError if a checkpoint has no file of this worker.
+    `fp16`, whose loss scale would let workers skip different steps, with `load_best_model_at_end` of a sharded model,
+    and FileNotFoundError if a checkpoint has no file of this worker.
     """
 
     sync: Synchronised
@@ -79,11 +79,28 @@ class Trainer(transformers.Trainer):
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         """Save the average; during the training a call of all ranks."""
-        refuse_shards(self.model, "save_model()")
         with self._average():
             super().save_model(*args, **kwargs)
 
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        super()._save(output_dir, sharded.whole_state(self.model) if self._has_shards else state_dict)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if not self._has_shards:  # the workers write both
+            super()._save_optimizer_and_scheduler(output_dir)
+
+    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        if not self._has_shards:  # the workers have their own
+            super()._load_from_checkpoint(*args, **kwargs)
+
+    @property
+    def _has_shards(self) -> bool:
+        return sharded.has_shards(self.model)
+
     def begin(self) -> None:
+        if self._has_shards:
+            self._begin_sharded()
+            return
         self.sync = self.attach(self.model, self.optimizer.optimizer)
         self._training = True
         if self._resumed_from is None:
@@ -99,11 +116,29 @@ class Trainer(transformers.Trainer):
         self.optimizer.load_state_dict(state["optimizer"])
         self.sync.load_state_dict(state["resync"])
 
+    def _begin_sharded(self) -> None:
+        if self.args.load_best_model_at_end:
+            raise ValueError("load_best_model_at_end: found a sharded model, allowed: false")
+        optimizer = self.optimizer.optimizer
+        if self._resumed_from:
+            sharded.prepare(self.model, optimizer)
+        self.sync = self.attach(self.model, optimizer)
+        self._training = True
+        if self._resumed_from:
+            found = sharded.load(
+                self._own_folder(self._resumed_from), self.sync, scheduler=self.lr_scheduler.state_dict()
+            )
+            self.lr_scheduler.load_state_dict(found["scheduler"])
+
     def save_own(self) -> None:
         """Write what this worker continues from into the checkpoint that has just been saved."""
         if self.args.save_only_model:
             return
-        own = self._own_file(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+        checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        if self._has_shards:
+            sharded.save(self._own_folder(checkpoint), self.sync, scheduler=self.lr_scheduler.state_dict())
+            return
+        own = self._own_file(checkpoint)
         parts = {"model": self.model, "optimizer": self.optimizer, "resync": self.sync}
         temporary = own.with_suffix(".part")
         torch.save({name: part.state_dict() for name, part in parts.items()}, temporary)
@@ -120,6 +155,10 @@ class Trainer(transformers.Trainer):
 
     def _own_file(self, checkpoint: str | Path) -> Path:
         return Path(checkpoint) / f"resync_worker{self.args.process_index}of{self.args.world_size}.pt"
+
+    def _own_folder(self, checkpoint: str | Path) -> Path:
+        worker, workers = sharded.worker_of(self.sync)
+        return Path(checkpoint) / f"resync_worker{worker}of{workers}"
 
     @contextmanager
     def _average(self) -> Iterator[None]:

@@ -302,7 +302,7 @@ def test_tuned_series_have_the_settings_of_the_best_of_their_grid(suite: Suite, 
 def test_a_statement_begins_with_what_was_trained(suite: Suite, judge):
     row = judge("qsr_beats_h4", FAR)
     assert row.statement == (
-        "Small stand-in (MLP of 4,810 parameters on 8x8 grey images of ten handwritten digits, 8 workers, 30 epochs): "
+        "Here (MLP of 4,810 parameters on 8x8 grey images of ten handwritten digits, 8 workers, 30 epochs): "
         "QSR ends more accurate than constant H."
     )
     assert (

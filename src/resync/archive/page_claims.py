@@ -18,7 +18,7 @@ _HEADINGS = ["claim", "source", "mean ± standard deviation over seeds", "claime
              "power", "verdict"]  # fmt: skip
 
 _POWER = _HEADINGS.index("power")
-_STAND_IN = re.compile(r"Small stand-in \((.*?)\): ")
+_TRAINED = re.compile(r"Here \((.*?)\): ")
 _UNCORRECTED = ", not after the correction for many tests"
 
 
@@ -43,9 +43,9 @@ def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[
     keep = [each != _POWER or any(row[each] for row in rows) for each in range(len(_HEADINGS))]
     table = [[*compress(row, keep)] for row in (_HEADINGS, *rows)]
     yield from pipe_table(table[0], table[1:], "".join(compress("lllrlrrl", keep)))
-    stand_ins = (_STAND_IN.match(known[name]["statement"]) for name in ids)
-    if trained := dict.fromkeys(found[1] for found in stand_ins if found):
-        yield from ("", f"Trained as small stand-ins: {'; '.join(trained)}.")
+    found = (_TRAINED.match(known[name]["statement"]) for name in ids)
+    if trained := dict.fromkeys(one[1] for one in found if one):
+        yield from ("", f"Trained: {'; '.join(trained)}.")
 
 
 def _row(claim: Mapping[str, Any], statement: str) -> list[str]:

@@ -19,7 +19,7 @@ from resync.paper.claim import LEAST_SEEDS, REDUCED, Claim, CurveTest, fingerpri
 from resync.paper.paper import Paper
 from resync.results.runs import RunState
 from resync.results.seed_values import difference_with_unit, effect_texts
-from resync.run.in_words import stand_in
+from resync.run.in_words import trained_here
 
 TESTS = {"welch": "Welch's test", "paired": "the paired t test", "ranks": "the test of ranks"}
 
@@ -84,7 +84,7 @@ def _fixed(paper: Paper, claim: Claim, runs: list[RunState]) -> str:
 
 
 def _statement(claim: Claim, runs: list[RunState], scale: str) -> str:
-    """The statement, at a reduced scale after what was trained in place of what the paper trains."""
+    """The statement, at a reduced scale after what was trained, which is mostly less than the paper trains."""
     if scale not in REDUCED or claim.is_ours or not claim.is_tested or not runs:
         return claim.statement
     sizes = {
@@ -92,7 +92,7 @@ def _statement(claim: Claim, runs: list[RunState], scale: str) -> str:
         for state in runs
         if state.result and state.result.summary.get("parameters")
     }
-    return f"{stand_in([state.run for state in runs], sizes)}: {claim.statement}"
+    return f"{trained_here([state.run for state in runs], sizes)}: {claim.statement}"
 
 
 def _same_trainings(claim: Claim, series: Mapping[str, ClaimSeries]) -> Verdict | None:

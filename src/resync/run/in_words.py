@@ -44,17 +44,17 @@ def title_of(title: str, runs: Iterable[Run], references: Iterable[Run]) -> str:
     return f"Small {models} on {_data_of(runs)}{': ' if subject else ''}{subject}, in place of {published}"
 
 
-def stand_in(runs: Iterable[Run], sizes: Mapping[str, int]) -> str:
-    """What runs of a reduced scale train in place of what a paper does, with the parameters of models by their names.
+def trained_here(runs: Iterable[Run], sizes: Mapping[str, int]) -> str:
+    """What runs train, be it less than their paper does or the same, with the parameters of models by their names.
 
-    `Small stand-in (CNN of 6,418 parameters on CIFAR-10 averaged to 16x16 pixels, 8 workers, 6 epochs)`.
+    `Here (CNN of 6,418 parameters on CIFAR-10 averaged to 16x16 pixels, 8 workers, 6 epochs)`.
     """
     runs = list(runs)
     of = {name: f" of {size:,} parameters" for name, size in sizes.items()}
     models = listed(dict.fromkeys(f"{_model_of(run)}{of.get(run.model.name, '')}" for run in runs))
     workers = counted({run.workers for run in runs}, "worker")
     epochs = listed(dict.fromkeys(f"{run.epochs:g}" for run in runs))
-    return f"Small stand-in ({models} on {_data_of(runs)}, {workers}, {epochs} epoch{'' if epochs == '1' else 's'})"
+    return f"Here ({models} on {_data_of(runs)}, {workers}, {epochs} epoch{'' if epochs == '1' else 's'})"
 
 
 def _model_of(run: Run) -> str:

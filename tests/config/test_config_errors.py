@@ -107,6 +107,7 @@ WRONG = {
         ("  workers: 4", "  4: workers", "5: base: found the key 4"),
         ("nesterov", "neste\x07rov", "8: YAML syntax error: "),
         ("  paper:\n", "  paper:\n    series_only: [qsr]\n", "14: series.h4: exists at no scale"),
+        ("  workers: 4", "  workers: 4\n  device: cuda", "6: base.device: has no effect: "),
         ("  h4:\n", '  "a b; rm -rf x":\n', "14: series.a b; rm -rf x: found the key 'a b; rm -rf x'"),
     ],
     COSINE: [

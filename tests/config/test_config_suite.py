@@ -143,7 +143,7 @@ def test_how_a_run_is_carried_out_is_in_its_file_and_not_in_its_hash(workspace, 
 
 def test_layers_are_merged_in_their_order(workspace):
     workspace.change("configs/scales/smoke.yaml", "device: cpu", "device: cpu\nthreads: 2\nsampling: with_replacement")
-    workspace.change(VIT, "workers: 4", "workers: 4\n  threads: 1\n  device: auto")
+    workspace.change(VIT, "workers: 4", "workers: 4\n  threads: 1\n  sampling: without_replacement")
     workspace.change(VIT, "epochs: 2", "epochs: 2\n    threads: 3\n    log: {every_steps: 3}")
     workspace.change(VIT, "label: QSR", "label: QSR\n    log: {every_steps: 4}")
     workspace.change(VIT, "qsr: {sync", "qsr: {log: {wandb: disabled}, sync")

@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import reduce
 
 from resync.paper.paper import Blocks, Experiment, ExperimentFile, Tuned
+from resync.run.in_words import listed
 from resync.run.reduction import LoadedScale, Reduced
 from resync.run.run import SCALES, Run, SeriesLayer
 from resync.settings.base import is_id
 from resync.settings.errors import Problem, not_among
 from resync.settings.problems import Collector
-from resync.settings.tree import Node, merge, without
+from resync.settings.tree import Node, leaves, merge, without
 
 PUBLISHED = "paper"
 """The scale of the published settings."""
@@ -27,6 +28,7 @@ def expand(
     """The experiment in `node` and its runs at all of its scales; problems go to `collector`."""
     collector.validate(ExperimentFile, node, partial=True)
     collector.note(_dangling_series(node))
+    collector.note(_without_effect(node, scale_layers))
     scales = _scales(node, scale_layers)
     noted = {problem.place for problem in collector.problems}
     wrong: _Found = defaultdict(list)
@@ -108,6 +110,18 @@ def _dangling_series(node: Node) -> Iterator[Problem]:
                 yield entry.problem(not_among(name, known))
             elif name not in _series_at(node, scale):
                 yield entry.problem("has no effect, allowed: series that series_only names")
+
+
+def _without_effect(node: Node, scale_layers: dict[str, LoadedScale]) -> Iterator[Problem]:
+    """Settings of base in place of which every scale of the experiment has those that all experiments share."""
+    at = {name: layer.settings for name, layer in scale_layers.items() if name in node.entries_at("scales")}
+    shared = [dict(leaves(settings.plain())) for settings in at.values()]
+    base = node.child("base")
+    for key, _ in leaves(base.plain()) if base and base.entries and shared else ():
+        if all(key in settings for settings in shared):
+            entry = reduce(lambda under, name: under.entries[name], key.split("."), base)
+            files = listed(settings.file for settings in at.values())
+            yield entry.problem(f"has no effect: {files} {'has' if len(at) == 1 else 'have'} it, allowed: in scales")
 
 
 def _unreachable_series(node: Node, scales: dict[str, tuple[str, ...]]) -> Iterator[Problem]:

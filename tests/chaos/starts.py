@@ -234,7 +234,8 @@ class Snakemake(Warm):
         for name in ("src", "workflow", "Snakefile", "environment.yml"):
             (self.folder / name).symlink_to(ROOT / name)
         names = {name: self.settings[name] for name in ("paper", "experiment", "series", "scale", "seed")}
-        base = {name: value for name, value in self.settings.items() if name not in names}
+        settings = {name: value for name, value in self.settings.items() if name not in names}
+        resources = {"cpus": 2, "timeout_seconds": SILENCE}
         paper = self.folder / "paper_configs" / names["paper"]
         (paper / "experiments").mkdir(parents=True)
         shutil.copytree(ROOT / "paper_configs/scales", paper.parent / "scales")
@@ -242,9 +243,9 @@ class Snakemake(Warm):
         (paper / "paper.yaml").write_text(yaml.safe_dump(title))
         experiment = {
             "expect": "It ends.",
-            "base": base | {"resources": {"cpus": 2, "timeout_seconds": SILENCE}},
+            "base": {},
             "series": {names["series"]: {"label": "One"}},
-            "scales": {names["scale"]: base | {"seeds": [names["seed"]]}},
+            "scales": {names["scale"]: settings | {"seeds": [names["seed"]], "resources": resources}},
         }
         (paper / "experiments" / f"{names['experiment']}.yaml").write_text(json.dumps(experiment))
         run = "{scale}/{paper}/{experiment}/{series}/seed{seed}".format(**names)

@@ -132,7 +132,9 @@ class Claim(Settings):
         description="by scale, what must be true of the trainings for the claim to be able to hold; scale paper has "
         "the published settings and needs none",
     )
-    headline: bool = Field(default=False, description="whether it is one of the two to four claims of the abstract")
+    headline: bool = Field(
+        default=False, description="whether it is one of the few claims of the abstract, or tests one in its regime"
+    )
     expected: dict[Scale, float] = Field(
         default={},
         description="effect that is expected at a scale, in the metric's unit and positive if `better` is better, for "

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resync.plan.network import ALL_REDUCES, LINKS, Link, Network, exchange, halving_doubling, recursive_doubling, ring
+from resync.plan.network import ALL_REDUCES, LINKS, Link, Network, halving_doubling, recursive_doubling, ring
 
 WORKERS = st.integers(1, 100_000)
 BYTES = st.floats(1, 1e12)
@@ -52,7 +52,7 @@ def test_cases_that_can_be_computed_by_hand():
     assert halving_doubling(link, 12, 4) == 2 * (1 + 6) + 2 * (1 + 3)
     assert recursive_doubling(link, 12, 4) == 2 * 13
     assert recursive_doubling(link, 12, 6) == (2 + 2) * 13  # two of six send theirs before and hear afterwards
-    assert exchange(link, 12, 4, peers=2) == 2 * 13
+    assert Network(link).exchange_seconds(12, 4, peers=2) == 2 * 13
 
 
 def test_a_node_shares_its_link():

@@ -81,11 +81,6 @@ LINKS = {
 """Presets by name. Rates are those of the standards less framing, which are upper bounds for a link."""
 
 
-def exchange(link: Link, num_bytes: float, workers: int, peers: int = 1) -> float:
-    """Seconds until each of `workers` has sent `num_bytes` to each of its peers, one after the other."""
-    return peers * link.message(num_bytes) if workers > 1 else 0.0
-
-
 def ring(link: Link, num_bytes: float, workers: int) -> float:
     """Seconds for an all-reduce of `num_bytes` on a ring: 2 (n - 1) messages of 1/n of the bytes each.
 
@@ -177,15 +172,15 @@ class Network:
         return self.slowdown * (inside + ALL_REDUCES[self._choose(all_reduce)](self.link, num_bytes, nodes))
 
     def exchange_seconds(self, num_bytes: float, workers: int, peers: int) -> float:
-        """Seconds until every worker has sent `num_bytes` to each of its peers.
+        """Seconds until every worker has sent `num_bytes` to each of its peers, one after the other.
 
         If there are several nodes, all peers of a worker are assumed to be in other nodes: an upper bound for small
         offsets.
         """
         nodes, members = self._nodes(workers)
-        if nodes == 1:
-            return exchange(self.inside if members > 1 else self.link, num_bytes, workers, peers)
-        return exchange(self.link, num_bytes * members, nodes, peers)
+        if nodes > 1:
+            return peers * self.link.message(num_bytes * members)
+        return peers * self.inside.message(num_bytes) if members > 1 else 0.0
 
     def inside_seconds(self, num_bytes: float, gpus: int) -> float:
         """Seconds for an average of `num_bytes` over the GPUs of a worker, a ring inside the node."""

@@ -59,7 +59,7 @@ from functools import lru_cache
 from typing import Literal
 
 from resync.errors import UserError
-from resync.formulas.weighted_topology import WEIGHTED, WeightedTopology
+from resync.formulas.weighted_topology import WEIGHTED, WeightedName, WeightedTopology
 
 __all__ = [
     "TOPOLOGIES", "Topology", "TopologyName", "check_pairs", "cycle", "in_peers",
@@ -68,9 +68,7 @@ __all__ = [
 
 TopologyName = Literal[
     "symmetric_exponential", "bipartite_exponential", "linear", "bipartite_linear", "ring", "exponential",
-    "directed_exponential", "complete", "cycle", "random", "random_exponential",
-    "hypercube", "base_graph", "simple_base_graph", "d_equistatic", "u_equistatic", "od_equidyn", "ou_equidyn",
-    "random_matching", "undirected_ring", "chain", "binary_tree",
+    "directed_exponential", "complete", "cycle", "random", "random_exponential", WeightedName,
 ]  # fmt: skip
 
 
@@ -167,6 +165,7 @@ def cycle(topology: str, num_workers: int, peers: int = 1) -> int:
     return 0 if chosen.random else max(1, len(offsets))
 
 
+@lru_cache(maxsize=64)
 def messages(
     topology: str, num_workers: int, peers: int, seed: int, first: int, last: int
 ) -> Mapping[tuple[Fraction, int], int]:
@@ -174,7 +173,16 @@ def messages(
 
     (messages of a worker, averaged over the workers; those of the worker that sends most) -> mixing steps.
     """
-    return _messages(resolve(topology), num_workers, peers, seed, first, last)
+    chosen = resolve(topology)
+    if isinstance(chosen, Topology):
+        receivers = num_workers - 1 if chosen.pick == "all" else peers
+        return {(Fraction(receivers), receivers): last - first}
+    repeats = chosen.cycle(num_workers, peers) or last - first
+    found: Counter[tuple[Fraction, int]] = Counter()
+    for k in range(first, min(last, first + repeats)):
+        sent = [len(each) for each in chosen.weights(num_workers, k, peers, seed)]
+        found[Fraction(sum(sent), num_workers), max(sent)] += len(range(k, last, repeats))
+    return found
 
 
 def check_pairs(topology: str, num_workers: int) -> None:
@@ -230,21 +238,6 @@ def _peer_offsets(topology: Topology, num_workers: int, peers: int) -> tuple[int
     if peers > len(unique):
         raise UserError(f"{where} has {len(unique)} peers per worker, found peers = {peers}")
     return unique
-
-
-@lru_cache(maxsize=64)
-def _messages(
-    topology: Topology | WeightedTopology, num_workers: int, peers: int, seed: int, first: int, last: int
-) -> Mapping[tuple[Fraction, int], int]:
-    if isinstance(topology, Topology):
-        receivers = num_workers - 1 if topology.pick == "all" else peers
-        return {(Fraction(receivers), receivers): last - first}
-    repeats = topology.cycle(num_workers, peers) or last - first
-    found: Counter[tuple[Fraction, int]] = Counter()
-    for k in range(first, min(last, first + repeats)):
-        sent = [len(each) for each in topology.weights(num_workers, k, peers, seed)]
-        found[Fraction(sum(sent), num_workers), max(sent)] += len(range(k, last, repeats))
-    return found
 
 
 def _check_workers(worker: int, num_workers: int, k: int) -> None:

@@ -33,7 +33,7 @@ def equitopo_recorded(real_data):
 
 @pytest.mark.parametrize(("name", "peers", "n", "recorded"), RECORDED, ids=lambda each: str(each)[:20])
 def test_base_graphs_are_those_of_their_authors(name, peers, n, recorded):
-    steps = getattr(finite_time, name)(n, peers)
+    steps = getattr(finite_time, name)(range(n), peers)
     assert len(steps) == len(recorded) == topology.cycle(name, n, peers)
     for k, edges in enumerate(recorded):
         assert steps[k] == {(i, j): Fraction(weight) for i, j, weight in edges}

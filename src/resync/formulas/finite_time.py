@@ -17,36 +17,27 @@ Edges = Mapping[tuple[int, int], Fraction]
 """One mixing step: (i, j) with i < j -> weight."""
 
 
-def hypercube(num_workers: int, peers: int) -> list[Edges]:
-    """The mixing steps of the hyper-hypercube, which with one peer is the one-peer hypercube.
-
-    Workers are numbers with a digit per factor of `num_workers`; in step l, those that share all other digits average.
-
-    Raises ValueError for a number of workers with a prime factor above `peers` + 1.
-    """
-    return _hypercube(range(num_workers), peers)
-
-
-def simple_base_graph(num_workers: int, peers: int) -> list[Edges]:
-    """The mixing steps of the simple Base-(k+1) graph, k = `peers`."""
-    return _simple_base_graph(range(num_workers), peers)
-
-
-def base_graph(num_workers: int, peers: int) -> list[Edges]:
+def base_graph(workers: Sequence[int], peers: int) -> list[Edges]:
     """The mixing steps of the Base-(k+1) graph, k = `peers`: the simple one, or a shorter product with a hypercube.
 
     With n = p q, where no prime factor of p is above k + 1, p groups of q workers average by simple graphs, then q
     groups, of one worker of each, by hypercubes.
     """
-    size = num_workers // prod(_factors(num_workers, peers))
-    groups = [range(first, first + size) for first in range(0, num_workers, size)]
-    within = _together(_simple_base_graph(group, peers) for group in groups)
-    across = _together(_hypercube(range(place, num_workers, size), peers) for place in range(size))
-    simple = simple_base_graph(num_workers, peers)
+    size = len(workers) // prod(_factors(len(workers), peers))
+    within = _together(simple_base_graph(group, peers) for group in _blocks(workers, size))
+    across = _together(hypercube(workers[place::size], peers) for place in range(size))
+    simple = simple_base_graph(workers, peers)
     return simple if len(simple) < len(within) + len(across) else within + across
 
 
-def _hypercube(workers: Sequence[int], peers: int) -> list[Edges]:
+def hypercube(workers: Sequence[int], peers: int) -> list[Edges]:
+    """The mixing steps of the hyper-hypercube, which with one peer is the one-peer hypercube.
+
+    Places of workers are numbers with a digit per factor of how many there are; in step l, those that share all other
+    digits average.
+
+    Raises ValueError for a number of workers with a prime factor above `peers` + 1.
+    """
     factors = _factors(len(workers), peers)
     if prod(factors) != len(workers):
         raise UserError(f"topology hypercube with {len(workers)} workers and {peers} peers: expected a number of "
@@ -60,18 +51,20 @@ def _hypercube(workers: Sequence[int], peers: int) -> list[Edges]:
     return steps
 
 
-def _simple_base_graph(workers: Sequence[int], peers: int) -> list[Edges]:
-    """First each part averages, then it exchanges with all later parts together, then its equal blocks average.
+def simple_base_graph(workers: Sequence[int], peers: int) -> list[Edges]:
+    """The mixing steps of the simple Base-(k+1) graph, k = `peers`.
 
-    A part has as many workers as a digit of n in base k + 1 stands for, and its blocks powers of k + 1.
+    First each part averages, then it exchanges with all later parts together, then its equal blocks average. A part has
+    as many workers as a digit of n in base k + 1 stands for, and its blocks powers of k + 1.
     """
     if prod(_factors(len(workers), peers)) == len(workers):
-        return _hypercube(workers, peers)
+        return hypercube(workers, peers)
     parts = list(_parts(workers, peers + 1))
-    wholes = [_hypercube(part, peers) for part, _ in parts]
-    blocks = [_together(_hypercube(block, peers) for block in _blocks(part, size)) for part, size in parts]
+    wholes = [hypercube(part, peers) for part, _ in parts]
+    blocks = [_together(hypercube(block, peers) for block in _blocks(part, size)) for part, size in parts]
     averaging = [blocks[i] if len(part) > peers else wholes[i] for i, (part, _) in enumerate(parts)]
-    steps = [_one_of_each(wholes, number) for number in range(len(wholes[0]))]
+    # Shorter graphs repeat their steps.
+    steps = [_union(each[number % len(each)] for each in wholes if each) for number in range(len(wholes[0]))]
     for number in range(1 + len(blocks[0])):
         step: dict[tuple[int, int], Fraction] = {}
         for i, each in enumerate(averaging):
@@ -127,11 +120,6 @@ def _blocks(workers: Sequence[int], size: int) -> list[Sequence[int]]:
 def _together(graphs: Iterable[Sequence[Edges]]) -> list[Edges]:
     """The graphs of disjoint groups, which have the same number of mixing steps, at the same time."""
     return [_union(steps) for steps in zip(*graphs, strict=True)]
-
-
-def _one_of_each(graphs: Iterable[Sequence[Edges]], number: int) -> Edges:
-    """A mixing step of each graph at the same time; shorter graphs repeat theirs."""
-    return _union(steps[number % len(steps)] for steps in graphs if steps)
 
 
 def _union(steps: Iterable[Edges]) -> Edges:

@@ -65,14 +65,14 @@ def _weights(
     return found
 
 
-def _exact(name: WeightedName, build: Callable[[int, int], Sequence[finite_time.Edges]]) -> WeightedTopology:
+def _exact(name: WeightedName, build: Callable[[range, int], Sequence[finite_time.Edges]]) -> WeightedTopology:
     """A graph of `finite_time`, whose workers exchange their vectors."""
 
     def step(num_workers: int, peers: int, k: int, seed: int) -> Messages:
-        pairs = build(num_workers, peers)[k].items()
+        pairs = build(range(num_workers), peers)[k].items()
         return {edge: weight for (i, j), weight in pairs for edge in ((i, j), (j, i))}
 
-    steps = lru_cache(maxsize=256)(lambda num_workers, peers: len(build(num_workers, peers)))
+    steps = lru_cache(maxsize=256)(lambda num_workers, peers: len(build(range(num_workers), peers)))
     return WeightedTopology(name, step, steps, random=False)
 
 

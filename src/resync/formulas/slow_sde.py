@@ -15,41 +15,40 @@ from numpy.typing import NDArray
 from scipy.integrate import cumulative_trapezoid, solve_ivp
 
 Floats = NDArray[np.float64]
+START, NOISE = 1.0, 0.5
+"""The position a at time 0, and d, of `simulate` and `predict`."""
 
 
-def simulate(
-    periods: list[int], num_workers: int, eta: float = 0.02,
-    *, times: Floats, start: float = 1.0, noise: float = 0.5, replicas: int = 256, seed: int = 0,
-) -> Floats:  # fmt: skip
+def simulate(periods: list[int], num_workers: int, eta: float = 0.02, *, times: Floats, replicas: int = 256) -> Floats:
     """Positions a of the averaged model at the given times, [len(periods), len(times), replicas].
 
     `periods` are the H of the simulations, which share their random numbers; `times` ascend, in units of eta^2 * steps,
-    `start` is the position at time 0, `noise` d, and `replicas` are independent repetitions. A position is that of the
-    workers' average at the given time, even in the middle of a round.
+    and `replicas` are independent repetitions. A position is that of the workers' average at the given time, even in
+    the middle of a round.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     shape = (len(periods), replicas, num_workers)
-    u, v = np.full(shape, np.exp(start)), np.full(shape, np.exp(-start))
+    u, v = np.full(shape, np.exp(START)), np.full(shape, np.exp(-START))
     marks = np.rint(times / eta**2).astype(int)
     found = np.empty((len(periods), len(times), replicas))
     for step in range(marks[-1] + 1):
         for index in np.flatnonzero(marks == step):
             found[:, index] = _position(u.mean(-1), v.mean(-1))
-        residual = u * v - 1 - noise * generator.choice((-1.0, 1.0), size=shape[1:])
+        residual = u * v - 1 - NOISE * generator.choice((-1.0, 1.0), size=shape[1:])
         u, v = u - eta * residual * v, v - eta * residual * u
         _average(u, v, periods, step + 1)
     return found
 
 
-def predict(period: int, num_workers: int, eta: float, times: Floats, start: float = 1.0, noise: float = 0.5) -> Floats:
+def predict(period: int, num_workers: int, eta: float, times: Floats) -> Floats:
     """Position a at the given times according to the slow SDE without diffusion, [len(times)]."""
 
     def drift(_: float, a: Floats) -> Floats:
         sharpness = 2 * np.cosh(2 * a)
         extra = (num_workers - 1) * psi(2 * sharpness * eta, period)
-        return np.asarray(-(noise**2) / (2 * num_workers) * np.tanh(2 * a) * (1 + extra))
+        return np.asarray(-(NOISE**2) / (2 * num_workers) * np.tanh(2 * a) * (1 + extra))
 
-    solved = solve_ivp(drift, (0.0, float(times[-1])), [start], t_eval=times, rtol=1e-9, atol=1e-12)
+    solved = solve_ivp(drift, (0.0, float(times[-1])), [START], t_eval=times, rtol=1e-9, atol=1e-12)
     return np.asarray(solved.y[0])
 
 
@@ -60,15 +59,14 @@ def psi(x: Floats | float, period: int) -> Floats:
 
 
 def diffuse(
-    periods: list[int], num_workers: int = 8, eta: float = 0.04,
-    *, time: float = 0.4, noise: float = 0.3, replicas: int = 8192, seed: int = 0,
-) -> Floats:  # fmt: skip
+    periods: list[int], num_workers: int, eta: float = 0.04, *, time: float, noise: float, replicas: int
+) -> Floats:
     """Variance of the arc length by which the average has moved along the curve at `time`, [len(periods)].
 
     The gradient is that of (u v - 1)^2 / 2 plus N(0, noise^2) in each coordinate; the starting point is the flattest
     one, where there is no drift. Expected: noise^2 * time / K for every H.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     shape = (len(periods), replicas, num_workers)
     u, v = np.ones(shape), np.ones(shape)
     for step in range(round(time / eta**2)):

@@ -17,21 +17,8 @@ SCALE = "paper"
 """The scale of what others published; audits of others leave their logs out."""
 
 
-def log_rows(paper: Paper, results: Path) -> list[ValueRow]:
-    """A row for each group: a published mean is verified if it follows from its logs, to its last printed decimal."""
-    return [_row(paper, group, results) for group in paper.logs.groups]
-
-
-def comparison_rows(paper: Paper, results: Path) -> list[ClaimRow]:
-    """A row for each comparison, with Welch's test over the runs, and the benchmark's own rule if it has one."""
-    groups = {group.id: group for group in paper.logs.groups}
-    return [
-        _comparison(paper, comparison, groups[comparison.better], groups[comparison.than], results)
-        for comparison in paper.logs.comparisons
-    ]
-
-
-def _row(paper: Paper, group: LogGroup, results: Path) -> ValueRow:
+def log_row(paper: Paper, group: LogGroup, results: Path) -> ValueRow:
+    """The row of a group: a published mean is verified if it follows from its logs, to its last printed decimal."""
     tolerance = verdicts.planned_tolerance(Target(group.mean))
     evidence, verdict = _recomputed(paper, group, results, tolerance)
     known = evidence.n > 0
@@ -71,7 +58,10 @@ def _agrees(found: float, published: float, tolerance: float) -> bool:
     return difference <= tolerance or math.isclose(difference, tolerance, rel_tol=1e-6)
 
 
-def _comparison(paper: Paper, comparison: LogComparison, better: LogGroup, than: LogGroup, results: Path) -> ClaimRow:
+def comparison_row(paper: Paper, comparison: LogComparison, results: Path) -> ClaimRow:
+    """The row of a comparison, with Welch's test over the runs, and the benchmark's own rule if it has one."""
+    groups = {group.id: group for group in paper.logs.groups}
+    better, than = groups[comparison.better], groups[comparison.than]
     found: tuple[Effect, ...] = ()
     sides = {better: SeedValues(()), than: SeedValues(())}
     try:

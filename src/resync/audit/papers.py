@@ -80,8 +80,8 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         planned = [group for group in groups.values() if not (group[0].run.early_stopping or group[0].run.search)]
         rows += map(_rounds_row, planned)
         if scale == logs.SCALE:
-            rows += logs.log_rows(declared, results)
-            claims += logs.comparison_rows(declared, results)
+            rows += [logs.log_row(declared, group, results) for group in declared.logs.groups]
+            claims += [logs.comparison_row(declared, each, results) for each in declared.logs.comparisons]
     audited = {name: suite.papers[name] for name in names}
     return Audit(scale, results, audited, tuple(rows), surviving(claims), damaged)
 

@@ -118,7 +118,7 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
         states = [state for state in states if state.run.seed == value.seed]
     beside = groups.get((value.experiment, value.series_beside), []) if value.series_beside else None
     sides = [states] if beside is None else [states, beside]
-    found = [_evidence(side, value.metric, value.at_workers, value.at_epoch) for side in sides]
+    found = [measured(side, value.metric, value.at_epoch, value.at_workers) for side in sides]
     trained = any(state.run.total_steps for side in sides for state in side)
     reference = reference_time(value, paper.published)
     target = Target.of(value, reference, LEAST_SEEDS if trained else 1)
@@ -148,7 +148,7 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
 
 
 def _obstacles(
-    value: PublishedValue, sides: list[list[RunState]], problems: list[Verdict | None], scale: str
+    value: PublishedValue, sides: list[list[RunState]], problems: list[str], scale: str
 ) -> Iterator[Verdict]:
     """Reasons why a value is not compared, the most serious one first."""
     if value.value is None:
@@ -158,7 +158,9 @@ def _obstacles(
     if value.is_bare_time:
         yield Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
     for side, problem in zip(sides, problems, strict=True):
-        yield from filter(None, [problem, unfinished(side)])
+        if problem:
+            yield Verdict("not comparable", problem)
+        yield from filter(None, [unfinished(side)])
     for side in sides:
         if other := _other_images(side):
             yield Verdict("not comparable", other)
@@ -224,10 +226,10 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
     """Whether the finished runs of a series did the number of rounds planned at their own scale."""
     run = states[0].run
     expected = volume(run).rounds
-    evidence, problem = _evidence(states, "rounds")
+    evidence, problem = measured(states, "rounds")
     known = [value for value in evidence.values if not math.isnan(value)]
     wrong = [value for value in known if value != expected]
-    verdict = problem or unfinished(states)
+    verdict = Verdict("not comparable", problem) if problem else unfinished(states)
     if wrong:
         reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned: {expected}"
         verdict = Verdict("not as planned", reason)
@@ -243,13 +245,6 @@ def _rounds_row(states: list[RunState]) -> ValueRow:
         **verdict_fields(verdict or Verdict("as planned", "every run did the planned number of rounds")),
         provenance=provenance(states),
     )  # fmt: skip
-
-
-def _evidence(
-    states: list[RunState], metric: str, workers: int | None = None, epoch: float | None = None
-) -> tuple[SeedValues, Verdict | None]:
-    evidence, problem = measured(states, metric, epoch, workers)
-    return evidence, Verdict("not comparable", problem) if problem else None
 
 
 def _difference(ours: float, published: float | None) -> float | None:

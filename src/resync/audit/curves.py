@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from statistics import fmean, linear_regression, median
 
+from resync.audit.effects import ROUNDING
 from resync.audit.verdicts import CONTRADICTED, Verdict
 from resync.paper.claim import CurveTest
 from resync.results.runs import RunState
@@ -11,7 +12,6 @@ from resync.results.seed_values import number
 
 Steps = Mapping[tuple[int, int], float]
 """The steps that were found, by seed and number of workers."""
-_ROUNDING = 1e-9
 
 
 def steps_of(states: list[RunState]) -> Steps:
@@ -58,6 +58,6 @@ def in_words(test: CurveTest, values: list[float]) -> str:
 
 
 def _holds(test: CurveTest, values: list[float]) -> bool:
-    least = -math.inf if test.least is None else test.least - _ROUNDING
-    most = math.inf if test.most is None else test.most + _ROUNDING
+    least = -math.inf if test.least is None else test.least - ROUNDING
+    most = math.inf if test.most is None else test.most + ROUNDING
     return all(least <= value <= most for value in values)

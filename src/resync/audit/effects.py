@@ -133,7 +133,7 @@ def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: f
     if min(seeds) < LEAST_SEEDS:
         return 0.0
     if test == "paired":
-        distance = _bounded(effect / std * math.sqrt(first))
+        distance = np.clip(effect / std * math.sqrt(first), -FARTHEST, FARTHEST)
         return float(1 - nctdtr(first - 1, distance, stdtrit(first - 1, 1 - level)))
     # Given the share of the first sample in the sum of squares, which is independent of everything else, Welch's
     # statistic is Student's times a known factor, and its degrees of freedom are known.
@@ -143,11 +143,8 @@ def power(test: str, effect: float, std: float, seeds: tuple[int, int], level: f
     degrees = total**2 / (variances[0] ** 2 / (first - 1) + variances[1] ** 2 / (second - 1))
     unit = 1 / first + 1 / second
     bounds = stdtrit(degrees, 1 - level) * np.sqrt(both * total / unit)
-    return float((1 - nctdtr(both, _bounded(effect / std / math.sqrt(unit)), bounds)).mean())
-
-
-def _bounded(distance: float) -> float:
-    return max(-FARTHEST, min(FARTHEST, distance))
+    distance = np.clip(effect / std / math.sqrt(unit), -FARTHEST, FARTHEST)
+    return float((1 - nctdtr(both, distance, bounds)).mean())
 
 
 def p_text(value: float) -> str:

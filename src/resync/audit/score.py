@@ -95,7 +95,8 @@ def _why(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, o
         if any(on_gpus.get((there, *pair)) for pair in entry.compared):
             return "GPU hours needed"
         return "not run" if there == scale else "at another scale"
-    if line.verdict == "partial" or (isinstance(line, ClaimRow) and _lacks_seeds(line)):
+    sides = line.sides if isinstance(line, ClaimRow) else ()
+    if line.verdict == "partial" or any(len(side.ours.values) < side.ours.declared for side in sides):
         return "seeds missing"
     of_verdicts = {"better": "better", "inconclusive": "not decided", "recomputed": "imported logs"}
     of_verdicts |= {OUTSIDE: OUTSIDE, "not exercised": OUTSIDE}
@@ -120,7 +121,3 @@ def _of_value(value: PublishedValue) -> str:
     if value.is_bare_time:
         return "not comparable"
     return "computed only" if value.metric in EXACT else ""
-
-
-def _lacks_seeds(claim: ClaimRow) -> bool:
-    return any(len(side.ours.values) < side.ours.declared for side in claim.sides)

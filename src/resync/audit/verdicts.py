@@ -273,11 +273,8 @@ def planned_tolerance(target: Target) -> Tolerance:
 
 
 def _word(difference: float, half: float, target: Target, n: int) -> str:
-    word = _by_interval(difference, half, target)
-    return "inconclusive" if n < target.least_seeds else word
-
-
-def _by_interval(difference: float, half: float, target: Target) -> str:
+    if n < target.least_seeds:
+        return "inconclusive"
     low, high = difference - half, difference + half
     if target.bound:
         inside, outside = (low >= 0, high < 0) if target.bound == "lower" else (high <= 0, low > 0)

@@ -1,8 +1,7 @@
 """Comparison of published and reproduced numbers, each with one verdict and one reason."""
 
 from resync.audit.headline import sentence
-from resync.audit.overview import gather
-from resync.audit.page import answer, find, to_json, write
+from resync.audit.page import answer, find, gather, to_json, write
 from resync.audit.papers import audit
 from resync.audit.rows import Audit
 

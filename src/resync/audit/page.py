@@ -1,17 +1,25 @@
-"""The audit as JSON, for programs and for the pages of the site."""
+"""The audit as JSON, for programs and for pages of the site; that of a scale is read from those of its papers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from resync.audit import score
 from resync.audit.headline import headline, sentence, totals
 from resync.audit.rows import LOG_CLAIM, LOGS, ROUNDS, Audit, ClaimRow, ValueRow
+from resync.audit.surviving import surviving
 from resync.audit.verdicts import FAILURES, VERDICTS
 from resync.errors import UserError
-from resync.files import write_text
+from resync.files import read_json, write_text
+from resync.paper import Suite
 from resync.settings.errors import suggestion
 from resync.text_tables import json_text
+
+_ROWS = TypeAdapter(tuple[ValueRow, ...])
+_CLAIMS = TypeAdapter(tuple[ClaimRow, ...])
+_DAMAGED = TypeAdapter(tuple[str, ...])
 
 
 def write(audit: Audit, directory: Path) -> Path:
@@ -39,6 +47,27 @@ def to_json(audit: Audit) -> str:
         "missing_items": {name: [item.model_dump() for item in paper.missing] for name, paper in audit.papers.items()},
     }
     return json_text(content, indent=1) + "\n"
+
+
+def gather(suite: Suite, scale: str, results: Path) -> Audit:
+    """The audits of all papers at a scale, read from their `audit.json`. Raises ValueError if one is missing."""
+    rows: list[ValueRow] = []
+    claims: list[ClaimRow] = []
+    damaged: dict[str, tuple[str, ...]] = {}
+    for paper in suite.papers:
+        file = results / scale / paper / "audit.json"
+        try:
+            content = read_json(file)
+            rows += _ROWS.validate_python(content["rows"])
+            claims += _CLAIMS.validate_python(content["claims"])
+            damaged[paper] = _DAMAGED.validate_python(content["damaged"][paper])
+        except FileNotFoundError:
+            raise UserError(
+                f"{file}: missing, allowed: a file written by `resync audit --paper {paper} --scale {scale}`"
+            ) from None
+        except (KeyError, TypeError, ValidationError) as error:
+            raise UserError(f"{file}: not an audit: {str(error).splitlines()[0]}") from None
+    return Audit(scale, results, suite.papers, tuple(rows), surviving(claims), damaged)
 
 
 def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:

@@ -8,7 +8,7 @@ import pytest
 from resync.formulas.periods import rounds
 from resync.paper import load_suite
 from resync.plan import Cost, cost, exchanges, table, table_of_totals, totals
-from resync.plan.expected import with_expected_hours
+from resync.plan.forecast import with_expected_hours
 from resync.plan.rehearsed import Rates, shape_id
 from resync.run import Run
 

@@ -29,7 +29,7 @@ from resync.text_tables import json_text
 def _plan(options: argparse.Namespace) -> None:
     from resync.models import flops_per_sample, num_parameters
     from resync.plan import cost, table, table_of_totals, totals
-    from resync.plan.expected import with_expected_hours
+    from resync.plan.forecast import with_expected_hours
     from resync.plan.rehearsed import rates_of
     from resync.prepare.availability import missing
 

@@ -9,10 +9,10 @@ from resync.errors import UserError
 from resync.metrics.registry import SECONDS_PER_HOUR
 from resync.paper.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Timing, calibrate
-from resync.plan.cost import FLOAT32_BYTES
+from resync.plan.cost import FLOAT32_BYTES, Cost
 from resync.plan.exchanges import exchanges
 from resync.plan.network import LINKS, Link, Network
-from resync.plan.rehearsed import Computing, Rates, computing
+from resync.plan.rehearsed import Computing, Rates, computing, shape_id
 from resync.plan.wallclock import Machine, WallClock, wall_clock
 from resync.run import Run
 from resync.text_tables import aligned
@@ -251,6 +251,30 @@ def seconds_per_step(time: PublishedValue, steps: float) -> float:
     """A known published time in seconds per step of a training of `steps` steps."""
     assert time.value is not None
     return time.value if time.metric == "seconds_per_step" else time.value * SECONDS_PER_HOUR / steps
+
+
+def with_expected_hours(
+    runs: Sequence[Run],
+    costs: Sequence[Cost],
+    rates: Mapping[str, Rates],
+    published: Mapping[str, Sequence[PublishedValue]],
+) -> list[Cost]:
+    """The costs of these runs with the GPU-hours expected and what these follow from.
+
+    `rates` are those of rehearsals by shape, `published` the values of every paper.
+    """
+    found = []
+    for run, item in zip(runs, costs, strict=True):
+        gpus = run.resources.nodes * run.resources.gpus_per_node
+        if rehearsed := rates.get(shape_id(run)):
+            hours, source = rehearsed.hours(run, item.bytes_per_worker), rehearsed.source
+        elif time := published_time(run, published[run.paper]):
+            hours, source = run.total_steps * seconds_per_step(time, run.total_steps) / SECONDS_PER_HOUR, "published"
+        else:
+            found.append(item)
+            continue
+        found.append(replace(item, expected_gpu_hours=gpus * hours, rate_from=source))
+    return found
 
 
 def certainty(run: Run, hours: PublishedValue, published: Iterable[PublishedValue]) -> str:

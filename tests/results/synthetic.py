@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,10 +13,11 @@ import pandas as pd
 
 from resync.formulas.periods import rounds
 from resync.metrics.registry import BEST, EVALUATED, METRICS, required_columns
+from resync.paper import Suite
 from resync.plan import Cost, cost
 from resync.results import wandb_log
 from resync.results.collect import collect
-from resync.results.summary import digest, publish
+from resync.results.summary import DIGESTS, NAME, digest, publish, text_of
 from resync.run import Run
 
 PARAMETERS = 4810
@@ -69,6 +70,13 @@ def write_short_run(run: Run, results: Path, top1: float, **changes) -> None:
     write_csv(directory / "steps.csv", [sampled])
     entries = summary(run, [row, last]) | {"config_hash": changes.get("config_hash", run.hash)}
     seal(directory, entries)
+
+
+def write_paper_scale(suite: Suite, results: Path, top1: Mapping[str, Sequence[float]], **changes) -> None:
+    """Short runs of the first seeds of the toy paper's series with these last accuracies."""
+    for series, values in top1.items():
+        for run, value in zip(suite.runs("toy", "paper", "vit", series), values, strict=False):
+            write_short_run(run, results, value, **changes)
 
 
 def tables(run: Run, top1: float | None = None, diverged_at: int | None = None) -> tuple[list, list]:
@@ -160,6 +168,13 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
+def edit(file: Path, old: str, new: str) -> None:
+    """Replace a text, of which the file has at least one, where it stands first."""
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
 def put_log(directory: Path, content: bytes, number: int = 0) -> Path:
     """Lay a wandb log into a run's directory, the `number`-th of them."""
     log = directory / f"wandb/offline-run-20260101_00000{number}-log{number}" / f"run-log{number}.wandb"
@@ -197,6 +212,14 @@ def reseal(directory: Path, summary: dict[str, Any] | None = None) -> None:
     with (directory / "metrics.csv").open(newline="") as file:
         rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     seal(directory, entries | ends(rows))
+
+
+def resealed(content: str | bytes, change: Callable[[dict[str, Any]], object]) -> str:
+    """A summary with other entries, and digests that fit them."""
+    summary = json.loads(content)
+    change(summary)
+    digests = {name: value for name, value in summary.pop(DIGESTS).items() if name != NAME}
+    return text_of(summary, digests)
 
 
 def collected(runs: Iterable[Run], results: Path) -> pd.DataFrame:

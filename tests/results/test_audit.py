@@ -25,9 +25,7 @@ def at_paper_scale(suite: Suite, tmp_path: Path) -> Callable[..., Audit]:
     """An audit of paper-scale results with these final accuracies, by series."""
 
     def make(top1: dict[str, list[float]], **changes) -> Audit:
-        for series, values in top1.items():
-            for run, value in zip(suite.runs("toy", "paper", "vit", series), values, strict=False):
-                synthetic.write_short_run(run, tmp_path, value, **changes)
+        synthetic.write_paper_scale(suite, tmp_path, top1, **changes)
         return audit(suite, "paper", tmp_path)
 
     return make
@@ -169,6 +167,7 @@ def test_time_is_not_compared_between_machines(at_paper_scale):
 
 @pytest.fixture
 def with_values(suite: Suite, tmp_path: Path) -> Callable[..., Audit]:
+        synthetic.write_paper_scale(suite, tmp_path, {series: top1[series] for series in seconds})
     """An audit of paper-scale results of two series with these accuracies and seconds, and of these published values.
 
     One seed whose time is None was trained on unknown hardware.
@@ -176,8 +175,7 @@ def with_values(suite: Suite, tmp_path: Path) -> Callable[..., Audit]:
 
     def make(values: list[dict], seconds: dict[str, list[float | None]], top1: dict[str, list[float]]) -> Audit:
         for series, times in seconds.items():
-            for run, value, time in zip(suite.runs("toy", "paper", "vit", series), top1[series], times, strict=False):
-                synthetic.write_short_run(run, tmp_path, value)
+            for run, time in zip(suite.runs("toy", "paper", "vit", series), times, strict=True):
                 clocks = {"training": time or 0.0, "communication": 0.0, "evaluation": 0.0, "wall": 1.0}
                 launch = None if time is None else {"device": "cpu", "world_size": 1}
                 synthetic.rewrite(tmp_path / run.directory, seconds=clocks, launch=launch)

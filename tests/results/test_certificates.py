@@ -13,7 +13,7 @@ from resync.archive.pack import pack
 from resync.archive.reference import place_of, renew
 from resync.errors import UserError
 from resync.paper import Suite
-from resync.results.summary import NAME, digest, text_of
+from resync.results.summary import NAME, digest
 from resync.run import Run
 
 COMMIT = "f" * 40
@@ -21,9 +21,8 @@ COMMIT = "f" * 40
 
 def change(directory: Path, **entries: Any) -> None:
     """Other entries of a run's summary, with the digests of its files as they are."""
-    summary = json.loads((directory / NAME).read_text())
-    digests = {name: value for name, value in summary.pop("sha256").items() if name != NAME}
-    (directory / NAME).write_text(text_of(summary | entries, digests))
+    file = directory / NAME
+    file.write_text(synthetic.resealed(file.read_text(), lambda summary: summary.update(entries)))
 
 
 def test_one_run_of_an_experiment_is_trained_again(suite: Suite, finished: Path, tmp_path: Path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import synthetic
-from synthetic import collected
+from synthetic import collected, edit
 
 from resync.metrics.registry import columns
 from resync.paper import Suite
@@ -13,12 +13,6 @@ from resync.results.collect import collect
 from resync.results.errors import MissingRun
 from resync.results.runs import read_run, state_of
 from resync.run import Run
-
-
-def edit(file: Path, old: str, new: str, count: int = 1) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new, count))
 
 
 def test_reads_what_a_run_wrote(runs: list[Run], finished: Path):

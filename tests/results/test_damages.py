@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import collected
+import synthetic
+from synthetic import collected, edit
 
 from resync.audit import audit, sentence, write
 from resync.cli import main
@@ -16,7 +17,7 @@ from resync.render.item import load
 from resync.report import report
 from resync.results.runs import state_of
 from resync.results.status import progress, table
-from resync.results.summary import DIGESTS, NAME, sealed
+from resync.results.summary import DIGESTS, NAME
 from resync.run import Run
 
 Damage = Callable[[Path], object]
@@ -28,12 +29,7 @@ def replaced(name: str, content: bytes | str) -> Damage:
 
 
 def edited(name: str, old: str, new: str) -> Damage:
-    def damage(folder: Path) -> None:
-        text = (folder / name).read_text()
-        assert old in text
-        (folder / name).write_text(text.replace(old, new, 1))
-
-    return damage
+    return lambda folder: edit(folder / name, old, new)
 
 
 def cell(name: str, value: str) -> Damage:
@@ -56,23 +52,12 @@ def entry(keys: str, value: Any) -> Damage:
     return damage
 
 
-def lacking(key: str) -> Damage:
-    def damage(folder: Path) -> None:
-        summary = json.loads((folder / NAME).read_text())
-        del summary[key]
-        (folder / NAME).write_text(json.dumps(summary))
-
-    return damage
-
-
 def resealed(keys: str, value: Any) -> Damage:
     """Another entry in the summary, with a digest that fits: only what it says of metrics.csv is wrong."""
 
     def damage(folder: Path) -> None:
         entry(keys, value)(folder)
-        summary = json.loads((folder / NAME).read_text())
-        digests = {name: found for name, found in summary[DIGESTS].items() if name != NAME}
-        (folder / NAME).write_text(json.dumps(sealed(summary, digests)))
+        (folder / NAME).write_text(synthetic.resealed((folder / NAME).read_text(), lambda summary: None))
 
     return damage
 
@@ -132,7 +117,7 @@ DAMAGES |= {
         edited(NAME, '"val_top1": ', '"val_top1": NaN, "x": '),
         "summary.json: not JSON",
     ),
-    "no digests": (lacking(DIGESTS), "summary.json: has no SHA-256 of its entries"),
+    "no digests": (edited(NAME, f'"{DIGESTS}"', '"other"'), "summary.json: has no SHA-256 of its entries"),
     "digests of no kind": (entry(DIGESTS, "0"), "summary.json: has no SHA-256 of its entries"),
     "a digest edited": (entry(f"{DIGESTS}.another", "0"), EDITED),
     "final edited": (entry("final.val_top1", 99.0), EDITED),

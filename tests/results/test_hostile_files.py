@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from runs import trained
+from synthetic import resealed
 
 from resync.archive import unpack as unpacking
 from resync.archive.pack import pack
@@ -26,19 +27,11 @@ from resync.launch import hosts
 from resync.paper import Suite
 from resync.results.errors import ResultsError
 from resync.results.runs import state_of
-from resync.results.summary import DIGESTS, NAME, digest, text_of
+from resync.results.summary import DIGESTS, NAME, digest
 from resync.run import Run
 
 RUN = "vit/qsr/seed0"
 CONFIGS = Path(__file__).parent / "configs"
-
-
-def resealed(content: bytes, change: Callable[[dict], object]) -> bytes:
-    """A summary with other entries, and digests that fit them."""
-    summary = json.loads(content)
-    change(summary)
-    digests = {name: value for name, value in summary.pop(DIGESTS).items() if name != NAME}
-    return text_of(summary, digests).encode()
 
 
 class Archive:
@@ -65,7 +58,7 @@ class Archive:
     def change_summary(self, change: Callable[[dict], object]) -> None:
         for index, (member, content) in enumerate(self.members):
             if member.name == f"{RUN}/{NAME}":
-                content = resealed(content, change)
+                content = resealed(content, change).encode()
                 member.size = len(content)
                 self.members[index] = member, content
         self.write()
@@ -233,7 +226,7 @@ WRONG_ENTRIES: dict[str, Any] = {
 @pytest.mark.parametrize("name", WRONG_ENTRIES)
 def test_entries_of_a_wrong_type_are_damage(name: str, results: Path, runs: list[Run]):
     file = results / runs[1].directory / NAME
-    file.write_bytes(resealed(file.read_bytes(), lambda summary: summary.update({name: WRONG_ENTRIES[name]})))
+    file.write_text(resealed(file.read_text(), lambda summary: summary.update({name: WRONG_ENTRIES[name]})))
     state = state_of(runs[1], results)
     assert state.status == "damaged"
     assert state.reason.startswith(f"{file}: {name}")
@@ -264,7 +257,7 @@ def test_verbs_show_the_others_beside_a_pipe(name: str, results: Path, runs: lis
 
 def test_a_text_that_no_page_could_hold_is_damage(results: Path, runs: list[Run]):
     file = results / runs[1].directory / NAME
-    file.write_bytes(resealed(file.read_bytes(), lambda summary: summary.update(config_hash="\ud800")))
+    file.write_text(resealed(file.read_text(), lambda summary: summary.update(config_hash="\ud800")))
     assert "surrogates not allowed" in state_of(runs[1], results).reason
 
 

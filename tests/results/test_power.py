@@ -68,9 +68,7 @@ def configs(tmp_path: Path) -> Path:
         ("toy/claims.yaml", "at_least: 0.3,", "at_least: 0.3, expected: {smoke: 1.0},"),
         ("toy/claims.yaml", "at_least: -0.5,", "at_least: -0.5, expected: {smoke: -0.9},"),
     ):
-        text = (folder / file).read_text()
-        assert old in text
-        (folder / file).write_text(text.replace(old, new))
+        synthetic.edit(folder / file, old, new)
     return folder
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import synthetic
-from synthetic import collected, put_log
+from synthetic import collected, edit, put_log
 
 from resync.archive.pack import pack
 from resync.audit import audit
@@ -50,12 +50,6 @@ def difference(directory: Path) -> str:
     return str(caught.value)
 
 
-def edit(directory: Path, old: str, new: str) -> None:
-    text = (directory / "metrics.csv").read_text()
-    assert old in text
-    (directory / "metrics.csv").write_text(text.replace(old, new, 1))
-
-
 def test_the_log_that_wandb_wrote_agrees(directory: Path, logged: tuple[bytes, bytes]):
     put_log(directory, logged[0])
     compare(directory)
@@ -67,14 +61,14 @@ def test_the_log_that_wandb_wrote_agrees(directory: Path, logged: tuple[bytes, b
 def test_a_tampered_value_is_named_with_run_step_metric_and_both_values(directory: Path, logged):
     put_log(directory, logged[0])
     value = pd.read_csv(directory / "metrics.csv")["val_top1"][10]
-    edit(directory, repr(float(value)), "99.5")
+    edit(directory / "metrics.csv", repr(float(value)), "99.5")
     message = difference(directory)
     assert f"step 220, val_top1: metrics.csv 99.5, wandb {float(value)!r}" in message
 
 
 def test_nan_equals_nan_but_no_number(directory: Path, logged):
     put_log(directory, logged[0])
-    edit(directory, ",nan,", ",2.5,")
+    edit(directory / "metrics.csv", ",nan,", ",2.5,")
     assert "step 0, train_loss: metrics.csv 2.5, wandb nan" in difference(directory)
 
 

@@ -1,6 +1,5 @@
 """A paper with many runs, and results of them that keep every rule of a run's folder, made without training."""
 
-import json
 import math
 from pathlib import Path
 from shutil import copytree
@@ -10,7 +9,7 @@ import numpy as np
 from resync.metrics.registry import BEST, EVALUATED, METRICS
 from resync.paper import load_suite
 from resync.plan import volume
-from resync.results.summary import NAME, digest, sealed
+from resync.results.summary import NAME, digest, text_of
 from resync.run import Run
 from resync.text_tables import csv_text
 
@@ -47,10 +46,8 @@ def _write_run(run: Run, results: Path) -> None:
     for name, text in texts.items():
         (directory / name).write_text(text)
     (directory / "run.yaml").write_text(run.to_yaml())
-    summary = sealed(
-        _summary(run, tables["metrics.csv"]), {name: digest(text.encode()) for name, text in texts.items()}
-    )
-    (directory / NAME).write_text(json.dumps(summary, indent=2))
+    digests = {name: digest(text.encode()) for name, text in texts.items()}
+    (directory / NAME).write_text(text_of(_summary(run, tables["metrics.csv"]), digests))
 
 
 def _tables(run: Run) -> dict[str, list[dict[str, float]]]:

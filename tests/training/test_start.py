@@ -16,7 +16,7 @@ from resync.plan import cost
 from resync.plan.exchanges import round_lengths
 from resync.results import wandb_log
 from resync.results.runs import read_run
-from resync.results.summary import DIGESTS, sealed
+from resync.results.summary import DIGESTS, text_of
 from resync.run import Run
 from resync.settings.options import options_of
 from resync.train import train
@@ -90,7 +90,7 @@ def test_a_start_that_does_not_fit_is_one_line(paper, summary, changes, expected
     content = file.read_text()
     entries = json.loads(content)
     digests = {name: value for name, value in entries[DIGESTS].items() if name != file.name}
-    file.write_text(json.dumps(sealed(entries | summary, digests)))
+    file.write_text(text_of(entries | summary, digests))
     try:
         with pytest.raises(ValueError, match=rf"^test/small/one/seed3: start_from {FIRST}: {expected}[^\n]*$"):
             second(folder, **({"start_hash": run.hash} | changes))

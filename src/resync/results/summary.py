@@ -128,8 +128,9 @@ def publish(
 
 
 def text_of(summary: Mapping[str, Any], digests: Mapping[str, str]) -> str:
-    """The text of summary.json with these digests of the files beside it."""
-    return json.dumps(sealed(summary, digests), indent=2, allow_nan=False) + "\n"
+    """The text of summary.json with the digests of the files beside it and of its own entries."""
+    own = _digest_of_entries({**summary, DIGESTS: dict(digests)})
+    return json.dumps({**summary, DIGESTS: {**digests, NAME: own}}, indent=2, allow_nan=False) + "\n"
 
 
 def read_summary(path: Path) -> dict[str, Any]:
@@ -179,12 +180,6 @@ def has_results(directory: Path, config_hash: str) -> bool:
     except (UserError, OSError):
         return False
     return unchanged and summary["config_hash"] == config_hash and not left_out(summary)
-
-
-def sealed(summary: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, Any]:
-    """The summary with the digests of the files beside it and of its own entries."""
-    entries = {**summary, DIGESTS: dict(digests)}
-    return {**summary, DIGESTS: {**digests, NAME: _digest_of_entries(entries)}}
 
 
 def commits(summary: Mapping[str, Any]) -> list[dict[str, Any]]:

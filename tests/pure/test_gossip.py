@@ -144,19 +144,6 @@ def test_bipartite_graphs_exchange_in_pairs(graph, k):
         assert all(pairs[pairs[r]] == r and (pairs[r] - r) % 2 for r in range(n))
 
 
-@given(graphs(), st.integers(0, 12), st.integers(0, 1000))
-def test_averaging_conserves_sums(graph, iterations, seed):
-    name, n, peers = graph
-    random = np.random.default_rng(seed)
-    values, weights = random.normal(size=(n, 3)), random.uniform(0.5, 2, size=n)
-    result = averaging.average(values, name, iterations, peers, weights)
-    assert result.values.shape == (iterations + 1, n, 3)
-    assert result.weights.shape == (iterations + 1, n)
-    total, total_weight = result.values.sum(axis=1), result.weights.sum(axis=1)
-    np.testing.assert_allclose(total - values.sum(axis=0), 0, atol=1e-11)
-    np.testing.assert_allclose(total_weight, weights.sum(), rtol=1e-12)
-
-
 @pytest.mark.parametrize("log_n", range(7))
 def test_exponential_reaches_consensus_after_log2_n_mixes(log_n):
     values = np.random.default_rng(0).normal(size=(2**log_n, 3))
@@ -203,7 +190,6 @@ def test_one_worker_talks_to_nobody(name):
     assert name in WEIGHTED or topology.peer_list(name, 0, 1) == []
     assert topology.out_peers(name, 0, 1, 5) == topology.in_peers(name, 0, 1, 5) == []
     np.testing.assert_array_equal(mixing.matrix(name, 1, 5, peers=2), [[1.0]])
-    np.testing.assert_array_equal(averaging.average([[7.0]], name, 3).values, np.full((4, 1, 1), 7.0))
 
 
 @pytest.mark.parametrize(

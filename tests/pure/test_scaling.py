@@ -25,11 +25,8 @@ def sgp() -> dict[str, Scaling]:
     found, at_the_end, unknown = scalings(runs, (), lambda run: ETHERNET, (4, 4096), compute=COMPUTE)
     assert len(at_the_end) == len(found)
     assert unknown == []
+    assert [each.series.split("/")[1] for each in found] == ["ar_4", "dpsgd_4", "sgp_4"]  # a method is shown once
     return {each.series.split("/")[1]: each for each in found}
-
-
-def test_a_method_is_shown_once(sgp: dict[str, Scaling]):
-    assert list(sgp) == ["ar_4", "dpsgd_4", "sgp_4"]
 
 
 def test_gossip_takes_a_time_that_shrinks_with_the_workers_and_an_all_reduce_log2_more(sgp: dict[str, Scaling]):

@@ -208,16 +208,12 @@ def test_no_claim_on_times_asks_for_more_than_the_model_has(suite):
     asked = 0
     for paper in suite.papers.values():
         claims = [each for each in paper.claims if each.hardware and not each.undecidable]
-        runs = {run.id.rpartition("/")[0]: run for run in suite.runs(paper.id, "paper")} if claims else {}
+        if not claims:
+            continue
+        runs = {run.id.rpartition("/")[0]: run for run in suite.runs(paper.id, "paper")}
         sized = [(run, sizes[run.model.name]) for run in runs.values() if run.model.name in sizes and run.workers > 1]
-        of_model = (
-            {
-                item.clock.run.rpartition("/")[0]: item
-                for item in forecast(sized, paper.published, lambda _: ETHERNET)[0]
-            }
-            if claims
-            else {}
-        )
+        forecasts, _ = forecast(sized, paper.published, lambda _: ETHERNET)
+        of_model = {item.clock.run.rpartition("/")[0]: item for item in forecasts}
         for claim in claims:
             times = [
                 metric_of(of_model["/".join((paper.id, *claim.where(name)))], claim.metric) for name in claim.series

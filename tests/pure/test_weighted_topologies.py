@@ -126,7 +126,6 @@ def test_neighbours_have_metropolis_weights(name, neighbours):
     for worker, own in enumerate(neighbours):
         for other in own:
             assert mix[worker, other] == 1 / (1 + max(len(own), len(neighbours[other])))
-    assert mixing.is_doubly_stochastic(mix)
     np.testing.assert_array_equal(mix, mix.T)
 
 

@@ -1,4 +1,3 @@
-import json
 import math
 from pathlib import Path
 
@@ -23,14 +22,6 @@ def test_reads_what_a_run_wrote(runs: list[Run], finished: Path):
     assert result.final("val_top1") == result.metrics["val_top1"].iloc[-1]
     assert set(result.metrics) <= set(columns("metrics"))
     assert set(result.steps) <= set(columns("steps"))
-
-
-def test_a_run_without_summary_is_missing(runs: list[Run], results: Path):
-    (results / runs[0].directory / "summary.json").unlink()
-    with pytest.raises(MissingRun, match=r"qsr/seed0/summary.json: missing, the run has not finished"):
-        read_run(results / runs[0].directory)
-    with pytest.raises(MissingRun, match="has not finished"):
-        read_run(results / "nowhere")
 
 
 def test_a_run_that_ends_before_its_first_sampled_step_has_no_steps(runs: list[Run], results: Path):
@@ -85,41 +76,33 @@ def test_collecting_twice_gives_the_same_bytes(runs: list[Run], finished: Path, 
 
 
 def test_missing_runs_are_reported_and_never_rows(runs: list[Run], results: Path):
+    """Not even where there are no others: then the table is empty, with all columns."""
     (results / runs[1].directory / "summary.json").unlink()
-    table = collected(runs, results)
+    for folder in (runs[1].directory, "nowhere"):
+        with pytest.raises(MissingRun, match=rf"{folder}/summary.json: missing, the run has not finished"):
+            read_run(results / folder)
+    table, nothing = collected(runs, results), collected(runs, results / "nowhere")
     assert set(table["seed"]) == {0, 2}
     (line,) = table.attrs["missing"]
     assert line.startswith("toy/vit/qsr/seed1 (smoke): ")
+    assert nothing.empty
+    assert list(nothing.columns) == list(table.columns)
+    assert len(nothing.attrs["missing"]) == 3
 
 
-def test_nothing_collected_is_an_empty_table_with_all_columns(runs: list[Run], tmp_path: Path):
-    table = collected(runs, tmp_path)
-    assert table.empty
-    assert "value" in table
-    assert len(table.attrs["missing"]) == 3
-
-
-def test_a_changed_configuration_makes_results_stale(suite: Suite, runs: list[Run], results: Path):
-    directory = results / runs[0].directory
-    synthetic.rewrite(directory, config_hash="0" * 16)
-    assert state_of(runs[0], results).status == "stale"
+def test_a_changed_configuration_makes_results_stale(runs: list[Run], results: Path):
+    synthetic.rewrite(results / runs[0].directory, run="toy/vit/h4/seed0")
+    assert state_of(runs[0], results).reason == "these are results of toy/vit/h4/seed0"
+    synthetic.rewrite(results / runs[0].directory, config_hash="0" * 16, run=runs[0].id)
     edit(results / runs[1].directory / "run.yaml", "momentum: 0.9", "momentum: 0.8")
     assert "run.yaml has configuration" in state_of(runs[1], results).reason
     table = collected(runs, results)
     assert dict(zip(table["seed"], table["status"], strict=True)) == {0: "stale", 1: "stale", 2: "finished"}
 
 
-def test_results_of_another_run_are_stale(runs: list[Run], results: Path):
-    synthetic.rewrite(results / runs[0].directory, run="toy/vit/h4/seed0")
-    assert state_of(runs[0], results).reason == "these are results of toy/vit/h4/seed0"
-
-
 def test_a_diverged_run_keeps_its_rows_and_its_status(suite: Suite, tmp_path: Path):
     run = suite.runs("toy", "smoke", "vit", "h4")[0]
-    directory = synthetic.write_run(run, tmp_path, diverged_at=300)
-    state = state_of(run, tmp_path)
-    assert (state.status, state.reason) == ("diverged", "at step 300 worker 3")
-    assert json.loads((directory / "summary.json").read_text())["status"] == "diverged"
+    synthetic.write_run(run, tmp_path, diverged_at=300)
     table = collected([run], tmp_path)
     assert set(table["status"]) == {"diverged"}
     assert table.query("record == 'summary' and metric == 'val_top1'")["value"].isna().all()

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from resync.metrics.registry import BEST, EVALUATED, METRICS
 from resync.results.errors import ResultsError
 
@@ -43,15 +41,8 @@ def _pairs(summary: Mapping[str, Any], metrics: "pd.DataFrame") -> Iterator[Pair
     for name in sorted(shown | summary["final"].keys()):
         yield f"final.{name}", summary["final"].get(name), last.get(name)
     for name in sorted(shown.intersection(BEST) | summary["best"].keys()):
-        yield f"best.{name}", summary["best"].get(name), _best(name, metrics) if name in shown else None
-
-
-def _best(name: str, metrics: "pd.DataFrame") -> float | None:
-    values = metrics[name].to_numpy()
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return None
-    return float(finite.max() if METRICS[name].better == "higher" else finite.min())
+        best = METRICS[name].best_of(metrics[name].tolist()) if name in shown else None
+        yield f"best.{name}", summary["best"].get(name), best
 
 
 def _number(value: float | None) -> float | None:

@@ -6,7 +6,6 @@ the paper's code, with what it does at the edges.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from math import isnan, log2
 from typing import Literal, NamedTuple
@@ -52,34 +51,28 @@ def events(errors: Iterable[tuple[int, float]], tolerance: float) -> Iterator[Ev
     yield Event("end", step, last[-1])
 
 
-@dataclass
 class Search:
     """A bisection on the learning rate, of at most `most_trials` trainings, and what it has found.
 
     Attributes:
-        start: half of the largest learning rate.
         steps, lr: the fewest steps, and the learning rate that goes with them; None if no training reached the target.
         fastest_rate: the learning rate of the training that took them.
         trials: trainings so far.
         exhausted: whether the search would have gone on.
     """
 
-    start: float
-    most_trials: int
-    steps: int | None = None
-    lr: float | None = None
-    fastest_rate: float | None = None
-    trials: int = 0
-    exhausted: bool = False
-    low: float | None = field(default=None, repr=False)
-    high: float = field(init=False, repr=False)
-    rate: float = field(init=False, repr=False)
-
     tolerance = TARGET / 10
     resolution = 1e-4
 
-    def __post_init__(self) -> None:
-        self.high = self.rate = 2 * self.start
+    def __init__(self, start: float, most_trials: int) -> None:
+        """`start` is half of the largest learning rate."""
+        self.most_trials = most_trials
+        self.steps: int | None = None
+        self.lr: float | None = None
+        self.fastest_rate: float | None = None
+        self.trials, self.exhausted = 0, False
+        self.low: float | None = None
+        self.high = self.rate = 2 * start
 
     def run(self, trial: Trial) -> None:
         while self.low is None or self.high - self.low > self.resolution:

@@ -36,9 +36,7 @@ def environment(summaries: Iterable[Mapping[str, Any]], certificates: Certificat
         "processors": _distinct(launch.get("processor") for launch in launches),
         "with_uncommitted_changes": without,
         "certified": certified,
-        "versions": {
-            name: _distinct((summary.get("versions") or {}).get(name) for summary in found) for name in sorted(names)
-        },
+        "versions": {name: _distinct((each.get("versions") or {}).get(name) for each in found) for name in names},
         "drawn_with": drawn_with(),
     }
 

@@ -72,13 +72,8 @@ def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
         drawn = of_all(rows)[scale]
         counts = (_counts(found, of) for of in (of_papers, numbers))
         lines.append((f"{scale}, {runs['runs']:,} runs", drawn.text, *counts))
-    headings = [
-        "scale",
-        "figures, tables",
-        "claims: agree, do not, open, untested",
-        "numbers: agree, do not, open, untested",
-    ]
-    yield from markdown(headings, lines, "lrrr")
+    words = "agree, do not, open, untested"
+    yield from markdown(["scale", "figures, tables", f"claims: {words}", f"numbers: {words}"], lines, "lrrr")
 
 
 def _counts(found: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
@@ -100,10 +95,7 @@ def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterato
         return f"[{SIGNS[DRAWN]}]({relpath(file, folder)})" if cell.state == DRAWN else SIGNS[cell.state]
 
     lines = [
-        (
-            markdown_text(f"{suite.papers[row.paper].name}: {row.item.title}"),
-            *(sign(row, cell) for cell in row.cells),
-        )
+        (markdown_text(f"{suite.papers[row.paper].name}: {row.item.title}"), *(sign(row, cell) for cell in row.cells))
         for row in coverage(suite, place.figures)
     ]
     yield from pipe_table(["figure or table", *suite.scales], lines, "l" + "c" * len(suite.scales))

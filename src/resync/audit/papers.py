@@ -27,14 +27,7 @@ from resync.audit.rows import (
 from resync.audit.score import STATES, outcome
 from resync.audit.sides import Groups
 from resync.audit.surviving import surviving
-from resync.audit.values import (
-    BEFOREHAND,
-    different_hardware,
-    known_beforehand,
-    measured,
-    of_imported,
-    unfinished,
-)
+from resync.audit.values import BEFOREHAND, different_hardware, known_beforehand, measured, of_imported, unfinished
 from resync.audit.verdicts import Target, Verdict
 from resync.metrics.registry import EXACT, METRICS
 from resync.paper import Suite

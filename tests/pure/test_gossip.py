@@ -62,12 +62,8 @@ def test_recorded_averaging_is_reproduced(trace):
     [
         ("exponential", 8, 1, [1, 2, 4]),
         ("exponential", 9, 2, [1, 2, 3, 6]),
-        (
-            "exponential",
-            244,
-            2,
-            [1, 2, 3, 6, 9, 18, 27, 54, 81, 162, 243],
-        ),  # log_3(243) is 5; 2 * 243 = 242 modulo 244
+        # log_3(243) is 5; 2 * 243 = 242 modulo 244
+        ("exponential", 244, 2, [1, 2, 3, 6, 9, 18, 27, 54, 81, 162, 243]),
         ("exponential", 6, 2, [1, 2, 3]),  # 2 * 3 would be the worker itself
         ("symmetric_exponential", 4, 1, [1, 3, 2]),
         ("symmetric_exponential", 3, 1, [1, 2]),
@@ -86,12 +82,8 @@ def test_peer_lists(name, num_workers, peers, expected):
 
 
 def test_two_peers_take_turns_in_pairs():
-    assert [topology.out_peers("symmetric_exponential", 0, 8, k, peers=2) for k in range(4)] == [
-        [1, 7],
-        [2, 6],
-        [4, 1],
-        [7, 2],
-    ]
+    pairs = [topology.out_peers("symmetric_exponential", 0, 8, k, peers=2) for k in range(4)]
+    assert pairs == [[1, 7], [2, 6], [4, 1], [7, 2]]
     assert [topology.out_peers("ring", 3, 8, k, peers=2) for k in range(2)] == [[4, 2], [4, 2]]
 
 

@@ -142,12 +142,7 @@ def test_rounds_fill_the_training_and_h_never_shrinks_while_the_learning_rate_fa
 
 @pytest.mark.parametrize("first", [0, 3, 7, 11])
 @pytest.mark.parametrize(
-    "phases",
-    [
-        [(0, 1), (4, 3)],
-        [(0, 3), (5, 2), (12, "end")],
-        [(0, 2), (3, 5), (15, 4), (40, 2)],
-    ],
+    "phases", [[(0, 1), (4, 3)], [(0, 3), (5, 2), (12, "end")], [(0, 2), (3, 5), (15, 4), (40, 2)]]
 )
 def test_rounds_of_phases_are_those_found_one_after_the_other(phases, first):
     rule, lr, step, lengths = Phases(phases=phases), schedule(0.5, 0.1, 20, 6), first, []

@@ -88,10 +88,7 @@ DAMAGES |= {
         lambda folder: (folder / "steps.csv").write_text((folder / "steps.csv").read_text().partition("\n")[0] + "\n"),
         f"steps.csv: {CHANGED}",
     ),
-    "short line": (
-        edited("steps.csv", "\n20,", "\n20\n21,"),
-        "steps.csv: CSV parse error: Row #3: Expected 10",
-    ),
+    "short line": (edited("steps.csv", "\n20,", "\n20\n21,"), "steps.csv: CSV parse error: Row #3: Expected 10"),
     "no metrics": (lambda folder: (folder / "metrics.csv").unlink(), "metrics.csv: missing, although summary.json"),
     "foreign column": (edited("metrics.csv", "val_top1", "accuracy"), "it has a column 'accuracy'"),
     "column of another file": (
@@ -113,10 +110,7 @@ DAMAGES |= {
         edited(NAME, '"resumed_from": []', f'"resumed_from": {"[" * 900}{"]" * 900}'),
         f"summary.json: edited or damaged: {EDITED}",
     ),
-    "NaN final": (
-        edited(NAME, '"val_top1": ', '"val_top1": NaN, "x": '),
-        "summary.json: not JSON",
-    ),
+    "NaN final": (edited(NAME, '"val_top1": ', '"val_top1": NaN, "x": '), "summary.json: not JSON"),
     "no digests": (edited(NAME, f'"{DIGESTS}"', '"other"'), "summary.json: has no SHA-256 of its entries"),
     "digests of no kind": (entry(DIGESTS, "0"), "summary.json: has no SHA-256 of its entries"),
     "a digest edited": (entry(f"{DIGESTS}.another", "0"), EDITED),

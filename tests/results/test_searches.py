@@ -160,12 +160,7 @@ def test_a_claim_holds_if_all_of_its_bounds_do():
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {"quantity": "slope"},
-        {"quantity": "slope", "least": 1, "than": "b"},
-        {"quantity": "ratio", "least": 1},
-    ],
+    "given", [{"quantity": "slope"}, {"quantity": "slope", "least": 1, "than": "b"}, {"quantity": "ratio", "least": 1}]
 )
 def test_bounds_need_a_number_and_something_to_divide_by(given):
     with pytest.raises(ValueError, match="allowed"):

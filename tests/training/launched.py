@@ -1,6 +1,7 @@
 """`resync launch` in a forked process, as users start it but without another interpreter, and what it leaves."""
 
 import csv
+import json
 import multiprocessing
 import os
 import shutil
@@ -10,12 +11,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import psutil
 from processes import TIMEOUT
 
 from resync import cli
 
+OVER_MACHINES: dict[str, Any] = {
+    "processes": 2,
+    "epochs": 24,
+    "evaluation": {"every_epochs": 12},
+    "checkpoint": {"every_rounds": 12},
+    "log": {"every_steps": 4, "wandb": "disabled"},
+    "sync": {"name": "sgp"},
+}
+"""A run long enough to be disturbed after its first checkpoint."""
 CLOCKS = ("training_seconds", "communication_seconds", "evaluation_seconds")
 
 
@@ -84,6 +95,10 @@ def _with_package_of(clone: Path, code: str, environment: dict[str, str]) -> Non
     exec(code, {"__name__": "__main__"})
 
 
+def have_ended(processes: Iterable[psutil.Process]) -> bool:
+    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes)
+
+
 def code_of(process: psutil.Process) -> int:
     """The exit code of a process that `forked` has started, when it has ended."""
     deadline = time.monotonic() + TIMEOUT
@@ -105,6 +120,14 @@ def until(condition: Callable[[], object], process: psutil.Process) -> None:
 def checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints, oldest first."""
     return sorted((folder / "checkpoint").glob("step??????????"))
+
+
+def assert_ends_like(folder: Path, other: Path) -> dict[str, Any]:
+    """The results in a folder are those of another run. Returns the summary."""
+    summary, reference = (json.loads((each / "summary.json").read_text()) for each in (folder, other))
+    assert summary["parameters_sha256"] == reference["parameters_sha256"]
+    assert metrics(folder) == metrics(other)
+    return dict(summary)
 
 
 def metrics(folder: Path) -> list[dict[str, str]]:

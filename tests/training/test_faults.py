@@ -17,7 +17,7 @@ import psutil
 import pytest
 import torch.distributed as dist
 import wandb
-from launched import checkpoints, code_of, finish, forked, launched, metrics, until
+from launched import assert_ends_like, checkpoints, code_of, finish, forked, launched, metrics, until
 from runs import make_run
 
 from resync.archive.environment import environment
@@ -63,9 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 def assert_same_results(folder: Path, undisturbed: Path) -> dict[str, Any]:
     """The results are complete and those of the other run; nothing half-written is left. Returns the summary."""
-    summary, reference = (json.loads((each / "summary.json").read_text()) for each in (folder, undisturbed))
-    assert summary["parameters_sha256"] == reference["parameters_sha256"]
-    assert metrics(folder) == metrics(undisturbed)
+    summary = assert_ends_like(folder, undisturbed)
     left = {each.name for each in folder.iterdir() if not each.name.endswith((".log", ".yaml"))}
     assert left == {"checkpoint", "metrics.csv", "model.pt", "run.lock", "steps.csv", "summary.json"}
     assert len(checkpoints(folder)) == len(list((folder / "checkpoint").iterdir())) == 2

@@ -152,6 +152,11 @@ class Transport:
         first = self.members.replica_index * self.num_local
         return slice(first, first + self.num_local)
 
+    def here(self, workers: Iterable[int]) -> list[int]:
+        """The rows of those of the workers that are in this process."""
+        local = self.local
+        return [worker - local.start for worker in workers if local.start <= worker < local.stop]
+
     @contextmanager
     def uncounted(self) -> Iterator[None]:
         """Exclude the traffic of the block from the counts: evaluation and logging are not part of the algorithm."""

@@ -63,7 +63,7 @@ class ADPSGD(Algorithm):
     @torch.no_grad()
     def after_backward(self) -> None:
         """Load the parameters to be stepped, and let only the workers that have finished take a step."""
-        ending = self._here(self._ending())
+        ending = self.transport.here(self._ending())
         self._copy(ending)
         self.workers.step_only(ending)
 
@@ -73,7 +73,7 @@ class ADPSGD(Algorithm):
         pairs: dict[int, int] = {}
         starting: list[int] = []
         ending = self._ending()
-        for index in self._here(ending):
+        for index in self.transport.here(ending):
             self.x[index] = self.rows[index]
         for worker in ending:
             self.finished[worker] += 1
@@ -88,7 +88,7 @@ class ADPSGD(Algorithm):
             if worker in pairs:
                 starting.append(worker)
             else:
-                self._copy(self._here([worker]))
+                self._copy(self.transport.here([worker]))
         self._average(pairs, starting)
         self.rounds = self.steps
         return self.steps > before
@@ -101,20 +101,15 @@ class ADPSGD(Algorithm):
             self.x, tuple((pairs[each],) if each in pairs else () for each in range(self.size))
         )
         [received] = exchange.wait()
-        for index in self._here(pairs):
+        for index in self.transport.here(pairs):
             self.x[index].add_(received[index]).div_(2)
         exchange.release()
-        self._copy(self._here(starting))
+        self._copy(self.transport.here(starting))
 
     def _copy(self, local: Iterable[int]) -> None:
         """Put x of local workers into their rows: to be stepped, or as z, the copy for the next gradient."""
         for index in local:
             self.rows[index] = self.x[index]
-
-    def _here(self, workers: Iterable[int]) -> list[int]:
-        """The rows of those workers that are in this process."""
-        local = self.transport.local
-        return [worker - local.start for worker in workers if local.start <= worker < local.stop]
 
     def own_rows(self) -> Tensor:
         return self.x

@@ -121,11 +121,8 @@ class Server(Algorithm):
         self.ends += 1
         starting: list[Phase] = []
         self.end = self._next_end(starting)
-        local = self.transport.local
-        for phase in starting:
-            if local.start <= phase.worker < local.stop:
-                index = phase.worker - local.start
-                self.rows[index], self.starts[index] = self.server[0], self.server[0]
+        for index in self.transport.here(phase.worker for phase in starting):
+            self.rows[index], self.starts[index] = self.server[0], self.server[0]
 
     def _take(self, change: Tensor) -> None:
         given = self.options
@@ -151,8 +148,7 @@ class Server(Algorithm):
 
     def _here(self) -> list[int]:
         """The row of the phase's worker, if it is in this process."""
-        index = self.end.phases[self.phase].worker - self.transport.local.start
-        return [index] if 0 <= index < self.workers.num_local else []
+        return self.transport.here([self.end.phases[self.phase].worker])
 
     def to_consensus(self, rows: Tensor) -> None:
         rows.copy_(self.server.expand_as(rows))

@@ -35,16 +35,15 @@ class InFlight:
 
         `rows` [k, n] are z, `weights` [k, 1] w. Yields the mixing steps that this begins.
         """
-        late, local = lateness(self.mixes.seed, step, len(self.due), self.staleness), self.transport.local
+        late = lateness(self.mixes.seed, step, len(self.due), self.staleness)
         free = [worker for worker, due in enumerate(self.due) if due <= step]
         for worker in free:
             self.sent_at[worker], self.due[worker] = step, step + 1 + late[worker]
             self.numbers[worker] += 1
-            if local.start <= worker < local.stop:
-                index = worker - local.start
-                torch.mul(rows[index], weights[index].to(rows), out=self.sent[0][index])
-                for sent in self.sent[1:]:
-                    sent[index] = weights[index]
+        for index in self.transport.here(free):
+            torch.mul(rows[index], weights[index].to(rows), out=self.sent[0][index])
+            for sent in self.sent[1:]:
+                sent[index] = weights[index]
         for due in sorted({self.due[worker] for worker in free}):
             yield self._post(step, due)
 

@@ -113,8 +113,7 @@ def batches(session: Session) -> Iterator[tuple[Any, Any]]:
 
 def _here(session: Session, due: Sequence[Due]) -> list[tuple[int, Due]]:
     """What is due of the workers of this process, with the index of each."""
-    found = [(each.worker - session.transport.local.start, each) for each in due]
-    return [(index, each) for index, each in found if 0 <= index < session.workers.num_local]
+    return [(index, each) for each in due for index in session.transport.here([each.worker])]
 
 
 def _batches_due(session: Session) -> Iterator[tuple[list[Any], list[Any]]]:

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from resync.engine.members import ranks_of
+from resync.engine.optimizer_state import parameters_of
 from resync.engine.shards import is_sharded, reshard
 from resync.engine.workers import Workers
 from resync.errors import UserError
@@ -117,7 +118,7 @@ def _check_mesh(name: str, tensor: Any, ranks: Collection[int]) -> None:
 
 def _check_owners(model: nn.Module, optimizer: Optimizer) -> None:
     """Require that the optimizer trains all that is trainable in the model, and nothing else."""
-    held = _parameters(optimizer)
+    held = parameters_of(optimizer)
     ids = set(map(id, held))
     missing = [name for name, each in model.named_parameters() if each.requires_grad and id(each) not in ids]
     if missing:
@@ -156,7 +157,7 @@ class Guard:
         self.model = workers.models[0]
         self._names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         self._averaged = set(map(id, workers.parameters[0]))
-        held = _parameters(optimizer)
+        held = parameters_of(optimizer)
         self._held = list(map(id, held))
         self._world_size = rank_and_world_size()[1]
         self._frozen = [parameter for parameter in held if id(parameter) not in self._averaged]
@@ -171,7 +172,7 @@ class Guard:
             raise RuntimeError(f"torch.distributed has {now} processes, {self._world_size} when the algorithm was "
                                "attached, which averages among those: call init_process_group before attaching, and "
                                "destroy_process_group after finish()")  # fmt: skip
-        held = list(map(id, _parameters(self.optimizer)))
+        held = list(map(id, parameters_of(self.optimizer)))
         unfrozen = any([parameter.requires_grad for parameter in self._frozen])
         if held != self._held or unfrozen or not self.workers.are_bound():
             raise RuntimeError(self._change(held))
@@ -195,7 +196,7 @@ class Guard:
                 "before attaching, and attach once"
             )
         unfrozen = [each for each in self._frozen if each.requires_grad]
-        if new := [*unfrozen, *(each for each in _parameters(self.optimizer) if id(each) not in self._held)]:
+        if new := [*unfrozen, *(each for each in parameters_of(self.optimizer) if id(each) not in self._held)]:
             return _new(self._name(new[0]))
         return (
             f"the optimizer has {len(held)} parameters, {len(self._held)} when the algorithm was attached, or has them "
@@ -231,7 +232,3 @@ def _new(name: str) -> str:
         f"{name} is trained and not averaged: it was added, replaced or unfrozen after the algorithm was attached; "
         "finish() and attach again"
     )
-
-
-def _parameters(optimizer: Optimizer) -> list[Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -15,7 +15,7 @@ Fields = dict[str, Tensor]
 
 def save(optimizer: Optimizer, workers: Workers) -> tuple[Fields, Fields]:
     """Copies of the fields by name: those with one row per worker, [k, ...], and the shared ones."""
-    states = [_fields(optimizer, parameter) for parameter in _parameters(optimizer)]
+    states = [_fields(optimizer, parameter) for parameter in parameters_of(optimizer)]
     if not is_over_rows(optimizer, workers):
         names = dict.fromkeys(name for state in states for name in state)
         return {name: _stacked(states, name) for name in names}, {}
@@ -27,7 +27,7 @@ def save(optimizer: Optimizer, workers: Workers) -> tuple[Fields, Fields]:
 def load(optimizer: Optimizer, workers: Workers, own: Fields, shared: Fields) -> None:
     """Restore the fields that `save` returned."""
     device = workers.rows.device
-    for index, parameter in enumerate(_parameters(optimizer)):
+    for index, parameter in enumerate(parameters_of(optimizer)):
         fields = own if is_over_rows(optimizer, workers) else {name: value[index] for name, value in own.items()}
         restored = {name: value.to(device, copy=True) for name, value in (fields | shared).items()}
         optimizer.state[parameter].update(restored)
@@ -38,9 +38,9 @@ def is_over_rows(optimizer: Optimizer, workers: Workers) -> bool:
     return optimizer.param_groups[0]["params"][0] is workers.rows
 
 
-def _parameters(optimizer: Optimizer) -> list[Tensor]:
-    [group] = optimizer.param_groups
-    return list(group["params"])
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """The parameters of all groups."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _fields(optimizer: Optimizer, parameter: Tensor) -> Fields:

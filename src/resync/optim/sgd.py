@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
+from resync.engine.optimizer_state import parameters_of
 from resync.optim import options as declared
 
 
@@ -24,7 +25,7 @@ def _begin_momentum(optimizer: Optimizer, *arguments: Any) -> None:
 
     torch's fused step refuses parameters of which only some have momentum, as those of a straggler have not.
     """
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = parameters_of(optimizer)
     if len(optimizer.state) < len(parameters):
         for parameter in parameters:
             if parameter.grad is not None and parameter not in optimizer.state:

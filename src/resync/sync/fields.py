@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from resync.engine.optimizer_state import is_over_rows
+from resync.engine.optimizer_state import is_over_rows, parameters_of
 from resync.engine.shards import local
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
@@ -29,7 +29,7 @@ def field(workers: Workers, optimizer: Optimizer, name: str) -> Iterator[Tensor]
 
     Raises ValueError for a field that does not exist.
     """
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = parameters_of(optimizer)
     values = [optimizer.state.get(parameter, {}).get(name) for parameter in parameters]
     if not any(map(_fits, parameters, values)):
         have = sorted({key for state in optimizer.state.values() for key in state})

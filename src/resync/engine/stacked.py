@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from resync.engine.engine import Engine
 from resync.engine.stacked_layers import Stack
+from resync.engine.workers import even_parts
 from resync.errors import UserError
 from resync.run.parts import Form
 
@@ -71,7 +71,8 @@ class Stacked(Engine):
             raise UserError(f"engine stacked: found {found}, allowed: 1, or engine serial")
         self.losses = stacking.losses
         workers = self.workers
-        self.slices = _stacks(workers.num_local, LARGEST_STACK if stacking.form == "channels" else workers.num_local)
+        largest = LARGEST_STACK if stacking.form == "channels" else workers.num_local
+        self.slices = even_parts(workers.num_local, -(-workers.num_local // largest))
         self.stacks = [
             Stack(workers.models[part], workers.rows.data[part], workers.grads[part], stacking.form)
             for part in self.slices
@@ -99,13 +100,6 @@ class Stacked(Engine):
             found.append(torch.cat([losses.unsqueeze(1), *further], 1) if further else losses)
         stack.store()
         return found[0] if len(found) == 1 else torch.stack(found).mean(0)
-
-
-def _stacks(workers: int, largest: int) -> list[slice]:
-    """Stacks of about the same number of workers."""
-    number = -(-workers // largest)
-    ends = [index * workers // number for index in range(number + 1)]
-    return [slice(*pair) for pair in pairwise(ends)]
 
 
 def stacking_pays(form: Form, model: nn.Module, sample: Tensor, samples: int, device: str) -> bool:

@@ -191,8 +191,7 @@ class Workers:
 
     def fragments(self, number: int) -> list[slice]:
         """That many contiguous parts of a row, of equal size, which follow each other."""
-        size = self.num_parameters
-        return [slice(*ends) for ends in pairwise(size * index // number for index in range(number + 1))]
+        return even_parts(self.num_parameters, number)
 
     def state_dict(self) -> dict[str, Any]:
         """The rows [k, P] and each buffer of the models as [k, ...], under "workers".
@@ -212,6 +211,11 @@ class Workers:
         for index, model in enumerate(self.models):
             for name, buffer in model.named_buffers():
                 buffer.copy_(state["workers"][f"buffer {name}"][index])
+
+
+def even_parts(size: int, number: int) -> list[slice]:
+    """So many contiguous parts of `size` elements, of about the same size, which follow each other."""
+    return [slice(*ends) for ends in pairwise(size * index // number for index in range(number + 1))]
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:

@@ -32,7 +32,10 @@ class LossScales:
             value = take(scale)
             gradient.div_(scale)
             if gradient.isfinite().all():
-                self._grow(index)
+                self.good_steps[index] += 1
+                if self.good_steps[index] == self.settings.interval:
+                    self.scales[index] *= self.settings.growth
+                    self.good_steps[index] = 0
                 return value
             self.scales[index] *= self.settings.backoff
             self.good_steps[index] = 0
@@ -45,9 +48,3 @@ class LossScales:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.scales.copy_(state["loss_scale"])
         self.good_steps.copy_(state["good_steps"])
-
-    def _grow(self, index: int) -> None:
-        self.good_steps[index] += 1
-        if self.good_steps[index] == self.settings.interval:
-            self.scales[index] *= self.settings.growth
-            self.good_steps[index] = 0

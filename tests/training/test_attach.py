@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from processes import TIMEOUT, run_processes
-from quadratic import Point, Problem
+from quadratic import Point
 from torch import nn
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn import functional as F
@@ -30,89 +30,6 @@ from resync.torch_private import takes_loss_scale
 
 CENTRES = np.array([[-1.5, 2.0], [-0.5, -2.0], [0.5, 2.0], [1.5, -2.0]])
 START = [1.0, -1.0]
-STEPS = 7
-METHODS: dict[str, SyncOptions] = {
-    "AllReduce": resync.AllReduce(),
-    "AllReduce by messages": resync.AllReduce(all_reduce="ring"),
-    "AllReduce of parameters": resync.AllReduce(average="parameters", all_reduce="recursive_doubling"),
-    "LocalSGD": resync.LocalSGD(period=3),
-    "QSR": resync.QSR(alpha=0.2, h_base=2),
-    "SGP": resync.SGP(topology="random", peers=2),
-    "SGP with momentum": resync.SGP(topology="random", average_state=["momentum_buffer"]),
-    "OSGP": resync.OSGP(staleness=1),
-    "DPSGD": resync.DPSGD(),
-    "ADPSGD": resync.ADPSGD(),
-    "SlowMo": resync.SlowMo(period=3, base="sgp"),
-    "DiLoCo": resync.DiLoCo(period=3),
-    "DiLoCoProgress": resync.DiLoCoProgress(period=3, reference=0.2),
-    "SNOO": resync.SNOO(period=3, at="start"),
-    "GPA": resync.GPA(h=3),
-    "PALSGD": resync.PALSGD(period=3, probability=0.5, start=1),
-    "StreamingDiLoCo": resync.StreamingDiLoCo(period=6, fragments=2, delay=1, mixing=0.5),
-    "NoLoCo": resync.NoLoCo(period=2),
-    "Lookahead": resync.Lookahead(period=3),
-}
-TRAINING: dict[str, dict[str, int]] = {"QSR": {"total_steps": STEPS, "warmup_steps": 0}}
-
-
-@pytest.fixture(scope="module")
-def attached() -> list[dict[str, Any]]:
-    """What each of four processes ended with, by method."""
-    return run_processes(4, _all_methods)
-
-
-def _all_methods(rank: int, world_size: int) -> dict[str, Any]:
-    found = {name: _loop(rank, name) for name in METHODS}
-    return found | {f"{name} resumed": _loop(rank, name, stop=4) for name in METHODS}
-
-
-def _loop(rank: int, name: str, stop: int | None = None) -> dict[str, Any]:
-    """STEPS steps of a plain loop; with `stop`, all is saved after so many and continued with new objects."""
-    centre = torch.tensor(CENTRES[rank])
-    # Only rank 0 has the right start: it is everybody's.
-    model, optimizer, sync = _attach(name, START if rank == 0 else [9.0, 9.0])
-    for step in range(STEPS):
-        if step == stop:
-            saved = [each.state_dict() for each in (model, optimizer, sync)]
-            model, optimizer, sync = _attach(name, [0.0, 0.0])
-            for each, state in zip((model, optimizer, sync), saved, strict=True):
-                each.load_state_dict(state)
-        model(centre).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    with sync.consensus():
-        consensus = model.theta.detach().numpy().copy()
-    counts = {"rounds": sync.rounds, "bytes": sync.bytes_sent, "steps": sync.steps}
-    sync.finish()
-    return {"consensus": consensus, "end": model.theta.detach().numpy().copy(), **counts}
-
-
-def _attach(name: str, start: list[float]):
-    model = Point(start)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return model, optimizer, resync.attach(model, optimizer, METHODS[name], **TRAINING.get(name, {}))
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_plain_loop_ends_like_simulated_workers(attached, name):
-    options = dict(METHODS[name])
-    method, training = options.pop("name"), TRAINING.get(name)
-    simulated = Problem(method, CENTRES, START, settings={"momentum": 0.9}, training=training, **options)
-    for _ in range(STEPS):
-        simulated.step()
-    for rank in attached:
-        np.testing.assert_allclose(rank[name]["consensus"], simulated.consensus(), rtol=0, atol=1e-12)
-        np.testing.assert_allclose(rank[name]["end"], simulated.consensus(), rtol=0, atol=1e-12)
-        assert rank[name]["rounds"] == simulated.sync.rounds
-        assert rank[name]["steps"] == STEPS
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_state_dict_continues_exactly(attached, name):
-    for rank in attached:
-        resumed, whole = rank[f"{name} resumed"], rank[name]
-        assert np.array_equal(resumed["end"], whole["end"])
-        assert all(resumed[count] == whole[count] for count in ("steps", "rounds", "bytes"))
 
 
 @pytest.fixture(scope="module")

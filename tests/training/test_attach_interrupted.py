@@ -53,7 +53,8 @@ class Loop:
 
     def __init__(self, rank: int, declared: dict[str, Any]) -> None:
         algorithm = _algorithm(declared).in_steps(7)
-        self.centre, self.model = CENTRES[rank], Point(START)
+        # Only rank 0 has the right start: it is everybody's.
+        self.centre, self.model = CENTRES[rank], Point(START if rank == 0 else [9.0, 9.0])
         sgd = declared["optimizer"]["name"] == "sgd"
         parameters = self.model.parameters()
         self.optimizer = SGD(parameters, lr=0.1, momentum=0.9) if sgd else AdamW(parameters, lr=0.1)
@@ -82,13 +83,18 @@ class Loop:
         with pytest.raises(MemoryError):
             self.step()
 
-    def to_the_end(self) -> np.ndarray:
-        """What is left of the steps; this worker's own parameters after them, and the final average."""
+    def load(self, saved: list[Any]) -> None:
+        """Continue from the states of the parts."""
+        for part, state in zip(self.parts, saved, strict=True):
+            part.load_state_dict(deepcopy(state))
+
+    def to_the_end(self) -> tuple[np.ndarray, list[int]]:
+        """What is left of the steps; this worker's own parameters after them, and the final average; its counts."""
         while self.sync.steps < STEPS:
             self.step()
-        own = self.model.theta.detach().numpy().copy()
+        own, counts = self.model.theta.detach().numpy().copy(), [self.sync.rounds, self.sync.bytes_sent]
         self.sync.finish()
-        return np.stack([own, self.model.theta.detach().numpy()])
+        return np.stack([own, self.model.theta.detach().numpy()]), counts
 
 
 def _of_all(rank: int, world_size: int) -> dict[str, Any]:
@@ -96,7 +102,7 @@ def _of_all(rank: int, world_size: int) -> dict[str, Any]:
 
 
 def _of_one(rank: int, declared: dict[str, Any]) -> dict[Any, Any]:
-    """The end of an undisturbed loop and, for both kinds of interruption, what the next calls say and the end."""
+    """The ends of an undisturbed loop, of one that another resumes, and of interrupted ones with what calls say."""
     found: dict[Any, Any] = {"undisturbed": Loop(rank, declared).to_the_end()}
     for of_optimizer in (True, False):
         loop = Loop(rank, declared)
@@ -107,10 +113,11 @@ def _of_one(rank: int, declared: dict[str, Any]) -> dict[Any, Any]:
         said = _said(loop.step)
         if said:
             said += [text for call in ("consensus", "state_dict", "finish") for text in _said(_call(loop.sync, call))]
-            for part, state in zip(loop.parts, saved, strict=True):
-                part.load_state_dict(state)
-        found[of_optimizer] = said, loop.to_the_end()
-    return found
+            loop.load(saved)
+        found[of_optimizer] = said, loop.to_the_end()[0]
+    again = Loop(rank, declared)
+    again.load(saved)
+    return found | {"resumed": again.to_the_end()}
 
 
 def _call(sync: resync.Synchronised, name: str) -> Any:
@@ -136,11 +143,19 @@ def test_an_interrupted_step_is_repeated_exactly_or_refused_until_a_state_is_loa
     for rank, found in enumerate(each[name] for each in ranks):
         for of_optimizer in (True, False):
             said, end = found[of_optimizer]
-            assert np.array_equal(end, found["undisturbed"])
+            assert np.array_equal(end, found["undisturbed"][0])
             assert len(said) == 4 or (of_optimizer and not said)
             for text, call in zip(said, ("step", "consensus()", "state_dict()", "finish()"), strict=False):
                 assert text.startswith(f"rank {rank}, {call}")
                 assert f"step {INTERRUPTED + 1} was interrupted by an error or Ctrl-C" in text
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_states_that_new_objects_load_continue_exactly(ranks, name):
+    for found in (each[name] for each in ranks):
+        (ends, counts), (expected, of_whole) = found["resumed"], found["undisturbed"]
+        assert np.array_equal(ends, expected)
+        assert counts == of_whole
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -153,8 +168,9 @@ def test_an_attached_algorithm_ends_like_its_simulated_workers(ranks, name):
         simulated.step()
     simulated.sync.send_ahead()
     for own, found in zip(simulated.rows, ranks, strict=True):
-        expected = [own, simulated.consensus()]
-        np.testing.assert_allclose(found[name]["undisturbed"], expected, rtol=0, atol=1e-12)
+        ends, [rounds, _] = found[name]["undisturbed"]
+        np.testing.assert_allclose(ends, [own, simulated.consensus()], rtol=0, atol=1e-12)
+        assert rounds == simulated.sync.rounds
 
 
 def test_detaching_after_an_interruption_warns_and_frees_the_model():

@@ -277,9 +277,16 @@ def test_local_momentum_is_averaged_with_the_parameters_at_the_end_of_a_round():
             np.testing.assert_allclose(momentum.numpy(), v, **EXACT)
 
 
-@pytest.mark.parametrize(("name", "options"), [("sgp", {}), ("local", {"period": Constant(h=1)})])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sgp", {"average_state": ["exp_avg"]}),
+        ("local", {"average_state": ["exp_avg"], "period": Constant(h=1)}),
+        ("desloc", {"period": 1, "first_moment_period": 1}),
+    ],
+)
 def test_a_field_that_does_not_exist_cannot_travel(name, options):
-    problem = Problem(name, CENTRES, START, average_state=["exp_avg"], **options)
+    problem = Problem(name, CENTRES, START, **options)
     with pytest.raises(ValueError, match=r"no state 'exp_avg', allowed: none"):
         problem.step()
 
@@ -543,19 +550,6 @@ def test_slowmo_without_outer_momentum_is_local_sgd():
         np.testing.assert_allclose(slow.rows, local.rows, **EXACT)
 
 
-def test_slowmo_after_every_step_is_momentum_sgd():
-    """Also when the learning rate changes, because the outer momentum does not contain it."""
-    slow = Problem("slowmo", CENTRES, START, period=Constant(h=1), alpha=1.0, beta=0.7)
-    x, momentum = np.array(START), np.zeros(2)
-    for step in range(8):
-        lr = 0.1 if step < 4 else 0.01
-        slow.optimizer.param_groups[0]["lr"] = lr
-        slow.step()
-        momentum = 0.7 * momentum + (x - CENTRES.mean(0))
-        x = x - lr * momentum
-        np.testing.assert_allclose(slow.rows, np.tile(x, (4, 1)), **EXACT)
-
-
 @pytest.mark.parametrize(("workers", "options"), [(1, {}), (4, {"base": "allreduce", "average": False})])
 def test_outer_steps_without_momentum_on_equal_workers_are_lookahead(workers, options):
     centres = CENTRES[:workers]
@@ -567,22 +561,6 @@ def test_outer_steps_without_momentum_on_equal_workers_are_lookahead(workers, op
         for _ in range(5):
             ahead.step()
         np.testing.assert_allclose(ahead.rows, np.tile(slow, (workers, 1)), **EXACT)
-
-
-def test_diloco_is_torchs_nesterov_on_the_pseudo_gradient():
-    options = {"alpha": 0.7, "beta": 0.9, "nesterov": True, "scale_by_lr": False}
-    diloco = Problem("slowmo", CENTRES, START, optimizer=torch.optim.AdamW, period=Constant(h=4), **options)
-    inner = Problem("local", CENTRES, START, optimizer=torch.optim.AdamW, period=Constant(h=10**6))
-    anchor = torch.nn.Parameter(torch.tensor(START, dtype=torch.float64))
-    outer = torch.optim.SGD([anchor], lr=0.7, momentum=0.9, nesterov=True)
-    for _ in range(3):
-        for _ in range(4):
-            diloco.step()
-            inner.step()
-        anchor.grad = anchor.detach() - torch.from_numpy(inner.rows.mean(0))
-        outer.step()
-        inner.scatter(anchor.detach().expand(4, 2))
-        np.testing.assert_allclose(diloco.rows, inner.rows, **EXACT)
 
 
 @pytest.mark.parametrize(("buffers", "expected"), [("zero", "none"), ("keep", "own"), ("average", "mean")])
@@ -600,17 +578,6 @@ def test_slowmo_treats_the_inner_buffers_as_told(buffers, expected):
     else:
         wanted = own if expected == "own" else np.tile(own.mean(0), (4, 1))
         np.testing.assert_allclose(after["momentum_buffer"].numpy(), wanted, **EXACT)
-
-
-def test_local_averages_the_state_that_is_named_and_no_other():
-    local = Problem(
-        "local", CENTRES, START, optimizer=torch.optim.AdamW, period=Constant(h=2), average_state=["exp_avg"]
-    )
-    for _ in range(2):
-        local.step()
-    state = local.optimizer.state[local.workers.rows]
-    assert np.ptp(state["exp_avg"].numpy(), axis=0).max() < 1e-15
-    assert np.ptp(state["exp_avg_sq"].numpy(), axis=0).max() > 1e-3
 
 
 @pytest.mark.parametrize(

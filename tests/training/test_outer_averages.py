@@ -197,12 +197,6 @@ def test_desloc_averages_each_state_in_its_own_period():
     assert problem.sync.transport.bytes_sent == (7 + 4 + 1) * 24
 
 
-def test_moments_of_an_optimizer_without_them_are_an_error():
-    problem = Problem("desloc", CENTRES, START, period=1, first_moment_period=1)
-    with pytest.raises(ValueError, match=r"no state 'exp_avg', allowed: none"):
-        problem.step()
-
-
 def test_noloco_is_its_recursion_on_the_pairs_of_every_round():
     problem = Problem("noloco", CENTRES, START, training={"seed": 4}, period=Constant(h=3))
     x, v, met = np.tile(START, (4, 1)), np.zeros((4, 3)), set()

@@ -78,32 +78,24 @@ def listening(*processes: psutil.Process) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_a_signal_ends_in_a_checkpoint_and_an_exit_code_of_its_own(number, folder, undisturbed):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, os.EX_TEMPFAIL), (signal.SIGUSR1, os.EX_TEMPFAIL), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_in_a_checkpoint_and_an_exit_code_of_its_own(number, code, folder, undisturbed):
+    """Ctrl-C comes from a terminal, which sends it to all processes."""
     with launched(folder) as process:
         until(lambda: checkpoints(folder), process)
-        process.send_signal(number)
-        assert code_of(process) == os.EX_TEMPFAIL, (folder / "launch.log").read_text()
-    assert "with a checkpoint" in (folder / "launch.log").read_text()
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        assert code_of(process) == code, (folder / "launch.log").read_text()
+    log = (folder / "launch.log").read_text()
+    assert "with a checkpoint" in log
+    assert log.count("another Ctrl-C ends it at once") == (number == signal.SIGINT)
     assert not (folder / "summary.json").exists()
-    stopped = int(checkpoints(folder)[-1].name.removeprefix("step"))
-    left = state.recorded(folder)
-    assert (left.state, left.step) == ("stopped", stopped)
-    assert f"stops after step {stopped}" in left.reason
-    assert finish(folder) == 0
-    assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
-
-
-def test_ctrl_c_ends_in_a_checkpoint_too(folder, undisturbed):
-    with launched(folder) as process:
-        until(lambda: checkpoints(folder), process)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        assert code_of(process) == 130, (folder / "launch.log").read_text()
     stopped = int(checkpoints(folder)[-1].name.removeprefix("step"))
     assert stopped % 4 == 0
     left = state.recorded(folder)
     assert (left.state, left.step) == ("stopped", stopped)
-    assert (folder / "launch.log").read_text().count("another Ctrl-C ends it at once") == 1
+    assert f"stops after step {stopped}" in left.reason
     assert finish(folder) == 0
     assert assert_same_results(folder, undisturbed)["resumed_from"] == [stopped]
 

@@ -176,10 +176,8 @@ def test_the_effective_outer_rate_is_how_far_a_constant_change_moves(options, ra
     assert resync.LocalSGD(period=1).effective_outer_lr is None
 
 
-def test_the_signature_and_the_errors_of_an_algorithm_name_its_options():
+def test_the_signature_of_an_algorithm_names_its_options():
     assert str(signature(resync.DiLoCo)).startswith("(*, period, lr=0.7, momentum=0.9")
-    with pytest.raises(ValueError, match=r"perod: unknown key, allowed: period, .*did you mean 'period'"):
-        resync.LocalSGD(perod=4)
 
 
 def test_a_step_beyond_the_declared_ones_warns_once():

@@ -24,11 +24,8 @@ class Replicas:
     def __init__(self, function: Callable[..., Any], *arguments: Any, min_replicas: int = 2) -> None:
         self.function, self.arguments = function, arguments
         self.running: dict[str, tuple[Any, Connection]] = {}
-        receiver, sender = _CONTEXT.Pipe(duplex=False)
-        self._lighthouse = _CONTEXT.Process(target=_serve, args=(sender, min_replicas, 0))
-        self._lighthouse.start()
-        assert receiver.poll(LIMIT)
-        self.port = receiver.recv()
+        self.port = 0
+        self.new_lighthouse(min_replicas)
 
     def start(self, *names: str) -> None:
         for name in names:
@@ -68,19 +65,17 @@ class Replicas:
         assert not again, f"{again} did not die"
         return found
 
-    def signal(self, name: str, number: int) -> None:
-        os.kill(self.running[name][0].pid, number)
-
     def end_lighthouse(self) -> None:
         self._lighthouse.kill()
         self._lighthouse.join()
 
     def new_lighthouse(self, min_replicas: int = 2) -> None:
-        """At the same address."""
+        """At the address of the one before, if there was one."""
         receiver, sender = _CONTEXT.Pipe(duplex=False)
         self._lighthouse = _CONTEXT.Process(target=_serve, args=(sender, min_replicas, self.port))
         self._lighthouse.start()
         assert receiver.poll(LIMIT)
+        self.port = receiver.recv()
 
     def end(self) -> None:
         for process, _ in self.running.values():

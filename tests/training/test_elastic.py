@@ -211,7 +211,7 @@ def _attached(
 ) -> tuple[nn.Module, Any]:
     model = _model(name)
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    elastic = resync.Elastic(lighthouse, name, min_replicas=2, **options)
+    elastic = resync.Elastic(lighthouse, name, **{"min_replicas": 2} | options)
     return model, resync.attach(model, optimizer, METHODS[method], seed=3, elastic=elastic, **(of_training or {}))
 
 
@@ -351,10 +351,7 @@ def _alone(name: str, lighthouse: str) -> str:
 
 
 def _last(name: str, lighthouse: str, method: str) -> int:
-    model = _model(name)
-    elastic = resync.Elastic(lighthouse, name, timeout=5, replicas=2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    sync = resync.attach(model, optimizer, METHODS[method], seed=3, elastic=elastic)
+    model, sync = _attached(name, lighthouse, method, min_replicas=1, timeout=5, replicas=2)
     members = sync.elastic.membership
     while members.exchanges < 12:
         if name == "b" and members.exchanges >= 3:

@@ -33,27 +33,38 @@ def _set_up(replica: str, rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/{replica}{starts}", rank=rank, world_size=2)
 
 
-def _train(process: str, lighthouse: str, folder: Path, method: str, inside: str) -> Any:
-    """One of the two processes of a replica; those of `b` kill themselves before an exchange, and are started again."""
+def _attached(process: str, lighthouse: str, method: str, inside: str, **limits: float) -> Any:
+    """The model of one of the two processes of a replica, the algorithm, and what takes a step."""
     name, rank = process[0], int(process[1])
-    _set_up(name, rank, folder)
     model = _model(name)
     if inside == "fsdp":
         fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
     forward = DistributedDataParallel(model) if inside == "ddp" else model
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    elastic = resync.Elastic(lighthouse, name, min_replicas=2, replicas=3, timeout=20, wait=120)
+    elastic = resync.Elastic(lighthouse, name, min_replicas=2, replicas=3, **limits)
     sync = resync.attach(model, optimizer, METHODS[method], seed=3, elastic=elastic)
+
+    def take_step() -> None:
+        inputs, targets = (each.chunk(2)[rank] for each in _batch(name, sync.steps))
+        nn.functional.mse_loss(forward(inputs), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return model, sync, take_step
+
+
+def _train(process: str, lighthouse: str, folder: Path, method: str, inside: str) -> Any:
+    """One of the two processes of a replica; those of `b` kill themselves before an exchange, and are started again."""
+    name, rank = process[0], int(process[1])
+    _set_up(name, rank, folder)
+    model, sync, take_step = _attached(process, lighthouse, method, inside, timeout=20, wait=120)
     members, back = sync.elastic.membership, None
     while back is None or members.exchanges < back + 4:
         if name == "b" and sync.steps >= 4 and not (folder / "b.lost").exists():
             dist.barrier()
             (folder / "b.lost").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        inputs, targets = (each.chunk(2)[rank] for each in _batch(name, sync.steps))
-        nn.functional.mse_loss(forward(inputs), targets).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        take_step()
         if [len(change.members) for change in members.changes[-2:]] == [2, 3]:
             back = members.changes[-1].exchanges
     own = torch.cat([_whole(each).flatten() for each in model.parameters()]).numpy()
@@ -86,24 +97,20 @@ def _one_stops(process: str, lighthouse: str, folder: Path) -> Any:
     """One of the two processes of `b` stops in a round; `a` lets it continue two rounds later."""
     name, rank = process[0], int(process[1])
     _set_up(name, rank, folder)
-    model, stopped = _model(name), folder / "stopped"
-    forward = DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    elastic = resync.Elastic(lighthouse, name, min_replicas=2, replicas=3, timeout=6)
-    sync = resync.attach(model, optimizer, METHODS["LocalSGD"], seed=3, elastic=elastic)
-    members = sync.elastic.membership
-    while [len(change.members) for change in members.changes] != [3, 2, 3] or members.exchanges == members.changes[
-        -1
-    ].exchanges:
+    model, sync, take_step = _attached(process, lighthouse, "LocalSGD", "ddp", timeout=6)
+    members, stopped = sync.elastic.membership, folder / "stopped"
+
+    def all_are_back() -> bool:
+        came = [len(change.members) for change in members.changes]
+        return came == [3, 2, 3] and members.exchanges > members.changes[-1].exchanges
+
+    while not all_are_back():
         if process == "b1" and sync.steps == 4:
             stopped.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGSTOP)
         if process == "a0" and len(members.members) == 2 and members.exchanges == members.changes[-1].exchanges + 2:
             os.kill(int(stopped.read_text()), signal.SIGCONT)
-        inputs, targets = (each.chunk(2)[rank] for each in _batch(name, sync.steps))
-        nn.functional.mse_loss(forward(inputs), targets).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        take_step()
     return [_whole(each).numpy() for each in model.parameters()]
 
 

@@ -95,34 +95,21 @@ class Strategy(DDPStrategy):
         self._leave_average()
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Write the worker's own file, and on rank 0 the average."""
-        if self._has_shards:
-            self._save_sharded(checkpoint, filepath, storage_options)
-            return
-        if not self._training:
-            super().save_checkpoint(checkpoint, filepath, storage_options)
-            return
+        """Write the worker's own file or folder, and on rank 0 the whole average."""
         # The tensors of `checkpoint` are those of the module, and change with them.
         validating = self._in_average
         self._leave_average()
-        if "optimizer_states" in checkpoint:
-            own = checkpoint | {"resync": self.sync.state_dict()}
-            self.checkpoint_io.save_checkpoint(own, self._own_file(filepath), storage_options)
-        self._enter_average()
-        super().save_checkpoint(checkpoint, filepath, storage_options)
-        if not validating:
-            self._leave_average()
-
-    def _save_sharded(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any) -> None:
-        """Write the worker's own folder, and on rank 0 the whole average."""
-        validating = self._in_average
-        self._leave_average()
         if self._training and "optimizer_states" in checkpoint:
-            sharded.save(Path(self._own_file(filepath)), self.sync)
-            checkpoint |= {"optimizer_states": []}
-        if self._training:
-            self._enter_average()
-        checkpoint["state_dict"] = sharded.whole_state(self.lightning_module)
+            own = self._own_file(filepath)
+            if self._has_shards:
+                sharded.save(Path(own), self.sync)
+                checkpoint |= {"optimizer_states": []}
+            else:
+                state = checkpoint | {"resync": self.sync.state_dict()}
+                self.checkpoint_io.save_checkpoint(state, own, storage_options)
+        self._enter_average()
+        if self._has_shards:
+            checkpoint["state_dict"] = sharded.whole_state(self.lightning_module)
         super().save_checkpoint(checkpoint, filepath, storage_options)
         if not validating:
             self._leave_average()

@@ -98,14 +98,20 @@ class Trainer(transformers.Trainer):
         return sharded.has_shards(self.model)
 
     def begin(self) -> None:
-        if self._has_shards:
-            self._begin_sharded()
-            return
-        self.sync = self.attach(self.model, self.optimizer.optimizer)
+        optimizer, resumed = self.optimizer.optimizer, self._resumed_from
+        if self._has_shards and self.args.load_best_model_at_end:
+            raise ValueError("load_best_model_at_end: found a sharded model, allowed: false")
+        if self._has_shards and resumed:
+            sharded.prepare(self.model, optimizer)
+        self.sync = self.attach(self.model, optimizer)
         self._training = True
-        if self._resumed_from is None:
-            return
-        own = self._own_file(self._resumed_from)
+        if self._has_shards and resumed:
+            found = sharded.load(self._own_folder(resumed), self.sync, scheduler=self.lr_scheduler.state_dict())
+            self.lr_scheduler.load_state_dict(found["scheduler"])
+        elif resumed:
+            self._load_own(self._own_file(resumed))
+
+    def _load_own(self, own: Path) -> None:
         if not own.exists():
             raise FileNotFoundError(
                 f"{own}: not found; a training continues from a checkpoint that as many workers have saved. To start "
@@ -115,20 +121,6 @@ class Trainer(transformers.Trainer):
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.sync.load_state_dict(state["resync"])
-
-    def _begin_sharded(self) -> None:
-        if self.args.load_best_model_at_end:
-            raise ValueError("load_best_model_at_end: found a sharded model, allowed: false")
-        optimizer = self.optimizer.optimizer
-        if self._resumed_from:
-            sharded.prepare(self.model, optimizer)
-        self.sync = self.attach(self.model, optimizer)
-        self._training = True
-        if self._resumed_from:
-            found = sharded.load(
-                self._own_folder(self._resumed_from), self.sync, scheduler=self.lr_scheduler.state_dict()
-            )
-            self.lr_scheduler.load_state_dict(found["scheduler"])
 
     def save_own(self) -> None:
         """Write what this worker continues from into the checkpoint that has just been saved."""

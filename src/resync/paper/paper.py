@@ -27,7 +27,6 @@ from resync.settings.base import (
     wrong,
 )
 from resync.settings.errors import not_among, show
-from resync.settings.options import option_names, options_of
 
 
 class Item(Settings):
@@ -60,7 +59,7 @@ class Item(Settings):
     @field_validator("kind")
     @classmethod
     def _kind_exists(cls, value: str, info: ValidationInfo) -> str:
-        known = option_names("render", reading_of(info).package)
+        known = KindOptions.names(reading_of(info).package)
         if value not in known:
             raise checks_failed("kind", [((), not_among(value, known))])
         return value
@@ -72,8 +71,8 @@ class Item(Settings):
         if "kind" not in info.data:
             return value
         name = info.data["kind"]
-        kind = options_of("render", name, reading_of(info).package)
-        if bool(value) != getattr(kind, "shows_series", True):
+        kind = KindOptions.named(name, reading_of(info).package)
+        if bool(value) != kind.shows_series:
             allowed = f"none, because {name} shows no series" if value else "at least one series"
             raise checks_failed("series", [wrong((), show(list(value)), allowed)])
         return value
@@ -86,7 +85,7 @@ class Item(Settings):
             return KindOptions.model_construct(name="")
         if not isinstance(value, dict):
             return value
-        chosen = options_of("render", info.data["kind"], reading_of(info).package)
+        chosen = KindOptions.named(info.data["kind"], reading_of(info).package)
         return chosen.model_validate(value, context=info.context)
 
 

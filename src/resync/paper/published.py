@@ -1,6 +1,7 @@
 """The numbers that a paper published: what each one measures, and how certain it is."""
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Literal
 
 from pydantic import Field, RootModel
@@ -12,6 +13,10 @@ from resync.settings.errors import show
 
 CERTAINTY = ("verified", "secondary", "derived", "measured", "unverified", "missing")
 """The status words of published values, the most certain first."""
+_quantity = attrgetter(
+    "experiment", "series", "metric", "scale", "than", "comparison", "relative_to", "bound", "seed", "at_workers",
+    "at_epoch",
+)  # fmt: skip
 LinkName = Literal["ethernet_10g", "ethernet_25g", "infiniband_100g"]
 """A link between nodes, of `resync.plan.network.LINKS`."""
 
@@ -162,16 +167,7 @@ def quantities(values: Iterable[PublishedValue]) -> Iterator[list[PublishedValue
     """The values of each quantity, in declared order: the most certain source first, then the others."""
     found: dict[tuple[object, ...], list[PublishedValue]] = {}
     for value in values:
-        compared = (
-            value.than,
-            value.comparison,
-            value.relative_to,
-            value.bound,
-            value.seed,
-            value.at_workers,
-            value.at_epoch,
-        )
-        found.setdefault((value.experiment, value.series, value.metric, value.scale, *compared), []).append(value)
+        found.setdefault(_quantity(value), []).append(value)
     for same in found.values():
         yield sorted(same, key=lambda value: CERTAINTY.index(value.status))
 

@@ -6,21 +6,24 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from resync.data_sets.declaration import data_set, data_set_names
+from resync.data_sets.declaration import DataOptions
 from resync.files import write_text
 from resync.metrics.columns import ColumnMap
 from resync.paper.claim import ClaimsFile
 from resync.paper.logs import LogsFile
 from resync.paper.paper import ExperimentFile, PaperFile
 from resync.paper.published import PublishedFile
+from resync.run.parts import KindOptions, ModelOptions, OptimizerOptions, SyncOptions
 from resync.run.reduction import ScaleFile
 from resync.run.run import Run
 from resync.settings.base import PACKAGE
 from resync.settings.describe import Schema, schema_of
-from resync.settings.options import first_paragraph, option_names, options_of
+from resync.settings.options import Options, first_paragraph
 from resync.settings.tree import CHOICES
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_CHOSEN: tuple[type[Options], ...] = (DataOptions, ModelOptions, OptimizerOptions, SyncOptions)
+_ROOMS = {each.room: each for each in _CHOSEN}
 
 
 def schemas(package: Path = PACKAGE) -> dict[str, Schema]:
@@ -49,21 +52,12 @@ def export(directory: Path, package: Path = PACKAGE) -> None:
 def _exported(model: type[BaseModel], package: Path) -> Schema:
     """The schema of a file that holds all of `model`, with the components of every room it refers to."""
     schema = schema_of(model)
-    rooms = sorted(_rooms(schema))
-    for room in rooms:
-        for name in _names(room, package):
-            config = schema_of(_model(room, name, package))
+    for room in sorted(_rooms(schema)):
+        for name in _ROOMS[room].names(package):
+            config = schema_of(_ROOMS[room].named(name, package))
             schema["$defs"] |= config.pop("$defs", {})
             schema["$defs"][f"{room}.{name}"] = config
     return {"$schema": _DIALECT, **_map(schema, lambda part: _plain(part, package))}
-
-
-def _names(room: str, package: Path) -> list[str]:
-    return data_set_names(package) if room == "data" else option_names(room, package)
-
-
-def _model(room: str, name: str, package: Path) -> type[BaseModel]:
-    return data_set(name, package).config if room == "data" else options_of(room, name, package)
 
 
 def _rooms(schema: Schema) -> set[str]:
@@ -94,7 +88,8 @@ def _plain(part: Schema, package: Path) -> Schema:
     if "x-component" not in part:
         return part
     room, fact = part["x-component"], part.get("x-only")
-    chosen = [name for name in _names(room, package) if not fact or getattr(options_of(room, name, package), fact)]
+    of = _ROOMS[room]
+    chosen = [name for name in of.names(package) if not fact or getattr(of.named(name, package), fact)]
     kept = {key: value for key, value in part.items() if key not in ("type", "x-component", "x-only")}
     return {**kept, "oneOf": [{"$ref": f"#/$defs/{room}.{name}"} for name in chosen]}
 
@@ -113,8 +108,8 @@ def _with_kinds(schema: Schema, package: Path) -> Schema:
     """The schema with the options of each kind for figures and tables."""
     item = schema["$defs"].pop("Item")
     kinds = []
-    for name in option_names("render", package):
-        kind = options_of("render", name, package)
+    for name in KindOptions.names(package):
+        kind = KindOptions.named(name, package)
         options = _map(schema_of(kind), lambda part: _plain(part, package))
         schema["$defs"] |= options.pop("$defs", {})
         del options["properties"]["name"]
@@ -122,7 +117,7 @@ def _with_kinds(schema: Schema, package: Path) -> Schema:
         chosen = {"kind": {"const": name, "description": kind.description()}, "options": options}
         properties = {**item["properties"], **chosen}
         required = [*item["required"], *(["options"] if options.get("required") else [])]
-        if getattr(kind, "shows_series", True):
+        if kind.shows_series:
             properties["series"] = {**properties["series"], "minItems": 1}
             required.append("series")
         else:

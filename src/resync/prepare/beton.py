@@ -59,13 +59,6 @@ def installed() -> bool:
     return find_spec("ffcv") is not None
 
 
-def require_ffcv(of: DataSet, wanted: str, otherwise: str = "") -> None:
-    """Raise ValueError if FFCV is not installed; `wanted` says what needs it, `otherwise` gives an alternative."""
-    if not installed():
-        how = "pip install ffcv==1.0.2, after the libraries that docs/data.md names"
-        raise of.error(f"{wanted} FFCV: {how}{otherwise}")
-
-
 def record_file(of: DataSet, root: Path) -> Path:
     """The path of the record of the .beton files."""
     return prepared_file(of, root).with_suffix(".beton.json")

@@ -28,8 +28,9 @@ def choose_format(of: DataSet, format: str) -> str:
     """`beton` or `files`, with `auto` resolved. Raises ValueError for `beton` if FFCV is not installed."""
     if format == "auto":
         return "beton" if beton.installed() else "files"
-    if format == "beton":
-        beton.require_ffcv(of, "format beton needs", "; or allow another one with format: auto")
+    if format == "beton" and not beton.installed():
+        how = "pip install ffcv==1.0.2, after the libraries that docs/data.md names"
+        raise of.error(f"format beton needs FFCV: {how}; or allow another one with format: auto")
     return format
 
 

@@ -401,15 +401,15 @@ def sweep(papers: Suite, tmp_path: Path) -> tuple[Suite, Path]:
 def test_a_metric_against_an_option_is_a_line_in_its_order(sweep: tuple[Suite, Path]):
     panels = metric_against_option.prepare(load(sweep[0], "slowmo", "fig3_imagenet", "paper", sweep[1]))
     accuracy, time = panels.panels
-    *swept, fixed = accuracy.endings
-    assert [point.x for point in accuracy.endings] == [12, 24, 48, 96, None]
+    *swept, fixed = accuracy.lines
+    assert [point.x for point in accuracy.lines] == [12, 24, 48, 96, None]
     assert [point.mean for point in swept] == pytest.approx([75.17, None, 75.53, 76.01])
     assert swept[0].std == pytest.approx(0.1 / 2**0.5)
     assert [point.published for point in swept] == [None, None, Level(75.73), None]
     assert swept[1].label == "SGP + SlowMo (tau=24) (not run)"
     assert (fixed.label, fixed.mean, fixed.published) == ("SGP", pytest.approx(75.05), Level(75.15))
-    assert (accuracy.label, time.label) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
-    assert panels.axis == "tau (steps)"
+    assert (accuracy.y_axis, time.y_axis) == ("Best validation top-1 accuracy (%)", "Time per step (s)")
+    assert accuracy.x_axis == time.x_axis == "tau (steps)"
     rows = [row for row in csv.DictReader(io.StringIO(points_csv(panels))) if row["panel"] == "a"]
     assert [(row["x"], row["shows"]) for row in rows if row["series"] == "SGP"] == [("", "mean"), ("", "published")]
     assert [row["x"] for row in rows if row["shows"] == "mean"] == ["12.0", "48.0", "96.0", ""]

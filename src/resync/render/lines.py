@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -80,22 +80,30 @@ class Line:
             yield point(level.shows, at, level.value)
 
 
+class _Shown(Protocol):
+    def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]: ...
+
+
+ShownT = TypeVar("ShownT", bound=_Shown)
+
+
 @dataclass(frozen=True)
-class Panel:
+class Panel(Generic[ShownT]):
     """The lines of a panel, the titles of its axes, and the limits of the vertical one, which may be logarithmic."""
 
     x_axis: str
     y_axis: str
-    lines: Sequence[Line]
+    lines: Sequence[ShownT]
     limits: tuple[float, float] | None = None
     log: bool = False
+    title: str = ""
 
 
 @dataclass(frozen=True)
-class Panels:
+class Panels(Generic[ShownT]):
     """The panels of a figure from left to right or from top to bottom, and the setting below them."""
 
-    panels: Sequence[Panel]
+    panels: Sequence[Panel[ShownT]]
     setting: str
 
     def points(self) -> Iterator[Point]:

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from resync.errors import UserError
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import LETTERS, footnote, legend, letter
+from resync.render.lines import Panel, Panels, footnote, legend, letter
 from resync.render.options import MetricAgainstOption
 from resync.render.points import Level, Point, levels_note
 from resync.render.style import GREY, Style, axis_label, label_y, new_panels
@@ -52,30 +52,11 @@ class Ending:
             yield Point(panel, self.label, self.published.shows, x_axis, x, y_axis, self.published.value)
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One metric: the endings in the order of the option, then those of series without it."""
+def prepare(data: ItemData[MetricAgainstOption]) -> Panels[Ending]:
+    """The mean over the finished seeds of every series: in the order of the option, then of those without it.
 
-    label: str
-    endings: list[Ending]
-
-
-@dataclass(frozen=True)
-class Panels:
-    """All panels, the title of their common axis, and the setting below."""
-
-    panels: list[Panel]
-    axis: str
-    setting: str
-
-    def points(self) -> Iterator[Point]:
-        for name, panel in zip(LETTERS, self.panels, strict=False):
-            for ending in panel.endings:
-                yield from ending.points(name, self.axis, panel.label)
-
-
-def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
-    """The mean over the finished seeds of every series. Raises ValueError if no series has the option."""
+    Raises ValueError if no series has the option.
+    """
     require_results(data)
     option = data.options.option
     values = [_value_of(series.states[0].run, option) for series in data.series]
@@ -90,21 +71,22 @@ def prepare(data: ItemData[MetricAgainstOption]) -> Panels:
         if modelled and not data.timed_on:
             continue
         label = axis_label(metric)
-        panels.append(Panel(f"Modelled {label[0].lower()}{label[1:]}" if modelled else label, endings))
-    shown = [ending for panel in panels for ending in panel.endings]
+        label = f"Modelled {label[0].lower()}{label[1:]}" if modelled else label
+        panels.append(Panel(data.options.axis or option, label, endings))
+    shown = [ending for panel in panels for ending in panel.lines]
     parts = [data.setting, data.seeds if data.seeds == "1 seed" else f"{_STD} of {data.seeds}"]
     parts += [data.timed_on] if any(map(data.simulates, metrics)) else []
     parts.append(levels_note((ending.published for ending in shown), "open or dotted"))
-    return Panels(panels, data.options.axis or option, " · ".join(filter(None, [*parts, data.absent])))
+    return Panels(panels, " · ".join(filter(None, [*parts, data.absent])))
 
 
-def draw(panels: Panels, width: float) -> Figure:
+def draw(panels: Panels[Ending], width: float) -> Figure:
     """One panel per metric."""
     figure, grid = new_panels(width, len(panels.panels), _HEIGHT)
     for axes, panel in zip(grid.flat, panels.panels, strict=True):
         _draw_panel(axes, panel)
-        label_y(axes, panel.label, _HEIGHT)
-        axes.set_xlabel(drawn(panels.axis), parse_math=has_symbols(panels.axis))
+        label_y(axes, panel.y_axis, _HEIGHT)
+        axes.set_xlabel(drawn(panel.x_axis), parse_math=has_symbols(panel.x_axis))
     if len(panels.panels) > 1:
         letter(grid.flat)
     legend(figure, grid[0, 0], columns=4)
@@ -132,8 +114,8 @@ def _ending(data: ItemData, series: Series, metric: str, x: float | None) -> End
     )
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
-    swept = [(ending.x, ending) for ending in panel.endings if ending.x is not None]
+def _draw_panel(axes: Axes, panel: Panel[Ending]) -> None:
+    swept = [(ending.x, ending) for ending in panel.lines if ending.x is not None]
     known = [(value, ending.mean) for value, ending in swept if ending.mean is not None]
     axes.plot([value for value, _ in known], [mean for _, mean in known], color=GREY, linewidth=0.8, zorder=2)
     for value, ending in swept:
@@ -146,7 +128,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
             alone: dict[str, Any] = {"label": ending.label} if ending.mean is None else {}
             look = marker | {"markerfacecolor": "none", "markeredgecolor": "black", "alpha": ending.published.alpha}
             axes.plot(value, ending.published.value, **look, **alone)
-    for ending in panel.endings[len(swept) :]:
+    for ending in panel.lines[len(swept) :]:
         if ending.mean is not None:
             axes.axhline(ending.mean, label=ending.label, color=ending.style.color, linestyle=ending.style.dash)
         if ending.published is not None:

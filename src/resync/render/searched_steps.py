@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from resync.render.item import ItemData, Series, require_results
-from resync.render.lines import LETTERS, footnote, legend, letter
+from resync.render.lines import Panel, Panels, footnote, legend, letter
 from resync.render.options import SearchedSteps
 from resync.render.points import Point
 from resync.render.style import Style, distinct, label_y, new_panels, style_of
@@ -31,40 +31,18 @@ class SearchLine:
     ours: Mapping[int, SeedValues]
     published: Mapping[int, SeedValues]
 
-    def points(self, panel: str) -> Iterator[Point]:
+    def points(self, panel: str, x_axis: str, y_axis: str) -> Iterator[Point]:
         """Means over the seeds, with their range, and published means."""
         for workers, found in self.ours.items():
             low, high = min(found.values), max(found.values)
             yield Point(
-                panel, self.label, "mean", _AXIS, workers, _STEPS, found.mean, low, high, _RANGE, found.n
+                panel, self.label, "mean", x_axis, workers, y_axis, found.mean, low, high, _RANGE, found.n
             )  # fmt: skip
         for workers, found in self.published.items():
-            yield Point(panel, self.label, "published", _AXIS, workers, _STEPS, found.mean, n=found.n)
+            yield Point(panel, self.label, "published", x_axis, workers, y_axis, found.mean, n=found.n)
 
 
-@dataclass(frozen=True)
-class SearchPanel:
-    """The series of an experiment, and what they have in common."""
-
-    title: str
-    lines: list[SearchLine]
-
-
-@dataclass(frozen=True)
-class SearchPanels:
-    """All panels, and the setting below."""
-
-    panels: list[SearchPanel]
-    setting: str
-
-    def points(self) -> Iterator[Point]:
-        """Those of every line."""
-        for name, panel in zip(LETTERS, self.panels, strict=False):
-            for line in panel.lines:
-                yield from line.points(name)
-
-
-def prepare(data: ItemData[SearchedSteps]) -> SearchPanels:
+def prepare(data: ItemData[SearchedSteps]) -> Panels[SearchLine]:
     """The steps of every search of the finished runs."""
     require_results(data)
     first = {series.label: series.states[0].run for series in reversed(data.series)}
@@ -74,11 +52,15 @@ def prepare(data: ItemData[SearchedSteps]) -> SearchPanels:
     for _, group in groupby(data.drawn, lambda series: series.name[0]):
         of_panel = list(group)
         title = f"ζ² = {of_panel[0].states[0].run.data.options['heterogeneity']:g}"
-        panels.append(SearchPanel(title, [_line(data, series, styles[series.label]) for series in of_panel]))
+        lines = [
+            SearchLine(series.legend, styles[series.label], found_steps(series), published_steps(data, series))
+            for series in of_panel
+        ]
+        panels.append(Panel(_AXIS, _STEPS, lines, title=title))
     records = {each.n for panel in panels for line in panel.lines for each in line.published.values()}
     shown = f"open: mean of published records of {counted(records, 'seed')}" if records else ""
     setting = f"{data.scale} scale: mean of {data.seeds}, band: {_RANGE}"
-    return SearchPanels(panels, " · ".join(filter(None, [setting, shown, data.absent])))
+    return Panels(panels, " · ".join(filter(None, [setting, shown, data.absent])))
 
 
 def published_steps(data: ItemData, series: Series) -> dict[int, SeedValues]:
@@ -100,11 +82,7 @@ def found_steps(series: Series) -> dict[int, SeedValues]:
     return {workers: SeedValues.of(values) for workers, values in sorted(found.items())}
 
 
-def _line(data: ItemData, series: Series, style: Style) -> SearchLine:
-    return SearchLine(series.legend, style, found_steps(series), published_steps(data, series))
-
-
-def draw(panels: SearchPanels, width: float) -> Figure:
+def draw(panels: Panels[SearchLine], width: float) -> Figure:
     """A panel per experiment, with one legend above them."""
     figure, grid = new_panels(width, len(panels.panels), _HEIGHT, sharey=True)
     for axes, panel in zip(grid.flat, panels.panels, strict=False):

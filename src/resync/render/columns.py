@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from resync.metrics.registry import METRICS, SECONDS_PER_HOUR
 from resync.paper.published import PublishedValue
@@ -23,13 +22,8 @@ _FIXED_DECIMALS = {"%": 2, "BLEU": 2}
 _SIGNIFICANT, _LEAST_DECIMALS = 3, 3
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-
-@dataclass(frozen=True)
-class Column:
-    """A heading and the cells below it, one per series."""
-
-    heading: Heading
-    cells: tuple[Cell, ...]
+Column = tuple[Heading, tuple[Cell, ...]]
+"""A heading and the cells below it, one per series."""
 
 
 def metric_table(data: ItemData, metrics: Sequence[str], decimals: int | None = None) -> Table:
@@ -38,19 +32,13 @@ def metric_table(data: ItemData, metrics: Sequence[str], decimals: int | None = 
     Missing, stale and diverged runs are named in words and never enter a mean. A metric for which the paper publishes
     no value of these series has no column of published values.
     """
-    columns = [Column(Heading("Method", numbers=False), tuple(Cell(series.label) for series in data.series))]
+    columns = [(Heading("Method", numbers=False), tuple(Cell(series.label) for series in data.series))]
     for index, metric in enumerate(metrics):
         columns += _of_metric(data, metric, None if index else decimals, first=index == 0)
-    return table_of(
-        data.title, columns, [data.record(series, metrics) for series in data.series], _note(data, columns, metrics),
-        data.item.caption,
-    )  # fmt: skip
-
-
-def table_of(title: str, columns: Sequence[Column], records: Iterable[dict], note: str, caption: str) -> Table:
-    """A table from its columns."""
-    rows = tuple(zip(*(column.cells for column in columns), strict=True))
-    return Table(title, tuple(column.heading for column in columns), rows, tuple(records), note, caption)
+    headings, cells = zip(*columns, strict=True)
+    rows = tuple(zip(*cells, strict=True))
+    records = tuple(data.record(series, metrics) for series in data.series)
+    return Table(data.title, headings, rows, records, _note(data, rows, metrics), data.item.caption)
 
 
 def published_cell(value: PublishedValue | None) -> Cell:
@@ -62,9 +50,9 @@ def published_cell(value: PublishedValue | None) -> Cell:
     return Cell(as_published(value.value, value.std), mark=MARKS.get(value.status, ""))
 
 
-def status_notes(columns: Iterable[Column]) -> list[str]:
-    """The meaning of the marks of published values that these columns have."""
-    shown = {cell.mark for column in columns for cell in column.cells}
+def status_notes(rows: Iterable[Iterable[Cell]]) -> list[str]:
+    """The meaning of the marks of published values that these rows have."""
+    shown = {cell.mark for row in rows for cell in row}
     words = {status: "measured by this project" if status == "measured" else status for status in MARKS}
     return [f"{mark} {words[status]}" for status, mark in MARKS.items() if mark in shown]
 
@@ -100,17 +88,17 @@ def _of_metric(data: ItemData, metric: str, decimals: int | None, first: bool) -
     modelled = data.simulates(metric)
     if modelled and not data.timed_on:
         group = Heading(declared.title, _written(declared.unit)).own
-        return [Column(Heading("published", group=group), published_cells)] if theirs else []
+        return [(Heading("published", group=group), published_cells)] if theirs else []
     if not theirs:
         title = f"Modelled {declared.title.lower()}" if modelled else declared.title
-        return [Column(Heading(title, _written(unit)), ours)]
+        return [(Heading(title, _written(unit)), ours)]
     here = "modelled" if modelled else "here" if data.scale == "paper" else f"{data.scale} scale"
     same = unit == declared.unit
     group = Heading(declared.title, _written(unit) if same else "").own
     units = ("", "") if same else (_written(unit), _written(declared.unit))
     return [
-        Column(Heading(here, units[0], group), ours),
-        Column(Heading("published", units[1], group), published_cells),
+        (Heading(here, units[0], group), ours),
+        (Heading("published", units[1], group), published_cells),
     ]
 
 
@@ -173,16 +161,16 @@ def _decimals(metric: str, unit: str, found: Sequence[SeedValues]) -> int:
     return max(_LEAST_DECIMALS, digits) if METRICS[metric].depends_on == "training" or unit == "s" else digits
 
 
-def _note(data: ItemData, columns: Sequence[Column], metrics: Sequence[str]) -> str:
+def _note(data: ItemData, rows: Sequence[Sequence[Cell]], metrics: Sequence[str]) -> str:
     seeds = data.seeds if data.seeds == "1 seed" else f"mean ± standard deviation of {data.seeds}"
     parts = [data.setting, seeds]
     values = (data.published_value(series, metric) for series in data.series for metric in metrics)
     scales = dict.fromkeys(value.scale for value in values if value is not None and value.value is not None)
     if scales and list(scales) != [data.scale]:
         parts.append(f"published: at {listed(scales)} scale")
-    if any(cell.best for column in columns for cell in column.cells):
+    if any(cell.best for row in rows for cell in row):
         several = any(len(series.results("finished")) > 1 for series in data.series)
         parts.append(BEST if several else BEST_OF_ONE)
     parts += [VOLUME] if "volume_percent" in metrics else []
     parts += filter(None, [data.timed_on if any(map(data.simulates, metrics)) else ""])
-    return " · ".join([*parts, *status_notes(columns), *state_notes(_marks(data))])
+    return " · ".join([*parts, *status_notes(rows), *state_notes(_marks(data))])

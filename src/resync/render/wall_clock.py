@@ -9,7 +9,7 @@ from resync.paper.published import CERTAINTY, PublishedValue, most_certain
 from resync.plan.calibrate import Calibration, Timing, calibrate
 from resync.plan.exchanges import exchanges
 from resync.plan.forecast import certainty
-from resync.render.columns import MARKS, Column, published_cell, state_marks, state_notes, status_notes, table_of
+from resync.render.columns import MARKS, published_cell, state_marks, state_notes, status_notes
 from resync.render.item import NONE, ItemData, Series
 from resync.render.options import WallClock
 from resync.render.style import time_unit
@@ -59,9 +59,9 @@ def prepare(data: ItemData[WallClock]) -> Table:
         )
         for row in rows
     ]  # fmt: skip
-    columns = [Column(*column) for column in zip(headings, zip(*cells, strict=True), strict=True)]
-    note = " · ".join([*_notes(model, rows), *status_notes(columns), *state_notes(_marks(data))])
-    return table_of(data.item.title, columns, [_record(row, model) for row in rows], note, data.item.caption)
+    note = " · ".join([*_notes(model, rows), *status_notes(cells), *state_notes(_marks(data))])
+    records = tuple(_record(row, model) for row in rows)
+    return Table(data.item.title, headings, tuple(cells), records, note, data.item.caption)
 
 
 def _row(data: ItemData, run: Run) -> _Method:

@@ -1,7 +1,7 @@
 """An item of a paper: the runs that it shows, their state on disk, and the files into which it is drawn."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
@@ -253,8 +253,13 @@ def load(suite: Suite, paper: str, item: str, scale: str, results: Path) -> Item
 
 def _series(suite: Suite, runs: list[Run], look: style.Style, results: Path) -> Series:
     states = tuple(state_of(run, results) for run in runs)
+    return Series(runs[0].label, look, states, time_of(suite, states))
+
+
+def time_of(suite: Suite, states: Sequence[RunState]) -> ModelledTime | None:
+    """The modelled time of the runs of a series."""
     sizes = (state.result.summary.get("parameters") for state in states if state.result)
-    return Series(runs[0].label, look, states, modelled_time(suite, runs[0], next(filter(None, sizes), None)))
+    return modelled_time(suite, states[0].run, next(filter(None, sizes), None))
 
 
 def require_results(data: ItemData) -> None:

@@ -16,7 +16,8 @@ from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
 from resync.paper.paper import Paper
-from resync.plan.modelled import ModelledTime, modelled_time
+from resync.plan.modelled import ModelledTime
+from resync.render.item import time_of
 from resync.results.runs import RunState, state_of
 from resync.run import Run
 from resync.settings.tree import leaves
@@ -102,16 +103,8 @@ class Content:
         return read_audit(self.results / ARCHIVE / "mini" / "audit.json")
 
     @cached_property
-    def _times(self) -> dict[SeriesName, ModelledTime | None]:
-        return {}
-
-    def time_of(self, run: Run) -> ModelledTime | None:
-        """The modelled time of a run, computed once for its series."""
-        name = run.paper, run.experiment, run.series
-        if name not in self._times:
-            sizes = (state.result.summary.get("parameters") for state in self.series[name] if state.result)
-            self._times[name] = modelled_time(self.suite, run, next(filter(None, sizes), None))
-        return self._times[name]
+    def times(self) -> dict[SeriesName, ModelledTime | None]:
+        return {name: time_of(self.suite, states) for name, states in self.series.items()}
 
     @cached_property
     def lines(self) -> list[Line]:

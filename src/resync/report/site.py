@@ -72,6 +72,7 @@ class _Site:
             WITHOUT_RESULT=WITHOUT_RESULT,
             FOLDED=(*WITHOUT_RESULT, "as planned"),
             effect_in_words=effect_in_words,
+            effect_strip=effect_strip,
             word_of=word_of,
             cell_signs=SIGNS,
             cell_meanings=MEANINGS,
@@ -105,7 +106,7 @@ class _Site:
     def _overview(self) -> None:
         content, archive = self.content, self.content.archive
         known = archive.get("lines", []) if content.scale == "smoke" else content.lines
-        tried = [line | {"strip": effect_strip(line)} for line in known if line["kind"] == CLAIM and line["effects"]]
+        tried = [line for line in known if line["kind"] == CLAIM and line["effects"]]
         tried.sort(key=lambda line: not line.get("headline"))
         self.writer.page(
             "index.html",
@@ -153,11 +154,10 @@ class _Site:
             if (content.figures / content.scale / paper.id / f"{item.id}.svg").exists():
                 runs = content.suite.item_runs(paper.id, item.id, content.scale)
                 title = item.title_at(runs, content.suite.references(paper.id, item.id, content.scale))
-                page = f"{paper.id}/index.html"
                 yield {
                     "paper": paper.name,
                     "title": title,
-                    "page": page,
+                    "page": f"{paper.id}/index.html",
                     "id": item.id,
                     "src": f"figures/{paper.id}/{item.id}.svg",
                 }
@@ -212,7 +212,8 @@ class _Site:
         for name in copied:
             self.writer.copy(directory / name, f"{run.id}/{name}")
         self.writer.page(page_of(run), "run", **run_page(self.content, state), copied=copied)
-        self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id], self.content.time_of(run)))
+        time = self.content.times[run.paper, run.experiment, run.series]
+        self.writer.text(f"{run.id}/data.js", run_data(state, self.content.settings[run.id], time))
 
 
 def _series_row(states: list[RunState]) -> dict[str, Any]:
@@ -246,22 +247,20 @@ def _note(states: Iterable[RunState]) -> str:
 
 def _write_index(suite: Suite, results: Path, figures: Path) -> None:
     rows = coverage(suite, figures)
-    folders = {scale: results / scale for scale in SCALES}
     entries = [
         {
             "scale": scale,
-            "sentence": _sentence(at / "audit.json") if scale != "smoke" else "",
+            "sentence": _sentence(results / scale / "audit.json") if scale != "smoke" else "",
             "archive": _sentence(results / ARCHIVE / scale / "audit.json"),
-            "exists": (at / "site/index.html").exists(),
+            "exists": (results / scale / "site/index.html").exists(),
         }
-        for scale, at in folders.items()
+        for scale in SCALES
     ]
     pages = {(scale, paper): f"{scale}/site/{paper}/index.html" for scale in SCALES for paper in suite.papers}
     sites = {key: page for key, page in pages.items() if (results / page).exists()}
-    shared = {"suite": suite, "scales": SCALES, "cell_signs": SIGNS, "cell_meanings": MEANINGS}
     css = (ASSETS / "site.css").read_text(encoding="utf-8")
     content = {"entries": entries, "css": css, "counts": by_paper(rows), "totals": of_all(rows), "links": sites}
-    write_text(results / "index.html", Writer(results, **shared).html("index", **content))
+    write_text(results / "index.html", Writer(results, suite=suite).html("index", **content))
 
 
 def _sentence(file: Path) -> str:

@@ -7,8 +7,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from resync.report.audit_lines import effect_strip
-
 HERE = Path(__file__).parent
 ASSETS = HERE / "assets"
 _CODE_TAG_OR_SYMBOL = re.compile(r"<(title|script|style|code|option)\b.*?</\1>|<[^>]*>|H_base", re.DOTALL)
@@ -23,7 +21,6 @@ class Writer:
         options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
         self.environment = Environment(loader=FileSystemLoader(HERE), undefined=StrictUndefined, **options)
         self.environment.globals |= common
-        self.environment.filters["with_strip"] = lambda line: line | {"strip": effect_strip(line)}
 
     def page(self, path: str, template: str, **content: Any) -> None:
         """The page at `path` from `<template>.html.j2`, in which `to` makes a link from a path within the site."""

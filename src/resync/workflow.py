@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from resync.files import write_text
 from resync.paper import Suite
@@ -131,7 +132,7 @@ class Targets:
         """The configuration of an item, of the runs that it shows, and of the values published for them."""
         runs = self._shown(paper, item)
         shown = {run.id: (run.label, run.hash) for run in runs}
-        references, declared = self._references(paper, item), self.suite.papers[paper]
+        references, declared = self.suite.references(paper, item, self.scale), self.suite.papers[paper]
         at_paper_scale = [run.hash for run in references]
         experiments = {run.experiment for run in (*runs, *references)}
         known = [value for value in declared.published_beside(self.scale) if value.experiment in experiments]
@@ -160,9 +161,6 @@ class Targets:
 
     def _item(self, paper: str, item: str) -> Item:
         return self.suite.papers[paper].item_at(item, self.scale)
-
-    def _references(self, paper: str, item: str) -> tuple[Run, ...]:
-        return self.suite.references(paper, item, self.scale)
 
     def _shown(self, paper: str, item: str) -> list[Run]:
         """The runs that an item shows; a kind that shows none exists at every scale."""
@@ -220,14 +218,10 @@ def one_of(declared: Iterable[str]) -> str:
     return "|".join(sorted(set(declared)))
 
 
-def one_figure(suite: Suite) -> str:
-    """The pattern that matches the declared figures, each within its own paper."""
-    return _one_item((paper.id, figure.id) for paper in suite.papers.values() for figure in paper.figures)
-
-
-def one_table(suite: Suite) -> str:
-    """The pattern that matches the declared tables, each within its own paper."""
-    return _one_item((paper.id, table.id) for paper in suite.papers.values() for table in paper.tables)
+def one_item(suite: Suite, kind: Literal["figures", "tables"]) -> str:
+    """The pattern that matches the declared figures or tables, each within its own paper; without any, nothing."""
+    items = [(paper.id, item.id) for paper in suite.papers.values() for item in getattr(paper, kind)]
+    return "|".join(f"(?<=/{paper}/){item}" for paper, item in items) or "(?!)"
 
 
 def train_anew(outputs: Iterable[Iterable[str]], forced: Collection[str], all_forced: bool) -> None:
@@ -266,11 +260,6 @@ def srun_nodes(run: Run) -> int | None:
 def code(*rooms: str) -> list[str]:
     """The source files of a cheap step, which is repeated when one of them changes."""
     return sorted(str(file) for room in rooms for file in (SOURCE / room).glob("*.*"))
-
-
-def _one_item(items: Iterable[tuple[str, str]]) -> str:
-    """The pattern of (paper, item) pairs; without any, it matches nothing."""
-    return "|".join(f"(?<=/{paper}/){item}" for paper, item in items) or "(?!)"
 
 
 def _files(runs: Iterable[Run]) -> list[str]:

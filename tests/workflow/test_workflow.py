@@ -14,8 +14,7 @@ from resync.workflow import (
     data_files,
     gpus_per_node,
     names_of_runs,
-    one_figure,
-    one_table,
+    one_item,
     srun_nodes,
     start_files,
     why_not_made,
@@ -80,11 +79,12 @@ def test_every_name_of_a_run_matches_its_pattern(suite: Suite):
 
 
 def test_a_figure_is_a_target_of_its_own_paper_only(suite: Suite):
-    assert re.search(one_figure(suite), "figures/smoke/qsr/fig5")
-    assert not re.search(one_figure(suite), "figures/smoke/sgp/fig5")
-    assert not re.search(one_figure(suite), "figures/smoke/qsr/table1a")
-    assert re.search(one_table(suite), "figures/smoke/qsr/table1a")
-    assert not re.search(one_table(Suite({}, {})), "figures/smoke/qsr/table1a")
+    figures = one_item(suite, "figures")
+    assert re.search(figures, "figures/smoke/qsr/fig5")
+    assert not re.search(figures, "figures/smoke/sgp/fig5")
+    assert not re.search(figures, "figures/smoke/qsr/table1a")
+    assert re.search(one_item(suite, "tables"), "figures/smoke/qsr/table1a")
+    assert not re.search(one_item(Suite({}, {}), "tables"), "figures/smoke/qsr/table1a")
 
 
 def test_a_paper_names_its_results_and_items(smoke: Targets, suite: Suite):

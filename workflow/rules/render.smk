@@ -10,7 +10,7 @@ rule figure:
     log:
         "results/{scale}/{paper}/{item}.log",
     wildcard_constraints:
-        item=files.one_figure(SUITE),
+        item=files.one_item(SUITE, "figures"),
     localrule: True
     conda:
         "../../environment.yml"
@@ -25,4 +25,4 @@ use rule figure as table with:
     output:
         multiext("figures/{scale}/{paper}/{item}", *files.TABLE_FILES),
     wildcard_constraints:
-        item=files.one_table(SUITE),
+        item=files.one_item(SUITE, "tables"),

@@ -40,7 +40,8 @@ def rehearse(runs: Sequence[Run], folder: Path) -> int:
     while True:
         asked = threading.Event()
         with stopping.remembered(), _stopped_at(held, out, asked):
-            code = stopping.ended(_command(run, config, out), dict(os.environ), _stop)
+            command, environment = _command(run, config, out), dict(os.environ)
+            code = stopping.ended(command, environment, lambda launcher: os.kill(launcher, signal.SIGTERM))
         if code in (os.EX_TEMPFAIL, stopping.INTERRUPTED):
             if asked.is_set() and not slurm.inside():
                 continue
@@ -55,10 +56,6 @@ def _command(run: Run, config: Path, out: Path) -> list[str]:
     flags = ["--nodes", resources.nodes, "--cpus", resources.cpus, "--launcher", resources.launcher,
              "--timeout", resources.timeout_seconds, "--max-restarts", 0]  # fmt: skip
     return [sys.executable, "-m", "resync", "launch", "--config", str(config), "--out", str(out), *map(str, flags)]
-
-
-def _stop(launcher: int) -> None:
-    os.kill(launcher, signal.SIGTERM)
 
 
 @contextmanager

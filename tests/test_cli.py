@@ -130,26 +130,27 @@ def test_time_is_calibrated_on_the_published_hours(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("command", "message"),
     [
-        (["list", "--configs", CONFIGS, "qrs"], "qsr"),
-        (["list", "--configs", "no/such/folder"], "no/such/folder: the folder does not exist"),
-        (["list"], "paper_configs: not here, allowed: a clone"),
-        (
-            ["plan", "--configs", CONFIGS, "--paper", "sgp", "--scale", "gpu"],
-            "--scale gpu: no runs of sgp, allowed: smoke and mini and paper",
-        ),
-        (
-            ["plan", "--configs", CONFIGS, "--paper", "ddp_tricks", "--pilots"],
-            "no pilot runs of ddp_tricks, allowed: mini",
-        ),
-        (["time", "--configs", CONFIGS, "--paper", "sgp", "--scale", "gpu", "--network", "ethernet_10g"], "no runs of"),
-        (["train", "--config", "no/such/run.yaml", "--out", "nowhere"], "no/such/run.yaml"),
+        ("list qrs", "qsr"),
+        ("list --configs no/such/folder", "no/such/folder: the folder does not exist"),
+        ("plan --paper sgp --scale gpu", "--scale gpu: no runs of sgp, allowed: smoke and mini and paper"),
+        ("plan --paper ddp_tricks --pilots", "no pilot runs of ddp_tricks, allowed: mini"),
+        ("time --paper sgp --scale gpu --network ethernet_10g", "no runs of"),
+        ("train --config no/such/run.yaml --out nowhere", "no/such/run.yaml"),
+        ("rehearse --paper qsr --shape abc", "--shape: found 'abc'"),
+        ("compare slowmoo", "did you mean 'slowmo'?, or one that `resync new algorithm slowmoo`"),
+        ("new paper Tug", "name: found 'Tug'"),
+        ("new algorithm lambda", "no keyword of Python"),
+        ("new algorithm sgp", "src/resync/sync/sgp.py: exists, allowed: another name"),
+        ("new experiment second", "allowed for experiment: paper/name"),
+        ("new paper mine/second", "allowed for paper: a name without /"),
+        ("new experiment qsrr/second", "paper_configs/qsrr: no such paper; did you mean 'qsr'?"),
     ],
 )
-def test_a_wrong_argument_is_one_line(arguments: list[str], message: str, tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
+def test_a_wrong_argument_is_one_line(command: str, message: str, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(command.split()) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("resync: error: ")
     assert message in line

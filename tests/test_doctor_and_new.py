@@ -85,24 +85,6 @@ def test_a_new_algorithm_is_trained_on_several_processes_without_being_listed(cl
     assert "2 passed" in output
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "message"),
-    [
-        ("paper", "Tug", "name: found 'Tug'"),
-        ("algorithm", "lambda", "no keyword of Python"),
-        ("algorithm", "sgp", "src/resync/sync/sgp.py: exists, allowed: another name"),
-        ("experiment", "second", "allowed for experiment: paper/name"),
-        ("paper", "mine/second", "allowed for paper: a name without /"),
-        ("experiment", "qsrr/second", "paper_configs/qsrr: no such paper; did you mean 'qsr'?"),
-    ],
-)
-def test_a_name_that_cannot_be_one_is_one_line(kind, name, message, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert main(["new", kind, name]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
 def test_the_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     (tmp_path / "mnist-png/train").mkdir(parents=True)
@@ -133,8 +115,10 @@ def test_data_get_downloads_what_is_missing_and_has_an_address(tmp_path: Path, m
     assert "-> see docs/data.md" in capsys.readouterr().out
 
 
-def test_outside_of_a_clone_the_doctor_fails_and_nothing_is_new(tmp_path: Path, monkeypatch, capsys):
+def test_outside_of_a_clone_the_doctor_fails_and_nothing_is_new_or_listed(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    assert main(["list"]) == 2
+    assert "paper_configs: not here, allowed: a clone" in capsys.readouterr().err
     assert main(["new", "model", "flat"]) == 2
     assert "start in a clone of the repository" in capsys.readouterr().err
     assert main(["doctor"]) == 1

@@ -186,8 +186,3 @@ def test_noise_has_the_shape_of_its_data(name):
     assert targets.max() < facts["num_classes"]
     if isinstance(inputs, Tensor):
         assert list(inputs.shape[1:]) == facts["input_shape"]
-
-
-def test_an_unknown_shape_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]):
-    assert rehearse(folder, "--shape", "abc") == 2
-    assert "--shape" in capsys.readouterr().err

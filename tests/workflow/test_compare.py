@@ -11,7 +11,6 @@ import yaml
 from launched import copy_files, in_clone
 from scipy.stats import ttest_rel
 
-from resync.cli import main
 from resync.comparison.declared import METRIC
 from resync.comparison.drawn import Compared
 from resync.comparison.tasks import PAPERS, TASKS
@@ -136,14 +135,6 @@ def test_the_interval_of_a_difference_is_that_of_the_paired_t_test():
     expected = ttest_rel(losses["other"], losses["mine"]).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx(tuple(expected))
     assert (found.difference, found.n) == (pytest.approx(0.1625), (4, 4))
-
-
-def test_an_unknown_algorithm_is_one_line(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert main(["compare", "slowmoo"]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert "did you mean 'slowmo'?" in line
-    assert "`resync new algorithm slowmoo`" in line
 
 
 def test_missing_data_are_one_line_before_anything_is_trained(clone: Path, tmp_path: Path):

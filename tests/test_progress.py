@@ -174,18 +174,16 @@ def test_a_terminal_has_a_bar_and_its_cursor_back(run: Run, folder: Path, monkey
     assert drawn.endswith("0:00:00\x1b[0m\n")
 
 
-def test_a_mistyped_target_is_one_line_with_the_most_similar_name(monkeypatch: pytest.MonkeyPatch):
+def test_a_target_that_is_not_made_is_one_line_with_the_most_similar_name(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
     said = explained("MissingRuleException:\nNo rule to produce qrs (if you use input functions ...).")
     assert said.startswith("resync: error: qrs: target: found 'qrs', allowed: ")
     assert said.endswith("did you mean 'qsr'?")
 
-
-def test_an_item_that_a_scale_does_not_have_is_one_line():
-    message = (
+    absent = (
         "InputFunctionException in rule table in file x, line 33:\nError:\n  ConfigError: qsr t has no runs\nWildcards:"
     )
-    assert explained(message) == "resync: error: qsr t has no runs"
+    assert explained(absent) == "resync: error: qsr t has no runs"
     assert explained("anything else") == "anything else"
 
 

@@ -127,8 +127,9 @@ def test_published_values_are_levels_in_curves_and_points_in_the_csv(papers: Sui
 
 def test_figures_without_runs_have_their_data_too(papers: Suite, tmp_path: Path):
     for item in ("averaging_error", "time_per_iteration"):
-        files = render(papers, "sgp", item, "smoke", tmp_path, tmp_path)
-        [table] = [file for file in files if file.suffix == ".csv"]
+        pdf, png, _, table = render(papers, "sgp", item, "smoke", tmp_path, tmp_path)
+        assert pdf.read_bytes()[:5] == b"%PDF-"
+        assert len(png.read_bytes()) > 20_000
         rows = list(csv.DictReader(table.open(newline="")))
         published = "published" if item == "averaging_error" else "published, verified"
         assert {row["shows"] for row in rows} >= {"computed", published}

@@ -44,6 +44,14 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+def numbers_of(site: Path, name: str) -> dict:
+    """The numbers in the script of a chart, which loads them under its name."""
+    script = (site / name / "data.js").read_text()
+    loaded, numbers = re.fullmatch(r"resync\.loaded\((\"[^\"]+\"),(.*)\);\n", script).groups()
+    assert json.loads(loaded) == name
+    return json.loads(numbers)
+
+
 @pytest.fixture(scope="session")
 def pages(site: Path) -> dict[Path, Page]:
     return {file: Page(file) for file in site.rglob("*.html")}
@@ -159,10 +167,7 @@ def test_a_claim_stands_once_on_the_page_of_its_paper(site: Path):
 
 
 def test_the_points_of_a_figure_become_its_chart(site: Path):
-    script = (site / "figures/toy/fig7/data.js").read_text()
-    name, data = re.fullmatch(r"resync\.loaded\((\"[^\"]+\"),(.*)\);\n", script).groups()
-    assert json.loads(name) == "figures/toy/fig7"
-    first, second = json.loads(data)["panels"]
+    first, second = numbers_of(site, "figures/toy/fig7")["panels"]
     assert [first["x"], first["y"], second["x"], second["y"]] == ["Epoch", "Period", "Workers", "Time (s)"]
     computed, published, level = first["lines"]
     assert computed["label"] == "QSR, H_base = 4, computed"
@@ -195,13 +200,11 @@ def test_a_run_of_a_changed_working_tree_names_no_commit_to_check_out(suite: Sui
 
 
 def test_the_numbers_of_a_chart_are_those_of_the_run(site: Path):
-    script = (site / RUN / "data.js").read_text()
-    name, data = re.fullmatch(r"resync\.loaded\((\"[^\"]+\"),(.*)\);\n", script).groups()
-    assert json.loads(name) == RUN
+    metrics = numbers_of(site, RUN)["metrics"]
     rows = [line.split(",") for line in (site.parent / RUN / "metrics.csv").read_text().splitlines()]
     column = rows[0].index("val_top1")
-    assert json.loads(data)["metrics"]["val_top1"] == pytest.approx([float(row[column]) for row in rows[1:]], rel=1e-5)
-    assert json.loads(data)["metrics"]["train_loss"][0] is None  # NaN before the training
+    assert metrics["val_top1"] == pytest.approx([float(row[column]) for row in rows[1:]], rel=1e-5)
+    assert metrics["train_loss"][0] is None  # NaN before the training
 
 
 def test_states_of_runs_are_told(suite: Suite, results: Path):

@@ -8,6 +8,7 @@ from statistics import mean, stdev
 
 import pytest
 
+from resync.metrics.registry import METRICS
 from resync.paper import Suite
 from resync.paper.published import PublishedValue
 from resync.plan.network import LINKS
@@ -18,10 +19,10 @@ from resync.results.runs import RunResult, state_of
 from resync.workflow import TABLE_FILES
 
 
-def hours(series: str, value: float, status: str = "verified", metric: str = "training_hours") -> PublishedValue:
+def made_up(series: str, value: float, status: str = "verified", metric: str = "training_hours") -> PublishedValue:
     return PublishedValue(
-        id=f"{series}_{metric}", experiment="vit", series=series, metric=metric, value=value, unit="h", status=status,
-        source="made up",
+        id=f"{series}_{metric}", experiment="vit", series=series, metric=metric, value=value,
+        unit=METRICS[metric].unit, status=status, source="made up",
     )  # fmt: skip
 
 
@@ -35,7 +36,7 @@ def own(suite: Suite, results: Path, series: str) -> list[RunResult]:
     return [state.result for state in states if state.result]
 
 
-PAIR = (hours("parallel", 10.0), hours("qsr", 8.0))
+PAIR = (made_up("parallel", 10.0), made_up("qsr", 8.0))
 
 
 def cells(table: Table) -> dict[str, tuple[str, ...]]:
@@ -44,7 +45,7 @@ def cells(table: Table) -> dict[str, tuple[str, ...]]:
 
 
 def test_cells_say_what_is_published_fitted_predicted_and_measured(suite: Suite, finished: Path):
-    table = wall_clock.prepare(toy(suite, finished, *PAIR, hours("h4", 8.7, "secondary")))
+    table = wall_clock.prepare(toy(suite, finished, *PAIR, made_up("h4", 8.7, "secondary")))
     rows = cells(table)
     parallel, h4 = rows["Parallel SGD"], rows["Local SGD, H = 4"]
     assert parallel[1:4] == ("10.0", "\N{EN DASH}", "10.00*")
@@ -64,14 +65,11 @@ def test_cells_say_what_is_published_fitted_predicted_and_measured(suite: Suite,
 
 
 def test_a_prediction_is_as_certain_as_what_it_was_fitted_to(suite: Suite, finished: Path):
-    unsure = wall_clock.prepare(toy(suite, finished, hours("parallel", 10.0), hours("qsr", 8.0, "unverified")))
+    unsure = wall_clock.prepare(toy(suite, finished, made_up("parallel", 10.0), made_up("qsr", 8.0, "unverified")))
     assert "Parallel SGD (verified) and QSR, H_base = 4 (unverified)" in unsure.note
     records = {record["series"]: record for record in unsure.records}
     assert records["h4"]["model_basis"] == "predicted from unverified"
-    volume = PublishedValue(
-        id="volume", experiment="vit", series="qsr", metric="volume_percent", value=19.0, unit="%", status="unverified",
-        source="made up",
-    )  # fmt: skip
+    volume = made_up("qsr", 19.0, "unverified", "volume_percent")
     assert "QSR, H_base = 4 (unverified)" in wall_clock.prepare(toy(suite, finished, *PAIR, volume)).note
 
 
@@ -86,7 +84,7 @@ def test_seeds_that_are_missing_are_said(suite: Suite, results: Path):
 
 
 def test_numbers_of_the_cells_are_in_the_csv(suite: Suite, finished: Path):
-    table = wall_clock.prepare(toy(suite, finished, *PAIR, hours("parallel", 3.0, "derived", "communication_hours")))
+    table = wall_clock.prepare(toy(suite, finished, *PAIR, made_up("parallel", 3.0, "derived", "communication_hours")))
     rows = {row["series"]: row for row in csv.DictReader(io.StringIO(table.csv()))}
     assert rows["parallel"]["model_basis"] == "fitted"
     assert rows["parallel"]["published_communication_hours_status"] == "derived"
@@ -112,8 +110,12 @@ def test_the_table_of_qsr_needs_no_results(papers: Suite, tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def panels(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> time_per_iteration.Panels:
-    data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path_factory.mktemp("no_results"))
+def data(papers: Suite, tmp_path_factory: pytest.TempPathFactory) -> ItemData:
+    return load(papers, "sgp", "time_per_iteration", "smoke", tmp_path_factory.mktemp("no_results"))
+
+
+@pytest.fixture(scope="module")
+def panels(data: ItemData) -> time_per_iteration.Panels:
     # Not the bound in the abstract: the exact hours.
     published = [value for value in data.published if value.id != "ar_32_hours_abstract"]
     return time_per_iteration.prepare(replace(data, published=published))
@@ -148,12 +150,6 @@ def test_other_panels_are_the_same_model_on_other_networks(panels: time_per_iter
     assert waiting["allreduce"][3] > waiting["sgp"][3] > waiting["osgp"][3] > waiting["adpsgd"][3] == 0
 
 
-def test_the_figure_is_drawn_before_any_run(papers: Suite, tmp_path: Path):
-    pdf, png, *_ = render(papers, "sgp", "time_per_iteration", "smoke", tmp_path / "results", tmp_path / "figures")
-    assert pdf.read_bytes()[:5] == b"%PDF-"
-    assert len(png.read_bytes()) > 20_000
-
-
 def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finished: Path, tmp_path: Path):
     data = load(papers, "sgp", "time_per_iteration", "paper", tmp_path)
     result = state_of(suite.runs("toy", "smoke")[0], finished).result
@@ -171,18 +167,14 @@ def test_own_times_are_points_at_paper_scale(papers: Suite, suite: Suite, finish
     assert measured == [[("sgp", 8, seconds)] * 2, [], [("dpsgd", 16, seconds)] * 2]  # one for each seed
 
 
-def test_published_seconds_are_points_where_no_hours_are_known(papers: Suite, tmp_path: Path):
-    data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
-    known = PublishedValue(
-        id="x", experiment="resnet50_infiniband", series="ar_8", metric="seconds_per_step", value=0.3, unit="s",
-        status="secondary", source="made up",
-    )  # fmt: skip
+def test_published_seconds_are_points_where_no_hours_are_known(data: ItemData):
+    seconds = made_up("ar_8", 0.3, "secondary", "seconds_per_step")
+    known = seconds.model_copy(update={"experiment": "resnet50_infiniband"})
     panels = time_per_iteration.prepare(replace(data, published=(*data.published, known))).panels
     assert panels[2].times == [time_per_iteration.Time("allreduce", 8, 0.3, "secondary")]
 
 
-def test_a_panel_is_of_an_experiment_of_the_item(papers: Suite, tmp_path: Path):
-    data = load(papers, "sgp", "time_per_iteration", "smoke", tmp_path)
+def test_a_panel_is_of_an_experiment_of_the_item(data: ItemData):
     wrong = tuple(panel.model_copy(update={"experiment": "graphs"}) for panel in data.options.panels)
     item = data.item.model_copy(update={"options": data.options.model_copy(update={"panels": wrong})})
     message = "found a panel of experiment graphs, allowed: resnet50_ethernet, resnet50_infiniband"

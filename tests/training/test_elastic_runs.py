@@ -116,7 +116,7 @@ def test_workers_that_all_end_continue_from_a_checkpoint(method: str, tmp_path: 
     pytest.importorskip("torchft", reason="torchft is not installed: make trainers")
     from resync.train.replica import Replica
 
-    settings = LONG | METHODS[method] | {"elastic": {"timeout_seconds": 40}, "processes": 4}
+    settings = LONG | METHODS[method] | {"elastic": {"timeout_seconds": 40, "min_workers": 4}, "processes": 4}
     # Without momentum, which each worker has of its own, and of which a checkpoint has that of one.
     settings |= {"checkpoint": {"every_rounds": 2}, "optimizer": {"name": "sgd", "momentum": 0}}
     whole, parts = tmp_path / "whole", tmp_path / "parts"

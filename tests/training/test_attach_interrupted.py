@@ -89,12 +89,14 @@ class Loop:
             part.load_state_dict(deepcopy(state))
 
     def to_the_end(self) -> tuple[np.ndarray, list[int]]:
-        """What is left of the steps; this worker's own parameters after them, and the final average; its counts."""
+        """What is left of the steps; this worker's own parameters after them, the average, and the end; its counts."""
         while self.sync.steps < STEPS:
             self.step()
         own, counts = self.model.theta.detach().numpy().copy(), [self.sync.rounds, self.sync.bytes_sent]
+        with self.sync.consensus():
+            average = self.model.theta.detach().numpy().copy()
         self.sync.finish()
-        return np.stack([own, self.model.theta.detach().numpy()]), counts
+        return np.stack([own, average, self.model.theta.detach().numpy()]), counts
 
 
 def _of_all(rank: int, world_size: int) -> dict[str, Any]:
@@ -169,7 +171,7 @@ def test_an_attached_algorithm_ends_like_its_simulated_workers(ranks, name):
     simulated.sync.send_ahead()
     for own, found in zip(simulated.rows, ranks, strict=True):
         ends, [rounds, _] = found[name]["undisturbed"]
-        np.testing.assert_allclose(ends, [own, simulated.consensus()], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(ends, [own, *2 * [simulated.consensus()]], rtol=0, atol=1e-12)
         assert rounds == simulated.sync.rounds
 
 

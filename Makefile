@@ -3,10 +3,10 @@
 #   make report-reference       draws the figures, tables, audits and pages of results/reference again, without training,
 #                               in .reference/, and fails if they are not those committed
 #   make reference SCALE=mini   adds the runs of results/mini to results/reference, and renews what is drawn from it
-#   make test                   style, types, tests
-#   make test-fast              the tests that take less than ten seconds
+#   make test                   style, types, and the tests but for those that take long for what they guard
+#   make test-all               all tests
 #   make chaos                  kills processes of runs, compares what they end with, and reports what it cost, also
-#                               after Ctrl-C (KILLS=200 SEED=0); `make test` does it with 20 kills
+#                               after Ctrl-C (KILLS=200 SEED=0); `make test-all` does it with 20 kills
 #   make chaos STORM=1          a storm over elastic trainings, beside torchft's own (SECONDS=600)
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make docs                   the pages of docs/ as a site with search, and a reference: dist/docs/index.html
@@ -33,7 +33,7 @@ BIN := .venv/bin
 # Python must keep its bytecode: otherwise every job would compile torch again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: reproduce report-reference reference test test-fast test-gpu trainers chaos bench docs
+.PHONY: reproduce report-reference reference test test-all test-gpu trainers chaos bench docs
 
 reproduce: .venv/installed
 	@$(BIN)/resync run --scale $(SCALE)
@@ -49,10 +49,10 @@ test: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
-
-test-fast: .venv/installed
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not slow"
+
+test-all: .venv/installed
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
 
 chaos: .venv/installed
 	$(if $(STORM),$(BIN)/python tests/chaos/storm.py --seconds $(SECONDS),$(BIN)/python tests/chaos --kills $(KILLS)) --seed $(SEED)

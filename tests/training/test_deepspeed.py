@@ -54,7 +54,6 @@ def _all_cases(rank: int, world_size: int, folder: Path) -> dict[str, dict[str, 
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_ends_with_our_weights_and_our_bytes(engines, name: str):
     for rank in engines:
@@ -68,14 +67,12 @@ def test_the_engine_ends_with_our_weights_and_our_bytes(engines, name: str):
         assert logged[1][metric] == pytest.approx(logged[0][metric], abs=1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stage0_bf16", "stage0_fp16"])
 def test_half_precision_is_not_that_of_fp32(engines, name: str):
     exact, half = (engines[0][case]["deepspeed"]["rows"] for case in ("stage0", name))
     assert abs(half - exact).max() > 1e-4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_continued_run_has_the_same_bits(engines, name: str):
     for rank in engines:
@@ -83,7 +80,6 @@ def test_a_continued_run_has_the_same_bits(engines, name: str):
         assert np.array_equal(rank[name]["continued"]["rows"], rank[name]["deepspeed"]["rows"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_one_process_ends_like_that_of_torch(precision: str, tmp_path: Path):
     found = {}

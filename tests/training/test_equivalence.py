@@ -36,7 +36,6 @@ def _train_variants(rank: int, world_size: int, folder: Path, names: Iterable[st
     return {name: trained(rank, world_size, folder / name, VARIANTS[name]) for name in names}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3 * TIMEOUT)  # the first one trains all variants
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize("name", VARIANTS)

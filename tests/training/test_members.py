@@ -72,7 +72,6 @@ def tolerance(name: str) -> dict[str, float]:
     return {"rtol": 0, "atol": 1e-5 if name in HALF_PRECISION else 1e-6}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3 * TIMEOUT)  # the first one trains all cases
 @pytest.mark.parametrize("world_size", [2, 4])
 @pytest.mark.parametrize("name", CASES)
@@ -92,7 +91,6 @@ def test_any_spread_of_the_members_ends_with_the_same_weights(trained_on, name: 
                 assert ours[metric] == expected, metric
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3 * TIMEOUT)
 def test_members_are_averaged_during_the_backward_pass_unless_told_otherwise(trained_on):
     assert {name: found["engine"] for name, found in trained_on[4][0].items() if found["engine"] != "ddp"} == {
@@ -102,7 +100,6 @@ def test_members_are_averaged_during_the_backward_pass_unless_told_otherwise(tra
     assert trained_on[2][0]["qsr"]["engine"] == "serial"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3 * TIMEOUT)
 @pytest.mark.parametrize("name", ["sgp", "osgp", "qsr"])
 def test_the_processes_of_a_worker_share_its_messages(trained_on, name: str):
@@ -111,7 +108,6 @@ def test_the_processes_of_a_worker_share_its_messages(trained_on, name: str):
     assert first + second == trained_on[2][0][name]["wire_bytes"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3 * TIMEOUT)
 @pytest.mark.parametrize("world_size", [2, 4])
 def test_running_statistics_are_those_of_the_first_member(trained_on, world_size: int):

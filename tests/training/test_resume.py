@@ -236,7 +236,6 @@ def test_what_is_kept_changes_nothing_of_the_result(tmp_path: Path):
     ]
 
 
-@pytest.mark.slow
 def test_killed_rank_then_the_same_command_gives_the_same_bits(tmp_path: Path):
     """kill -9 of one of two processes in mid-run, through the launcher."""
     changes: dict[str, Any] = {

@@ -337,6 +337,13 @@ def lines_of_load(workspace):
     return ()
 
 
+@pytest.mark.parametrize("value", ["101", "-0.5"])
+def test_a_published_value_is_one_that_its_metric_can_have(value: str, workspace, lines_of):
+    workspace.change(PUBLISHED, "value: 80.98", f"value: {value}")
+    [line] = lines_of(workspace.load)
+    assert line.endswith(f"{PUBLISHED}:6: [0].value: found {value} %, allowed: 0 to 100, as val_top1 can be")
+
+
 @pytest.mark.parametrize("file", [VIT, PAPER, PUBLISHED, SMOKE])
 def test_no_value_anywhere_ends_in_a_traceback(workspace, monkeypatch, file):
     originals = {str(path): load(path) for path in workspace.configs.rglob("*.yaml")}

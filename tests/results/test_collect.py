@@ -6,11 +6,13 @@ import pytest
 import synthetic
 from synthetic import collected, edit
 
-from resync.metrics.registry import columns
+from resync.metrics.registry import columns, required_columns
 from resync.paper import Suite
 from resync.results.collect import collect
-from resync.results.errors import MissingRun
+from resync.results.errors import MissingRun, ResultsError
 from resync.results.runs import read_run, state_of
+from resync.results.summary import digest
+from resync.results.tables import read_table
 from resync.run import Run
 
 
@@ -30,6 +32,24 @@ def test_a_run_that_ends_before_its_first_sampled_step_has_no_steps(runs: list[R
     result = read_run(results / runs[0].directory)
     assert result.steps.empty
     assert "step" not in set(collected(runs[:1], results)["record"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"val_top1": "100.5"}, r"metrics.csv:3: val_top1: found 100.5, allowed: 0 to 100"),
+        ({"val_loss": "-0.5"}, r"metrics.csv:3: val_loss: found -0.5, allowed: a number >= 0"),
+        ({"training_seconds": "inf"}, r"metrics.csv:3: training_seconds: found inf, allowed: a number >= 0"),
+        ({"bytes_sent": "7"}, r"metrics.csv:3: bytes_sent: found 7 after a larger value, allowed: no less"),
+    ],
+)
+def test_a_value_that_a_metric_cannot_have_is_damage(values: dict[str, str], message: str, tmp_path: Path):
+    first = dict.fromkeys((*required_columns("metrics"), "val_loss", "val_top1"), "9")
+    rows = [first, first | {"step": "10"} | values]
+    content = "\n".join([",".join(first), *(",".join(row.values()) for row in rows), ""])
+    (tmp_path / "metrics.csv").write_text(content)
+    with pytest.raises(ResultsError, match=message):
+        read_table(tmp_path / "metrics.csv", ("step",), {"sha256": {"metrics.csv": digest(content.encode())}})
 
 
 def test_null_in_a_summary_is_nan(runs: list[Run], results: Path):

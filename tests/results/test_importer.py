@@ -16,8 +16,10 @@ from synthetic import put_log
 from resync.audit import audit, write
 from resync.cli import main
 from resync.importer import import_log
+from resync.importer import table as tables
 from resync.importer.log import LogError
-from resync.metrics.registry import EVALUATED
+from resync.metrics.columns import LogColumn
+from resync.metrics.registry import EVALUATED, METRICS, columns
 from resync.paper import Suite, load_suite
 from resync.render import accuracy_curves, metrics_table, period_and_accuracy
 from resync.render.item import load
@@ -194,7 +196,7 @@ def adpsgd_logs(folder: Path, epochs: int = 30, steps: int = 22, slow: int = 3, 
             own[rank] += 1
             everyone += 1
             losses = "1.5", f"{2 + rank / 100:.4f}"
-            rest = f"{0.1 * (slow if rank == 0 else 1):.3f}", "0.001", losses, 40 + epoch, 70 + epoch
+            rest = f"{0.1 * (slow if rank == 0 else 1):.3f}", "0.001", losses, 40 + epoch, 60 + epoch
             if itr % 5 == 0:
                 texts[rank].append(sgp_row(everyone // (steps * 8), 10_000 + everyone, *rest))
             if itr == steps - 1:
@@ -212,7 +214,7 @@ def test_logs_of_adpsgd_follow_the_steps_of_all_ranks(imported: Import, tmp_path
     assert result.final("train_loss") == pytest.approx(2.035)
     # 5280 steps in 720 units of time: the slow rank has finished 240 // 22 = 10 epochs, the others 720 // 22 = 32.
     assert result.final("train_top1") == pytest.approx((40 + 9 + 7 * (40 + 31)) / 8)
-    assert result.final("train_top5") == pytest.approx((70 + 9 + 7 * (70 + 31)) / 8)
+    assert result.final("train_top5") == pytest.approx((60 + 9 + 7 * (60 + 31)) / 8)
     # After one global epoch, of 24 units, the slow rank has not finished any.
     assert result.metrics["train_loss"][0] == pytest.approx(2.04)
 
@@ -271,10 +273,25 @@ WRONG_LOGS = [
     (sgp_logs, {"0,21,0.103": "0,20,0.103"}, "r3_n8.csv:10: found validation of epoch 0, allowed: once, after"),
     (sgp_logs, {"\n1,-1,": "\n0,-1,"}, "r3_n8.csv:15: found validation of epoch 0, allowed: once, after"),
     (sgp_logs, {"0,10,0.103": "0,11,0.103"}, "r0_n8.csv: rank 3: logged at other steps than rank 0"),
-    (sgp_logs, {"1,0,0.103": "0,0,0.103"}, "r3_n8.csv:11: found epoch 0, itr 0, allowed: "),
+    (sgp_logs, {"1,0,0.103": "0,10,0.103"}, "r3_n8.csv:11: found epoch 0, itr 10, allowed: "),
+    (sgp_logs, {"1,0,0.103": "0,0,0.103"}, "r0_n8.csv: rank 3: logged at other steps than rank 0"),
+    (sgp_logs, {"-1,64.000": "-1,164.000"}, "rank 3, step 22: worker_val_top1_mean: found 164 %, allowed: 0 to 100"),
+    (
+        sgp_logs,
+        {"43.000,80.000,70.000,-1\n0,-1": "-43.000,80.000,70.000,-1\n0,-1"},
+        "rank 3, step 22: train_top1: found -43 %, allowed: 0 to 100",
+    ),
+    (
+        sgp_logs,
+        {"1,21,0.103,0.103": "1,21,0.103,0.003"},
+        "rank 3, step 44: training_seconds: found 0.132 s after 2.266",
+    ),
+    (adpsgd_logs, {"avg:Loss": "avg:Los"}, "r3_n8.csv:5: no column 'avg:Loss'"),
     (adpsgd_logs, {"0,21,0.100": "0,-1,0.100"}, "r3_n8.csv:11: found a validation row"),
     (adpsgd_logs, {"epochs": 20}, "r0_n8.csv:49: ends in epoch 19, allowed: 29"),
-    (fairseq_log, {"valid_nll_loss": "nll"}, "transformer.out: no validation of toy/translated/sgp/seed0"),
+    (fairseq_log, {"valid_nll_loss": "nll"}, "transformer.out: no validation of toy/translated/sgp/seed0 (lines with "),
+    (fairseq_log, {"valid_nll_loss 2.1": "valid_nll_loss -2.1"}, "rank 1, step 120: worker_val_loss_mean: found -1.4"),
+    (fairseq_log, {"train_wall 60": "train_wall 6"}, "rank 0, step 120: training_seconds: found 6 s after 30, allowed"),
     (fairseq_log, {"2.1 | num_updates 120": "2.1 | num_updates 60"}, "transformer.out:12: found valid_nll_loss again"),
     (fairseq_log, {"1: |": "7: |"}, "transformer.out:6: found rank 7, allowed: 0 to 1"),
     (fairseq_log, {"valid_nll_loss 2.1": "valid_nll_loss two"}, "transformer.out:12: column 'valid_nll_loss': found"),
@@ -495,6 +512,94 @@ def test_a_log_that_diverged_stays_diverged(imported: Import, suite: Suite, tmp_
     assert (state.status, state.reason) == ("diverged", "at step 528")
 
 
+def test_nan_where_nothing_was_evaluated_is_missing_and_said(imported: Import, tmp_path: Path, capsys):
+    """NaN before a number was not evaluated; the last one, or an infinity, is a divergence."""
+    lines = TABLE.splitlines()
+    lines[1:] = [",".join(text or "nan" for text in line.split(",")) for line in lines[1:]]
+    result = imported("csv", [csv_log(tmp_path, "\n".join(lines))], columns=MAP)
+    assert result.summary["status"] == "finished"
+    assert list(result.metrics["epoch"]) == list(range(2, 31, 2))
+    assert result.imported["notes"] == ["val_top1: NaN in 15 rows before a number counts as not evaluated"]
+    for wrong in ("inf", "-inf"):
+        text = TABLE.replace("\n1,1.95,39,", f"\n1,1.95,{wrong},")
+        result = imported("csv", [csv_log(tmp_path, text)], columns=MAP, replace=True)
+        assert result.summary["diverged"]["step"] == 44
+    flags = [f"--configs={Path(__file__).parent / 'configs'}", f"--results={tmp_path / 'r'}", f"--run={SGP}"]
+    flags += ["--format=csv", f"--columns={tmp_path / 'columns.yaml'}", str(csv_log(tmp_path, text))]
+    assert main(["import", *flags]) == 0
+    assert f"{SGP}: diverged at step 44\n" in capsys.readouterr().err
+
+
+def test_charts_of_a_diverged_run_and_two_calls_of_a_step_have_equal_nan(imported: Import, tmp_path: Path):
+    chart = [
+        "epoch,a - acc,a - acc__MIN,a - acc__MAX",
+        *(f"{e},{','.join(['50' if e < 20 else 'NaN'] * 3)}" for e in range(31)),
+    ]
+    charts = csv_log(tmp_path, "\n".join(chart) + "\n")
+    result = imported("wandb-csv", [charts], columns="epoch: {column: epoch}\nval_top1: {column: acc}\n")
+    assert result.summary["diverged"]["step"] == 22 * 20
+    calls = csv_log(tmp_path, "step,acc,loss\n330,60,\n660,nan,\n660,nan,nan\n")
+    columns = "step: {column: step}\nval_top1: {column: acc}\ntrain_loss: {column: loss}\n"
+    result = imported("csv", [calls], columns=columns, replace=True)
+    assert list(result.metrics["step"]) == [330, 660]
+    log = fairseq_log(tmp_path, **{"valid_nll_loss 2.0": "valid_nll_loss nan"})
+    repeated = log[0].read_text() + "0: | epoch 002 | valid on 'valid' subset | valid_nll_loss nan | num_updates 120\n"
+    log[0].write_text(repeated)
+    assert imported("fairseq", log, TRANSFORMER).summary["diverged"]["step"] == 120
+
+
+def test_a_requeued_job_of_the_original_code_is_one_run(imported: Import, tmp_path: Path):
+    """It takes an epoch again and appends to its log; the values of the later job count."""
+    files = sgp_logs(tmp_path)
+    for rank, file in enumerate(files):
+        lines = file.read_text().split("\n")
+        # Header of 5 lines, then 5 lines an epoch; ranks were killed at different steps of epoch 3.
+        again = [line.replace("2.0", "1.0", 1) for line in lines[20:25]]
+        assert len(again) == 5
+        file.write_text("\n".join([*lines[: 21 + rank % 4], *again, *lines[25:]]))
+    result = imported("sgp", files)
+    assert list(result.metrics["step"]) == [22 * epoch for epoch in range(1, 31)]
+    assert list(result.steps["step"][11:17]) == [66, 67, 77, 87, 88, 89]
+    assert result.imported["notes"] == ["steps from 67 on were logged again: the values of the later job count"]
+    log = fairseq_log(tmp_path)
+    lines = log[0].read_text().split("\n")
+    log[0].write_text("\n".join([*lines[:8], *[line.replace("loss 4.", "loss 3.") for line in lines[4:8]], *lines[8:]]))
+    assert "loss 9.000" in lines[4]
+    assert "valid_nll_loss 4.0" in lines[6]
+    result = imported("fairseq", log, TRANSFORMER)
+    assert list(result.metrics["worker_val_loss_mean"]) == pytest.approx([3.05 * math.log(2), 2.05 * math.log(2)])
+    assert result.imported["notes"] == ["steps from 60 on were logged again: the values of the later job count"]
+
+
+def test_the_newer_names_of_fairseq_are_read(imported: Import, tmp_path: Path):
+    names = {"valid_loss": "loss", "valid_nll_loss": "nll_loss"}
+    result = imported("fairseq", fairseq_log(tmp_path, **names), TRANSFORMER)
+    assert list(result.metrics["worker_val_loss_mean"]) == pytest.approx([4.05 * math.log(2), 2.05 * math.log(2)])
+    assert list(result.metrics["training_seconds"]) == [30.5, 60.5]
+
+
+def test_an_offline_run_that_was_resumed_is_one_run(imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of a step that both jobs have logged the later job's values count, and what only the first has logged stays."""
+    jobs = [
+        [{"s": 220, "acc": 60.0, "loss": 2.0}, {"s": 440, "acc": 61.0, "loss": 1.9}, {"s": 550, "loss": 9.0}],
+        [{"s": 440, "loss": 1.5}, {"s": 660, "acc": 64.0, "loss": 1.4}],
+    ]
+    for number, _ in enumerate(jobs):
+        log = tmp_path / f"wandb/offline-run-{number}-x/run-x.wandb"
+        log.parent.mkdir(parents=True)
+        log.write_bytes(bytes([number]))
+    monkeypatch.setattr(
+        "resync.importer.wandb_runs.read_log", lambda log: (jobs[log.read_bytes()[0]], True)
+    )  # fmt: skip
+    columns = "step: {column: s}\nval_top1: {column: acc}\ntrain_loss: {column: loss}\nstep_loss: {column: loss}\n"
+    result = imported("wandb-offline", [tmp_path / "wandb"], columns=columns)
+    assert result.metrics[["step", "val_top1", "train_loss"]].to_numpy().tolist() == [
+        [220, 60, 2], [440, 61, 1.5], [660, 64, 1.4],
+    ]  # fmt: skip
+    assert result.steps.empty
+    assert result.imported["notes"] == ["steps from 440 on were logged again: the values of the later job count"]
+
+
 def test_results_are_only_replaced_on_request(imported: Import, results: Path, suite: Suite, tmp_path: Path):
     run = suite.runs("toy", "smoke", "vit", "sgp")[0]
     (tmp_path / "columns.yaml").write_text(MAP)
@@ -530,6 +635,13 @@ WRONG_TABLES = {
     "epoch,loss,error,hours\n1,2,9,0\n1,2,9,0\n": ":3: found step 44 after 44",
     "epoch,loss,error,hours\n1,2,9,0\n": ": the last evaluation is at step 44 (epoch 2), allowed: 660 (30)",
     "epoch,loss,error,hours\n1,2,9,0\n\0": ":",
+    "epoch,loss,error,hours\n0,2,101,0\n": ":2: column 'error' as val_top1: found -1 %, allowed: 0 to 100",
+    "epoch,loss,error,hours\n0,2,9,0\n1,2,-1e308,0\n": ":3: column 'error' as val_top1: found 1e+308 %, allowed: 0 to",
+    "epoch,loss,error,hours\n0,-2,9,0\n": ":2: column 'loss' as train_loss: found -2 nats, allowed: a number >= 0",
+    "epoch,loss,error,hours\n0,2,9,-1\n": ":2: column 'hours' as training_seconds: found -3600 s, allowed: a",
+    "epoch,loss,error,hours\n0,2,9,inf\n": ":2: column 'hours' as training_seconds: found inf s, allowed: a",
+    "epoch,loss,error,hours\n0,2,9,2\n1,2,8,nan\n2,2,7,1\n": ":4: column 'hours' as training_seconds: found 3600 s "
+    "after 7200, allowed: no less",
 }
 
 
@@ -540,6 +652,37 @@ def test_a_wrong_table_is_one_line(text: str, imported: Import, tmp_path: Path):
     assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(f"table.csv{WRONG_TABLES[text]}")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "results").exists()
+
+
+def test_no_column_may_leave_the_range_of_its_metric(suite: Suite):
+    """Every metric that a log can have: below and above its range, and a total that falls."""
+    [run] = suite.runs("toy", "smoke", "vit", "sgp")[:1]
+
+    def message(name: str, *values: float) -> str:
+        mapped = {"step": LogColumn(column="s"), name: LogColumn(column="v"), "val_loss": LogColumn(column="loss")}
+        evaluated = {"loss": "2"} if "metrics" in METRICS[name].files else {}
+        rows = [{"s": str(22 * place), "v": f"{value:.17g}"} | evaluated for place, value in enumerate(values, 1)]
+        cells = [
+            {key: tables.Cell(text, f"log:{place}") for key, text in row.items()}
+            for place, row in enumerate([*rows, {"s": "660", "loss": "2"}], 2)
+        ]
+        try:
+            tables.translate(tables.Table("log:1", ("s", "v", "loss"), cells), mapped, run)
+        except LogError as error:
+            return str(error)
+        return ""
+
+    for name in {*columns("metrics"), *columns("steps")} - {"step", "epoch", "val_loss"}:
+        metric = METRICS[name]
+        inside = metric.least if math.isfinite(metric.least) else 0.0
+        assert not message(name, inside, min(metric.most, inside + 1)), name
+        for wrong in (metric.least - 1, metric.most * 1.1 + 1):
+            if math.isfinite(wrong):
+                found = message(name, wrong)
+                assert found.startswith("log:2: column 'v'"), name
+                assert f"found {wrong:g}" in found, name
+        if metric.grows:
+            assert "found 1" in message(name, 2, 1), name
 
 
 def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
@@ -559,6 +702,10 @@ def test_every_rank_is_needed_once(imported: Import, tmp_path: Path):
         (MAP + "val_top9: {column: x}\n", "columns.yaml:5: val_top9: found 'val_top9', allowed: "),
         (MAP.replace("error %", "percent"), "columns.yaml:2: val_top1.unit: found 'percent', allowed: %, fraction, "),
         (MAP + "step: {column: x}\n", "columns.yaml:1: found epoch and step, allowed: step or epoch"),
+        (
+            MAP + "val_top5: {column: error, unit: error %}\n",
+            "columns.yaml:5: val_top5: found 'error' again, allowed: ",
+        ),
         (MAP.replace("column: loss", "colum: loss"), "columns.yaml:3: train_loss.colum: unknown key"),
     ],
 )

@@ -144,7 +144,8 @@ def test_without_the_table_the_reason_says_how_to_import_it(declared, tmp_path):
     import_runs(suite, "demo/track", table, tmp_path / "results")
     file = tmp_path / "results/logs/demo/track.json"
     good = json.loads(file.read_text())
-    for content in ([], {"sha256": good["sha256"]}, good | {"groups": {"base": [1], "new": {"a": "x"}}}):
+    for content in ([], {"sha256": good["sha256"]}, good | {"groups": {"base": [1], "new": {"a": "x"}}},
+                    good | {"groups": {name: {"a": -1.0} for name in good["groups"]}}):  # fmt: skip
         file.write_text(json.dumps(content))
         assert all("--replace reads it again" in row.reason for row in audit(suite, "paper", tmp_path / "results").rows)
     file.write_text(json.dumps(good))
@@ -170,6 +171,8 @@ def test_what_cannot_be_imported_is_one_line(declared, tmp_path):
     refused(r"table\.csv:9: found step 200 of run log1/0 again")
     suite, table = declared(content=table_of(BASE, NEW).replace("loss", "l"))
     refused(r"table\.csv:1: no column 'loss'")
+    suite, table = declared(content=table_of(BASE, [-1.0]))
+    refused(r"table\.csv:\d+: column 'loss' as val_loss: found -1 nats, allowed: a number >= 0")
 
 
 @pytest.mark.parametrize(

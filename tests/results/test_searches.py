@@ -7,10 +7,13 @@ import yaml
 
 from resync.audit import audit, curves, verdicts
 from resync.audit.verdicts import Target
+from resync.paper import records
 from resync.paper.claim import CurveTest
+from resync.paper.references import Known
 from resync.results.runs import read_run, state_of
 from resync.run import Run
 from resync.settings.errors import ConfigError
+from resync.settings.problems import Collector
 from resync.train import search as searching
 from resync.train.run import train
 
@@ -131,6 +134,29 @@ def test_records_are_lines_of_the_audit_of_their_own_scale_only(papers, tmp_path
     assert not found["smoke"]
     assert {row.verdict for row in found["paper"]} == {"not run"}
     assert len(found["paper"]) == 2 * 812
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("Gossip,ring,0,10,4,0,-9,0.78125", "records.csv:2: "),
+        ("Gossip,ring,0,10,4,0,9,-1", "allowed: a number >= 0, as tuned_lr can be"),
+        ("Gossip,ring,0,10,4,0,9,nan", "records.csv:2: "),
+        ("Gossip,ring,0,10,4,0,nine,1", "could not convert string to float: 'nine'"),
+        ("Gossip,ring,0,10,5,0,9,1", "no run at paper scale searches this"),
+        ("Gossip,ring,0,10,4,0,9", "allowed: a value for each of algorithm, topology"),
+    ],
+)
+def test_a_wrong_record_is_one_line_with_its_place(row: str, message: str, tmp_path):
+    shared = {"item": "a", "status": "verified", "source": "s", "tolerance": 0.1, "tolerance_reason": "r"}
+    (tmp_path / "records.yaml").write_text(yaml.safe_dump(shared))
+    (tmp_path / "records.csv").write_text(f"{','.join(records.COLUMNS)}\n{row}\n")
+    run = run_of(tmp_path, scale="paper").model_copy(update={"label": "Gossip, ring"})
+    collector = Collector(tmp_path)
+    assert not records.read_records(tmp_path, Known({}, None, True, {("graphs", "gossip", "paper"): run}), collector)
+    [line] = collector.lines
+    assert line.startswith(f"{tmp_path}/records.csv:2: ")
+    assert message in line
 
 
 SQUARE = {(seed, n): (1 + seed) * n**2 for seed in (0, 1) for n in (4, 8, 16)}

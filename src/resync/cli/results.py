@@ -200,6 +200,7 @@ def _power(options: argparse.Namespace) -> None:
 )  # fmt: skip
 def _import(options: argparse.Namespace) -> None:
     from resync.importer import import_log, import_runs
+    from resync.results.summary import NAME, read_summary
 
     if options.format == "runs":
         without_effect = {"--columns": options.columns, "--wandb-run": options.wandb_run}
@@ -210,12 +211,15 @@ def _import(options: argparse.Namespace) -> None:
         source = Path(options.source[0])
         print(import_runs(suite_of(options), options.run, source, options.results, options.replace))
         return
-    print(
-        import_log(
-            suite_of(options), options.run, options.scale, options.format, options.source, options.results,
-            column_map=options.columns, wandb_run=options.wandb_run, replace=options.replace,
-        )
+    folder = import_log(
+        suite_of(options), options.run, options.scale, options.format, options.source, options.results,
+        column_map=options.columns, wandb_run=options.wandb_run, replace=options.replace,
     )  # fmt: skip
+    summary = read_summary(folder / NAME)
+    notes = [f"diverged at step {summary['diverged']['step']}"] if summary["diverged"] else []
+    for note in [*notes, *summary["imported"]["notes"]]:
+        print(f"resync: {options.run}: {note}", file=sys.stderr)
+    print(folder)
 
 
 @verb("write the site of a scale: pages with all its results", CONFIGS, RESULTS, FIGURES, SCALE)

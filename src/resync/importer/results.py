@@ -64,6 +64,7 @@ def write(run: Run, log: ImportedLog, kind: str, origins: Sequence[Origin], dire
     imported = {
         "format": kind,
         "sources": [asdict(origin) for origin in origins],
+        "notes": list(log.notes),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "resync": version("resync-suite"),
     }

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from resync.files import write_text
-from resync.importer.log import LogError, Origin, read_bytes, to_number
+from resync.importer.log import LogError, Origin, read_bytes, require_possible, to_number
 from resync.importer.table import Table, read_csv
 from resync.paper import Suite
 from resync.paper.logs import LogGroup, LogTable
@@ -53,7 +53,8 @@ def _values(table: Table, declared: LogTable, group: LogGroup) -> dict[str, floa
         cell = cells[declared.value]
         if run in found and group.step is not None:
             raise LogError(f"{cell.place}: found step {group.step} of run {run} again, allowed: once")
-        found[run] = to_number(cell.text, cell.place, declared.value)
+        found[run] = value = to_number(cell.text, cell.place, declared.value)
+        require_possible([(cell.place, {group.metric: value})], {group.metric: declared.value})
     if not found:
         at_step = "" if group.step is None else f" at step {group.step}"
         raise LogError(

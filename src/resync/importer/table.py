@@ -3,11 +3,22 @@
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
-from resync.importer.log import ImportedLog, LogError, Values, read_text, to_count, to_number
+from resync.importer.log import (
+    ImportedLog,
+    LogError,
+    Values,
+    again,
+    read_text,
+    require_possible,
+    same,
+    to_count,
+    to_number,
+)
 from resync.metrics.columns import LogColumn
 from resync.metrics.registry import EVALUATED, METRICS, columns
 from resync.run import Run
@@ -24,11 +35,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells by column; `place` is that of the header."""
+    """Rows of cells by column; `place` is that of the header, `jobs` the first row of each later job of the run."""
 
     place: str
     columns: tuple[str, ...]
     rows: list[dict[str, Cell]]
+    jobs: tuple[int, ...] = ()
 
 
 def read_csv(file: Path, skipped: int = 0) -> Table:
@@ -59,18 +71,22 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
 
     A row that adds values to the one before, of the same step, is a part of it unless the two contradict each other. A
     row with a validation metric is an evaluation. Other rows are sampled steps if they have a step, and are dropped if
-    the table only counts epochs. Raises LogError for a missing column, a cell that is not a number, steps that do not
-    increase, an evaluation without a step, a table without an evaluation, or a column of which no value would be kept.
+    the table only counts epochs. Raises LogError for a missing column, a cell that is not a number, a value that its
+    metric cannot have, steps that do not increase, a total that falls, an evaluation without a step, a table without an
+    evaluation, or a column of which no value would be kept.
     """
     for name, source in mapped.items():
         if source.column not in table.columns:
             known = suggestion(source.column, table.columns)
             raise LogError(f"{table.place}: no column {source.column!r}, to which the map assigns {name}{known}")
-    metrics: list[Values] = []
-    steps: list[Values] = []
-    for row, place in _joined((_row(cells, mapped, run), next(iter(cells.values())).place) for cells in table.rows):
+    rows = [(_row(cells, mapped, run), next(iter(cells.values())).place) for cells in table.rows]
+    notes = [*_without_gaps([row for row, _ in rows], mapped)]
+    joined, repeated = _of_last_jobs(rows, table.jobs)
+    metrics: list[tuple[str, Values]] = []
+    steps: list[tuple[str, Values]] = []
+    for row, place in joined:
         is_evaluation = any(name in EVALUATED for name in row)
-        rows = metrics if is_evaluation else steps
+        of_kind = metrics if is_evaluation else steps
         if not is_evaluation and "step" not in mapped:
             continue
         if "step" not in row:
@@ -79,14 +95,51 @@ def translate(table: Table, mapped: Mapping[str, LogColumn], run: Run) -> Import
         kept = {name: value for name, value in row.items() if name in columns("metrics" if is_evaluation else "steps")}
         if kept.keys() <= {"step", "epoch"}:
             continue
-        if rows and kept["step"] <= rows[-1]["step"]:
-            raise LogError(f"{place}: found step {kept['step']} after {rows[-1]['step']}, allowed: a later one")
-        rows.append(kept)
+        if of_kind and kept["step"] <= of_kind[-1][1]["step"]:
+            raise LogError(f"{place}: found step {kept['step']} after {of_kind[-1][1]['step']}, allowed: a later one")
+        of_kind.append((place, kept))
     if not metrics:
         wanted = ", ".join(EVALUATED)
         raise LogError(f"{table.place}: no row has a validation metric, allowed: at least one of {wanted} in the map")
-    _refuse_to_lose(table, mapped, {name for row in (*metrics, *steps) for name in row})
-    return ImportedLog(metrics, steps)
+    _refuse_to_lose(table, mapped, {name for _, row in (*metrics, *steps) for name in row})
+    for of_kind in (metrics, steps):
+        require_possible(of_kind, {name: source.column for name, source in mapped.items()})
+    return ImportedLog([row for _, row in metrics], [row for _, row in steps], (*notes, *repeated))
+
+
+def _without_gaps(rows: Sequence[Values], mapped: Mapping[str, LogColumn]) -> Iterator[str]:
+    """Delete the NaN of a metric in rows before a number: it was not evaluated there, since NaN would have remained.
+
+    Yields a note for every metric.
+    """
+    for name in [name for name in mapped if name in METRICS and not METRICS[name].grows]:
+        last = max((place for place, row in enumerate(rows) if math.isfinite(row.get(name, math.nan))), default=0)
+        gaps = [row for row in rows[:last] if math.isnan(row.get(name, 0.0))]
+        for row in gaps:
+            del row[name]
+        if gaps:
+            yield f"{name}: NaN in {len(gaps)} rows before a number counts as not evaluated"
+
+
+def _of_last_jobs(
+    rows: Sequence[tuple[Values, str]], jobs: Sequence[int]
+) -> tuple[list[tuple[Values, str]], list[str]]:
+    """The joined rows (see `_joined`) of all jobs, of steps that several have logged those of the last one, and notes.
+
+    Of the step with which a later job begins, what it does not log again stays: it has continued from there.
+    """
+    kept: list[tuple[Values, str]] = []
+    notes = []
+    for start, end in pairwise((0, *jobs, len(rows))):
+        new = _joined(rows[start:end])
+        first = next((row["step"] for row, _ in new if "step" in row), math.inf)
+        earlier = [(row, place) for row, place in kept if row.get("step", -1) <= first]
+        if len(earlier) < len(kept) or (earlier and earlier[-1][0].get("step") == first):
+            notes.append(again(first))
+        if earlier and new and earlier[-1][0].get("step") == new[0][0].get("step"):
+            new[0] = earlier.pop()[0] | new[0][0], new[0][1]
+        kept = earlier + new
+    return kept, notes
 
 
 def _joined(rows: Iterable[tuple[Values, str]]) -> list[tuple[Values, str]]:
@@ -100,7 +153,7 @@ def _joined(rows: Iterable[tuple[Values, str]]) -> list[tuple[Values, str]]:
             continue
         last = joined[-1][0] if joined else {}
         known = row.keys() & last.keys()
-        if "step" in known and len(known) < len(row) and all(row[name] == last[name] for name in known):
+        if "step" in known and len(known) < len(row) and all(same(row[name], last[name]) for name in known):
             last.update(row)
         else:
             joined.append((row, place))

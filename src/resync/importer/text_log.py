@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import harmonic_mean
 
-from resync.importer.log import ImportedLog, LogError, Values, read_text, to_number
+from resync.importer.log import ImportedLog, LogError, Values, read_text, require_possible, to_number
 from resync.importer.table import read_csv
 from resync.metrics.registry import extremes_of_workers
 from resync.run import Run
@@ -50,12 +50,16 @@ class TextLog:
         logs = {rank: self.log_of(found, run) for rank, found in sorted(rows.items())}
         logs = {rank: log for rank, log in logs.items() if log.metrics or self.header}
         if not any(log.metrics for log in logs.values()):
-            raise LogError(f"{files[0]}: no validation of {run.id}, allowed: the log of a validated training")
+            wanted = f" (lines with {self.columns[0]} and {self.columns[1]})" if self.entry.groups else ""
+            raise LogError(f"{files[0]}: no validation of {run.id}{wanted}, allowed: the log of a validated training")
+        for rank, log in logs.items():
+            for table in (log.metrics, log.steps):
+                require_possible((f"{files[0]}: rank {rank}, step {row['step']:g}", row) for row in table)
         metrics, steps = (
             self._average({rank: getattr(log, name) for rank, log in logs.items()}, f"{files[0]}: rank")
             for name in ("metrics", "steps")
         )
-        return ImportedLog(metrics, steps)
+        return ImportedLog(metrics, steps, tuple(dict.fromkeys(note for log in logs.values() for note in log.notes)))
 
     def _tables(self, files: Sequence[Path], run: Run) -> dict[int, Rows]:
         rows: dict[int, Rows] = {}

@@ -3,10 +3,12 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from resync.importer.log import LogError, Origin, read_bytes, to_number
+from resync.importer.log import LogError, Origin, read_bytes, same, to_number
 from resync.importer.table import Cell, Table, read_csv
 from resync.metrics.columns import LogColumn
 from resync.results.wandb_log import WandbLogError, read_log
@@ -67,10 +69,11 @@ def read_offline(path: Path) -> tuple[Table, list[Origin]]:
         found = ", ".join(sorted({origin.name for origin in origins})) or "none"
         raise LogError(f"{path}: found the logs {found}, allowed: those of one run, run-*.wandb")
     try:
-        rows = [row for log in logs for row in read_log(log)[0]]
+        jobs = [read_log(log)[0] for log in logs]
     except WandbLogError as error:
         raise LogError(str(error)) from None
-    return _table(str(path), rows), origins
+    table = _table(str(path), [row for rows in jobs for row in rows])
+    return replace(table, jobs=tuple(accumulate(map(len, jobs[:-1])))), origins
 
 
 def _own_columns(table: Table, wandb_run: str | None) -> dict[str, str]:
@@ -91,8 +94,8 @@ def _refuse_mean(cells: Mapping[str, Cell], column: str) -> None:
     """Raise LogError for a point that stands for several values: the page thins out long charts."""
     texts = {name: cells[name].text for name in (column, *(column + bound for bound in _BOUNDS)) if name in cells}
     place = cells[column].place
-    values = {to_number(text, place, name) for name, text in texts.items() if text}
-    if len(values) > 1:
+    values = [to_number(text, place, name) for name, text in texts.items() if text]
+    if not all(same(value, values[0]) for value in values):
         found = f"a mean of values from {min(values):g} to {max(values):g}"
         raise LogError(f"{place}: column {column!r}: found {found}, allowed: single values, as wandb-api reads them")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, RootModel
 
+from resync.metrics.registry import EVALUATED
 from resync.settings.base import Settings, Text
 from resync.settings.errors import Problem, not_among, raise_if_any
 from resync.settings.loader import load
@@ -50,7 +51,8 @@ def load_columns(file: Path, units: Mapping[str, str]) -> dict[str, LogColumn]:
 
 
 def _wrong_names(columns: Mapping[str, LogColumn], node: Node, units: Mapping[str, str]) -> Iterator[Problem]:
-    """Unknown columns, units that cannot be converted to ours, and a missing or ambiguous step."""
+    """Unknown columns, one that is two metrics, units that cannot be converted to ours, a missing or ambiguous step."""
+    taken: dict[tuple[str, str | None], str] = {}
     for name, source in columns.items():
         entry = node.entries[name]
         allowed = [units[name], *CONVERSIONS.get(units[name], ())] if name in units else []
@@ -58,6 +60,8 @@ def _wrong_names(columns: Mapping[str, LogColumn], node: Node, units: Mapping[st
             yield entry.problem(not_among(name, units))
         elif source.unit not in (None, *allowed):
             yield entry.entries["unit"].problem(not_among(source.unit, allowed))
+        elif name in EVALUATED and (first := taken.setdefault((source.column, source.unit), name)) != name:
+            yield entry.problem(f"found {source.column!r} again, allowed: a column of its own, since {first} has this")
     if len(columns.keys() & {"step", "epoch"}) != 1:
         found = " and ".join(sorted(columns.keys() & {"step", "epoch"})) or "neither"
         yield node.problem(f"found {found}, allowed: step or epoch; the other one follows from it")

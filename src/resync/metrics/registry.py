@@ -7,7 +7,7 @@ the audit and imported logs take it from here.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import isfinite
+from math import inf, isfinite, isinf
 from typing import TYPE_CHECKING, Any, Literal
 
 SECONDS_PER_HOUR = 3600
@@ -15,6 +15,9 @@ SECONDS_PER_HOUR = 3600
 RATIO_TOLERANCE = 0.1
 """Relative difference between two ratios of times that still counts as reproduced."""
 RATIO_TOLERANCE_REASON = "repeats on one cluster differ by 4 % (SlowMo's table 2), and clusters differ by more"
+
+_ROUNDING = 1e-9
+"""By how much a value that is computed, such as a mean of percentages, may leave its range."""
 
 File = Literal["metrics", "steps", "summary"]
 """metrics.csv has one row per evaluation, steps.csv one per sampled step, summary.json the numbers at the end."""
@@ -73,6 +76,7 @@ class Metric:
         best: whether the best value of all evaluations is recorded too, as `best_<name>`.
         compared: whether published values and claims may refer to it.
         whole: whether its values are integers.
+        least, most: the smallest and the largest value that it can have.
     """
 
     title: str
@@ -91,6 +95,27 @@ class Metric:
     best: bool = False
     compared: bool = False
     whole: bool = False
+    least: float = 0.0
+    most: float = inf
+
+    @property
+    def grows(self) -> bool:
+        """Whether its values never fall from one evaluation to the next; a share of what has been, in %, may."""
+        return self.span == "total" and self.unit != "%"
+
+    @property
+    def allowed(self) -> str:
+        """Its range in words."""
+        if isinf(self.least):
+            return "any number"
+        return f"a number >= {self.least:g}" if isinf(self.most) else f"{self.least:g} to {self.most:g}"
+
+    def has(self, value: float) -> bool:
+        """Whether a value lies within the range, to rounding. NaN and infinities say that a training diverged."""
+        if isinf(value) and self.grows:
+            return False
+        slack = _ROUNDING * max(1.0, abs(value))
+        return not isfinite(value) or self.least - slack <= value <= self.most + slack
 
     @property
     def sign(self) -> int:
@@ -106,7 +131,10 @@ class Metric:
 _evaluated = partial(Metric, files=_EVALUATIONS, evaluated=True, compared=True)
 _score = partial(_evaluated, best=True)
 _searched = partial(Metric, files=_EVALUATIONS, evaluated=True, needs=(SEARCH,))
-_top = partial(Metric, unit="%", files=_EVALUATIONS, better="higher", best=True, needs=(CLASSIFICATION,), compared=True)
+_top = partial(
+    Metric, unit="%", files=_EVALUATIONS, better="higher", best=True, needs=(CLASSIFICATION,), compared=True, most=100
+)
+_bleu = partial(_score, unit="BLEU", better="higher", needs=(BEAM_SEARCH,), most=100)
 _of_step = partial(Metric, files=_STEPS, span="step")
 _step_time = partial(_of_step, unit="s", depends_on="hardware")
 _time = partial(Metric, unit="s", span="total", better="lower", depends_on="hardware", compared=True)
@@ -115,11 +143,12 @@ _end = partial(_time, files=_SUMMARY)
 _DECLARED = {
     "step": Metric(
         "Step", "steps", "local steps completed by every worker; 0 is the evaluation before training", _BOTH,
-        whole=True,
+        span="total", whole=True,
     ),
-    "epoch": Metric("Epoch", "epochs", "steps / steps_per_epoch", _BOTH),
+    "epoch": Metric("Epoch", "epochs", "steps / steps_per_epoch", _BOTH, span="total"),
     "round": Metric(
-        "Round", "rounds", "rounds completed; all-reduce and gossip complete one in every step", _BOTH, whole=True,
+        "Round", "rounds", "rounds completed; all-reduce and gossip complete one in every step", _BOTH, span="total",
+        whole=True,
     ),
     "h": Metric("Period H", "steps", "local steps of the round that the step is in", _BOTH),
     "lr": Metric("Learning rate", "1", "learning rate of the step", _BOTH),
@@ -185,21 +214,17 @@ _DECLARED = {
     "val_perplexity": _score(
         "Validation perplexity", "1", "exp(val_loss) per token", better="lower", tolerance=0.15,
         tolerance_reason="that of the validation loss, at a perplexity of about 5", of_workers=True,
-        needs=(TRANSLATION,),
+        needs=(TRANSLATION,), least=1,
     ),
-    "test_bleu": _score(
-        "Test score", "BLEU", "0 to 100, of the consensus model's translations, by sacreBLEU", better="higher",
-        needs=(BEAM_SEARCH,),
-    ),
-    "test_bleu_tokenised": _score(
-        "Tokenised score", "BLEU",
-        "0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports", better="higher",
+    "test_bleu": _bleu("Test score", meaning="0 to 100, of the consensus model's translations, by sacreBLEU"),
+    "test_bleu_tokenised": _bleu(
+        "Tokenised score",
+        meaning="0 to 100, like test_bleu, of tokens by Moses with compounds split: what fairseq reports",
         tolerance=0.5, tolerance_reason="about the 95 % bootstrap interval of the score on 3,000 sentences",
-        needs=(BEAM_SEARCH,),
     ),
     "sharpness": _evaluated(
         "Sharpness", "nats", "trace of the Hessian of the training loss at the consensus model, estimated",
-        better="lower", needs=(SHARPNESS,),
+        better="lower", needs=(SHARPNESS,), least=-inf,
     ),
     "suboptimality": _evaluated(
         "Error", "1", "mean over the workers of the values of their functions at the consensus, minus the smallest one",
@@ -219,7 +244,7 @@ _DECLARED = {
     ),
     "search_trials": _searched("Trainings", "1", "of the search, at a learning rate each"),
     "search_exhausted": _searched(
-        "Search cut short", "1", "1 if the search ended at its largest number of trainings, else 0",
+        "Search cut short", "1", "1 if the search ended at its largest number of trainings, else 0", most=1,
     ),
     "consensus_distance": _evaluated(
         "Consensus distance", "1",

@@ -47,6 +47,13 @@ class LogGroup(Settings):
     n: PositiveInt = Field(description="the number of runs as published")
     source: Text = Field(description="where mean and n stand")
 
+    def checks(self) -> Iterator[Check]:
+        """Require a mean that the metric can have."""
+        if not METRICS[self.metric].has(self.mean):
+            yield wrong(
+                "mean", f"{self.mean:g} {self.unit}", f"{METRICS[self.metric].allowed}, as {self.metric} can be"
+            )
+
     @property
     def unit(self) -> str:
         """Unit of the metric."""

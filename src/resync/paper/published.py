@@ -117,6 +117,9 @@ class PublishedValue(Settings):
         if self.unit != unit:
             of = "a ratio" if self.is_ratio else self.metric
             yield ("unit",), f"found {self.unit!r}, allowed: {unit!r}, the unit of {of}"
+        one, value = METRICS[self.metric], self.value
+        if value is not None and self.than is None and not one.has(value):
+            yield ("value",), f"found {value:g} {self.unit}, allowed: {one.allowed}, as {self.metric} can be"
         if self.network and METRICS[self.metric].depends_on != "hardware":
             yield ("network",), f"has no effect on {self.metric}, allowed: for times"
         if (self.tolerance is None) != (self.tolerance_reason is None):

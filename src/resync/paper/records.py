@@ -49,16 +49,19 @@ def read_records(folder: Path, known: Known, collector: Collector) -> tuple[Publ
         rows = list(csv.DictReader(lines))
     values: list[PublishedValue] = []
     for number, row in enumerate(rows, 2):
-        if tuple(row) != COLUMNS:
-            collector.lines.append(
-                f"{folder / NAME}.csv: found columns {', '.join(row)}, allowed: {', '.join(COLUMNS)}"
-            )
+        place = f"{folder / NAME}.csv:{number}"
+        if tuple(row) != COLUMNS or None in row.values():
+            found = f"found {', '.join(f'{name}: {text}' for name, text in row.items())}"
+            collector.lines.append(f"{place}: {found}, allowed: a value for each of {', '.join(COLUMNS)}")
             break
-        run = series.get((row["algorithm"], row["topology"], float(row["heterogeneity"]), float(row["r0"])))
-        if run is None or not run.search or int(row["num_workers"]) not in run.search.workers:
-            collector.lines.append(f"{folder / NAME}.csv: line {number}: no run at paper scale searches this")
-            continue
-        values += _values(run, row, shared)
+        try:
+            run = series.get((row["algorithm"], row["topology"], float(row["heterogeneity"]), float(row["r0"])))
+            if run is None or not run.search or int(row["num_workers"]) not in run.search.workers:
+                collector.lines.append(f"{place}: no run at paper scale searches this")
+                continue
+            values += _values(run, row, shared)
+        except ValueError as error:
+            collector.lines.append(f"{place}: {error}")
     return tuple(values)
 
 

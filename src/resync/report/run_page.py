@@ -98,7 +98,7 @@ def _time(result: RunResult) -> dict[str, Any]:
 
 def _facts(result: RunResult) -> list[tuple[str, str]]:
     summary = result.summary
-    launch, data = (summary.get(name) or {} for name in ("launch", "data"))
+    launch, data, imported = (summary.get(name) or {} for name in ("launch", "data", "imported"))
     gits = [f"{git['commit']}{' with uncommitted changes' if git['dirty'] else ''}" for git in commits(summary)]
     found: Mapping[str, Any] = {
         "configuration": summary["config_hash"],
@@ -106,7 +106,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         "started": _moment(summary.get("started")),
         "ended": _moment(summary.get("ended")),
         "continued from": ", ".join(map(str, summary.get("resumed_from") or [])),
-        "imported from": ", ".join(source["name"] for source in (summary.get("imported") or {}).get("sources", [])),
+        "imported from": ", ".join(source["name"] for source in imported.get("sources", [])),
+        "of the log": "; ".join(imported.get("notes", [])),
         **dict(_members(summary.get("elastic"))),
         "SHA-256 of the parameters": summary.get("parameters_sha256"),
         **{f"launch: {name}": value for name, value in launch.items()},

@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from resync.files import read_json
+from resync.metrics.registry import METRICS
 from resync.paper.logs import LogGroup, LogsFile
 from resync.results.errors import ResultsError
 from resync.results.seed_values import SeedValues
@@ -26,6 +27,7 @@ def values_of(results: Path, paper: str, logs: LogsFile, group: LogGroup) -> See
     except ValueError as error:
         raise ResultsError(str(error)) from error
     with suppress(AttributeError, KeyError, TypeError, ValueError):
-        if content["sha256"] == table.sha256:
-            return SeedValues.of(content["groups"][group.id].values())
+        values = SeedValues.of(content["groups"][group.id].values())
+        if content["sha256"] == table.sha256 and all(map(METRICS[group.metric].has, values.values)):
+            return values
     raise ResultsError(f"{file}: of another table or declaration; {again} --replace reads it again")

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from csv import reader as csv_rows
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,6 +28,10 @@ TOTALS = ("steps", "rounds", "volume_percent", "bytes_sent")
 _KEYS = ("status", "run", "config_hash", *TOTALS, "final", "best", "seconds")
 
 
+Total = Annotated[float, Field(ge=0)]
+"""A number that counts something: it is missing or at least 0."""
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -40,7 +44,7 @@ class _Git(_Part):
 
 class _Job(_Part):
     started: str | None
-    seconds: float | None
+    seconds: Total | None
     first_step: int
     git: _Git | None
 
@@ -59,6 +63,7 @@ class _Source(_Part):
 class _Imported(_Part):
     format: str
     sources: list[_Source]
+    notes: list[str] = []
 
 
 class _Elastic(_Part):
@@ -69,10 +74,10 @@ class _Elastic(_Part):
 
 
 class _Seconds(_Part):
-    training: float | None
-    communication: float | None
-    evaluation: float | None
-    wall: float | None = None
+    training: Total | None
+    communication: Total | None
+    evaluation: Total | None
+    wall: Total | None = None
 
 
 class _Summary(_Part):
@@ -82,15 +87,15 @@ class _Summary(_Part):
     run: str
     config_hash: str
     steps: int = Field(ge=0, lt=2**63)
-    rounds: float | None
-    volume_percent: float | None
-    bytes_sent: float | None
+    rounds: Total | None
+    volume_percent: Total | None
+    bytes_sent: Total | None
     final: dict[str, float | None]
     best: dict[str, float | None]
     seconds: _Seconds
     sha256: dict[str, str]
-    wire_bytes: float | None = None
-    parameters: float | None = None
+    wire_bytes: Total | None = None
+    parameters: Total | None = None
     data: dict[str, str | None] | None = None
     launch: dict[str, str | int] | None = None
     versions: dict[str, str | None] | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import csv
 
 from resync.files import read_bytes
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
 def read_table(path: Path, whole: Iterable[str], summary: Mapping[str, Any]) -> "pd.DataFrame":
     """A CSV file of numbers with all required and no unknown columns, complete lines and strictly increasing steps.
 
-    The columns in `whole` hold integers; the summary has the digest of the file. Raises ResultsError.
+    The columns in `whole` hold integers, and all only values that their metrics can have; the summary has the digest
+    of the file. Raises ResultsError.
     """
     if not path.exists():
         raise ResultsError(f"{path}: missing, although summary.json says that the run ended")
     content = read_bytes(path)
     table = parse_table(path, content, whole)
-    require_unchanged(path, digest(content), summary)  # last, because the others know what is wrong
+    require_unchanged(path, digest(content), summary)  # after the others, which know what is wrong
+    for name in table:
+        _require_possible(path, str(name), table[name].to_numpy())
     return table
 
 
@@ -51,6 +55,19 @@ def parse_table(path: Path, content: bytes, whole: Iterable[str]) -> "pd.DataFra
     if (np.diff(table["step"].to_numpy()) <= 0).any():
         raise ResultsError(f"{path}: steps do not increase from line to line")
     return table.to_pandas()
+
+
+def _require_possible(path: Path, name: str, values: NDArray[Any]) -> None:
+    """Raise ResultsError for a value that the metric cannot have, or a total that falls from a line to the next."""
+    metric = METRICS[name]
+    known = np.flatnonzero(~np.isnan(values))
+    extremes = {known[values[known].argmin()], known[values[known].argmax()]} if len(known) else set()
+    for line in sorted(extremes):
+        if not metric.has(float(values[line])):
+            raise ResultsError(f"{path}:{line + 2}: {name}: found {values[line]:g}, allowed: {metric.allowed}")
+    if metric.grows and (falls := np.flatnonzero(np.diff(values[known]) < 0)).size:
+        line = known[falls[0] + 1]
+        raise ResultsError(f"{path}:{line + 2}: {name}: found {values[line]:g} after a larger value, allowed: no less")
 
 
 def _header(path: Path, content: bytes, file: File) -> list[str]:

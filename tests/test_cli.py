@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 
 from resync.cli import main
 from resync.cli.declare import GROUPS, VERBS
+from resync.cli.declared import REFERENCE
 from resync.processes.exit_code import exit_code
+from resync.report.site import _sentence
 from resync.run.run import SCALES
 from resync.settings import loader
 
@@ -170,7 +173,7 @@ def test_completion_offers_verbs_and_papers():
 
 
 def test_output_that_nobody_reads_ends_the_command_without_a_word():
-    command = f"{sys.executable} -m resync list qsr --runs --json | head -1; exit ${{PIPESTATUS[0]}}"
+    command = f"{shlex.quote(sys.executable)} -m resync list qsr --runs --json | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (141, "[\n", "")
 
@@ -199,6 +202,43 @@ def test_without_a_verb_all_verbs_are_shown_in_groups(capsys: pytest.CaptureFixt
     assert [line[:-1] for line in shown.splitlines() if line.endswith(":")] == [*GROUPS, "examples"]
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
     assert max(map(len, shown.partition("examples:")[0].splitlines())) <= 70
+
+
+def test_a_failed_workflow_ends_with_its_error_and_nothing_else(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("resync.cli.running.snakemake", lambda *_: 137)
+    assert main(["run", "qsr/fig5"]) == 137
+    *_, how, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"Ended with exit code 137 after 0:00:\d\d: \d of 6 runs finished, .*", how)
+    assert last == "The same command continues."
+
+
+def test_readme_site_and_terminal_count_the_same_claims(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("resync.cli.running.snakemake", lambda *_: 0)
+    assert main(["run"]) == 0
+    shown, page = capsys.readouterr().out, (ROOT / "README.md").read_text()
+    counted = re.findall(r"^\| (\w+), [\d,]+ runs \|[^|]+\| ([\d, ]+) \|", page, re.MULTILINE)
+    assert [scale for scale, _ in counted] == ["mini", "paper"]
+    for scale, counts in counted:
+        of = [int(count) for count in counts.split(", ")]
+        words = "of {} claims {} hold, {} do not, {} are open, {} cannot be tested at this scale".format(sum(of), *of)
+        assert f"At {scale:<8}{words} (" in shown
+        assert _sentence(REFERENCE, scale) == f"{words}."
+
+
+def test_an_item_without_claims_promises_none(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("resync.cli.running.snakemake", lambda *_: 0)
+    assert main(["run", "qsr/h_vit"]) == 0
+    assert "claim" not in capsys.readouterr().out
+
+
+def test_the_profile_slurm_needs_its_executor(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("resync.cli.running.find_spec", lambda _: None)
+    assert main(["run", "qsr", "--profile", "slurm", "-n"]) == 2
+    assert "--profile slurm: its executor is not installed" in capsys.readouterr().err
 
 
 def test_show_says_what_came_out_in_the_archive(monkeypatch, capsys):

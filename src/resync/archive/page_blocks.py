@@ -9,16 +9,16 @@ What stands between the two is made again from the archive, by `resync reference
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from os.path import relpath
 from pathlib import Path
-from typing import Any
 
 from resync.archive.build import ENVIRONMENT, ArchiveFolders
 from resync.archive.page_claims import claims
 from resync.archive.unpack import scales_of
-from resync.audit.rows import CLAIM, MEASURED
+from resync.audit.in_words import claims_of_papers, counted
+from resync.audit.rows import MEASURED
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -67,21 +67,13 @@ def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
     rows = coverage(suite, place.figures)
     for scale in scales_of(place.archive):
         found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
-        of_papers = [line for line in found["claims"] if line["kind"] == CLAIM]
         numbers = [line for line in found["rows"] if line["kind"] == MEASURED]
         drawn = of_all(rows)[scale]
-        counts = (_counts(found, of) for of in (of_papers, numbers))
-        lines.append((f"{scale}, {runs['runs']:,} runs", drawn.text, *counts))
+        counts = (counted(of) for of in (claims_of_papers(found["claims"], scale), numbers))
+        texts = (", ".join(f"{count:,}" for count in each) for each in counts)
+        lines.append((f"{scale}, {runs['runs']:,} runs", drawn.text, *texts))
     words = "agree, do not, open, untested"
     yield from markdown(["scale", "figures, tables", f"claims: {words}", f"numbers: {words}"], lines, "lrrr")
-
-
-def _counts(found: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
-    """How many lines agree with the paper, do not, are not decided by their seeds, and have no run that tests them."""
-    words = [line["verdict"] for line in lines]
-    agree = words.count("holds") + words.count("reproduced")
-    differ, still = sum(map(words.count, found["failures"])), words.count("inconclusive")
-    return ", ".join(f"{count:,}" for count in (agree, differ, still, len(words) - agree - differ - still))
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """A claim of an audit in a line: what it says, both sides, the effect with its interval, and a word for the verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from resync.audit.rows import CLAIM
 from resync.audit.verdicts import FAILURES
 from resync.results.seed_values import decimals_for, difference_with_unit, effect_texts, number, signed
 
@@ -35,14 +36,24 @@ def is_decided(claim: Mapping[str, Any]) -> bool:
     return is_tried(claim) and word_of(claim) not in ("arithmetic", "outside")
 
 
+def claims_of_papers(lines: Iterable[Mapping[str, Any]], scale: str) -> list[Mapping[str, Any]]:
+    """Of the lines of a scale's audit, the claims of papers that this scale is declared to test."""
+    return [line for line in lines if line["kind"] == CLAIM and scale in line["scales"]]
+
+
+def counted(lines: Iterable[Mapping[str, Any]]) -> tuple[int, int, int, int]:
+    """How many claims or numbers agree with their papers, do not, are left open by their seeds, and are not tested."""
+    verdicts = [line["verdict"] for line in lines]
+    agree, still = verdicts.count("holds") + verdicts.count("reproduced"), verdicts.count("inconclusive")
+    differ = sum(verdict in FAILURES for verdict in verdicts)
+    return agree, differ, still, len(verdicts) - agree - differ - still
+
+
 def counted_in_words(claims: Sequence[Mapping[str, Any]]) -> str:
-    """`of 143 claims 52 hold, 21 fail, 36 are open`, and the rest as `cannot be tested at this scale`."""
-    words = [word_of(claim) for claim in claims]
-    holds, still = words.count("holds"), words.count("open")
-    fails = sum(claim["verdict"] in FAILURES for claim in claims)
-    rest = len(words) - holds - fails - still
+    """`of 143 claims 52 hold, 21 do not, 36 are open`, and the rest as `cannot be tested at this scale`."""
+    holds, fails, still, rest = counted(claims)
     more = f", {rest} cannot be tested at this scale" if rest else ""
-    return f"of {len(words)} claims {holds} hold, {fails} do not, {still} are open{more}"
+    return f"of {len(claims)} claims {holds} hold, {fails} do not, {still} are open{more}"
 
 
 def in_words(claim: Mapping[str, Any]) -> str:

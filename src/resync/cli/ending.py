@@ -5,8 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from resync.audit.in_words import counted_in_words, in_words, is_decided, word_of
-from resync.audit.rows import CLAIM
+from resync.audit.in_words import claims_of_papers, counted_in_words, in_words, is_decided, word_of
 from resync.cli.declared import archived, claims_of, drawn_file
 from resync.paper import Suite
 from resync.results.runs import state_of
@@ -17,27 +16,34 @@ _MOST = 12
 """Claims and failures that are listed one by one."""
 
 
-def ending(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str], seconds: float) -> tuple[str, bool]:
-    """The text after a workflow for whole papers, or for some `items` as `paper/item`, and whether a run failed."""
+def ending(
+    suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str], seconds: float, code: int = 0
+) -> tuple[str, bool]:
+    """The text after a workflow for whole papers, or for some `items` as `paper/item`, and whether a run failed.
+
+    Snakemake ended with `code`. Where that is an error, the text says so and how far it came, and no more.
+    """
     runs = _runs(suite, scale, papers, items)
     states = [state_of(run, Path("results")) for run in runs]
     failed = [state for state in states if state.status in PROBLEMS]
     finished = sum(state.has_ended for state in states)
     all_items = [*items, *(f"{paper}/{item}" for paper in papers for item in suite.items(paper, scale))]
     drawn = [file for name in all_items if (file := drawn_file(suite, scale, name, Path("figures"))).exists()]
-    lines = [f"Done in {duration(seconds)}: {finished} of {len(runs)} runs finished, {len(drawn)} of {len(all_items)} "
+    how = f"Ended with exit code {code} after" if code else "Done in"
+    lines = [f"{how} {duration(seconds)}: {finished} of {len(runs)} runs finished, {len(drawn)} of {len(all_items)} "
              "figures and tables drawn."]  # fmt: skip
     if failed:
-        lines = [f"{len(failed)} of {len(runs)} runs failed; what does not depend on them is drawn:"]
+        lines += [f"{len(failed)} of {len(runs)} runs failed; what does not depend on them is drawn:"]
         lines += [f"  {state.run.id}: {state.status}: {state.reason}" for state in failed[:_MOST]]
         lines += [f"  and {len(failed) - _MOST} more: resync status --problems"] if len(failed) > _MOST else []
-        lines += ["The same command continues."]
+    if code or failed:
+        return "\n".join([*lines, "The same command continues."]), bool(failed)
     claims = [claim for paper in papers for claim in claims_of(Path("results", scale, paper, "audit.json"))]
     tested = [claim for claim in claims if scale in claim["scales"]]
     if papers and not tested and scale == "smoke":
         lines += ["Smoke scale shows that everything works here. Its models are tiny: it tests no claim of a paper."]
     lines += ["", *_open(scale, papers, drawn), *_came_out(tested), "", *_next(suite, scale, papers, items)]
-    return "\n".join(lines), bool(failed)
+    return "\n".join(lines), False
 
 
 def _runs(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str]) -> list[Run]:
@@ -68,16 +74,19 @@ def _came_out(tested: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _next(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str]) -> Iterator[str]:
     named = papers[0] if len(papers) == 1 else items[0] if items else ""
-    kept = {at: claims for at, claims in archived(named.partition("/")[0] or None).items() if claims}
+    paper, _, item = named.partition("/")
+    kept = {at: claims for at, claims in archived(paper or None).items() if claims}
+    of_item = {claim.id for claim in suite.papers[paper].claims if claim.item == item} if item else ()
     for at, claims in kept.items():
-        of_papers = [claim for claim in claims if claim["kind"] == CLAIM and at in claim["scales"]]
+        of_papers = [each for each in claims_of_papers(claims, at) if not item or each["id"] in of_item]
         if at != scale and any(is_decided(claim) for claim in of_papers):
             yield _line(f"At {at}", f"{counted_in_words(of_papers)} (the repository's own runs)")
-    if kept:
+    if kept and (of_item or not item):
         yield _line("", "resync show " + (named or "PAPER"), "what each claim says, and what came out")
+    if kept:
         yield _line("", "docs/findings.md", "what was found")
     if named and not kept:
-        yield _line("Next", f"change paper_configs/{named.partition('/')[0]}", "the same command trains what changed")
+        yield _line("Next", f"change paper_configs/{paper}", "the same command trains what changed")
         yield _line("", "docs/own_experiment.md", "other models, data and algorithms")
         return
     yield _line("Next", "resync new paper question", "your own comparison, in ten minutes")

@@ -7,6 +7,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from resync.cli.declare import SCALE, flag, suite_of, verb
@@ -44,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     if papers or items:
         from resync.cli.ending import ending  # reads results and audits, which takes packages that a list does not
 
-        text, failed = ending(suite, options.scale, papers, items, time.monotonic() - started)
+        text, failed = ending(suite, options.scale, papers, items, time.monotonic() - started, code)
         print(f"\n{text}")
         return code or int(failed)
     return code
@@ -54,6 +55,8 @@ def snakemake(targets: Sequence[str], scale: str, profile: str, *flags: str) -> 
     """Carry out the workflow for some targets, with a profile of workflow/profiles or another one; its exit code."""
     from resync.processes import warm
 
+    if profile == "slurm" and find_spec("snakemake_executor_plugin_slurm") is None:
+        raise UserError("--profile slurm: its executor is not installed, allowed: pip install '.[slurm]' in a clone")
     known = _PROFILES / profile
     command = [
         sys.executable, "-m", "snakemake", *targets, "--profile", str(known) if known.is_dir() else profile,

@@ -11,7 +11,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from resync.audit.in_words import counted_in_words, effect_in_words, word_of
+from resync.audit.in_words import claims_of_papers, counted_in_words, effect_in_words, word_of
 from resync.audit.rows import CLAIM, CLAIMS, is_failure
 from resync.files import delete_folder, write_text
 from resync.metrics.registry import METRICS
@@ -137,7 +137,7 @@ class _Site:
         )
         if content.scale == "smoke":
             return f"Smoke scale tests the machinery: {done}. Its tiny models test no claim of a paper."
-        claims = [line for line in content.lines if line["kind"] == CLAIM]
+        claims = claims_of_papers(content.lines, content.scale)
         return f"{done}{'; ' + counted_in_words(claims) if claims else ''}."
 
     def _gallery(self) -> list[dict[str, str]]:
@@ -250,8 +250,8 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
     entries = [
         {
             "scale": scale,
-            "sentence": _sentence(results / scale / "audit.json") if scale != "smoke" else "",
-            "archive": _sentence(results / ARCHIVE / scale / "audit.json"),
+            "sentence": _sentence(results, scale) if scale != "smoke" else "",
+            "archive": _sentence(results / ARCHIVE, scale),
             "exists": (results / scale / "site/index.html").exists(),
         }
         for scale in SCALES
@@ -263,11 +263,11 @@ def _write_index(suite: Suite, results: Path, figures: Path) -> None:
     write_text(results / "index.html", Writer(results, suite=suite).html("index", **content))
 
 
-def _sentence(file: Path) -> str:
+def _sentence(results: Path, scale: str) -> str:
     """What a scale's audit says of the papers' claims, or why it cannot be read, which stops no report."""
     try:
-        lines = read_audit(file).get("lines", [])
+        lines = read_audit(results / scale / "audit.json").get("lines", [])
     except ValueError as error:
         return str(error)
-    claims = [line for line in lines if line["kind"] == CLAIM]
+    claims = claims_of_papers(lines, scale)
     return f"{counted_in_words(claims)}." if claims else ""

@@ -65,23 +65,24 @@ docs: .venv/installed
 	@echo dist/docs/index.html
 
 trainers: .venv/installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" uv pip install --python $(BIN)/python --require-hashes -r requirements-trainers.lock
+	PATH="$$PWD/$(BIN):$$PATH" uv pip install --python $(BIN)/python --require-hashes -r requirements-trainers.lock
 
 # Installs nothing and needs few packages; fails without a GPU.
 test-gpu:
-	@$(PYTHON) tests/gpu/ready.py
-	$(PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir . -p no:cacheprovider tests/gpu
+	@"$(PYTHON)" tests/gpu/ready.py
+	"$(PYTHON)" -m pytest -c tests/gpu/pytest.ini --rootdir . -p no:cacheprovider tests/gpu
 
 # Uses uv if it is installed; otherwise pip installs it into .venv. Every archive that is installed must have a hash that
-# requirements.lock lists, or requirements-ffcv.lock for FFCV and what it needs. With TORCH=cpu, torch and torchvision have
+# requirements.lock lists, or requirements-ffcv.lock for FFCV, and requirements-slurm.lock for Snakemake's Slurm executor,
+# which Snakemake loads at every start, and which fails where the machine has no program `which`. With TORCH=cpu, torch and torchvision have
 # the versions of the lock, but come from PyTorch's own index, whose archives have other hashes: these are not compared.
-.venv/installed: requirements.lock requirements-ffcv.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+.venv/installed: requirements.lock requirements-ffcv.lock requirements-slurm.lock pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "resync needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	@echo 'setting up .venv, once: with CUDA libraries a download of about 3 GB (TORCH=cpu leaves them out)'
 	@if uv --version >/dev/null 2>&1; then \
-		uv venv --quiet --allow-existing --python $(PYTHON) .venv; \
+		uv venv --quiet --allow-existing --python "$(PYTHON)" .venv; \
 	else \
-		$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); \
+		"$(PYTHON)" -m venv .venv && $(BIN)/python -m pip install --quiet uv==$(UV_VERSION); \
 	fi
 	@export PATH="$(BIN):$$PATH"; \
 	if [ "$(TORCH)" = cpu ]; then \
@@ -92,6 +93,11 @@ test-gpu:
 		uv pip install --python $(BIN)/python --require-hashes -r requirements.lock; \
 	fi && \
 	uv pip install --python $(BIN)/python --no-deps -e . && \
+	if command -v sbatch >/dev/null 2>&1; then \
+		uv pip install --python $(BIN)/python --require-hashes -r requirements-slurm.lock; \
+	else \
+		echo 'installing without the Slurm executor, which needs sbatch (docs/cluster.md)'; \
+	fi && \
 	if pkg-config --exists opencv4 libturbojpeg 2>/dev/null; then \
 		uv pip install --python $(BIN)/python --require-hashes -r requirements-ffcv.lock; \
 	else \

@@ -60,6 +60,9 @@ def _check_snakemake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> N
     from snakemake.cli import parse_args, parse_config
 
     monkeypatch.chdir(ROOT)
+    if "slurm" in arguments:
+        reason = "the Slurm executor is not installed: pip install '.[slurm]'"
+        pytest.importorskip("snakemake_executor_plugin_slurm", reason=reason)
     _, options = parse_args(arguments)
     assert parse_config(options.config).get("scale", "smoke") in SCALES
     rules = re.findall(

@@ -164,4 +164,8 @@ def _slurm() -> Finding:
         said = done.stderr.strip().splitlines()
         reason = said[-1].removeprefix("sinfo: ") if said else f"exit code {done.returncode}"
         return Finding("Slurm", "optional", f"no cluster answers here ({reason})")
-    return Finding("Slurm", "ok", f"partitions {', '.join(sorted(set(done.stdout.split())))}")
+    partitions = f"partitions {', '.join(sorted(set(done.stdout.split())))}"
+    if _package("snakemake-executor-plugin-slurm").state != "ok":
+        remedy = "pip install '.[slurm]' in a clone"
+        return Finding("Slurm", "optional", f"{partitions}, but Snakemake's executor is not installed", remedy)
+    return Finding("Slurm", "ok", partitions)

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from machine import until
 from rich.console import Console
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -154,6 +155,7 @@ def test_a_dry_run_ends_with_the_data_that_are_missing(tmp_path: Path, monkeypat
 
 
 def test_a_terminal_has_a_bar_and_its_cursor_back(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal gets no bar
     board, screen = Board(), io.StringIO()
     board.begins(2)
     board.starts(Job(6, "train", f"{folder}/metrics.csv", folder=folder))
@@ -163,8 +165,7 @@ def test_a_terminal_has_a_bar_and_its_cursor_back(run: Run, folder: Path, monkey
     monkeypatch.setattr("resync.progress.view.PICTURE_SECONDS", 0.001)
     view = View(board, screen)
     view.start()
-    while "val_top1 81.25" not in screen.getvalue():
-        pass
+    until(lambda: "val_top1 81.25" in screen.getvalue())
     view.say("failed: something", "red")
     view.close()
     drawn = screen.getvalue()

@@ -46,6 +46,7 @@ LAYERS = [
 ]
 TRAINERS = ("transformers", "lightning", "elastic")
 """The extras of resync.integrations and resync.Elastic, which have a lock of their own."""
+LOCKS = ("requirements.lock", *(f"requirements-{extra}.lock" for extra in ("ffcv", "slurm", "trainers")))
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {
     "errors", "files", "streams", "text_tables", "settings", "formulas", "data_sets", "metrics", "run", "paper", "plan",
@@ -149,18 +150,51 @@ def pinned(lock: str) -> dict[str, tuple[str, str]]:
 def test_lock_pins_what_pyproject_names_and_hashes_every_archive():
     """`make` installs no archive with another hash."""
     extras = PYPROJECT["project"]["optional-dependencies"]
-    others = [line for name, lines in extras.items() if name not in ("ffcv", *TRAINERS) for line in lines]
+    others = [line for name, lines in extras.items() if name not in ("ffcv", "slurm", *TRAINERS) for line in lines]
     assert set(declared(PYPROJECT["project"]["dependencies"] + others)) <= set(pinned("requirements.lock"))
+    assert set(declared(extras["slurm"])) <= set(pinned("requirements-slurm.lock"))
     assert {name for extra in TRAINERS for name in declared(extras[extra])} <= set(pinned("requirements-trainers.lock"))
 
 
-@pytest.mark.parametrize("lock", ["requirements-ffcv.lock", "requirements-trainers.lock"])
+@pytest.mark.parametrize("lock", LOCKS[1:])
 def test_a_second_lock_agrees_with_the_first_one(lock: str):
     second, first = pinned(lock), pinned("requirements.lock")
     shared = second.keys() & first.keys()
-    assert {"numpy", "torch"} < shared
+    assert "numpy" in shared
     versions = [{name: pins[name][0] for name in shared} for pins in (second, first)]
     assert versions[0] == versions[1]
+
+
+def trees_of_tests() -> Iterator[tuple[Path, ast.Module]]:
+    """Every file of tests, parsed."""
+    for file in (ROOT / "tests").rglob("*.py"):
+        yield file, ast.parse(file.read_text())
+
+
+def test_tests_import_nothing_that_make_does_not_install_but_behind_a_guard():
+    """What other locks pin is imported after `importorskip`, which says how to get it; else the file is an error."""
+    optional = {name.replace("-", "_") for lock in LOCKS[1:] for name in pinned(lock)}
+    optional -= {name.replace("-", "_") for name in pinned("requirements.lock")}
+    assert {"safetensors", "ffcv"} <= optional
+    for file, tree in trees_of_tests():
+        guard = min((call.lineno for call in calls(tree, "importorskip")), default=sys.maxsize)
+        early = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < guard]
+        names = list(imports(ast.Module(early, [])))  # type: ignore[arg-type]
+        assert [name for name in names if name.split(".")[0] in optional] == [], file
+
+
+def test_tests_wait_for_a_limited_time():
+    """In `machine.until`, or with a limit of their own: a loop that only sleeps ends with nobody's patience."""
+    for file, tree in trees_of_tests():
+        for loop in (node for node in ast.walk(tree) if isinstance(node, ast.While)):
+            idle = all(isinstance(node, ast.Pass) or calls(node, "sleep") for node in loop.body)
+            assert not idle or calls(loop.test, "monotonic"), f"{file}:{loop.lineno}"
+
+
+def calls(tree: ast.AST, name: str) -> list[ast.Call]:
+    """The calls of a function or method of this name."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [node for node in found if name in (getattr(node.func, "attr", ""), getattr(node.func, "id", ""))]
 
 
 def test_ffcv_is_exactly_the_one_that_is_locked():
@@ -184,24 +218,32 @@ def test_pages_count_the_methods(page: str):
 
 def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_path: Path):
     """What `make TORCH=cpu` asks of uv, which is replaced: it needs an index that not every machine reaches."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "requirements-ffcv.lock", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
+    clone = tmp_path / "a b#c"
     record = 'echo "$*" >> calls'
-    for name, text in {"bin/uv": record, "bin/pkg-config": "exit 1", ".venv/bin/resync": record}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    env = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    subprocess.run(["make", ".venv/installed", "TORCH=cpu"], cwd=tmp_path, env=env, check=True, capture_output=True)
+    programs = {"bin/uv": record, "bin/sbatch": "", "bin/pkg-config": "exit 1", ".venv/bin/resync": record}
+    for name, text in programs.items():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).write_text(f"#!/bin/sh\n{text}\n")
+        (clone / name).chmod(0o755)
+    for name in ("Makefile", *LOCKS, "pyproject.toml"):
+        shutil.copy(ROOT / name, clone)
+    python = clone / "bin/python3"
+    python.symlink_to(sys.executable)
+    env = os.environ | {"PATH": f"{clone}/bin:{os.environ['PATH']}"}
+    command = ["make", ".venv/installed", "TORCH=cpu", f"PYTHON={python}"]
+    subprocess.run(command, cwd=clone, env=env, check=True, capture_output=True)
     lock = pinned("requirements.lock")
-    calls = (tmp_path / "calls").read_text().splitlines()
-    torch, others, package = [line for line in calls if "install" in line]
+    calls = (clone / "calls").read_text().splitlines()
+    torch, others, package, slurm = [line for line in calls if "pip install" in line]
+    assert f"--python {python} " in calls[1]
+    assert slurm.endswith("--require-hashes -r requirements-slurm.lock")
+    # Snakemake loads it whenever it starts, and it fails where there is no `which`.
+    assert not any(name.startswith("snakemake-executor-") for name in lock)
     assert calls[-1] == "schema"
     assert torch.endswith(f"--torch-backend cpu torch=={lock['torch'][0]} torchvision=={lock['torchvision'][0]}")
     assert others.endswith("--no-deps --require-hashes -r .venv/without-cuda.lock")
     assert package.endswith("--no-deps -e .")
-    kept = re.findall(r"^([a-z][a-z0-9-]*)==", (tmp_path / ".venv/without-cuda.lock").read_text(), re.MULTILINE)
+    kept = re.findall(r"^([a-z][a-z0-9-]*)==", (clone / ".venv/without-cuda.lock").read_text(), re.MULTILINE)
     left_out = lock.keys() - set(kept)
     assert {"torch", "torchvision", "triton", "nvidia-nccl-cu13", "cuda-toolkit"} <= left_out
     assert all(re.match("torch|torchvision|triton|nvidia-|cuda-", name) for name in left_out)

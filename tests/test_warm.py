@@ -5,13 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from machine import until
 
 from resync.processes import warm, warm_client
 
@@ -65,13 +65,6 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen]:
         server.stdin.close()
         if server.wait(600) == 0:
             assert not folder.exists()
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 600
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def client(folder: Path, *arguments: str) -> subprocess.Popen:

@@ -91,10 +91,14 @@ class Processes:
         try:
             yield
         finally:
-            while left := self.others():
-                for each in left:
-                    with suppress(psutil.NoSuchProcess):
-                        each.kill()
+            wait(self._none_is_left, "the end of killed processes")
+
+    def _none_is_left(self) -> bool:
+        left = self.others()
+        for each in left:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        return not left
 
 
 def _lives(process: psutil.Process) -> bool:

@@ -68,7 +68,7 @@ def runs(suite: Suite) -> list[Run]:
 @pytest.fixture(scope="session")
 def logged(suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     """Two wandb logs of QSR's seed 0: of the whole run, and of its second half only."""
-    wandb = pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed: pip install wandb")
     folder = tmp_path_factory.mktemp("logged")
     run = suite.runs("toy", "smoke", "vit", "qsr")[0]
     rows = pd.read_csv(synthetic.write_run(run, folder) / "metrics.csv").to_dict("records")

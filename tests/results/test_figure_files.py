@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import synthetic
+from machine import program
 from matplotlib.figure import Figure
 
 from resync.paper import Suite
@@ -194,9 +195,7 @@ def test_markdown_latex_and_csv_of_a_table_agree(suite: Suite, finished: Path):
 
 
 def test_every_table_is_latex_that_fits(every_table: dict[str, tuple[Table, float]], tmp_path: Path):
-    engine = shutil.which("pdflatex")
-    if engine is None:
-        pytest.skip("pdflatex is not installed")
+    engine = program("pdflatex", "texlive-latex-recommended")
     parts = []
     for name, (table, width) in every_table.items():
         text = tex(table, width, name)

@@ -2,11 +2,11 @@
 
 import csv
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from machine import program
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 axe = pytest.importorskip(
@@ -26,12 +26,10 @@ BLACK_PIXELS = """canvas => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
+    chromium = program("chromium", "chromium")
     with playwright.sync_playwright() as started:
         # As root, Chromium starts without its sandbox only.
-        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
 

@@ -108,15 +108,6 @@ def code_of(process: psutil.Process) -> int:
     return child.exitcode
 
 
-def until(condition: Callable[[], object], process: psutil.Process) -> None:
-    """Wait for something that a running process brings about."""
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert process.status() != psutil.STATUS_ZOMBIE, "it ended too early"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints, oldest first."""
     return sorted((folder / "checkpoint").glob("step??????????"))

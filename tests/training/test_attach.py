@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from machine import until
 from processes import TIMEOUT, run_processes
 from quadratic import Point
 from torch import nn
@@ -261,10 +262,7 @@ def _asynchronous(rank: int, world_size: int, folder: Path) -> np.ndarray:
     others = [folder / f"done{other}" for other in range(1, world_size)]
     for step in range(500):
         if rank == 0 and step == 10:
-            deadline = time.monotonic() + TIMEOUT
-            while not all(other.exists() for other in others):
-                assert time.monotonic() < deadline, "the others wait for the slow worker"
-                time.sleep(0.01)
+            until(lambda: all(other.exists() for other in others))  # who do not wait for the slow worker
         time.sleep(0.001)  # for the averages of the others to happen between the steps
         _still(model, optimizer)
     (folder / f"done{rank}").touch()
@@ -289,16 +287,14 @@ def _closed_during_an_average(rank: int, world_size: int) -> list[float]:
     def held() -> bool:
         found = waits()
         begun.set()
-        while not sync.algorithm._closing:
-            time.sleep(0.001)
+        until(lambda: sync.algorithm._closing)
         return found
 
     sync.algorithm._wait_for_a_step = held
     if rank == 1:
         # The thread is in the method of before: one step ends it.
         _still(model, optimizer)
-        while not int(sync.algorithm.averages):
-            time.sleep(0.001)
+        until(lambda: int(sync.algorithm.averages))
         _still(model, optimizer)
         begun.wait(60)
         _still(model, optimizer)
@@ -320,8 +316,8 @@ def _slow_half(rank: int, world_size: int) -> list[float]:
 
     sync.algorithm._move = late
     _still(model, optimizer)
-    while rank == 1 and not int(sync.algorithm.averages):
-        time.sleep(0.001)
+    if rank == 1:
+        until(lambda: int(sync.algorithm.averages))
     evaluating.set()
     with sync.consensus():
         found = model.theta.tolist()

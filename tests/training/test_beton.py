@@ -4,13 +4,12 @@ import json
 import os
 import re
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from machine import until
 from photos import batches, declared, equal, linked, write_photos
 from PIL import Image
 
@@ -128,13 +127,6 @@ def test_a_killed_writing_process_is_one_line_after_a_time_out_and_leaves_nothin
     assert os.listdir(root / "prepared/tiny.beton") == []
     # Python frees it when the last process has ended that could use it.
     until(lambda: set(Path("/dev/shm").glob("psm_*")) <= shared_memory)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.fixture

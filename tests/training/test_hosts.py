@@ -2,20 +2,18 @@
 
 import os
 import shlex
-import shutil
 import signal
 import socket
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from launched import OVER_MACHINES, assert_ends_like, checkpoints, code_of, finish, have_ended, launched, until
-from processes import TIMEOUT
+from launched import OVER_MACHINES, assert_ends_like, checkpoints, code_of, finish, have_ended, launched
+from machine import program, until
 from runs import make_run
 
 from resync.cli import main
@@ -45,11 +43,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def ssh(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
     """The command of ssh for a server of this test alone on both addresses, and the server."""
-    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if server is None:
-        pytest.skip("sshd is not installed: apt-get install openssh-server")
+    server, keygen = program("sshd", "openssh-server"), program("ssh-keygen", "openssh-client")
     for name in ("host_key", "key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", 0))
         port = probe.getsockname()[1]
@@ -65,7 +61,7 @@ def ssh(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
         try:
             options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
             options = ["-F", "none", "-p", str(port), "-i", str(folder / "key"), *(f"-o{each}" for each in options)]
-            yield shlex.join(["ssh", *options]), psutil.Process(process.pid)
+            yield shlex.join([program("ssh", "openssh-client"), *options]), psutil.Process(process.pid)
         finally:
             process.terminate()
 
@@ -80,15 +76,6 @@ def training(folder: Path) -> Iterator[tuple[psutil.Process, list[psutil.Process
     with launched(folder, *flags(folder)) as process:
         until(lambda: checkpoints(folder), process)
         yield process, process.children(recursive=True)
-
-
-def ended(processes: list[psutil.Process]) -> bool:
-    deadline = time.monotonic() + TIMEOUT
-    while not have_ended(processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def trained_here(folder: Path) -> Path:
@@ -111,7 +98,7 @@ def test_a_run_over_two_hosts_starts_again_and_stops_and_ends_like_one_on_one_ma
         others = launcher.children(recursive=True)
         launcher.send_signal(signal.SIGTERM)
         assert code_of(launcher) == os.EX_TEMPFAIL, log.read_text()
-        assert ended(others)
+        until(lambda: have_ended(others))
     assert state.recorded(folder).state == "stopped"
     assert finish(folder, *flags(folder)) == 0, log.read_text()
     assert sorted((folder / "reached").read_text().split()) == ["127.0.0.1"] * 3 + ["127.0.0.2"] * 3
@@ -127,7 +114,7 @@ def test_nothing_is_left_on_any_host_when_the_launcher_ends(number: signal.Signa
         assert len(others) >= 2
         launcher.send_signal(number)
         assert code_of(launcher) == code
-        assert ended(others)
+        until(lambda: have_ended(others))
 
 
 @pytest.mark.slow
@@ -143,7 +130,7 @@ def test_over_ssh_a_run_stops_with_a_checkpoint_and_ends_like_one_on_one_machine
         assert len(there) >= 4
         process.send_signal(signal.SIGTERM)
         assert code_of(process) == os.EX_TEMPFAIL, (folder / "launch.log").read_text()
-        assert ended(there)
+        until(lambda: have_ended(there))
     assert state.recorded(folder).state == "stopped"
     assert finish(folder, *over) == 0, (folder / "launch.log").read_text()
     assert len(assert_ends_like(folder, trained_here(tmp_path / "here"))["resumed_from"]) == 1

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -27,6 +26,7 @@ for package in ("transformers", "lightning", "accelerate"):
 import lightning  # noqa: E402
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
 from lightning.pytorch.plugins import MixedPrecision  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 from transformers import TrainerCallback, TrainingArguments  # noqa: E402
 
 from resync.integrations.lightning import Strategy  # noqa: E402

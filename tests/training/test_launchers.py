@@ -8,7 +8,8 @@ from typing import Any
 
 import psutil
 import pytest
-from launched import OVER_MACHINES, assert_ends_like, checkpoints, code_of, finish, have_ended, launched, until
+from launched import OVER_MACHINES, assert_ends_like, checkpoints, code_of, finish, have_ended, launched
+from machine import until
 from runs import make_run
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
 

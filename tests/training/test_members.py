@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from launched import checkpoints, code_of, finish, launched, metrics, until
+from launched import checkpoints, code_of, finish, launched, metrics
+from machine import until
 from processes import TIMEOUT, run_processes
 from runs import CNN_WITH_BATCH_NORM, VARIANTS, make_run, make_session, outcome, trained, trained_until
 from torch import nn

@@ -1,12 +1,12 @@
 """Streaming DiLoCo, DES-LOC and NoLoCo: recorded trajectories, identities, recursions written out, and overlap."""
 
 import csv
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from machine import until
 from processes import TIMEOUT, run_processes
 from quadratic import Problem
 from runs import make_run
@@ -172,8 +172,7 @@ def _arrives_by_itself(rank: int, world_size: int) -> list[float]:
     transport = Problem("local", np.zeros((4, 1)), [0.0], period=1, rank=rank, world_size=world_size).sync.transport
     rows = torch.arange(4.0)[transport.local].unsqueeze(1)
     posted = transport.post_mean(rows)
-    while not posted.request.is_completed():
-        time.sleep(1e-3)
+    until(posted.request.is_completed)
     assert rows[:, 0].tolist() == list(range(4))[transport.local]
     return posted.wait().tolist()
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import torch
 from images import CLASSES, declare, images, write_archive, write_cifar10, write_files, write_mnist
 from launched import code_of, forked, in_clone
+from machine import until
 from PIL import Image
 
 from resync import data, prepare
@@ -45,13 +45,6 @@ def made(tiny: tuple[DataSet, Path]) -> tuple[DataSet, Path]:
     """The same, prepared."""
     prepare.prepare(*tiny)
     return tiny
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def left_in(root: Path) -> list[str]:

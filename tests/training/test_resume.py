@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from launched import checkpoints, code_of, finish, launched, until
+from launched import checkpoints, code_of, finish, launched
+from machine import until
 from processes import run_processes
 from runs import VARIANTS, make_run, make_session, trained, trained_until
 from torch.nn.utils import parameters_to_vector

@@ -4,10 +4,10 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ import forked
 import pytest
 from cluster import ACCOUNTING, INSTALL, Cluster, missing, running, start_node
 from conftest import ROOT, Workflow
+from machine import until
 
 from resync.paper import load_suite
 from resync.processes import lock, warm_client, workflow_lock
@@ -120,8 +121,7 @@ def wait_in_stages(watchdog: Watchdog, steps: int, beat=Watchdog.beat) -> None:
     over = Path(f"stage{steps}_over")
     if steps in STAGES and {"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"} <= os.environ.keys() and not over.exists():
         Path(f"stage{steps}").write_text(os.environ["SLURM_JOB_ID"])
-        while not over.exists():
-            time.sleep(0.05)
+        until(over.exists)
 
 
 def remember_and_say(interruption: Interruption, number: int, frame, remember=Interruption._remember) -> None:
@@ -269,7 +269,7 @@ def test_a_run_over_two_nodes_is_trained_once_whatever_happens_to_its_jobs(
 def test_a_run_goes_on_on_other_nodes_when_one_dies(cluster, folder, environment, undisturbed, stages):
     """After kill -9 of the second node's daemon, Slurm requeues the job; the first part leaves no lock behind."""
     out = folder / "dead_node"
-    command = f"exec {sys.executable} -m resync launch --config local.yaml --out {out} --nodes 2"
+    command = f"exec {shlex.quote(sys.executable)} -m resync launch --config local.yaml --out {out} --nodes 2"
     sbatch = ["sbatch", "--nodes=2", "--ntasks=2", "--requeue", "--open-mode=append",
               f"--output={folder}/dead_node.log", "--wrap", command]  # fmt: skip
     subprocess.run(sbatch, cwd=folder, env=environment, check=True)
@@ -329,7 +329,7 @@ def test_the_programs_as_shipped_train_on_two_nodes(cluster: Cluster, undisturbe
     """Without the forks that the other tests put in the place of `python -m resync`: sbatch, srun, torchrun."""
     (tmp_path / "run.yaml").write_text((undisturbed / "run.yaml").read_text())
     flags = "--nodes 2 --cpus 1 --launcher torchrun --max-restarts 0 --timeout 600"
-    command = f"{sys.executable} -m resync launch --config run.yaml --out out {flags}"
+    command = f"{shlex.quote(sys.executable)} -m resync launch --config run.yaml --out out {flags}"
     environment = cluster.environment | {"PYTHONPATH": str(ROOT / "src")}
     environment.pop(warm_client.ADDRESS, None)
     job = ["sbatch", "--wait", "--nodes=2", "--ntasks=2", "--cpus-per-task=1", "--output=job.log", f"--wrap={command}"]

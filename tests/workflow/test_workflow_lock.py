@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from machine import until
 
 from resync.processes import workflow_lock
 
@@ -47,13 +48,6 @@ def snakemake_in(folder: Path) -> Iterator[multiprocessing.process.BaseProcess]:
     finally:
         process.kill()
         process.join()
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def locked(folder: Path) -> bool:

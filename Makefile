@@ -7,10 +7,9 @@
 #   make test-all               all tests
 #   make chaos                  kills processes of runs, compares what they end with, and reports what it cost, also
 #                               after Ctrl-C (KILLS=200 SEED=0); `make test-all` does it with 20 kills
-#   make chaos STORM=1          a storm over elastic trainings, beside torchft's own (SECONDS=600)
 #   make bench                  measures the project beside its peers (ONLY=synchronisation,loading)
 #   make docs                   the pages of docs/ as a site with search, and a reference: dist/docs/index.html
-#   make trainers               installs Hugging Face's and Lightning's trainers, and torchft, for the tests of these
+#   make trainers               installs Hugging Face's and Lightning's trainers, for the tests of these
 #   make test-gpu               the tests that need a GPU, with any Python that has torch and pytest (PYTHON=...)
 #   make reproduce TORCH=cpu    the same, installed without CUDA, on a laptop or in a container
 
@@ -24,8 +23,6 @@ TEST_PROCESSES ?= 2
 UV_VERSION := 0.13.9
 # How many processes `make chaos` kills, and what its choices follow from.
 KILLS ?= 20
-# Seconds of the storm over elastic trainings.
-SECONDS ?= 600
 SEED ?= 0
 # The benchmarks that `make bench` runs, separated by commas; empty: all.
 ONLY ?=
@@ -55,7 +52,7 @@ test-all: .venv/installed
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile
 
 chaos: .venv/installed
-	$(if $(STORM),$(BIN)/python tests/chaos/storm.py --seconds $(SECONDS),$(BIN)/python tests/chaos --kills $(KILLS)) --seed $(SEED)
+	$(BIN)/python tests/chaos --kills $(KILLS) --seed $(SEED)
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks --only "$(ONLY)"

@@ -44,8 +44,8 @@ LAYERS = [
     {"files", "streams", "text_tables", "torch_private"},
     {"errors"},
 ]
-TRAINERS = ("transformers", "lightning", "elastic")
-"""The extras of resync.integrations and resync.Elastic, which have a lock of their own."""
+TRAINERS = ("transformers", "lightning")
+"""The extras of resync.integrations, which have a lock of their own."""
 LOCKS = ("requirements.lock", *(f"requirements-{extra}.lock" for extra in ("ffcv", "slurm", "trainers")))
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 WITHOUT_TORCH = {

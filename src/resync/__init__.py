@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from resync import schedules as schedules
     from resync import topology as topology
     from resync.archive.frames import read_results as read_results
-    from resync.data.shared_samples import SharedSamples as SharedSamples
-    from resync.engine.elastic import Elastic as Elastic
     from resync.library import Synchronised as Synchronised
     from resync.library import attach as attach
     from resync.sync.options import *  # noqa: F403
@@ -28,8 +26,6 @@ else:
     FORMULAS = ("mixing", "periods", "schedules", "topology")
     PARTS = {
         "read_results": "resync.archive.frames",
-        "Elastic": "resync.engine.elastic",
-        "SharedSamples": "resync.data.shared_samples",
         "Synchronised": "resync.library",
         "attach": "resync.library",
     }

@@ -26,8 +26,6 @@ from torch import nn
 from torch.optim import Optimizer
 
 from resync.engine.clocks import Clocks
-from resync.engine.elastic import Elastic
-from resync.engine.elastic_transport import ElasticTransport
 from resync.engine.guard import (
     ATTACHED,
     Guard,
@@ -38,7 +36,6 @@ from resync.engine.guard import (
     shard_of,
 )
 from resync.engine.members import ranks_of
-from resync.engine.membership import Membership, Resumed
 from resync.engine.sharded_workers import ShardedWorkers
 from resync.engine.shards import is_sharded, local
 from resync.engine.transport import Transport
@@ -50,7 +47,6 @@ from resync.run.parts import SyncOptions
 from resync.settings.base import Count, PositiveInt, PositiveNumber, Settings
 from resync.sync import build
 from resync.sync.algorithm import Training
-from resync.sync.elastic import ElasticTraining, check_elastic
 from resync.torch_private import is_within_a_step, time_limit
 
 if TYPE_CHECKING:
@@ -67,7 +63,6 @@ def attach(
     seed: int = 0,
     clip_norm: float | None = None,
     group: "dist.ProcessGroup | DeviceMesh | None" = None,
-    elastic: Elastic | None = None,
 ) -> "Synchronised":
     """Let `optimizer.step()` synchronise the model with those of the other processes; a collective call.
 
@@ -88,10 +83,6 @@ def attach(
         group: the processes that are the workers, or a dimension of a DeviceMesh such as mesh["replicate"]; None: all.
             The model may then be wrapped in DistributedDataParallel, or sharded, over other processes, which are one
             worker together; each of them exchanges what it has with its like in other workers.
-        elastic: how this worker finds the others, which may be lost and come back (docs/robustness.md). The processes
-            that torch.distributed is set up for are then those of this worker, with DDP or `fully_shard` over all of
-            them; without it the worker is this process. Train while `sync.steps` are too few: `optimizer.step()` jumps
-            to the step of the others where this worker was away.
 
     Raises ValueError if torchrun started this process but `init_process_group` was not called, for arguments that are
     not allowed or do not fit each other, and if they differ between the ranks; TimeoutError if a rank does not come.
@@ -112,11 +103,6 @@ def attach(
     if algorithm.needs.virtual_clock:
         raise UserError(f"algorithm: found {algorithm.name}, which has simulated times, allowed: others, or a run")
     algorithm = algorithm.in_steps()
-    if elastic and group is not None:
-        raise UserError("group: found one beside elastic=, whose workers torch.distributed does not know, allowed: "
-                        "None; torch.distributed set up for the processes of this worker")  # fmt: skip
-    if elastic:
-        return _attach_elastic(model, optimizer, algorithm, given, elastic)
     group = process_group(group)
     if group is not None and algorithm.needs.one_process_per_worker:
         raise UserError(f"algorithm: found {algorithm!r} with group=, whose processes do not wait for each other and "
@@ -128,33 +114,13 @@ def attach(
     _NUMBERS[name] += 1
     meetings = StoreAllGather(f"{name}{_NUMBERS[name]}", rank, size, _time_limit(model, group))
     _check_equal(meetings, [f"{algorithm!r} {given!r}", shard_of(model), *description(model)])
-    workers = _workers(model)
+    workers = ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else Workers.attach(model)
     transport = Transport(size, Clocks(workers.rows.device), rank, size, group=group)
     frozen = (local(each) for each in model.parameters() if not each.requires_grad)
     transport.start_like_rank_0([workers.rows, *frozen, *model.buffers()])
     workers.write_back()
     training = Training(workers, transport, optimizer, total_steps or inf, warmup_steps or 0, seed)
     return Synchronised(model, algorithm, training, meetings, clip_norm)
-
-
-def _attach_elastic(
-    model: nn.Module, optimizer: Optimizer, algorithm: SyncOptions, given: "_Attached", elastic: Elastic
-) -> "Synchronised":
-    """As `attach`, with options in steps."""
-    check_elastic(algorithm)
-    check_attachable(model, optimizer, False, [rank_and_world_size()[0]])
-    workers = _workers(model)
-    transport = ElasticTransport(Membership(elastic), Clocks(workers.rows.device))
-    training = Training(workers, transport, optimizer, given.total_steps or inf, given.warmup_steps or 0, given.seed)
-    sync = Synchronised(model, algorithm, training, StoreAllGather("", 0, 1, timedelta()), given.clip_norm)
-    sync.elastic = ElasticTraining(model, workers, sync.algorithm, transport)
-    sync.elastic.join()
-    workers.write_back()
-    return sync
-
-
-def _workers(model: nn.Module) -> Workers:
-    return ShardedWorkers(model) if any(map(is_sharded, model.parameters())) else Workers.attach(model)
 
 
 class _Attached(Settings):
@@ -184,7 +150,7 @@ class Synchronised:
     ) -> None:
         self.model, self.options, self.optimizer = model, options, training.optimizer
         self.workers, self.transport, self._meetings = training.workers, training.transport, meetings
-        self._guard = Guard(self.workers, self.optimizer, self.transport.ranks)
+        self._guard = Guard(self.workers, self.optimizer, ranks_of(self.transport.group))
         self.algorithm = build(options, training)
         self.synced = False
         self._unproven = options.rule if options.rule.follows_lr else None
@@ -194,7 +160,6 @@ class Synchronised:
         self._identity = [worker, f"{options!r} with seed {training.seed}", *description(model)]
         self._lr = 0.0
         self._in_consensus = self._has_gradient = self._stepping = self._overflowed = False
-        self.elastic: ElasticTraining | None = None
         self._inner_steps = 0
         self._begun = ""
         self._hooks = [
@@ -260,11 +225,7 @@ class Synchronised:
         self._meet("consensus()")
         try:
             with ExitStack() as stack:
-                try:
-                    model = stack.enter_context(self.algorithm.consensus())
-                except Resumed as found:  # left behind by the others: what it is given is their newest state
-                    self._load(found)
-                    model = self.model
+                model = stack.enter_context(self.algorithm.consensus())
                 stack.enter_context(self.workers.shown())
                 self._in_consensus = True
                 try:
@@ -278,11 +239,8 @@ class Synchronised:
         """Give every worker the final average and detach from the optimizer; a collective call after the last step."""
         self._meet("finish()")
         with self._changing("finish()"):
-            try:
-                self.algorithm.close()
-                self.algorithm.synchronise()
-            except Resumed as found:
-                self._load(found)
+            self.algorithm.close()
+            self.algorithm.synchronise()
         self.detach()
 
     def detach(self) -> None:
@@ -294,8 +252,6 @@ class Synchronised:
         for hook in self._hooks:
             hook.remove()
         ATTACHED.discard(self.model)
-        if self.elastic:
-            self.elastic.membership.close()
         if self._begun:
             warnings.warn(f"rank {self.transport.rank}, detach(): {self._interruption}", RuntimeWarning, stacklevel=2)
 
@@ -329,10 +285,6 @@ class Synchronised:
         with self._changing("load_state_dict()"):
             self.algorithm.load_state_dict(self.workers.gathered(state))
         self.transport.load_state_dict(state["transport"])
-
-    def _load(self, found: Resumed) -> None:
-        assert self.elastic is not None
-        self.elastic.load(found)
 
     def _full_identity(self) -> list[str]:
         """What a state belongs to, a line each, down to the values of the parameters."""
@@ -438,7 +390,7 @@ class Synchronised:
         if self.algorithm.one_gradient:
             self._begun = f"step {self.steps + 1}"
         with self._explained(self.steps + 1):
-            (self.elastic or self.algorithm).after_backward()
+            self.algorithm.after_backward()
         self.workers.write_back()
         if self._packs_gradients:
             if self._clip_norm:
@@ -457,7 +409,7 @@ class Synchronised:
                                "closure, so that the algorithm has seen no gradient")  # fmt: skip
         first, begins_round = self.algorithm.steps, self.synced or self.algorithm.steps == 0
         with self._changing(f"step {first + 1}"), self._explained(first + 1):
-            self.synced = (self.elastic or self.algorithm).after_step(self._lr)
+            self.synced = self.algorithm.after_step(self._lr)
             self.algorithm.send_ahead()
         if first == self.algorithm.total_steps:
             warnings.warn(f"step {first + 1} is beyond total_steps = {first}: every step is now a round of its own; "

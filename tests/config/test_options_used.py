@@ -30,7 +30,6 @@ WITHOUT_A_RUN = {
     "docs/data.md": "BeamSearch.beam_size BeamSearch.length_penalty",
     "docs/concepts.md": "Evaluation.every_rounds Log.wandb_entity Log.wandb_project Log.wandb_tags Log.wandb_resume "
         "Run.overrides",
-    "docs/robustness.md": "ElasticRun.timeout_seconds",
     "GPUs: fp16": "ResultSettings.loss_scale",
     "figures of a paper of one's own": "CostCurves.metric PeriodAndAccuracy.metric",
 }  # fmt: skip

@@ -5,8 +5,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.utils._pytree import tree_map
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -38,21 +36,6 @@ def as_shard(part: Tensor, parameter: Any) -> Tensor:
         part.unflatten(-1, local(parameter).shape), parameter.device_mesh, [Shard(len(leading))],
         run_check=False, shape=whole.shape, stride=whole.stride(),
     )  # fmt: skip
-
-
-def local_state(optimizer: Optimizer) -> dict[str, Any]:
-    """The state of an optimizer, of which this process has the parts of its shards."""
-    state: dict[str, Any] = tree_map(local, optimizer.state_dict())
-    return state
-
-
-def load_local_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Restore what `local_state` returned, on the same shards."""
-    optimizer.load_state_dict(state)
-    for parameter, fields in optimizer.state.items():
-        for name, part in fields.items() if is_sharded(parameter) else ():
-            if isinstance(part, Tensor) and part.shape == local(parameter).shape:
-                fields[name] = as_shard(part.flatten(), parameter)
 
 
 def reshard(model: nn.Module) -> None:

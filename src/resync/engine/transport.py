@@ -5,7 +5,7 @@ workers and give the same result for every W. Each process of a worker exchanges
 of the same index in other workers, and the processes of a worker then gather the whole vector.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from resync.engine.all_reduce import ALL_REDUCES, start
 from resync.engine.clocks import Clocks
 from resync.engine.compression import Compression, pack, unpack
-from resync.engine.members import Members, ranks_of
+from resync.engine.members import Members
 
 Number = TypeVar("Number", int, float)
 _Slots = tuple[tuple[int, ...], ...]
@@ -133,16 +133,6 @@ class Transport:
         self._counting = True
 
     @property
-    def epoch(self) -> int:
-        """A number of the set of workers, which stays the same here."""
-        return 0
-
-    @property
-    def ranks(self) -> list[int]:
-        """Of the processes, in torch.distributed."""
-        return ranks_of(self.group)
-
-    @property
     def bytes_sent(self) -> int:
         """Bytes that a worker has sent, averaged over the workers."""
         return self.bytes_of_all // self.num_workers
@@ -252,7 +242,7 @@ class Transport:
                 for slot, sender in enumerate(peers):
                     sent = shards[places[receiver][slot] if places else 0]
                     operations += self._deliver(sent, inbox[slot], sender, receiver, slot)
-            requests = self._start(operations)
+            requests = start(operations)
         return Exchange(rows, inbox, requests, self)
 
     def _inbox(self, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -339,25 +329,9 @@ class Transport:
         self._count(row.nbytes)
         return row
 
-    @property
-    def place(self) -> tuple[int, int]:
-        """The index of this process, and the number of those that share the samples of an evaluation."""
-        return self.rank, self.world_size
-
-    def of_members(self, rows: Tensor) -> AbstractContextManager[Tensor]:
-        """The rows of the workers that take part, for the block to change: all of [k, n]."""
-        return nullcontext(rows)
-
     def barrier(self) -> None:
         if self.world_size > 1:
             dist.barrier(self.group)
-
-    def atomic(self, change: Callable[[], None], tensors: Sequence[Tensor]) -> None:
-        """Make a change of `tensors` by exchanges, which all workers make, or none if members may be lost."""
-        change()
-
-    def _start(self, operations: list[dist.P2POp]) -> list[dist.Work]:
-        return start(operations)
 
     def _deliver(self, shards: Tensor, inbox: Tensor, sender: int, receiver: int, slot: int) -> list[dist.P2POp]:
         """Copy a local message, or return the send or receive operation that this process must post for it."""

@@ -23,9 +23,9 @@ from resync.processes.exit_code import exit_code
 from resync.processes.signals import STOP, end_with_parent
 from resync.run import Run
 
-GRACE_SECONDS = 30.0
+_GRACE_SECONDS = 30.0
 """Time to end for the ranks that are left when one has failed."""
-POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 def run(run: Run, request: Request) -> int:
@@ -43,7 +43,7 @@ def run(run: Run, request: Request) -> int:
     ranks: dict[int, BaseProcess] = {}
     with passing_on():
         try:
-            with without_interrupt():
+            with _without_interrupt():
                 for rank in range(run.processes):
                     variables = {
                         "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": run.processes,
@@ -54,11 +54,11 @@ def run(run: Run, request: Request) -> int:
                     ranks[rank].start()
             return _outcome(run, ranks)
         finally:
-            end(ranks)
+            _end(ranks)
 
 
 @contextmanager
-def without_interrupt() -> Iterator[None]:
+def _without_interrupt() -> Iterator[None]:
     """Start processes to which Ctrl-C means nothing: the terminal sends it to all, and this one passes it on."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -91,21 +91,21 @@ def _outcome(run: Run, ranks: Mapping[int, BaseProcess]) -> int:
             return code_of_ranks(run, {rank: code for rank, code in codes.items() if code})
         if os.EX_TEMPFAIL in codes.values():
             first_stopped = first_stopped or time.monotonic()
-            if time.monotonic() - first_stopped > GRACE_SECONDS:
+            if time.monotonic() - first_stopped > _GRACE_SECONDS:
                 return stop_code()
         # With a limit, because a process that a rank has forked keeps its sentinel open.
-        wait([process.sentinel for rank, process in ranks.items() if codes[rank] is None], POLL_SECONDS)
+        wait([process.sentinel for rank, process in ranks.items() if codes[rank] is None], _POLL_SECONDS)
 
 
-def end(ranks: Mapping[int, BaseProcess]) -> None:
+def _end(ranks: Mapping[int, BaseProcess]) -> None:
     """Ask the ranks that live to end, and kill those that do not."""
     living = {rank: process for rank, process in ranks.items() if process.is_alive()}
     for process in living.values():
         process.terminate()
-    deadline = time.monotonic() + GRACE_SECONDS
+    deadline = time.monotonic() + _GRACE_SECONDS
     for rank, process in living.items():
         process.join(max(0.0, deadline - time.monotonic()))
         if process.is_alive():
-            print(f"resync: rank {rank} is killed: it has not ended within {GRACE_SECONDS:g} s", file=sys.stderr)
+            print(f"resync: rank {rank} is killed: it has not ended within {_GRACE_SECONDS:g} s", file=sys.stderr)
             process.kill()
             process.join()

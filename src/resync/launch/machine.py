@@ -23,14 +23,6 @@ def run(run: Run, request: Request, place: Place) -> int:
     if request.launcher == "fork" and not forked:
         found = f"device {run.device} and {len(place.hosts)} machines"
         raise UserError(f"launcher fork: found {found}, allowed: device cpu on one machine, or launcher torchrun")
-    if run.elastic and run.processes > 1:
-        if not forked or request.launcher not in ("auto", "fork"):
-            found = f"launcher {request.launcher} and {len(place.hosts)} machines"
-            raise UserError(f"elastic: found {found}, allowed: launcher fork on one machine, or jobs of their own "
-                            "(docs/robustness.md)")  # fmt: skip
-        from resync.launch import replicas  # not at the top: as below
-
-        return replicas.run(run, request)
     if request.launcher == "deepspeed":
         if find_spec("deepspeed") is None:
             raise UserError("launcher deepspeed is not installed: pip install deepspeed")

@@ -140,9 +140,6 @@ class Claim(Settings):
         description="effect that is expected at a scale, in the metric's unit and positive if `better` is better, for "
         "`resync power`; declared before the seeds that decide the claim are run",
     )
-    elastic: bool = Field(
-        default=False, description="whether runs with `elastic`, whose workers may be lost, are compared too"
-    )
     status: Literal["verified", "secondary", "derived", "unverified", "ours"] = Field(
         description="how certain it is that the paper says so, with the same words as for published values; derived: "
         "it follows from what the paper says, or is the same at small scale; ours: the paper does not say it, it is a "
@@ -229,8 +226,9 @@ class Claim(Settings):
 
 
 _PARTS = {
-    "test": ("experiment", "better", "than", "order", "curves", "metric", "at_epoch", "direction", "at_least",
-             "confidence", "elastic"),
+    "test": (
+        "experiment", "better", "than", "order", "curves", "metric", "at_epoch", "direction", "at_least", "confidence",
+    ),
     "regime": ("regime",),
 }  # fmt: skip
 FIXED = "fixed.json"

@@ -73,12 +73,6 @@ class Known:
                         message = f"{one} does not exist at scale {scale}, allowed: {', '.join(existing)}"
                         yield (at or node).problem(message)
 
-    def elastic(self, series: Iterable[tuple[str, str]], scale: str, place: Node, allowed: str) -> Iterator[Problem]:
-        """Series whose workers may be lost."""
-        for name, run in self._runs(series, scale):
-            if run.elastic:
-                yield place.problem(f"{name} is elastic at scale {scale}, allowed: {allowed}")
-
     def _runs(self, series: Iterable[tuple[str, str]], scale: str) -> Iterator[tuple[str, Run]]:
         for experiment, name in series if self.sound else ():
             if run := self.runs.get((experiment, name, scale)):
@@ -96,7 +90,6 @@ def read_published(file: Path, known: Known, collector: Collector) -> tuple[Publ
         place = node.entries["experiment"]
         collector.note(known.dangling(value.experiment, place, named, [value.scale], node.entries.get("scale")))
         collector.note(known.unmeasured(value.metric, value.compared, value.scale, node.entries["metric"]))
-        collector.note(known.elastic(value.compared, value.scale, place, "series of fixed workers"))
         if value.at_epoch:
             place = node.entries["at_epoch"]
             collector.note(known.unevaluated(value.at_epoch, value.compared, value.scale, place))
@@ -142,9 +135,6 @@ def read_claims(
             shown = known.file.metrics_of(scale) if known.file else {}
             metric = shown.get(claim.metric, claim.metric)
             collector.note(known.unmeasured(metric, claim.compared, scale, node.entries["metric"]))
-            if not claim.elastic:
-                allowed = "series of fixed workers, or `elastic: true` in the claim"
-                collector.note(known.elastic(claim.compared, scale, node.entries["experiment"], allowed))
             if claim.at_epoch is not None:
                 collector.note(known.unevaluated(claim.at_epoch, claim.compared, scale, node.entries["at_epoch"]))
         for scale, regime in claim.regime.items():

@@ -1,6 +1,6 @@
 """The page of a run: its settings and how its siblings differ, its results, time, versions, and how to repeat it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from resync.metrics.registry import METRICS
@@ -108,22 +108,12 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         "continued from": ", ".join(map(str, summary.get("resumed_from") or [])),
         "imported from": ", ".join(source["name"] for source in imported.get("sources", [])),
         "of the log": "; ".join(imported.get("notes", [])),
-        **dict(_members(summary.get("elastic"))),
         "SHA-256 of the parameters": summary.get("parameters_sha256"),
         **{f"launch: {name}": value for name, value in launch.items()},
         **{f"data: {name}": value for name, value in data.items()},
         **{f"version of {name}": value for name, value in (summary.get("versions") or {}).items()},
     }
     return [(name, str(value)) for name, value in found.items() if value not in (None, "", [], {})]
-
-
-def _members(elastic: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Of an elastic run: its workers over time, who was away, and the samples that were lost and given to others."""
-    if elastic:
-        yield "members", "; ".join(f"after step {step}: {len(members)}" for step, members in elastic["members"])
-        away = [f"{who} from step {first} {f'to {back}' if back else 'on'}" for who, first, back in elastic["away"]]
-        yield "workers away", "; ".join(away) or "none"
-        yield "samples lost and given to others", f"{elastic['samples_lost']} of {elastic['samples_given']}"
 
 
 def _moment(time: str | None) -> str:

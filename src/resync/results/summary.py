@@ -66,13 +66,6 @@ class _Imported(_Part):
     notes: list[str] = []
 
 
-class _Elastic(_Part):
-    members: list[list[int | list[int]]]
-    away: list[list[int | None]]
-    samples_given: int
-    samples_lost: int
-
-
 class _Seconds(_Part):
     training: Total | None
     communication: Total | None
@@ -100,7 +93,6 @@ class _Summary(_Part):
     launch: dict[str, str | int] | None = None
     versions: dict[str, str | None] | None = None
     signatures: dict[str, str] | None = None
-    elastic: _Elastic | None = None
     git: _Git | None = None
     jobs: list[_Job] | None = None
     resumed_from: list[int] | None = None

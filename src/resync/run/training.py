@@ -8,12 +8,11 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from resync.data_sets.declaration import DataOptions
-from resync.data_sets.readers import MemoryReader, StreamReader
+from resync.data_sets.readers import MemoryReader
 from resync.formulas.periods import Period
 from resync.formulas.schedules import AnySchedule, Schedule
 from resync.metrics.evaluation import EarlyStopping, Evaluation, Plateau
 from resync.run.clock import VirtualClock
-from resync.run.elastic import ElasticRun, unfit
 from resync.run.execution import Execution
 from resync.run.parts import ModelOptions, OptimizerOptions, SyncOptions
 from resync.settings.base import (
@@ -191,11 +190,6 @@ class ResultSettings(Settings):
     clock: VirtualClock | None = Field(
         default=None, description="simulated times of what workers do; null: none are known, and none are needed"
     )
-    elastic: ElasticRun | None = Field(
-        default=None,
-        description="workers may be lost and come back, in processes of their own or at given steps; null: the run "
-        "ends with the first one that is lost, and continues from its checkpoint with all",
-    )
     random_numbers: Literal["asyncdiloco"] | None = Field(
         default=None,
         description="asyncdiloco: initial weights, the order of samples and choices of streams are drawn from the "
@@ -320,8 +314,6 @@ class RunSettings(Execution, ResultSettings):
         yield from self._checkpoint_checks()
         yield from self._clock_checks()
         yield from self._last_batch_checks()
-        if self.elastic:
-            yield from self._elastic_checks(self.elastic)
         if self.plateau and self.sync.rule.follows_lr:
             allowed = "null, because the period follows from a learning rate that is known before the training"
             yield wrong("plateau", "with the period rule power", allowed)
@@ -346,35 +338,6 @@ class RunSettings(Execution, ResultSettings):
                 "null, or some samples left after the other steps, the same for every worker, GPU and forward pass"
             )
             yield wrong("last_batch", f"{self.last_batch} with {left} left", allowed)
-
-    def _elastic_checks(self, elastic: ElasticRun) -> Iterator[Check]:
-        """Require what all members can do alike, whoever of them is lost."""
-        yield from ((("elastic", *key), message) for key, message in elastic.checks_for(self.workers))
-        yield from (wrong("elastic", found, allowed) for found, allowed in unfit(self.sync))
-        if self.processes > 1 and elastic.away:
-            yield wrong(
-                ("elastic", "away"), f"{len(elastic.away)} with {self.processes} processes", "null, or one process"
-            )
-        several, log = self.processes > 1, self.log
-        for name, found, allowed in (
-            ("processes", self.processes not in (1, self.workers) and self.processes, f"1 or workers = {self.workers}"),
-            ("device", several and self.device != "cpu" and self.device, "cpu, or one process"),
-            ("log", several and (log.wandb != "disabled" or log.tensorboard) and "wandb or tensorboard",
-             "neither, or one process"),
-            ("engine", several and self.engine.name not in ("auto", "serial") and self.engine.name, "auto, serial"),
-            ("gpus_per_worker", self.gpus_per_worker > 1 and self.gpus_per_worker, 1),
-            ("sampling", self.sampling == "with_replacement" and self.sampling, "without_replacement"),
-            ("precision", self.precision == "fp16" and self.precision, "fp32, tf32, bf16"),
-            ("data", isinstance(self.data.component.reader, StreamReader) and self.data.name, "data in memory"),
-            ("model", self.task not in ("classification", "language_model") and self.model.name,
-             "a classifier or language model"),
-            *((name, getattr(self, name) is not None and "one", "null") for name in (
-                "plateau", "early_stopping", "last_batch", "heterogeneity", "clock", "search", "random_numbers")),
-            *((f"evaluation.{name}", getattr(self.evaluation, name), "null") for name in (
-                "sharpness_batches", "random_batches")),
-        ):  # fmt: skip
-            if found:
-                yield wrong(tuple(name.split(".")), f"{found} with elastic", allowed)
 
     def _search_checks(self, search: RateSearch) -> Iterator[Check]:
         if search.workers[-1] != self.workers:

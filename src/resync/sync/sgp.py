@@ -10,8 +10,6 @@ from resync.sync.fields import field
 from resync.sync.mixes import MixingSteps
 from resync.sync.options import gossip
 
-_ROUNDING = 1e-12
-
 
 class SGP(Algorithm):
     """Synchronous push-sum gossip: a step, then a mixing step (Assran et al. 2019, Algorithm 1).
@@ -40,18 +38,9 @@ class SGP(Algorithm):
         super().__init__(training)
         of_sgp = options if isinstance(options, gossip.SGP) else gossip.SGP()
         self.average_state, self.mixing_steps = of_sgp.average_state, of_sgp.mixing_steps or 1
-        self.traffic = options.traffic
-        self.weights_change = False
-        self.balanced = self.transport.epoch
-        self._draw()
+        self.mixes = MixingSteps(options.traffic, self.transport.num_workers, self.seed)
+        self.weights_change = not self.mixes.doubly_stochastic
         self.weights = torch.ones(self.workers.num_local, 1, dtype=torch.float64, device=self.rows.device)
-
-    def _draw(self) -> None:
-        """Draw the graphs of the workers that there are."""
-        self.epoch, number = self.transport.epoch, self.transport.num_workers
-        traffic = gossip.for_workers(self.traffic, number) if self.epoch else self.traffic
-        self.mixes = MixingSteps(traffic, number, self.seed)
-        self.weights_change = self.weights_change or not self.mixes.doubly_stochastic
 
     @property
     def one_gradient(self) -> bool:
@@ -59,43 +48,22 @@ class SGP(Algorithm):
 
     def after_backward(self) -> None:
         """x = w z."""
-        if self.epoch != self.transport.epoch:
-            self._draw()
         if self.weights_change:
             self.rows.mul_(self.weights.to(self.rows))
 
     @torch.no_grad()
     def after_step(self, lr: float) -> bool:
         """Mix x, and w if it changes, with those of this step's in-peers; then z = x / w."""
-        try:
-            self.transport.atomic(self._mix, [self.rows, self.weights])
-        finally:
-            self.debias()
-        return super().after_step(lr)
-
-    def _mix(self) -> None:
-        if self.epoch != self.transport.epoch:
-            self._draw()
-        if self.balanced != self.transport.epoch:
-            self._restore_mass()
         first, _ = self.mixes.phase(self.steps)
         for k in range(self.mixing_steps):
             mix = self.mixes.at(self.steps, (self.steps - first) * self.mixing_steps + k)
             for state in self.states:
-                with self.transport.of_members(state) as rows:
-                    mix.apply(rows, self.transport)
+                mix.apply(state, self.transport)
             for name in self.average_state:
                 with field(self.workers, self.optimizer, name) as values:
                     mix.apply(values, self.transport)
-
-    def _restore_mass(self) -> None:
-        """Scale x and w alike, so that the weights of those that are left, and of newcomers, sum to their number."""
-        self.balanced = self.transport.epoch
-        if self.weights_change:
-            missing = self.transport.num_workers / self.transport.gather(self.weights).sum().item()
-            # A training that goes on from a checkpoint has all but rounding errors, and must not change by them.
-            for state in self.states if abs(missing - 1) > _ROUNDING else ():
-                state.mul_(missing)
+        self.debias()
+        return super().after_step(lr)
 
     def debias(self) -> None:
         """z = x / w."""
@@ -108,19 +76,10 @@ class SGP(Algorithm):
         return [self.rows, self.weights] if self.weights_change else [self.rows]
 
     def to_consensus(self, rows: Tensor) -> None:
-        """The mean of x = w z over that of w, which is 1 unless workers were lost since the last mixing step."""
-        weights = self.weights.clone()
-
-        def average() -> None:
-            if self.weights_change:
-                rows.mul_(weights.to(rows))
-            self.transport.mean_(rows)
-            if self.weights_change and self.balanced != self.transport.epoch:
-                with self.transport.uncounted():
-                    self.transport.mean_(weights)
-                rows.div_(weights.to(rows))
-
-        self.transport.atomic(average, [rows, weights])
+        """The mean of x = w z, because the weights sum to K."""
+        if self.weights_change:
+            rows.mul_(self.weights.to(rows))
+        self.transport.mean_(rows)
 
     def synchronise(self) -> None:
         """Give every worker the consensus with weight 1, and de-bias the state that travels."""

@@ -80,8 +80,8 @@ class StreamingDiLoCo(Rounds):
 
     def _receive(self) -> torch.Tensor:
         assert self.in_flight is not None
-        flying, self.in_flight = self.in_flight, None
-        return flying.wait()
+        mean, self.in_flight = self.in_flight.wait(), None
+        return mean
 
     def close(self) -> None:
         """Receive what still travels, for which there will be no end of a round."""

@@ -15,7 +15,6 @@ from resync.data.heterogeneity import dirichlet_shares
 from resync.data.sampling import Sampler, Share
 from resync.engine import choose
 from resync.engine.clocks import Clocks
-from resync.engine.elastic_transport import SimulatedTransport
 from resync.engine.engine import Engine
 from resync.engine.loss_scale import LossScales
 from resync.engine.members import Members
@@ -30,7 +29,6 @@ from resync.run.training import LossScale
 from resync.streams import stream_seed
 from resync.sync.algorithm import Training
 from resync.train.checkpoint import FORMAT, Checkpoints
-from resync.train.elastic import SimulatedMembers
 from resync.train.label_noise import LabelNoise
 from resync.train.language_model import LanguageModel
 from resync.train.log import RunLog
@@ -48,18 +46,11 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def build(
-    run: Run, out: Path, device: torch.device, rank: int, world_size: int, timeout: timedelta | None = None,
-    transport: Transport | None = None,
-) -> Session:  # fmt: skip
-    """The session of a run; rank 0 has the log. Raises ValueError for settings that a part refuses.
-
-    With a `transport` of workers that may be lost, rank is that of a worker, and every process has the log.
-    """
-    first, has_log = rank, rank == 0 or transport is not None
-    if transport is None:
-        transport = _transport(run, Clocks(device), rank, world_size, timeout)
-        first = transport.local.start
-    clocks, members = transport.clocks, transport.members
+    run: Run, out: Path, device: torch.device, rank: int, world_size: int, timeout: timedelta | None = None
+) -> Session:
+    """The session of a run; rank 0 has the log. Raises ValueError for settings that a part refuses."""
+    clocks, members = Clocks(device), Members(run.workers, run.gpus_per_worker, rank, world_size, timeout)
+    transport = Transport(run.workers, clocks, rank, world_size, members)
     dataset = data.build(run.data.name, run.data.options).to(device)
     model = _model(run, out).to(device)
     if run.memory_format:
@@ -67,12 +58,12 @@ def build(
     workers = Workers(model, transport.num_local)
     optimizer = optim.build(run.optimizer, workers, apart=run.sync.needs.separate_optimizer_steps)
     objective = _objective(run)
-    engine = _engine(run, transport, workers, optimizer, objective, first)
+    engine = _engine(run, transport, workers, optimizer, objective)
     training = Training(
         workers, transport, optimizer, run.total_steps, run.warmup_steps, run.seed, engine.averages_gradients,
         run.clock, partial(np.random.RandomState, run.seed) if run.random_numbers else None,
     )  # fmt: skip
-    session = Session(
+    return Session(
         run=run,
         clocks=clocks,
         transport=transport,
@@ -104,18 +95,8 @@ def build(
         checkpoints=Checkpoints(
             out / "checkpoint", _identity(run, out, dataset), run.checkpoint, run.kept_steps, transport
         ),
-        log=RunLog(out, run) if has_log else None,
+        log=RunLog(out, run) if rank == 0 else None,
     )
-    if isinstance(transport, SimulatedTransport):
-        session.elastic = SimulatedMembers(session)
-    return session
-
-
-def _transport(run: Run, clocks: Clocks, rank: int, world_size: int, timeout: timedelta | None) -> Transport:
-    if run.elastic:
-        return SimulatedTransport(run.workers, clocks)
-    members = Members(run.workers, run.gpus_per_worker, rank, world_size, timeout)
-    return Transport(run.workers, clocks, rank, world_size, members)
 
 
 def _identity(run: Run, out: Path, dataset: data.Dataset) -> str:
@@ -147,12 +128,7 @@ def _model(run: Run, out: Path) -> nn.Module:
 
 
 def _engine(
-    run: Run,
-    transport: Transport,
-    workers: Workers,
-    optimizer: torch.optim.Optimizer,
-    objective: Objective,
-    first_worker: int,
+    run: Run, transport: Transport, workers: Workers, optimizer: torch.optim.Optimizer, objective: Objective
 ) -> Engine:
     stacking = None  # for a model that the engine `stacked` cannot compute
     if run.model.stacked_form and isinstance(objective, Classification | LanguageModel):
@@ -169,7 +145,7 @@ def _engine(
         micro_batches=run.micro_batches // transport.members.processes,
         clip_norm=run.clip_norm,
         loss_scales=LossScales(run.loss_scale or LossScale(), transport.num_local) if run.precision == "fp16" else None,
-        before_gradient=_dropout_seeding(run, workers.models[0], first_worker),
+        before_gradient=_dropout_seeding(run, workers.models[0], transport.local.start),
     )
     if run.compile:
         engine.compile(run.compile)

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -168,18 +168,6 @@ def checkpoint_folder(run_directory: Path, step: int) -> Path:
 def identity_of(folder: Path) -> str:
     """The identity of a checkpoint. Raises OSError, ValueError or KeyError for a damaged one."""
     return str(_read_list(folder)["identity"])
-
-
-def newest_of(directories: Iterable[Path], identity: str) -> State | None:
-    """The shared state of the newest undamaged checkpoint with this identity, where others may write meanwhile."""
-    for folder in sorted((each for found in directories for each in _complete(found)), key=_step_of, reverse=True):
-        try:
-            require_sound(folder, identity)
-            with _damage_named(folder):
-                return _load(folder / "shared.pt")
-        except (UserError, OSError) as error:
-            log.warning("%s, the previous one is used", error)
-    return None
 
 
 def _complete(directory: Path) -> list[Path]:

@@ -43,7 +43,7 @@ def consensus(session: Session) -> Iterator[nn.Module]:
 def score(session: Session, model: nn.Module) -> dict[str, float]:
     """Validation metrics of `model` over the samples of all processes, and what else is measured of it."""
     run, transport, objective = session.run, session.transport, session.objective
-    place = session.data, *transport.place
+    place = session.data, transport.rank, transport.world_size
     [validation] = objective.sums([model], *place)
     sums = torch.cat([validation, objective.test_sums(model, *place).to(validation)])
     metrics = objective.metrics(transport.sum_(sums))
@@ -98,8 +98,7 @@ def _estimate_statistics(session: Session, model: nn.Module, layers: list[_Batch
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # torch's cumulative mean: batch i enters with 1 / (1 + i)
-    first, processes = transport.place
-    mine = range(first, number, processes)
+    mine = range(transport.rank, number, transport.world_size)
     model.train()
     for index in mine:
         inputs, _ = session.data.statistics_batch(run.seed, session.sync.steps, index, run.forward_batch_size)

@@ -50,11 +50,11 @@ def train_step(session: Session, inputs: Any, targets: Any) -> bool:
             found = zip(_here(session, due), inputs, targets, strict=True)
             losses = {index: engine.gradient_of(index, x, y, each.number) for (index, each), x, y in found}
             session.losses.add_some(losses, step.number, len(due) / session.run.workers)
-        (session.elastic or sync).after_backward()
+        sync.after_backward()
         if step.sampled:
             step.gradient_norms = engine.gradient_norms()
         engine.step(lr)
-        step.ended_round = (session.elastic or sync).after_step(lr)
+        step.ended_round = sync.after_step(lr)
     return step.ended_round
 
 
@@ -92,11 +92,10 @@ def evaluate(session: Session) -> None:
 def batches(session: Session) -> Iterator[tuple[Any, Any]]:
     """The remaining batches of the current epoch for the local workers; the clock "data" counts the time they take.
 
-    Where members change, and where only some workers take a step, batches without end; in the latter case each a list
-    for those of them that are here.
+    Where only some workers take a step, batches without end, each a list for those of them that are here.
     """
-    if session.elastic or session.sync.due() is not None:
-        yield from session.elastic.batches() if session.elastic else _batches_due(session)
+    if session.sync.due() is not None:
+        yield from _batches_due(session)
         return
     epoch, first_step = divmod(session.sync.steps, session.run.steps_per_epoch)
     made = session.data.batches(session.sampler, epoch, first_step, session.transport.local)

@@ -31,16 +31,16 @@ def metered_step(session: Session, lr: float) -> Iterator[Step]:
     """Measure the block as one step with the learning rate `lr`, and log every `log.every_steps`-th step.
 
     The block must set the outcome, and add the losses. Raises Diverged at a logged step, on all processes, if any loss
-    so far has been NaN or infinite. Where workers do not meet in a step, what is logged is of this process's worker,
-    and nothing is checked before the next evaluation.
+    so far has been NaN or infinite. With asynchronous workers, what is logged is of this process's worker, and nothing
+    is checked before the next evaluation.
     """
     number = session.sync.next_steps
     step = Step(number, sampled=number > session.sync.steps and number % session.run.log.every_steps == 0)
     before = totals(session) if step.sampled else {}
     with session.clocks.measure("step"):
         yield step
-    if step.sampled and session.sync.steps == number:  # not where a worker goes on from the state of another one
-        if not session.logs_apart:
+    if step.sampled:
+        if not session.sync.asynchronous:
             session.losses.check(session.transport)
         spent = {name: total - before[name] for name, total in totals(session).items()}
         row = {**position(session, lr), **_of_workers(session, step), **_step_columns(session, spent)}
@@ -66,7 +66,7 @@ def totals(session: Session) -> Totals:
 def _of_workers(session: Session, step: Step) -> Totals:
     """Loss, norms and loss scale of a sampled step over all workers, by the columns of steps.csv.
 
-    Collective; where workers do not meet in a step, they are of the local ones.
+    Collective; with asynchronous workers, they are of the local ones.
     """
     assert step.gradient_norms is not None
     losses = session.losses.latest[:, 0]
@@ -75,7 +75,7 @@ def _of_workers(session: Session, step: Step) -> Totals:
     if scales := session.engine.loss_scales:
         values["loss_scale"] = scales.scales.to(losses.device)
     gathered = torch.stack([value.double() for value in values.values()], 1)
-    if not session.logs_apart:
+    if not session.sync.asynchronous:
         gathered = session.transport.gather(gathered)
     means = dict(zip(values, gathered.mean(0).tolist(), strict=True))
     return means | ({"loss_scale": gathered[:, -1].min().item()} if scales else {})

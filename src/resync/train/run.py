@@ -28,7 +28,6 @@ from resync.train.interrupt import Interrupted, Interruption
 from resync.train.loop import processes_meet, train_to_end
 from resync.train.losses import Diverged
 from resync.train.publish import publish
-from resync.train.replica import train_replica
 from resync.train.saving import resume, save
 from resync.train.search import search
 from resync.train.session import Session
@@ -49,9 +48,6 @@ def train(run: Run, out: Path, timeout: float = TIMEOUT_SECONDS) -> bool:
     Raises KeyboardInterrupt if Ctrl-C has, likewise with a checkpoint, or twice and at once; ValueError if the model,
     the data or the number of processes does not fit.
     """
-    if run.elastic and run.processes > 1:
-        train_replica(run, out)
-        return True
     torch.set_num_threads(run.threads)
     # Longer than the watchdog's limit, even on a busy machine, because the watchdog reports more.
     limit = timedelta(seconds=2 * timeout + 120)

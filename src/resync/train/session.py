@@ -1,15 +1,14 @@
 """The parts that train one run on one process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from torch.optim import Optimizer
 
 from resync.data import Dataset
 from resync.data.sampling import Sampler
 from resync.engine.clocks import Clocks
-from resync.engine.elastic_transport import ElasticTransport
 from resync.engine.engine import Engine
 from resync.engine.transport import Transport
 from resync.engine.workers import Workers
@@ -25,18 +24,6 @@ from resync.train.provenance import Job
 
 BatchTransform = Callable[[Any, Any, int, int], tuple[Any, Any]]
 """(inputs, targets, step, first worker) -> (inputs, targets) of the local workers, all of them [k, b, ...]."""
-
-
-class Elastic(Protocol):
-    """Who takes part in a run with `elastic`: it stands between the loop and the algorithm."""
-
-    def batches(self) -> Iterator[tuple[Any, Any]]: ...
-
-    def after_backward(self) -> None: ...
-
-    def after_step(self, lr: float) -> bool: ...
-
-    def account(self) -> dict[str, Any]: ...
 
 
 @dataclass
@@ -63,7 +50,6 @@ class Session:
     resumed_from: list[int] = field(default_factory=list)
     earlier_jobs: list[dict[str, Any]] = field(default_factory=list)
     job: Job = field(default_factory=Job)
-    elastic: Elastic | None = None
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
@@ -75,11 +61,6 @@ class Session:
 
     def has_ended(self) -> bool:
         return self.sync.steps >= self.run.total_steps or self.watch.stop
-
-    @property
-    def logs_apart(self) -> bool:
-        """Whether what is logged of a step is that of this process alone, since workers do not meet there."""
-        return self.sync.asynchronous or isinstance(self.transport, ElasticTransport)
 
     @property
     def volume_percent(self) -> float:
@@ -103,5 +84,4 @@ class Session:
             "watch": self.watch,
             "transport": self.transport,
         }
-        further = {"elastic": self.elastic, "log": self.log}
-        return parts | {name: part for name, part in further.items() if part}
+        return parts | ({"log": self.log} if self.log else {})

@@ -71,7 +71,8 @@ class GossipOptions(SyncOptions):
         """Fewer peers, with equal weights, where the topology has fewer in a graph of so many workers."""
 
         def fewer(number: int) -> int:
-            return fitting_peers(self.topology, shape.workers, number)
+            fitting = (each for each in range(number, 1, -1) if not no_graph(self.topology, shape.workers, each))
+            return next(fitting, min(number, 1))
 
         peers = reduced.get("peers", 1)
         fitting = fewer(peers) if isinstance(peers, int) else [[first, fewer(number)] for first, number in peers]
@@ -88,18 +89,6 @@ class GossipOptions(SyncOptions):
     @property
     def traffic(self) -> Traffic:
         return Traffic(topology=self.topology, peers=self.phases)
-
-
-def fitting_peers(topology: str, workers: int, peers: int) -> int:
-    """The largest number of peers up to `peers` in a graph of so many workers."""
-    return next((each for each in range(peers, 1, -1) if not no_graph(topology, workers, each)), min(peers, 1))
-
-
-def for_workers(traffic: Traffic, workers: int) -> Traffic:
-    """Messages among so many workers, with fewer peers where there are too few, and then with equal weights."""
-    assert traffic.topology is not None
-    peers = tuple((first, fitting_peers(traffic.topology, workers, number)) for first, number in traffic.peers)
-    return traffic if peers == traffic.peers else replace(traffic, peers=peers, mixing_weights=None)
 
 
 class PushSumOptions(GossipOptions):

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -247,6 +248,25 @@ def test_an_installation_without_cuda_has_all_but_cuda_and_the_same_torch(tmp_pa
     left_out = lock.keys() - set(kept)
     assert {"torch", "torchvision", "triton", "nvidia-nccl-cu13", "cuda-toolkit"} <= left_out
     assert all(re.match("torch|torchvision|triton|nvidia-|cuda-", name) for name in left_out)
+
+
+def test_a_wheel_is_built_from_what_the_image_has(tmp_path: Path):
+    """The files that Containerfile copies before it installs, and no other."""
+    pytest.importorskip("hatchling", reason="hatchling is not installed: make")
+    before_installation = (ROOT / "Containerfile").read_text().partition("RUN make")[0]
+    for line in re.findall(r"^COPY (.*)$", before_installation, re.MULTILINE):
+        *names, folder = line.split()
+        for name in names:
+            source, copy = ROOT / name, tmp_path / (folder if (ROOT / name).is_dir() else name)
+            shutil.copytree(source, copy) if source.is_dir() else shutil.copy(source, copy)
+    assert {name for name in LOCKS if name in (ROOT / "Makefile").read_text().partition(".venv/installed:")[2]} <= {
+        path.name for path in tmp_path.iterdir()
+    }
+    build = "from hatchling.build import build_wheel; print(build_wheel('dist'))"
+    done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with ZipFile(tmp_path / "dist" / done.stdout.strip()) as wheel:
+        assert {"resync/__init__.py", "snakemake_logger_plugin_resync/__init__.py"} <= set(wheel.namelist())
 
 
 def test_the_package_has_a_page_of_its_own_with_a_script_that_runs(tmp_path: Path):

@@ -181,3 +181,55 @@ def test_a_command_cleans_up_after_ctrl_c(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(600) == 5
     assert (tmp_path / "cleaned").exists()
+
+
+SNAKEFILE = """
+rule all:
+    input: "asked", "in a shell"
+
+rule asked:
+    output: "asked"
+    log: "asked's log"
+    shell: "python -m resync verb 0 > {output:q} 2> {log:q}"
+
+rule in_a_shell:
+    output: "in a shell"
+    shell: "echo $OMP_NUM_THREADS > {output:q}"
+
+rule fails:
+    output: "never"
+    log: "failed.log"
+    shell: "python -m resync verb {WORD} 7 > {log:q} 2>&1"
+"""
+
+
+def test_snakemakes_executor_asks_the_warm_process_for_verbs(server, tmp_path):
+    """Whose forks have no parent among Snakemake's processes; everything else is done by a shell."""
+    environment = os.environ | {warm_client.ADDRESS: f"{tmp_path}/own/socket", "GREETING": "hello"}
+    environment.pop("SLURM_JOB_ID", None)
+
+    def snakemake(target: str, word: str) -> subprocess.CompletedProcess:
+        (tmp_path / "Snakefile").write_text(f"WORD = '{word}'\n{SNAKEFILE}")
+        command = [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--cores",
+            "1",
+            "--executor",
+            "resync",
+            "--show-failed-logs",
+            target,
+        ]
+        return subprocess.run(command, cwd=tmp_path, env=environment, timeout=600, capture_output=True, text=True)
+
+    done = snakemake("all", "")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "asked").read_text() == f"{tmp_path} hello 0\n"
+    assert (tmp_path / "asked's log").read_text() == "to the other stream False\n"
+    assert (tmp_path / "in a shell").read_text() == "1\n"
+
+    failed = snakemake("never", "raise")
+    assert failed.returncode == 1
+    assert "RuntimeError: no traceback is lost" in failed.stderr
+    assert not (tmp_path / "never").exists()

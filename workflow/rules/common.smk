@@ -1,6 +1,6 @@
 # Common definitions of the rules: they map the names in a target to runs and scales of resync.workflow, which holds all
 # logic.
-import shlex
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -26,4 +26,4 @@ if_several = lambda names, value: value if files.srun_nodes(run_of(names)) else 
 
 # `python` in a rule is the interpreter that runs Snakemake, even if no environment is activated.
 if not workflow.deployment_settings.deployment_method:
-    shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -37,9 +37,7 @@ rule run_hash:
 # checkpoint/ and wandb/ beside the outputs are undeclared on purpose: Snakemake would delete them before a second
 # attempt, which continues from the checkpoint. Where a run that has results is forced, `onstart` in the Snakefile asks it
 # to train from its first step. World size and nodes come only from run.yaml and the run's resources;
-# `--resources` may limit what the scheduler grants. Snakemake deletes the log as the next attempt starts, when its reader
-# may not have come to it: it has another name, with the number of the attempt. With `exec`, signals to the shell reach the
-# run.
+# `--resources` may limit what the scheduler grants.
 rule train:
     input:
         hash=lambda names: f"results/{run_of(names).hash_file}",
@@ -69,8 +67,6 @@ rule train:
     params:
         directory=subpath(output[0], parent=True),
     shell:
-        "[ {resources.attempt:q} -gt 1 ] || rm -f {params.directory:q}/train.*.log;"
-        " : > {log:q}; ln -f {log:q} {params.directory:q}/train.{resources.attempt:q}.log;"
-        " exec python -m resync launch --config {params.directory:q}/run.yaml --out {params.directory:q}"
+        "python -m resync launch --config {params.directory:q}/run.yaml --out {params.directory:q}"
         " --nodes {resources.machines:q} --cpus {threads:q} --launcher {resources.launcher:q} --max-restarts {resources.max_restarts:q}"
         " --timeout {resources.timeout_seconds:q} --attempt {resources.attempt:q} > {log:q} 2>&1"

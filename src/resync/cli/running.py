@@ -62,8 +62,9 @@ def snakemake(targets: Sequence[str], scale: str, profile: str, *flags: str) -> 
         sys.executable, "-m", "snakemake", *targets, "--profile", str(known) if known.is_dir() else profile,
         "--config", f"scale={scale}", *flags,
     ]  # fmt: skip
-    # A fork of a warm process is for this machine's jobs; those of a cluster import for themselves.
-    return (warm.run if profile == "local" and not flags else warm.run_alone)(command)
+    if profile == "local" and not flags:
+        return warm.run([*command, "--executor", "resync"])
+    return warm.run_alone(command)  # jobs on a cluster import for themselves
 
 
 def _is_item(suite: Suite, name: str) -> bool:

@@ -98,9 +98,9 @@ def _train(options: argparse.Namespace) -> int:
     flag(
         "--attempt",
         type=int,
-        default=1,
-        help="number of this start by a workflow that tries again: after the first one, a mistake such as missing data "
-        "is not tried again (default: %(default)s)",
+        default=0,
+        help="number of this start by a workflow that tries again, which keeps train.log in --out as "
+        "train.<number>.log; after the first one, a mistake such as missing data is not tried again",
     ),
     flag("--place", metavar="JSON", help="only this machine's processes: what `launch` calls on each host"),
     flag("--on-node", action="store_true", help="only this machine's processes: a task of `launch` in a Slurm job"),

@@ -31,6 +31,8 @@ def launch(request: Request, on_node: bool) -> int:
     is started, raises ConfigError for a wrong configuration, and ValueError for several nodes without Slurm or a
     hostfile, or if the `attempt` before ended with a mistake that no further one can mend.
     """
+    if request.attempt:
+        _keep_log(request)
     run = request.run
     run.refuse_declared_folder(request.out)
     refuse_other_results(request.out, run.hash)
@@ -47,6 +49,20 @@ def launch(request: Request, on_node: bool) -> int:
             state.refuse_mistake(request.out, run)
         with state.failures_recorded(request.out, run):
             return _attempts(run, request)
+
+
+def _keep_log(request: Request) -> None:
+    """Give the log of this attempt a second name, with its number, and take those of an earlier workflow away.
+
+    The workflow deletes the log as the next attempt starts, when its reader may not have come to it.
+    """
+    log = request.out / "train.log"
+    if log.exists():
+        for earlier in request.out.glob("train.*.log") if request.attempt == 1 else ():
+            earlier.unlink()
+        kept = request.out / f"train.{request.attempt}.log"
+        kept.unlink(missing_ok=True)
+        kept.hardlink_to(log)
 
 
 def _attempts(run: Run, request: Request) -> int:

@@ -17,7 +17,7 @@ REMOTE_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval
 class Request:
     """A run's configuration file and output folder, and the part of its `resources` that its processes depend on.
 
-    Without `nodes`, it is on all hosts of the hostfile, or on this machine.
+    Without `nodes`, it is on all hosts of the hostfile, or on this machine. `attempt` counts the starts by a workflow.
     """
 
     config: Path
@@ -30,7 +30,7 @@ class Request:
     overrides: tuple[str, ...] = ()
     hostfile: Path | None = None
     remote_shell: str = REMOTE_SHELL
-    attempt: int = 1
+    attempt: int = 0
 
     @property
     def run(self) -> Run:

@@ -1,4 +1,4 @@
-"""What asks the warm process for a fork: every job starts it, so it imports little."""
+"""What asks the warm process for a fork. Whoever starts `python -m resync` imports it, so it imports little."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from resync.processes.signals import INTERRUPTED, STOP
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from types import FrameType
 
 ADDRESS = "RESYNC_WARM"
 """The environment variable with the path of the process's socket."""
+KILLED = "resync: error: the job was killed\n"
 
 
 def limited() -> bool:
@@ -27,6 +29,37 @@ def limited() -> bool:
     return "SLURM_JOB_ID" in os.environ or "RANK" in os.environ
 
 
+def connected() -> socket.socket | None:
+    """A connection to the warm process, which makes a fork for it; None if there is none for this process."""
+    path = os.environ.get(ADDRESS)
+    if not path or limited():
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):  # it is on another machine or has ended
+        connection.close()
+        return None
+    return connection
+
+
+def ask(
+    connection: socket.socket, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str]
+) -> None:
+    """Let the fork run `resync <arguments>` in this working directory, with these standard streams."""
+    socket.send_fds(connection, [b"\n"], list(streams))
+    request = {"arguments": [*arguments], "directory": os.getcwd(), "environment": dict(environment)}
+    connection.sendall(json.dumps(request).encode() + b"\n")
+
+
+def answer(connection: socket.socket) -> str:
+    """The line with the exit code of the fork, when it has ended; empty if it was killed."""
+    try:
+        return connection.makefile().readline()
+    except ConnectionResetError:
+        return ""
+
+
 def delegate(arguments: list[str]) -> int | None:
     """Run `resync <arguments>` in a fork of the warm process; return its exit code, or None if there is none.
 
@@ -34,17 +67,10 @@ def delegate(arguments: list[str]) -> int | None:
     gets SIGTERM when this process or the warm one ends. If it is killed, the exit code is 1. After Ctrl-C, which a
     terminal sends to the fork too, this process waits for its end, but not after a second one.
     """
-    path = os.environ.get(ADDRESS)
-    if not path or limited() or arguments[:1] in ([], ["run"]):
+    if arguments[:1] in ([], ["run"]) or (connection := connected()) is None:
         return None
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return None  # it is on another machine or has ended
-        socket.send_fds(connection, [b"\n"], [0, 1, 2])
-        request = {"arguments": arguments, "directory": os.getcwd(), "environment": dict(os.environ)}
-        connection.sendall(json.dumps(request).encode() + b"\n")
+    with connection:
+        ask(connection, arguments, [0, 1, 2], os.environ)
         interrupted = False
 
         def pass_on(number: int, frame: FrameType | None) -> None:
@@ -64,12 +90,10 @@ def delegate(arguments: list[str]) -> int | None:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, interrupt)
         try:
-            answer = connection.makefile().readline()
+            ended = answer(connection)
         except KeyboardInterrupt:
             return INTERRUPTED
-        except ConnectionResetError:
-            answer = ""
-    if not answer and not interrupted:
-        print("resync: error: the job was killed", file=sys.stderr)
-    code = int(answer or 1)
+    if not ended and not interrupted:
+        sys.stderr.write(KILLED)
+    code = int(ended or 1)
     return INTERRUPTED if interrupted and code else code

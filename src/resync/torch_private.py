@@ -1,8 +1,10 @@
 """What torch has no public interface for, as in torch 2.15; tests/training/test_attach*.py fail where it changes."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import FrameType
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -43,3 +45,18 @@ def is_within_a_step(optimizer: Optimizer) -> bool:
     while caller and not (caller.f_code is code and caller.f_locals["args"][0] is optimizer):
         caller = caller.f_back
     return caller is not None
+
+
+def fused_sgd(parameters: Sequence[Tensor], momentum: Sequence[Tensor], options: Mapping[str, Any]) -> None:
+    """One fused step of torch.optim.SGD with its options, for parameters with a gradient on one device."""
+    if parameters:
+        torch._fused_sgd_(
+            parameters, [parameter.grad for parameter in parameters], momentum,
+            weight_decay=options["weight_decay"], momentum=options["momentum"], lr=options["lr"], dampening=0.0,
+            nesterov=options["nesterov"], maximize=False, is_first_step=False,
+        )  # fmt: skip
+
+
+def keep_unwrapped(optimizer: type[Optimizer]) -> None:
+    """Let torch add no profiling and no hooks around the steps of a class of optimizers, whose `step` calls its own."""
+    optimizer.step.hooked = True

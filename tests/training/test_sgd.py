@@ -29,3 +29,20 @@ def test_a_worker_may_take_its_first_step_after_the_others(nesterov: bool):
         optimizer.step()
     for one, other in zip(ours, alone, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_step_has_the_bits_of_torchs_fused_one_and_calls_hooks_before_it():
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = (nn.Parameter(torch.linspace(-1, 1, 33).repeat(2, 1)) for _ in range(2))
+    optimizer = build([ours], SGD(momentum=0.9, nesterov=True, weight_decay=0.01))
+    torchs = torch.optim.SGD([theirs], momentum=0.9, nesterov=True, weight_decay=0.01, fused=True)
+    seen = []
+    optimizer.register_step_pre_hook(lambda *_: seen.append(len(seen)))
+    for lr in (0.1, 0.2, 0.05):
+        ours.grad = torch.randn(2, 33, generator=generator)
+        theirs.grad = ours.grad.clone()
+        optimizer.param_groups[0]["lr"] = torchs.param_groups[0]["lr"] = lr
+        optimizer.step()
+        torchs.step()
+        assert torch.equal(ours, theirs)
+    assert seen == [0, 1, 2]

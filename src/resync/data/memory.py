@@ -44,12 +44,17 @@ class InMemory:
     def batches(self, sampler: Sampler, epoch: int, first_step: int, workers: slice) -> Iterator[tuple[Tensor, Tensor]]:
         device = self.train_targets.device
         indices = torch.from_numpy(sampler.epoch(epoch)[first_step:, workers]).to(device)
-        draws = torch.from_numpy(sampler.draws(epoch, workers, self._num_draws)[first_step:]).to(device)
-        for step, (indices_of_step, draws_of_step) in enumerate(zip(indices, draws, strict=True), first_step):
-            size = sampler.size_of(step)
-            index, draw = indices_of_step[:, :size], draws_of_step[:, :size]
-            inputs = self._training_inputs(index.flatten(), draw.flatten())
-            yield inputs.unflatten(0, index.shape), self.train_targets[index]
+        if self.pixels:
+            draws = torch.from_numpy(sampler.draws(epoch, workers, self._num_draws)[first_step:]).to(device)
+        for number, index in enumerate(indices):
+            if (size := sampler.size_of(first_step + number)) is not None:
+                index = index[:, :size]
+            flat = index.flatten()
+            inputs = self.train_inputs.index_select(0, flat)
+            if self.pixels:
+                inputs = self.pixels.augment(inputs, draws[number, :, :size].flatten())
+            targets = self.train_targets.index_select(0, flat)
+            yield inputs.view(*index.shape, *inputs.shape[1:]), targets.view(index.shape)
 
     def validation(self, rank: int, world_size: int, batch_size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
         inputs, targets = self.val_inputs[rank::world_size], self.val_targets[rank::world_size]

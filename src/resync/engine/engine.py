@@ -84,7 +84,8 @@ class Engine:
         gradient.
         """
         batches = enumerate(zip(inputs, targets, strict=True))
-        return self.members.mean_(torch.stack([self._gradient(index, *batch, step) for index, batch in batches]))
+        losses = [self._gradient(index, *batch, step) for index, batch in batches]
+        return self.members.mean_(torch.stack(losses) if len(losses) > 1 else losses[0].unsqueeze(0))
 
     def gradient_norms(self) -> Tensor:
         """The L2 norms of the local workers' gradients before clipping, [k]; NaN if unknown here."""
@@ -153,22 +154,28 @@ class Engine:
 
         Further means of the loss function follow it.
         """
+        if self.micro_batches == 1:
+            x, y = (each if isinstance(each, Tensor) else each[0] for each in (inputs, targets))
+            return self._pass(index, x, y, scale, step, self.members.first, 0)
         total = torch.zeros_like(self.workers.rows[0, 0])
         parts = zip(_parts(inputs, self.micro_batches), _parts(targets, self.micro_batches), strict=True)
         for number, (x, y) in enumerate(parts):
             member, part = divmod(number, self.micro_batches // self.members.num_local)
-            member += self.members.first
-            if part == 0:
-                self.before_gradient(index, member, step)
-            tracked = nullcontext() if member == 0 else untracked(self.workers.models[index])
-            with tracked, nullcontext() if number + 1 == self.micro_batches else self.incomplete():
-                found = self.loss(self.forwards[index], x, y)
-                loss, *further = found if isinstance(found, tuple) else (found,)
-                loss = loss / self.micro_batches
-                self.backpropagate(loss * scale)
-            means = [mean / self.micro_batches for mean in further]
-            total = total + torch.cat([loss.detach().view(1), *means]) if means else total + loss.detach()
+            with nullcontext() if number + 1 == self.micro_batches else self.incomplete():
+                total = total + self._pass(index, x, y, scale, step, self.members.first + member, part)
         return total
+
+    def _pass(self, index: int, x: Any, y: Any, scale: float, step: int, member: int, part: int) -> Tensor:
+        """The same for one micro-batch, number `part` of its member."""
+        if part == 0:
+            self.before_gradient(index, member, step)
+        with nullcontext() if member == 0 else untracked(self.workers.models[index]):
+            found = self.loss(self.forwards[index], x, y)
+            loss, *means = found if isinstance(found, tuple) else (found,)
+            if self.micro_batches > 1:
+                loss, means = loss / self.micro_batches, [mean / self.micro_batches for mean in means]
+            self.backpropagate(loss if scale == 1 else loss * scale)
+        return torch.cat([loss.detach().view(1), *means]) if means else loss.detach()
 
 
 @contextmanager

@@ -162,6 +162,8 @@ class Transport:
 
         `all_reduce` is a name of `resync.engine.all_reduce`, or `default`, that of the back end.
         """
+        if self.num_workers == 1:
+            return
         with self.timed():
             total = rows[0] if self.num_local == 1 else rows.sum(0)
             self._all_reduce(total, all_reduce)

@@ -6,30 +6,45 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from resync.engine.optimizer_state import parameters_of
 from resync.optim import options as declared
+from resync.torch_private import fused_sgd, keep_unwrapped
 
 
-def build(parameters: list[nn.Parameter], options: declared.SGD) -> SGD:
-    """A fused SGD, whose parameters may take their first steps at different times."""
-    given = {"momentum": options.momentum, "nesterov": options.nesterov, "weight_decay": options.decay_of_all}
-    optimizer = SGD(parameters, lr=0.0, fused=True, **given)
-    if options.momentum:
-        optimizer.register_step_pre_hook(_begin_momentum)
-    return optimizer
+class FusedSGD(SGD):
+    """torch's fused SGD, without what surrounds a step there: that takes longer than the gradient of a small net.
 
-
-@torch.no_grad()
-def _begin_momentum(optimizer: Optimizer, *arguments: Any) -> None:
-    """Give parameters zero momentum before their first step, which is then that without any.
-
-    torch's fused step refuses parameters of which only some have momentum, as those of a straggler have not.
+    Its parameters may take their first steps at different times.
     """
-    parameters = parameters_of(optimizer)
-    if len(optimizer.state) < len(parameters):
-        for parameter in parameters:
-            if parameter.grad is not None and parameter not in optimizer.state:
-                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+
+    def __init__(self, parameters: list[nn.Parameter], **options: Any) -> None:
+        super().__init__(parameters, lr=0.0, fused=True, **options)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """A step of all parameters that have a gradient, with the same bits as torch's."""
+        assert closure is None
+        for hook in self._optimizer_step_pre_hooks.values():
+            hook(self, (), {})
+        for group in self.param_groups:
+            stepped = [parameter for parameter in group["params"] if parameter.grad is not None]
+            fused_sgd(stepped, [self._momentum(parameter) for parameter in stepped] if group["momentum"] else [], group)
+
+    def _momentum(self, parameter: nn.Parameter) -> Tensor:
+        """The momentum of a parameter: zero before its first step, which is then that without any."""
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        momentum: Tensor = state["momentum_buffer"]
+        return momentum
+
+
+keep_unwrapped(FusedSGD)
+
+
+def build(parameters: list[nn.Parameter], options: declared.SGD) -> FusedSGD:
+    """A fused SGD."""
+    given = {"momentum": options.momentum, "nesterov": options.nesterov, "weight_decay": options.decay_of_all}
+    return FusedSGD(parameters, **given)
 
 
 @torch.no_grad()

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from resync.engine.transport import Transport
 
+_CHECKED_TOGETHER = 64
+"""Steps after which losses are checked, if nobody asks earlier: one by one it takes as long as a small layer."""
+
 
 class Diverged(Exception):
     """A loss became infinite or NaN; every process raises it at the same step.
@@ -37,13 +40,16 @@ class Losses:
         self.count: float = 0
         self.apart = False
         self._first_bad = torch.zeros(num_local, dtype=torch.int64, device=device)
+        self._unchecked: list[tuple[int, Tensor]] = []
 
     def add(self, losses: Tensor, step: int) -> None:
         """Add the losses [k] of `step`, or [k, 1 + m] with m further metrics."""
         self.latest = losses.view(self.sums.shape)
         self.sums += self.latest
         self.count += 1
-        self._first_bad.masked_fill_(~self.latest[:, 0].isfinite() & (self._first_bad == 0), step)
+        self._unchecked.append((step, self.latest))
+        if len(self._unchecked) == _CHECKED_TOGETHER:
+            self._check_all()
 
     def add_some(self, losses: dict[int, Tensor], step: int, share: float) -> None:
         """Add the losses of a step that only the `share` of all workers has taken, by the index of the local ones."""
@@ -57,11 +63,21 @@ class Losses:
 
     def check(self, transport: Transport) -> None:
         """Raise Diverged on every process if any worker has had a loss that is NaN or infinite."""
+        self._check_all()
         first_bad = transport.gather(self._first_bad)
         bad = first_bad.nonzero().flatten()
         if len(bad):
             worker = int(bad[first_bad[bad].argmin()])
             raise Diverged(int(first_bad[worker]), worker)
+
+    def _check_all(self) -> None:
+        """Find the first steps with a loss that is not finite among those of which it is not known."""
+        if self._unchecked:
+            steps, losses = zip(*self._unchecked, strict=True)
+            bad = ~torch.stack(losses)[:, :, 0].isfinite()
+            numbers = torch.tensor(steps, device=bad.device)[bad.int().argmax(0)]  # the first ones
+            self._first_bad = torch.where(bad.any(0) & (self._first_bad == 0), numbers, self._first_bad)
+            self._unchecked.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """The sums since the last evaluation, [k, 1 + m] under "workers", and the number of steps in them."""

@@ -36,8 +36,11 @@ class Objective(ABC):
 
     def logits(self, model: nn.Module, inputs: Any) -> Tensor:
         """The model's output in float32: [b, classes], or [n, T, vocabulary] for text."""
+        if self.half is None:
+            logits: Tensor = model(inputs)
+            return logits.float()
         device = (inputs if isinstance(inputs, Tensor) else inputs[0]).device
-        with torch.autocast(device.type, self.half, enabled=self.half is not None):
+        with torch.autocast(device.type, self.half):
             return model(inputs).float()
 
     @abstractmethod
@@ -102,7 +105,7 @@ class Classification(Objective):
 def _accuracies(logits: Tensor, targets: Tensor, workers: int) -> Tensor:
     """For the samples of each worker, one worker's after another's: top-1 and top-5 accuracy in percent, [k, 2]."""
     labels = targets.argmax(1) if targets.is_floating_point() else targets
-    found = _found(logits.detach(), labels).unflatten(0, (workers, -1))
+    found = _found(logits.detach(), labels).view(workers, len(labels) // workers, -1)
     # Few operations, because every training step makes them: labels among the first 1, 2, ... 5.
     among = found.sum(1, dtype=logits.dtype).cumsum(1)
     return among[:, :: among.shape[1] - 1] * (100 / found.shape[1])

@@ -99,7 +99,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "allreduce_adamw": DECAYED,
     "allreduce_ring": sync("allreduce", all_reduce="ring"),
     "allreduce_parameters_adamw": DECAYED | sync("allreduce", average="parameters", all_reduce="recursive_doubling"),
-    "local": sync("local", period=every(4)) | {"evaluation": {"every_rounds": 2}},
+    "local": sync("local", period=every(4)) | {"evaluation": {"every_rounds": 2, "swa_from": 0.2}},
     "local_adamw": DECAYED | sync("local", period=every(4)),
     "qsr": sync("local", period=QSR),
     "sgp": sync("sgp"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 from runs import CNN_WITH_BATCH_NORM, LANGUAGE_MODEL, TRANSLATION, make_run, make_session, trained
 from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
 
 from resync.engine import clocks
 from resync.metrics.registry import columns, required_columns, unmeasured
@@ -72,6 +73,26 @@ def test_every_worker_is_scored_on_all_samples_with_its_own_debiased_parameters(
         assert found == pytest.approx([np.mean(values), min(values), max(values)], abs=1e-5)
     mean = (weights * own).mean(0)
     assert row["val_top5"] == pytest.approx(among_five(forward(session, mean, samples), labels))
+
+
+def test_swa_is_the_mean_of_the_models_evaluated_from_its_epoch_on(tmp_path: Path):
+    """Izmailov et al. 2018, with statistics of its own for BatchNorm; the model of epoch 1 does not count."""
+    changes = CNN_WITH_BATCH_NORM | {"epochs": 4, "evaluation": {"bn_batches": 2, "swa_from": 2}}
+    session, models, rows = make_session(tmp_path, **changes), [], []
+    for _ in range(4):
+        for inputs, targets in batches(session):
+            train_step(session, inputs, targets)
+        with consensus(session):
+            models.append(session.workers.rows[0].clone())
+        rows.append(evaluated(session))
+    assert [[name for name in row if name.startswith("swa_")] != [] for row in rows] == [False, True, True, True]
+    assert rows[1]["swa_val_loss"] == rows[1]["val_loss"] != rows[2]["val_loss"]
+    with consensus(session, torch.stack(models[1:]).mean(0)) as model:
+        torch.testing.assert_close(parameters_to_vector(model.parameters()), torch.stack(models[1:]).mean(0))
+        logits = model(session.data.val_inputs)
+    labels = session.data.val_targets
+    assert rows[3]["swa_val_loss"] == pytest.approx(F.cross_entropy(logits, labels).item(), abs=1e-5)
+    assert rows[3]["swa_val_top1"] == pytest.approx(100 * (logits.argmax(1) == labels).double().mean().item())
 
 
 def test_every_worker_keeps_its_own_running_statistics(tmp_path: Path):

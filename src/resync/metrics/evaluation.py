@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from resync.settings.base import Check, Count, NonNegativeNumber, PositiveInt, Settings, wrong
-from resync.settings.units import EVALUATIONS
+from resync.settings.units import EVALUATIONS, Epoch
 
 
 class Plateau(Settings):
@@ -63,6 +63,11 @@ class Evaluation(Settings):
         default=0,
         description="training batches from which the BatchNorm statistics are re-estimated before an evaluation; 0, "
         "for a single worker: its running statistics",
+    )
+    swa_from: Epoch | None = Field(
+        default=None,
+        description="epoch from which on the evaluated models are averaged, each once; their mean so far is evaluated "
+        "beside them (stochastic weight averaging, Izmailov et al. 2018, at the learning rate of the run); null: not",
     )
     sharpness_batches: PositiveInt | None = Field(
         default=None,

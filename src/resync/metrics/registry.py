@@ -50,6 +50,7 @@ CLASSIFICATION, TRANSLATION, LANGUAGE_MODEL, QUADRATICS = map(
 SEARCH = Need("search", lambda run: run.search is not None)
 BEAM_SEARCH, SHARPNESS, ESTIMATE = map(_setting, ("beam_search", "sharpness_batches", "random_batches"))
 OWN_MODELS = Need("evaluation.also: workers", lambda run: run.evaluation.also == "workers")
+SWA = Need("evaluation.swa_from", lambda run: run.evaluation.swa_from is not None)
 CLOCK = Need("a virtual clock", lambda run: run.clock is not None)
 SEVERAL_WORKERS = Need("more than one worker", lambda run: run.workers > 1)
 
@@ -72,7 +73,8 @@ class Metric:
         evaluated: whether it is of a model, as it is at an evaluation.
         optional: whether a file may lack it, because not every run has it; so may every evaluated metric.
         needs: what a run must have for it to be measured; empty: every run measures it.
-        of_workers: whether it may also be of every worker's own model, as `worker_<name>_mean`, `_min` and `_max`.
+        of_workers: whether it may also be of every worker's own model, as `worker_<name>_mean`, `_min` and `_max`, and
+            of the mean of evaluated models, as `swa_<name>`.
         best: whether the best value of all evaluations is recorded too, as `best_<name>`.
         compared: whether published values and claims may refer to it.
         whole: whether its values are integers.
@@ -330,12 +332,32 @@ def _of_workers(name: str, metric: Metric, statistic: Statistic) -> Metric:
     )
 
 
-_MEASURED = _DECLARED | {
-    worker_metric(name, statistic): _of_workers(name, metric, statistic)
-    for name, metric in _DECLARED.items()
-    if metric.of_workers
-    for statistic in STATISTICS
-}
+def swa_metric(name: str) -> str:
+    """The name of a metric of the mean of the models evaluated so far."""
+    return f"swa_{name}"
+
+
+def _of_swa(name: str, metric: Metric) -> Metric:
+    return replace(
+        metric,
+        title=f"SWA {metric.title[0].lower()}{metric.title[1:]}",
+        meaning=f"{name} of the mean of the consensus models evaluated from evaluation.swa_from on",
+        needs=(*metric.needs, SWA),
+        of_workers=False,
+        best=False,
+    )
+
+
+_SCORED = {name: metric for name, metric in _DECLARED.items() if metric.of_workers}
+_MEASURED = (
+    _DECLARED
+    | {
+        worker_metric(name, statistic): _of_workers(name, metric, statistic)
+        for name, metric in _SCORED.items()
+        for statistic in STATISTICS
+    }
+    | {swa_metric(name): _of_swa(name, metric) for name, metric in _SCORED.items()}
+)
 
 
 def _best(metric: Metric) -> Metric:

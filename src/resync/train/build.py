@@ -39,6 +39,7 @@ from resync.train.plateau import ValidationWatch
 from resync.train.quadratics import QuadraticValue
 from resync.train.session import BatchTransform, Session
 from resync.train.start import digest_of_start, load_start
+from resync.train.swa import IterateAverage
 from resync.train.translation import Translation
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -96,6 +97,7 @@ def build(
             out / "checkpoint", _identity(run, out, dataset), run.checkpoint, run.kept_steps, transport
         ),
         log=RunLog(out, run) if rank == 0 else None,
+        swa=None if (since := run.evaluation.swa_from) is None else IterateAverage(round(since * run.steps_per_epoch)),
     )
 
 

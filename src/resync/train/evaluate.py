@@ -4,18 +4,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from resync.metrics.registry import STATISTICS, worker_metric
+from resync.metrics.registry import STATISTICS, swa_metric, worker_metric
 from resync.train.language_model import estimated_loss
 from resync.train.session import Session
 from resync.train.sharpness import sharpness
 
 
 @contextmanager
-def consensus(session: Session) -> Iterator[nn.Module]:
+def consensus(session: Session, parameters: Tensor | None = None) -> Iterator[nn.Module]:
     """The averaged model in evaluation mode, with re-estimated BatchNorm statistics; everything is restored afterwards.
+
+    Given `parameters` [P], a model with these instead of the average.
 
     A single worker may keep its own statistics (`evaluation.bn_batches: 0`).
 
@@ -24,6 +26,8 @@ def consensus(session: Session) -> Iterator[nn.Module]:
     among the processes but do not depend on their number.
     """
     with session.sync.consensus() as model:
+        if parameters is not None:
+            session.workers.rows.detach()[0] = parameters
         layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
         saved = [(layer.momentum, {name: buffer.clone() for name, buffer in layer.named_buffers()}) for layer in layers]
         try:
@@ -89,6 +93,20 @@ def score_workers(session: Session) -> dict[str, float]:
         values = torch.tensor([score[name] for score in scores], dtype=torch.float64)
         found |= {worker_metric(name, each): getattr(values, each)().item() for each in STATISTICS}
     return found
+
+
+@torch.no_grad()
+def score_swa(session: Session) -> dict[str, float]:
+    """Validation metrics of the mean of the models evaluated so far, this one included, if they are asked for."""
+    swa, transport = session.swa, session.transport
+    if swa is None or session.sync.steps < swa.first_step:
+        return {}
+    with session.sync.consensus():
+        mean = swa.add(session.workers.rows[0])
+    with consensus(session, mean) as model:
+        [sums] = session.objective.sums([model], session.data, transport.rank, transport.world_size)
+    found = session.objective.metrics(transport.sum_(sums))
+    return {swa_metric(name): value for name, value in found.items()}
 
 
 @torch.no_grad()

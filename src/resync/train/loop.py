@@ -5,7 +5,7 @@ from math import isfinite, nan
 from typing import Any
 
 from resync.sync.algorithm import Due
-from resync.train.evaluate import consensus, distance, score, score_workers
+from resync.train.evaluate import consensus, distance, score, score_swa, score_workers
 from resync.train.losses import Diverged
 from resync.train.meter import metered_step, position, totals
 from resync.train.saving import checkpoint_is_due, save
@@ -68,12 +68,14 @@ def evaluate(session: Session) -> None:
         of_workers = distance(session) | score_workers(session)
         with consensus(session) as model:
             metrics = score(session, model)
+        of_swa = score_swa(session)
     spent = totals(session)
     row = {
         **position(session, session.lr(max(0, sync.steps - 1))),
         **training,
         **metrics,
         **of_workers,
+        **of_swa,
         **({} if sync.virtual_seconds is None else {"virtual_seconds": sync.virtual_seconds}),
         "bytes_sent": spent["bytes_sent"],
         "volume_percent": session.volume_percent,

@@ -21,6 +21,7 @@ from resync.train.losses import Losses
 from resync.train.objective import Objective
 from resync.train.plateau import ValidationWatch
 from resync.train.provenance import Job
+from resync.train.swa import IterateAverage
 
 BatchTransform = Callable[[Any, Any, int, int], tuple[Any, Any]]
 """(inputs, targets, step, first worker) -> (inputs, targets) of the local workers, all of them [k, b, ...]."""
@@ -50,6 +51,7 @@ class Session:
     resumed_from: list[int] = field(default_factory=list)
     earlier_jobs: list[dict[str, Any]] = field(default_factory=list)
     job: Job = field(default_factory=Job)
+    swa: IterateAverage | None = None
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
@@ -84,4 +86,5 @@ class Session:
             "watch": self.watch,
             "transport": self.transport,
         }
-        return parts | ({"log": self.log} if self.log else {})
+        further = {"swa": self.swa, "log": self.log}
+        return parts | {name: part for name, part in further.items() if part}

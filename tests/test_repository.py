@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from zipfile import ZipFile
@@ -60,10 +61,13 @@ def room_of(module: str) -> str:
     return [*module.split("."), "__init__"][1]
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of the package: its room and its syntax tree."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).parts[0].removesuffix(".py"), ast.parse(path.read_text(), str(path))
+@cache
+def imported() -> dict[str, set[str]]:
+    """What every module of the package imports, by its name."""
+    return {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): set(imports(ast.parse(path.read_text())))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -80,29 +84,30 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 
 def test_every_room_has_a_level():
-    assert {room for room, _ in modules()} <= set(LEVEL)
+    assert {room_of(module) for module in imported()} <= set(LEVEL)
 
 
 def test_rooms_import_only_downwards():
     upward = [
-        f"{room} imports {name}"
-        for room, tree in modules()
-        for name in imports(tree)
-        if name.split(".")[0] == "resync" and room_of(name) != room and LEVEL.get(room_of(name), 0) <= LEVEL[room]
+        f"{module} imports {name}"
+        for module, names in imported().items()
+        for name in names
+        if name.split(".")[0] == "resync"
+        and room_of(name) != room_of(module)
+        and LEVEL.get(room_of(name), 0) <= LEVEL[room_of(module)]
     ]
     assert upward == []
 
 
 def test_no_modules_import_each_other():
     """Also not for types only, and not within a room."""
-    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
-    needs = {name: set(imports(ast.parse(path.read_text()))) & names.keys() for name, path in names.items()}
+    needs = {module: names & imported().keys() for module, names in imported().items()}
     graphlib.TopologicalSorter(needs).prepare()  # raises CycleError that names them
 
 
 def test_what_reads_configurations_or_results_never_imports_torch():
     heavy = {"torch", "torchvision"}
-    found = {room for room, tree in modules() for name in imports(tree) if name.split(".")[0] in heavy}
+    found = {room_of(module) for module, names in imported().items() for name in names if name.split(".")[0] in heavy}
     assert found & WITHOUT_TORCH == set()
 
 
@@ -114,8 +119,8 @@ def declared(requirements: list[str]) -> dict[str, str]:
 
 def test_declared_dependencies_are_those_imported():
     distributions = {"yaml": "pyyaml", "pydantic_core": "pydantic", "PIL": "pillow"}
-    imported = {name.split(".")[0] for _, tree in modules() for name in imports(tree)}
-    needed = {distributions.get(name, name) for name in imported - sys.stdlib_module_names - {"resync"}}
+    names = {name.split(".")[0] for names in imported().values() for name in names}
+    needed = {distributions.get(name, name) for name in names - sys.stdlib_module_names - {"resync"}}
     extras = {extra: set(declared(names)) for extra, names in PYPROJECT["project"]["optional-dependencies"].items()}
     optional = set().union(*(extras[extra] for extra in ("deepspeed", "ffcv", "wandb", *TRAINERS)))
     not_imported = {"snakemake", "snakemake-executor-plugin-slurm"}
@@ -269,18 +274,11 @@ def test_a_wheel_is_built_from_what_the_image_has(tmp_path: Path):
         assert {"resync/__init__.py", "snakemake_logger_plugin_resync/__init__.py"} <= set(wheel.namelist())
 
 
-def test_the_package_has_a_page_of_its_own_with_a_script_that_runs(tmp_path: Path):
-    """It has no repository beside it: no link to a file."""
+def test_the_page_of_the_package_has_no_link_to_a_file():
+    """It has no repository beside it."""
     page = (ROOT / PYPROJECT["project"]["readme"]).read_text()
     assert [link for link in re.findall(r"\]\(([^)]+)\)", page) if not link.startswith("https:")] == []
     assert len(page.split()) < 500
-    [script] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "train.py").write_text(script)
-    env = os.environ | {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
-    done = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, env=env, check=True, capture_output=True, text=True
-    )
-    assert done.stdout.startswith("DiLoCo(")
 
 
 def test_the_light_environment_is_a_part_of_the_other():

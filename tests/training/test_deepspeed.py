@@ -2,16 +2,17 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from launched import code_of, forked
 from processes import run_processes
 from runs import adamw, make_run, trained, trained_until
+
+from resync.cli import main
 
 pytest.importorskip("deepspeed", reason="DeepSpeed is not installed: pip install deepspeed")
 
@@ -82,12 +83,14 @@ def test_a_continued_run_has_the_same_bits(engines, name: str):
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_one_process_ends_like_that_of_torch(precision: str, tmp_path: Path):
+    import_module("deepspeed")
     found = {}
     for engine in ({"name": "deepspeed", "zero_stage": 2}, {"name": "serial"}):
         out = tmp_path / engine["name"]
-        command = [sys.executable, "-m", "resync", "train", "--config", out / "config.yaml", "--out", out]
         make_run(out, workers=1, precision=precision, engine=engine, **adamw())
-        subprocess.run(command, check=True)
+        command = ["train", "--config", str(out / "config.yaml"), "--out", str(out)]
+        with forked(main, command, log=out / "log") as process:
+            assert code_of(process) == 0, (out / "log").read_text()
         found[engine["name"]] = json.loads((out / "summary.json").read_text())
     assert found["deepspeed"]["launch"]["engine"] == "deepspeed"
     ours, theirs = (found[name]["final"] for name in ("serial", "deepspeed"))

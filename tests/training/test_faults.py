@@ -415,6 +415,7 @@ def test_a_full_disk_is_named_and_costs_nothing(tmp_path, undisturbed):
         assert metrics(disk)[-1]["step"] == "84"
 
 
+@pytest.mark.slow
 def test_ranks_leave_no_temporary_folder(tmp_path):
     """wandb removes its own at the end of the process that has imported it, which a forked rank does not have."""
     make_run(tmp_path / "run", **CHANGES | WITH_WANDB)
@@ -426,6 +427,7 @@ def test_ranks_leave_no_temporary_folder(tmp_path):
     assert not list((tmp_path / "temporary").glob("*wandb*"))
 
 
+@pytest.mark.slow
 def test_a_run_within_a_session_of_wandb_keeps_its_log(tmp_path):
     make_run(tmp_path, **WITH_WANDB)
     outer = tmp_path / "outer"

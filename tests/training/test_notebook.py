@@ -9,6 +9,7 @@ import pytest
 NOTEBOOK = Path(__file__).parents[2] / "docs/notebooks/qsr_or_constant_h.ipynb"
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_has_an_answer(monkeypatch: pytest.MonkeyPatch):
     cells = json.loads(NOTEBOOK.read_text())["cells"]
     programs = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

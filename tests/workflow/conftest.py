@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 from launched import copy_files
 
 ROOT = Path(__file__).parents[2]
-PAPERS = "qsr", "ddp_tricks"  # two of them: a plan takes time for each
+# Two papers, and few experiments of these: a plan takes time for each run.
+PAPERS = {"qsr": {"vit_b16_b4096", "vit_b16_b4096_rules", "two_processes"}, "ddp_tricks": {"guide", "guide_log"}}
 SOURCES = "Snakefile", "environment.yml", "src", "workflow", *(f"paper_configs/{name}" for name in ("scales", *PAPERS))
 
 FAKE_RESYNC = """
@@ -119,10 +121,41 @@ class Workflow:
         path.write_text(text)
 
 
+def keep(paper: Path, experiments: set[str]) -> None:
+    """Remove the other experiments from a paper's folder, and what refers to them."""
+    others = [file for file in (paper / "experiments").iterdir() if file.stem not in experiments]
+    for file in [*others, paper / "fixed.json"]:
+        file.unlink()
+    declared = yaml.safe_load((paper / "paper.yaml").read_text())
+    declared.pop("times", None)
+    for items in ("figures", "tables"):
+        shown = [{series.split("/")[0] for series in item["series"]} for item in declared[items]]
+        declared[items] = [item for item, names in zip(declared[items], shown, strict=True) if names <= experiments]
+    write(paper / "paper.yaml", declared)
+    items = {None, *(item["id"] for item in declared["figures"] + declared["tables"])}
+    for file in (paper / "published.yaml", paper / "claims.yaml"):
+        entries = [entry for entry in yaml.safe_load(file.read_text()) if entry.get("item") in items]
+        write(file, [each for each in entries if not any(other.stem in yaml.safe_dump(each) for other in others)])
+
+
+def write(file: Path, content: object) -> None:
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the workflow, with less to plan."""
+    folder = tmp_path_factory.mktemp("small")
+    copy_files(ROOT, SOURCES, folder)
+    for name, experiments in PAPERS.items():
+        keep(folder / "paper_configs" / name, experiments)
+    return folder
+
+
 @pytest.fixture
-def workflow(tmp_path: Path) -> Workflow:
+def workflow(small: Path, tmp_path: Path) -> Workflow:
     """The workflow without results."""
-    return Workflow(tmp_path, ROOT, SOURCES)
+    return Workflow(tmp_path, small, SOURCES)
 
 
 @pytest.fixture
@@ -132,9 +165,9 @@ def fake_resync() -> str:
 
 
 @pytest.fixture(scope="session")
-def all_finished(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+def all_finished(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """The workflow after a complete run in which every step only wrote its files."""
-    workflow = Workflow(tmp_path_factory.mktemp("finished"), ROOT, SOURCES)
+    workflow = Workflow(tmp_path_factory.mktemp("finished"), small, SOURCES)
     (workflow.directory / "src/resync/__main__.py").write_text(FAKE_RESYNC)
     workflow.snakemake()
     return workflow

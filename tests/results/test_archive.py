@@ -20,7 +20,7 @@ from resync.archive.reference import other_versions, place_of
 from resync.archive.rounding import difference
 from resync.archive.unpack import CHECKSUMS, RUNS, scales_of, unpack
 from resync.audit import audit
-from resync.audit.verdicts import FAILURES
+from resync.audit.score import score
 from resync.cli import main
 from resync.paper import Suite
 from resync.results.errors import ResultsError
@@ -148,7 +148,7 @@ def test_verbs_read_the_archive_where_there_are_no_results(
     said = "resync: results: no run of smoke scale: these are the results of results/reference\n"
     assert call("audit", "--scale", "smoke", "qsr_beats_h4") == 0
     out, err = capsys.readouterr()
-    assert (out.startswith("toy/qsr_beats_h4: holds: "), err) == (False, said)  # one of its runs has diverged
+    assert (out.startswith("toy/qsr_beats_h4: agrees "), err) == (False, said)  # one of its runs has diverged
     assert call("status") == 0
     assert "11 finished, 1 diverged" in capsys.readouterr().out
     assert call("power", "--scale", "smoke") == 0
@@ -162,7 +162,7 @@ def test_verbs_read_the_archive_where_there_are_no_results(
     [run, *_] = suite.runs("toy", "smoke", "vit", "h4")
     shutil.copytree(runs_with_models / run.directory, Path("results") / run.directory)
     assert call("audit", "--scale", "smoke", "qsr_beats_h4") == 0
-    assert capsys.readouterr().out.startswith("toy/qsr_beats_h4: not run: ")
+    assert capsys.readouterr().out.startswith("toy/qsr_beats_h4: untested (not run): ")
 
 
 def test_other_packages_are_named_beside_differences(repository: ArchiveFolders):
@@ -219,12 +219,19 @@ def test_the_status_counts_what_agrees_and_what_does_not_at_each_scale(suite: Su
         folder = place.archive / scale / "toy"
         folder.mkdir(parents=True)
         (folder / RUNS).touch()
-        words = "holds", "contradicted", "inconclusive", "not run", "holds"
-        claims = [{"kind": "claim", "verdict": word} for word in words]
-        found = {"rows": [], "claims": claims, "failures": FAILURES}
-        (folder.parent / "audit.json").write_text(json.dumps(found))
+        words = "agrees", "disagrees", "open", "untested", "agrees"
+        claims = [claim(str(number), verdict=word, exploratory=("pilots" if number > 3 else ""))
+                  for number, word in enumerate(words)]  # fmt: skip
+        (folder.parent / "audit.json").write_text(json.dumps({"claims": claims, "score": score(claims, scale)}))
         (folder.parent / "environment.json").write_text('{"runs": 1}')
-    assert [line for line in status(suite, place) if "| 2, 1, 1, 1 | 0, 0, 0, 0 |" in line and "1 runs" in line][1:]
+    said = "of 5 claims 3 are tested: 1 agrees, 1 disagrees, 1 is open; 1 is exploratory: 1 agrees; 1 is untested"
+    lines = list(status(suite, place))
+    for scale in ("mini", "smoke"):
+        assert [markdown_cells(line)[2] for line in lines if f"| {scale}, 1 runs |" in line] == [said]
+        assert [markdown_cells(line) for line in lines if f"| {scale}: " in line] == [
+            [f"{scale}: verified claims", "1", "0", "1", "1", "1"],
+            [f"{scale}: verified claims, exploratory", "1", "0", "0", "0", "0"],
+        ]
 
 
 def test_nothing_is_replaced_without_runs(
@@ -276,11 +283,11 @@ def test_pictures_may_differ_in_a_pixel(tmp_path: Path):
 
 AUDITS = {
     "mini": {
-        "rows": [{"paper": "qsr", "id": "bytes", "ours": {"mean": 44_712_345.0}, "verdict": "not reproduced"}],
+        "rows": [{"paper": "qsr", "id": "bytes", "ours": {"mean": 44_712_345.0}, "verdict": "disagrees"}],
         "claims": [
-            {"paper": "qsr", "id": "beats", "effects": [{"difference": -0.3149, "p_less": 4e-5}], "verdict": "holds"}
+            {"paper": "qsr", "id": "beats", "effects": [{"difference": -0.3149, "p_less": 4e-5}], "verdict": "agrees"}
         ],
-        "totals": {"claims": {"holds": 30}},
+        "totals": {"claims": {"agrees": 30}},
         "environment": {"runs": 1512, "hours": 7.25},
     }
 }
@@ -294,11 +301,11 @@ AUDITS = {
         ("an effect of -0.32<!--=mini/qsr/beats/effects/0/difference-->", False),
         ("p <0.001<!--=mini/qsr/beats/effects/0/p_less-->", True),
         ("p <0.00001<!--=mini/qsr/beats/effects/0/p_less-->", False),
-        ("**Not reproduced**<!--=mini/qsr/bytes/verdict-->", True),
+        ("**Disagrees**<!--=mini/qsr/bytes/verdict-->", True),
         ("it fails<!--=mini/qsr/beats/verdict-->", False),
         ("44.7<!--=mini/qsr/bytes/ours/mean * 1e-6--> MB", True),
         ("1,512<!--=mini/environment/runs--> runs, 7.3 h<!--=mini/environment/hours-->", False),
-        ("| 30<!--=mini/totals/claims/holds--> | 7.25<!--=mini/environment/hours--> |", True),
+        ("| 30<!--=mini/totals/claims/agrees--> | 7.25<!--=mini/environment/hours--> |", True),
         ("3<!--=paper/environment/runs-->", False),
         ("3<!--=mini/qsr/loses/verdict-->", False),
         ("3<!--=mini/qsr/beats/effects/1/p-->", False),
@@ -324,8 +331,15 @@ def claim(name: str, **changes: Any) -> dict[str, Any]:
         for label, mean, std, text in [("SGP", 40.0, 0.5, ""), ("D-PSGD|", 39.5, 0.25, "")]
     ]
     effect = {"difference": 0.5, "low": 0.125, "high": 0.875, "n": [10, 8]}
-    content = {"statement": "SGP *beats* D-PSGD.", "unit": "%", "sides": sides, "effects": [effect], "verdict": "holds"}
+    content = {"statement": "SGP *beats* D-PSGD.", "unit": "%", "sides": sides, "effects": [effect]}
     content |= {"status": "verified", "at_least": 0.0, "power": None, "survives": None}
+    content |= {
+        "kind": "claim",
+        "verdict": "agrees",
+        "because": "runs decide",
+        "exploratory": "",
+        "scales": ["mini", "smoke"],
+    }
     return {"paper": "sgp", "id": name} | content | changes
 
 
@@ -336,8 +350,8 @@ NOT_RUN = {"label": "OSGP", "ours": {"mean": None, "std": None, "text": "none"}}
 def audited(tmp_path: Path) -> ArchiveFolders:
     """A place with an audit of two claims."""
     claims = [
-        claim("beats", power=0.823, survives=False),
-        claim("open", sides=[NOT_RUN], effects=[], verdict="not run"),
+        claim("beats", power=0.823, survives=False, exploratory="a pilot"),
+        claim("open", sides=[NOT_RUN], effects=[], verdict="untested", because="not run"),
     ]
     file = tmp_path / "archive/mini/audit.json"
     file.parent.mkdir(parents=True)
@@ -356,9 +370,9 @@ def test_a_table_of_claims_is_written_from_the_audit(papers: Suite, audited: Arc
     assert text.startswith(before)
     assert text.endswith(after)
     _, _, first, second = (markdown_cells(line) for line in text.splitlines() if line.startswith("|"))
-    assert first[1:] == ["verified", "OSGP: none", "+0", "", "", "", "**not run**"]
+    assert first[1:] == ["verified", "OSGP: none", "+0", "", "", "", "**untested**, not run"]
     sides, effect = "SGP: 40.00 ± 0.50<br>D-PSGD\\|: 39.50 ± 0.25", "+0.50 points (+0.12 to +0.88)"
-    verdict = "**holds**, not after the correction for many tests"
+    verdict = "**agrees**, exploratory, not after the correction for many tests"
     assert second == ["SGP \\*beats\\* D-PSGD.", "verified", sides, "+0", effect, "10, 8", "82 %", verdict]
 
 
@@ -508,7 +522,7 @@ def test_differences_of_runs_settings_values_and_verdicts(
     assert not any("seconds" in each["metric"] for each in found["values"])
     of_times = compared(capsys, "--times", finished, results)[1]["values"]
     assert any("seconds" in each["metric"] for each in of_times)
-    assert {"scale": "smoke", "name": "toy/qsr_beats_h4", "verdicts": ["holds", "stale"]} in found["verdicts"]
+    assert {"scale": "smoke", "name": "toy/qsr_beats_h4", "verdicts": ["agrees", "untested"]} in found["verdicts"]
     # Six points apart with a standard deviation of one.
     for spreads, expected in ((5, True), (8, False)):
         values = compared(capsys, "--spreads", spreads, finished, results)[1]["values"]

@@ -75,21 +75,21 @@ def claim_of(suite: Suite, name: str, **changes: Any) -> Claim:
 @pytest.mark.parametrize(
     ("name", "top1", "verdict", "reason"),
     [
-        ("qsr_beats_h4", FAR, "holds", "effect +1.00 points (90 % interval +0.71 to +1.29)"),
-        ("qsr_beats_h4", FAR | {"qsr": [96.6, 96.7, 96.8]}, "inconclusive", "neither a smaller effect (p = 0.789)"),
-        ("qsr_beats_h4", FAR | {"qsr": [96.3, 96.4, 96.5]}, "smaller than claimed", "the claimed effect: p = 0.029"),
-        ("qsr_beats_h4", FAR | {"qsr": [96.0, 96.1, 96.2]}, "contradicted", "rejects the claimed effect: p = 0.010"),
-        ("qsr_reaches_parallel", LESS, "holds", "rejects a smaller effect: p = 0.018"),
-        ("qsr_reaches_parallel", LESS, "holds", "(80 % interval -0.31 to -0.09)"),
-        ("accuracies", FAR | {"qsr": [98.4, 98.5, 98.6]}, "holds", f"{PARALLEL_OVER_H4} +0.70 points"),
-        ("accuracies", FAR | {"h4": [98.4, 98.5, 98.6]}, "contradicted", f"{PARALLEL_OVER_H4} -1.30 points"),
-        ("accuracies", FAR | {"qsr": [97.2, 97.3, 97.4]}, "inconclusive", f"{QSR_OVER_PARALLEL} +0.10 points"),
+        ("qsr_beats_h4", FAR, "agrees", "effect +1.00 points (90 % interval +0.71 to +1.29)"),
+        ("qsr_beats_h4", FAR | {"qsr": [96.6, 96.7, 96.8]}, "open", "neither a smaller effect (p = 0.789)"),
+        ("qsr_beats_h4", FAR | {"qsr": [96.3, 96.4, 96.5]}, "smaller than published", "the claimed effect: p = 0.029"),
+        ("qsr_beats_h4", FAR | {"qsr": [96.0, 96.1, 96.2]}, "disagrees", "rejects the claimed effect: p = 0.010"),
+        ("qsr_reaches_parallel", LESS, "agrees", "rejects a smaller effect: p = 0.018"),
+        ("qsr_reaches_parallel", LESS, "agrees", "(80 % interval -0.31 to -0.09)"),
+        ("accuracies", FAR | {"qsr": [98.4, 98.5, 98.6]}, "agrees", f"{PARALLEL_OVER_H4} +0.70 points"),
+        ("accuracies", FAR | {"h4": [98.4, 98.5, 98.6]}, "disagrees", f"{PARALLEL_OVER_H4} -1.30 points"),
+        ("accuracies", FAR | {"qsr": [97.2, 97.3, 97.4]}, "open", f"{QSR_OVER_PARALLEL} +0.10 points"),
         # p = 0.035 for the one of two comparisons that could fail: not below 0.05 after Bonferroni's correction.
-        ("accuracies", FAR | {"h4": [97.3, 97.4, 97.5]}, "inconclusive", f"{PARALLEL_OVER_H4} -0.20 points"),
-        ("qsr_beats_h4", {"qsr": [97.5] * 3, "h4": [97.5] * 3}, "inconclusive", "without a spread: all seeds tie"),
-        ("qsr_reaches_parallel", FAR | {"parallel": FAR["qsr"]}, "inconclusive", "without a spread: all seeds tie"),
-        ("accuracies", FAR | {"qsr": [98.5] * 3, "parallel": [97.2] * 3}, "inconclusive", "test is impossible"),
-        ("accuracies", {"qsr": [98.5] * 3, "parallel": [97.2] * 3, "h4": [98.4, 98.5, 98.6]}, "contradicted",
+        ("accuracies", FAR | {"h4": [97.3, 97.4, 97.5]}, "open", f"{PARALLEL_OVER_H4} -0.20 points"),
+        ("qsr_beats_h4", {"qsr": [97.5] * 3, "h4": [97.5] * 3}, "open", "without a spread: all seeds tie"),
+        ("qsr_reaches_parallel", FAR | {"parallel": FAR["qsr"]}, "open", "without a spread: all seeds tie"),
+        ("accuracies", FAR | {"qsr": [98.5] * 3, "parallel": [97.2] * 3}, "open", "test is impossible"),
+        ("accuracies", {"qsr": [98.5] * 3, "parallel": [97.2] * 3, "h4": [98.4, 98.5, 98.6]}, "disagrees",
          f"{PARALLEL_OVER_H4} -1.30 points"),
     ],
 )  # fmt: skip
@@ -102,16 +102,20 @@ def test_seeds_decide(judge, name: str, top1: Top1, verdict: str, reason: str):
 def test_a_schedule_decides_without_runs(suite: Suite, judge):
     row = judge("volumes", {})
     step = "QSR, H_base = 4 over Local SGD, H = 4: effect +5.45 points"
-    assert (row.verdict, row.reason) == ("computed", f"{step}; claimed: at least 5, from the configuration")
+    assert (row.verdict, row.because, row.reason) == (
+        "untested",
+        "arithmetic",
+        f"{step}; claimed: at least 5, from the configuration",
+    )
     assert [side.ours.text for side in row.sides][:2] == [
         "19.545 (from the configuration)",
         "25.000 (from the configuration)",
     ]
-    assert judge(claim_of(suite, "volumes", at_least=5.5), {}).verdict == "contradicted"
+    assert judge(claim_of(suite, "volumes", at_least=5.5), {}).verdict == "disagrees"
     smallest = min(effect.difference for effect in row.effects)
-    assert judge(claim_of(suite, "volumes", at_least=smallest + 1e-12), {}).verdict == "computed"
+    assert judge(claim_of(suite, "volumes", at_least=smallest + 1e-12), {}).verdict == "untested"
     row = judge(claim_of(suite, "volumes", metric="averaging_error"), {})
-    assert row.verdict == "not comparable"
+    assert row.verdict == "untested"
     assert row.reason.endswith("sync local of 8 workers does not mix with one topology")
 
 
@@ -124,25 +128,27 @@ def test_a_series_of_another_experiment_is_named_with_it(judge, suite: Suite):
 @pytest.mark.parametrize(
     ("name", "top1", "changes", "verdict", "reason"),
     [
-        ("qsr_beats_h4", {}, {}, "not run", "QSR, H_base = 4: 0 of 3 seeds; "),
-        ("qsr_beats_h4", FAR | {"h4": []}, {}, "not run", "Local SGD, H = 4: 0 of 3 seeds; "),
-        ("qsr_beats_h4", FAR | {"h4": [96.4, 96.5]}, {}, "inconclusive", "Local SGD, H = 4: partial, 2 of 3 seeds; "),
-        ("qsr_beats_h4", FAR, {"qsr": {1: {"status": ("stale", "trained with configuration 0")}}}, "stale",
-         "QSR, H_base = 4: 1 of 3 seeds; seed 1 trained with configuration 0"),
-        ("qsr_beats_h4", FAR, {"h4": {2: {"final": {}}}}, "not comparable", "smoke/toy/vit/h4/seed2/summary.json: "),
-        ("sgp_time", FAR, {}, "not comparable", "meaningful at paper scale, these runs are of smoke scale"),
+        ("qsr_beats_h4", {}, {}, "untested, not run", "QSR, H_base = 4: 0 of 3 seeds; "),
+        ("qsr_beats_h4", FAR | {"h4": []}, {}, "untested, not run", "Local SGD, H = 4: 0 of 3 seeds; "),
+        ("qsr_beats_h4", FAR | {"h4": [96.4, 96.5]}, {}, "open, seeds do not decide",
+         "Local SGD, H = 4: 2 of 3 seeds; "),
+        ("qsr_beats_h4", FAR, {"qsr": {1: {"status": ("stale", "trained with configuration 0")}}}, "untested, not run",
+         "QSR, H_base = 4: stale: 1 of 3 seeds; seed 1 trained with configuration 0"),
+        ("qsr_beats_h4", FAR, {"h4": {2: {"final": {}}}}, "untested, not comparable",
+         "smoke/toy/vit/h4/seed2/summary.json: "),
+        ("sgp_time", FAR, {}, "untested, another scale", "meaningful at paper scale, these runs are of smoke scale"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared_says_why(judge, name: str, top1: Top1, changes, verdict: str, reason: str):
     row = judge(name, top1, **changes)
-    assert (row.verdict, row.effects) == (verdict, ())
+    assert (f"{row.verdict}, {row.because}", row.effects) == (verdict, ())
     assert row.reason.startswith(reason)
 
 
 @pytest.mark.parametrize("name", ["qsr_beats_h4", "qsr_reaches_parallel"])
 def test_one_seed_has_no_spread_and_two_are_enough_for_a_test(judge, name: str):
     row = judge(name, {series: values[:1] for series, values in FAR.items()}, seeds=1)
-    assert row.verdict == "inconclusive"
+    assert row.verdict == "open"
     assert "1 more of QSR, H_base = 4" in row.reason
     row = judge(name, {"qsr": [97.4, 97.5], "h4": [96.4, 96.6], "parallel": [97.1, 97.3]}, seeds=2)
     assert row.effects[0].p_less is not None
@@ -162,13 +168,13 @@ def test_a_claim_can_be_of_an_earlier_epoch(suite: Suite, finished: Path):
     assert row.sides[0].ours.values == pytest.approx(expected)
     assert row.at_epoch == 6
     row = claim_row(suite.papers["toy"], claim.model_copy(update={"at_epoch": 6.5}), groups, "smoke")
-    assert row.verdict == "not comparable"
+    assert row.verdict == "untested"
     assert row.reason.endswith("metrics.csv: has no evaluation at epoch 6.5")
 
 
 def test_a_claim_that_cannot_be_decided_says_why(suite: Suite, judge):
     row = judge(claim_of(suite, "qsr_beats_h4", undecidable="the paper does not say on which data"), FAR)
-    assert row.verdict == "not comparable"
+    assert row.verdict == "untested"
     assert row.reason == "cannot be decided as declared: the paper does not say on which data"
 
 
@@ -181,9 +187,9 @@ def hours(first: float) -> dict[int, dict[str, Any]]:
 def test_times_are_compared_on_one_kind_of_hardware(suite: Suite, judge):
     times = claim_of(suite, "sgp_time", scales=("smoke",))
     top1 = FAR | {"sgp": FAR["qsr"]}
-    assert judge(times, top1, sgp=hours(1), parallel=hours(2)).verdict == "holds"
+    assert judge(times, top1, sgp=hours(1), parallel=hours(2)).verdict == "agrees"
     row = judge(times, top1, sgp={1: {"launch": {"device": "NVIDIA H100", "world_size": 8}}})
-    assert row.verdict == "not comparable"
+    assert row.verdict == "untested"
     different = "times of different or unknown hardware: "
     assert row.reason == f"{different}NVIDIA H100, 1 processes per worker; cpu, 1/8 processes per worker"
     row = judge(times, top1, sgp={seed: {"launch": None} for seed in range(3)})
@@ -194,9 +200,9 @@ def test_a_claim_for_other_hardware_does_not_fail(suite: Suite, judge):
     claim = claim_of(suite, "sgp_time", scales=("smoke",), at_least=1.0)
     top1 = FAR | {"sgp": FAR["qsr"]}
     times = {"sgp": hours(1), "parallel": hours(1.5)}
-    assert judge(claim, top1, **times).verdict == "smaller than claimed"
+    assert judge(claim, top1, **times).verdict == "smaller than published"
     row = judge(claim.model_copy(update={"hardware": "10 Gbit/s Ethernet"}), top1, **times)
-    assert (row.verdict, row.hardware) == ("inconclusive", "10 Gbit/s Ethernet")
+    assert (row.verdict, row.hardware) == ("open", "10 Gbit/s Ethernet")
     assert row.reason.endswith("; but claimed for 10 Gbit/s Ethernet")
 
 
@@ -214,10 +220,7 @@ def test_check_fails_when_a_claim_fails(suite: Suite, results: Path, capsys: pyt
         synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
     configs = str(Path(__file__).parent / "configs")
     assert main(["audit", "--configs", configs, "--results", str(results), "--paper", "toy", "--check"]) == 1
-    assert (
-        "5 claims of papers: 1 not comparable, 1 computed, 2 contradicted, 1 outside its regime."
-        in capsys.readouterr().out
-    )
+    assert "of 5 claims 2 are tested: 2 disagree; 3 are untested" in capsys.readouterr().out
 
 
 # Regimes
@@ -227,27 +230,27 @@ def test_a_training_that_diverged_has_the_worst_rank(judge):
     """So has one without a finite value; a time of a run that diverged is none."""
     broken = {1: {"status": ("diverged", "at step 300 worker 3")}, 2: {"final": {"val_top1": None}}}
     row = judge("qsr_beats_h4", FAR, h4=broken)
-    assert (row.verdict, row.effects[0].low) == ("holds", None)
+    assert (row.verdict, row.effects[0].low) == ("agrees", None)
     assert "the test of ranks rejects a smaller effect: p = 0.050 (n = 3)" in row.reason
     row = judge("qsr_beats_h4", FAR, qsr=dict.fromkeys(range(3), broken[1]))
-    assert row.verdict == "contradicted"
+    assert row.verdict == "disagrees"
     assert "the test of ranks rejects the claimed effect" in row.reason
 
 
 def test_equal_trainings_exercise_nothing(judge):
     same = {seed: {"parameters_sha256": f"{seed}" * 64} for seed in range(3)}
     row = judge("qsr_beats_h4", FAR, qsr=same, h4=same)
-    assert (row.verdict, row.survives) == ("not exercised", None)
+    assert (row.verdict, row.because, row.survives) == ("untested", "outside its regime", None)
     assert row.reason.startswith("all 3 runs of QSR, H_base = 4 and Local SGD, H = 4 are the same trainings")
 
 
 @pytest.mark.parametrize(
     ("regime", "reason"),
     [
-        ({"outside": "six passes"}, "six passes; tested all the same: holds, effect +1.00 points"),
+        ({"outside": "six passes"}, "six passes; tested all the same: agrees, effect +1.00 points"),
         ({"values": [{"metric": "val_top1", "series": "h4", "least": 96}]}, ""),
         ({"values": [{"metric": "val_top1", "series": "vit/h4", "least": 97}]},
-         "validation top-1 accuracy of Local SGD, H = 4 is 96 %, needed: at least 97; tested all the same: holds"),
+         "validation top-1 accuracy of Local SGD, H = 4 is 96 %, needed: at least 97; tested all the same: agrees"),
         ({"values": [{"metric": "val_loss", "series": "qsr", "most": 0.5}]},
          "validation loss of QSR, H_base = 4 is 1.0 nats, needed: at most 0.5; tested"),
         ({"values": [{"metric": "sharpness", "series": "qsr", "most": 1.0}]},
@@ -261,20 +264,21 @@ def test_equal_trainings_exercise_nothing(judge):
 def test_outside_of_its_regime_a_claim_is_not_decided(suite: Suite, judge, regime: dict[str, Any], reason: str):
     claim = claim_of(suite, "qsr_beats_h4", regime={"smoke": Regime.model_validate(regime)})
     row = judge(claim, FAR | {"parallel": [96.9, 97.05, 96.9]})
-    assert row.verdict == ("outside its regime" if reason else "holds"), row.reason
+    assert row.verdict == ("untested" if reason else "agrees"), row.reason
+    assert row.because == ("outside its regime" if reason else "runs decide")
     assert row.reason.startswith(reason)
 
 
 def test_that_nothing_is_lost_holds_only_beside_a_gain(suite: Suite, judge):
     alone = claim_of(suite, "qsr_reaches_parallel", regime={})
     row = judge(alone, LESS)
-    assert row.verdict == "outside its regime"
+    assert row.verdict == "untested"
     assert row.reason.startswith("nothing is lost, without a positive control that shows that something could be; ")
-    assert judge(alone.model_copy(update={"status": "ours"}), LESS).verdict == "holds"
-    assert judge("qsr_reaches_parallel", LESS).verdict == "holds"
+    assert judge(alone.model_copy(update={"status": "ours"}), LESS).verdict == "agrees"
+    assert judge("qsr_reaches_parallel", LESS).verdict == "agrees"
 
 
-@pytest.mark.parametrize(("best", "verdict"), [("h4", "holds"), ("parallel", "outside its regime")])
+@pytest.mark.parametrize(("best", "verdict"), [("h4", "agrees"), ("parallel", "untested")])
 def test_tuned_series_have_the_settings_of_the_best_of_their_grid(suite: Suite, judge, best: str, verdict: str):
     """Here every series is a grid of itself, of the same rate, and h4 of h4 and parallel, which differ in `sync`."""
     paper = suite.papers["toy"]
@@ -319,20 +323,16 @@ def test_a_correction_for_many_tests_keeps_what_stands_out(judge):
     def of(p: float, verdict: str) -> ClaimRow:
         return replace(row, verdict=verdict, effects=(replace(effect, p_less=p, p_more=1 - p),))
 
-    rows = [of(0.001, "holds"), of(0.997, "contradicted"), of(0.04, "holds"), *[of(0.5, "inconclusive")] * 7]
-    outside = of(0.0001, "outside its regime")
+    rows = [of(0.001, "agrees"), of(0.997, "disagrees"), of(0.04, "agrees"), *[of(0.5, "open")] * 7]
+    outside = of(0.0001, "untested")
     assert [each.survives for each in surviving([*rows, outside])] == [True, True, False, *[None] * 8]
 
 
-def test_the_headline_claims_have_a_state(suite: Suite, finished: Path):
+def test_headline_claims_are_counted_by_paper(suite: Suite, finished: Path):
     paper = suite.papers["toy"]
     claims = tuple(claim.model_copy(update={"headline": True}) for claim in paper.claims)
     found = audit(replace(suite, papers={"toy": paper.model_copy(update={"claims": claims})}), "smoke", finished)
-    assert {row.id: row.state for row in found.claims} == {
-        "qsr_beats_h4": "supported", "qsr_reaches_parallel": "supported", "volumes": "supported",
-        "accuracies": "supported", "sgp_time": "undecided",
-    }  # fmt: skip
-    assert headline(found)[0] == "toy: 5 headline claims: 4 supported, 1 undecided."
+    assert headline(found)[1] == "toy: 5 headline claims: 3 agrees, 2 untested."
 
 
 def test_a_claim_is_fixed_in_a_commit_before_its_first_run(suite: Suite, tmp_path: Path):

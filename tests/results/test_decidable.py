@@ -8,14 +8,12 @@ import pytest
 
 from resync.audit import Audit, audit, papers
 from resync.audit.rows import LOGS, ValueRow
-from resync.audit.verdicts import CONTRADICTED, SMALLER
+from resync.audit.verdicts import AGREES, ARITHMETIC, BY_RUNS, FAILURES
 from resync.metrics.registry import COMPARED, EXACT, METRICS
 from resync.paper import Suite
 from resync.paper.published import PublishedValue, most_certain
 from resync.results.runs import RunResult, RunState
 from resync.run import Run
-
-REJECTED = (CONTRADICTED, SMALLER)
 
 # Numbers of ours for which no published value of one series exists, or only a bound or a rounded one.
 OURS = {
@@ -104,15 +102,16 @@ def at_own_scale(suite: Suite, ideal: Audit) -> list[ValueRow]:
 def test_every_verified_number_can_be_reproduced(at_own_scale: list[ValueRow]):
     rows = [row for row in at_own_scale if row.reference.status == "verified"]
     assert len(rows) > 60
-    agrees = {True: "computed", False: "reproduced"}
-    wrong = {row.id: f"{row.verdict}: {row.reason}" for row in rows if row.verdict != agrees[row.metric in EXACT]}
+    agrees = {True: ("untested", ARITHMETIC), False: (AGREES, BY_RUNS)}
+    wrong = {row.id: f"{row.verdict}: {row.reason}" for row in rows
+             if (row.verdict, row.because) != agrees[row.metric in EXACT]}  # fmt: skip
     assert {name: reason for name, reason in wrong.items() if "one seed" not in reason} == {}  # one decides nothing
 
 
 def test_every_other_known_number_but_a_time_gets_a_verdict_of_its_own(at_own_scale: list[ValueRow]):
     certain = [row for row in at_own_scale if row.reference.status in ("secondary", "derived", "measured")]
-    found = {row.verdict for row in certain if METRICS[row.metric].depends_on != "hardware"}
-    assert found == {"reproduced", "computed"}
+    found = {row.because for row in certain if METRICS[row.metric].depends_on != "hardware"}
+    assert found == {BY_RUNS, ARITHMETIC}
 
 
 def test_every_claim_is_decided_by_the_declared_seeds_or_says_why_not(suite: Suite, ideal: Audit):
@@ -123,7 +122,7 @@ def test_every_claim_is_decided_by_the_declared_seeds_or_says_why_not(suite: Sui
     rows = {(row.paper, row.id): row for row in ideal.claims if "paper" in row.scales}
     rows = {key: row for key, row in rows.items() if key not in of_logs}
     assert len(rows) > 45
-    undecided = {key for key, row in rows.items() if row.verdict not in ("holds", *REJECTED) and not row.effects}
+    undecided = {key for key, row in rows.items() if row.verdict not in (AGREES, *FAILURES) and not row.effects}
     assert undecided == undecidable, [rows[key].reason for key in undecided - undecidable]
 
 
@@ -140,7 +139,7 @@ def test_claims_on_what_is_published_hold(suite: Suite, ideal: Audit):
         for name, paper in suite.papers.items()
         for claim in paper.claims_at("paper")
         if all((name, *claim.where(series), claim.metric) in known for series in claim.series)
-        and next(row for row in ideal.claims if (row.paper, row.id) == (name, claim.id)).verdict in REJECTED
+        and next(row for row in ideal.claims if (row.paper, row.id) == (name, claim.id)).verdict in FAILURES
     }
     assert failed == set()
 

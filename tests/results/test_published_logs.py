@@ -76,7 +76,8 @@ def test_a_published_mean_is_verified_if_it_follows_from_the_logs(declared, tmp_
     for name, values in (("base", BASE), ("new", NEW)):
         assert sorted(rows[name].ours.values) == sorted(values)
         assert rows[name].ours.mean == pytest.approx(np.mean(values))
-        assert (rows[name].verdict, rows[name].reference.status) == ("recomputed", "verified")
+        assert (rows[name].verdict, rows[name].because) == ("agrees", "logs of others")
+        assert rows[name].reference.status == "verified"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_published_mean_is_verified_if_it_follows_from_the_logs(declared, tmp_
 )
 def test_one_that_does_not_follow_is_an_unverified_source(declared, tmp_path, changes, expected):
     rows, _ = audited(declared, tmp_path, base=changes)
-    assert (rows["base"].verdict, rows["base"].reference.status) == ("unverified source", "unverified")
+    assert (rows["base"].because, rows["base"].reference.status) == ("source uncertain", "unverified")
     assert rows["base"].reason == expected
 
 
@@ -106,17 +107,17 @@ def test_a_comparison_has_welchs_test_and_the_rule_of_the_benchmark(declared, tm
     assert test.pvalue < 0.05
     reached = difference / math.sqrt(1 / 3 + 1 / 4)
     assert reached < 0.004
-    assert claim.verdict == "inconclusive"
+    assert claim.verdict == "open"
     assert f"the benchmark's rule gives {reached:.5f}, allowed: at least 0.004" in claim.reason
 
 
 @pytest.mark.parametrize(
     ("new", "rule", "expected"),
     [
-        ([value - 0.004 for value in NEW], True, "recomputed"),
-        ([value - 0.004 for value in NEW], False, "recomputed"),
-        ([value + 0.02 for value in NEW], True, "contradicted"),
-        ([3.2774], False, "inconclusive"),
+        ([value - 0.004 for value in NEW], True, "agrees"),
+        ([value - 0.004 for value in NEW], False, "agrees"),
+        ([value + 0.02 for value in NEW], True, "disagrees"),
+        ([3.2774], False, "open"),
     ],
 )
 def test_verdicts_on_comparisons(declared, tmp_path, new, rule, expected):
@@ -130,7 +131,7 @@ def test_comparisons_are_not_counted_among_claims(declared, tmp_path):
     import_runs(suite, "demo/track", table, tmp_path / "results")
     found = totals(audit(suite, "paper", tmp_path / "results"))
     assert {name: counts for name, counts in found.items() if counts} == {
-        "logs": {"recomputed": 2}, "comparisons": {"inconclusive": 1},
+        "logs": {"agrees": 2}, "comparisons": {"open": 1},
     }  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def test_without_the_table_the_reason_says_how_to_import_it(declared, tmp_path):
     suite, table = declared()
     (tmp_path / "results").mkdir()
     found = audit(suite, "paper", tmp_path / "results")
-    assert {row.verdict for row in found.lines} == {"not run"}
+    assert {row.because for row in found.lines} == {"not run"}
     assert all("resync import --format runs --run demo/track reads the table" in row.reason for row in found.rows)
     assert not audit(suite, "smoke", tmp_path / "results").lines
     import_runs(suite, "demo/track", table, tmp_path / "results")

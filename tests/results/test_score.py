@@ -3,14 +3,17 @@
 import json
 import re
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import synthetic
 
 from resync.audit import Audit, audit
 from resync.audit.headline import totals
-from resync.audit.score import DECIDED, UNDECIDED, score
+from resync.audit.score import STATUSES, counted_in_words, score
 from resync.cli import main
 from resync.paper import Suite, load_suite
 from resync.settings.errors import ConfigError
@@ -31,29 +34,50 @@ def configs(tmp_path: Path) -> Path:
     return shutil.copytree(CONFIGS, tmp_path / "configs")
 
 
-def test_without_runs_everything_is_undecided_and_accounted_for(without_runs: dict[str, Audit]):
+def of(result: Audit) -> dict[str, Any]:
+    return score(map(vars, result.lines), result.scale)
+
+
+def test_without_runs_everything_is_untested_for_a_reason(without_runs: dict[str, Audit]):
     for result in without_runs.values():
-        found = score(result)
-        for of, word in (("numbers", "reproduced"), ("claims", "holds")):
-            assert found[of][word] == 0
-            assert sum(found[of].values()) == sum(sum(each[of].values()) for each in found["papers"].values())
-            assert found[of].keys() <= (DECIDED | UNDECIDED).keys() - {"seeds missing", "not decided", "better"}
-        assert found["papers"]["qsr"]["numbers"]["computed only"] > 0
-        assert found["papers"]["qsr"]["numbers"]["GPU hours needed"] > 0
+        found = of(result)
+        assert found["exploratory"] == {status: {} for status in STATUSES}
+        for counts in (found["numbers"], *found["claims"].values()):
+            assert set(counts) == {"untested"}
+        assert sum(found["numbers"].values()) == sum(each["numbers"]["untested"] for each in found["papers"].values()
+                                                     if each["numbers"])  # fmt: skip
+        for name, reasons in found["because"].items():
+            counted = found["numbers"] if name == "numbers" else Counter()
+            for counts in found["claims"].values() if name == "claims" else ():
+                counted += counts
+            assert sum(reasons.values()) == sum(counted.values())
 
 
-def test_claims_and_numbers_have_one_outcome_each(suite: Suite, finished: Path):
-    found = score(audit(suite, "smoke", finished))
-    numbers = {"reproduced": 0, "not reproduced": 0, "computed only": 2, "value unknown": 1, "source unverified": 1}
-    assert found["numbers"] == numbers | {"not comparable": 1, "at another scale": 3}
-    assert found["claims"] == {"holds": 3, "contradicted": 0, "computed only": 1, "at another scale": 1}
-    assert found["papers"] == {"toy": {"numbers": found["numbers"], "claims": found["claims"]}}
+def test_claims_count_by_status_and_verdict(suite: Suite, finished: Path):
+    found = of(audit(suite, "smoke", finished))
+    assert found["numbers"] == {"untested": 5}
+    assert found["claims"] == {"verified": {"agrees": 2}, "secondary": {"agrees": 1},
+                               "derived": {"untested": 1}, "unverified": {}}  # fmt: skip
+    assert found["because"]["claims"] == {"runs decide": 3, "arithmetic": 1}
+    assert found["papers"] == {"toy": {name: found[name] for name in found if name != "papers"}}
+
+
+def test_what_is_exploratory_is_counted_apart(suite: Suite, finished: Path):
+    """A claim that is untested counts as nothing else."""
+    result = audit(suite, "smoke", finished)
+    claims = [vars(replace(claim, exploratory=claim.id)) for claim in result.claims]
+    assert score(claims, "smoke")["claims"]["verified"] == {}
+    assert score(claims, "smoke")["exploratory"]["verified"] == {"agrees": 2}
+    rest = [vars(claim) for claim in result.claims]
+    assert counted_in_words(rest) == "of 5 claims 3 are tested: 3 agree; 2 are untested"
+    assert counted_in_words(claims) == "of 5 claims none is tested; 3 are exploratory: 3 agree; 2 are untested"
+    assert counted_in_words([claims[0], rest[0]]) == "of 2 claims 1 is tested: 1 agrees; 1 is exploratory: 1 agrees"
 
 
 def test_measured_numbers_count_by_their_verdicts(suite: Suite, tmp_path: Path):
-    found = score(at_paper_scale(suite, tmp_path))
-    assert (found["numbers"]["reproduced"], found["numbers"]["not reproduced"]) == (1, 1)
-    assert (found["numbers"]["seeds missing"], found["claims"]["seeds missing"]) == (1, 1)
+    found = of(at_paper_scale(suite, tmp_path))
+    assert {word: found["numbers"][word] for word in ("agrees", "disagrees")} == {"agrees": 1, "disagrees": 1}
+    assert found["because"]["numbers"]["seeds do not decide"] == 1
 
 
 def test_a_reference_of_our_own_reproduces_no_published_number(configs: Path, tmp_path: Path):
@@ -63,10 +87,8 @@ def test_a_reference_of_our_own_reproduces_no_published_number(configs: Path, tm
     assert count == 2
     file.write_text(text)
     found = at_paper_scale(load_suite(configs), tmp_path)
-    counts = score(found)["numbers"]
-    assert (counts["reproduced"], counts["not reproduced"], counts["our own reference"]) == (0, 0, 2)
-    assert "reproduced" not in totals(found)["measured"]
-    assert totals(found)["own_references"] == {"reproduced": 1, "not reproduced": 1}
+    assert set(of(found)["numbers"]) == {"open", "untested"}
+    assert totals(found)["own_references"] == {"agrees": 1, "disagrees": 1}
 
 
 def test_claims_and_numbers_do_not_share_an_id(configs: Path):
@@ -93,21 +115,18 @@ def test_a_claim_of_our_own_is_not_counted(configs: Path, results: Path, capsys:
     for run in suite.runs("toy", "smoke", "vit", "qsr"):
         synthetic.rewrite(results / run.directory, final={"val_top1": 90.0 + run.seed / 10, "val_loss": 1.0})
     found = audit(suite, "smoke", results)
-    assert score(found)["claims"] == {"holds": 0, "contradicted": 0, "computed only": 1, "at another scale": 1}
-    assert totals(found)["claims"] == {"not comparable": 1, "computed": 1}
-    assert totals(found)["own_claims"] == {"contradicted": 2, "outside its regime": 1}
+    assert totals(found)["claims"] == {"untested": 2}
+    assert totals(found)["own_claims"] == {"disagrees": 2, "untested": 1}
     where = ["audit", "--configs", str(configs), "--results", str(results), "--scale", "smoke"]
     assert main([*where, "--check"]) == 0
     capsys.readouterr()
     assert main([*where, "toy/accuracies"]) == 0
-    assert capsys.readouterr().out.startswith("toy/accuracies: contradicted: ")
+    assert capsys.readouterr().out.startswith("toy/accuracies: disagrees (runs decide): ")
 
 
-def test_a_claim_that_the_paper_may_not_make_counts_for_nothing(configs: Path, finished: Path):
-    found = audit(with_status(configs, "qsr_beats_h4", "unverified"), "smoke", finished)
-    [row] = [row for row in found.claims if row.id == "qsr_beats_h4"]
-    assert (row.verdict, row.outcome) == ("holds", "source unverified")
-    assert score(found)["claims"]["holds"] == 2
+def test_a_claim_that_the_paper_may_not_make_is_counted_by_its_status(configs: Path, finished: Path):
+    found = of(audit(with_status(configs, "qsr_beats_h4", "unverified"), "smoke", finished))
+    assert (found["claims"]["unverified"], found["claims"]["verified"]["agrees"]) == ({"agrees": 1}, 1)
 
 
 def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytest.CaptureFixture[str]):
@@ -116,12 +135,11 @@ def test_ids_ask_for_single_verdicts(suite: Suite, finished: Path, capsys: pytes
     assert main([*where, "--json", "qsr_beats_h4", "toy/h4_top1"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {name: line["verdict"] for name, line in found.items()} == {
-        "toy/qsr_beats_h4": "holds",
-        "toy/h4_top1": "not comparable",
+        "toy/qsr_beats_h4": "agrees",
+        "toy/h4_top1": "untested",
     }
-    assert found["toy/qsr_beats_h4"]["outcome"] == "holds"
     assert main([*where, "toy/qsr_beats_h4"]) == 0
-    assert capsys.readouterr().out.startswith("toy/qsr_beats_h4: holds: effect +")
+    assert capsys.readouterr().out.startswith("toy/qsr_beats_h4: agrees (runs decide): effect +")
     for wrong, meant in (("toy/qsr_beats_h5", "toy/qsr_beats_h4"), ("qsr_beats_h5", "qsr_beats_h4"), ("toi/x", "toy")):
         assert main([*where, wrong]) == 2
         assert capsys.readouterr().err.endswith(f"did you mean '{meant}'?\n")

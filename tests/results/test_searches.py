@@ -120,19 +120,19 @@ def test_any_algorithm_trains_on_quadratics_in_the_general_loop(tmp_path):
 
 @pytest.mark.parametrize(
     ("ours", "word", "reason"),
-    [(100.0, "reproduced", "equal"), (101.0, "reproduced", "+1 %"), (103.0, "not reproduced", "+3 %")],
+    [(100.0, "agrees", "equal"), (101.0, "agrees", "+1 %"), (103.0, "disagrees", "+3 %")],
 )
 def test_a_record_is_equal_or_within_its_tolerance(ours, word, reason):
     verdict = verdicts.record(ours, Target(100.0, declared=2.0, reason="one point"))
     assert verdict.word == word
     assert reason in verdict.reason
-    assert verdicts.record(math.nan, Target(100.0, declared=2.0)).word == "diverged"
+    assert verdicts.record(math.nan, Target(100.0, declared=2.0)).word == "disagrees"
 
 
 def test_records_are_lines_of_the_audit_of_their_own_scale_only(papers, tmp_path):
     found = {scale: audit(papers, scale, tmp_path, ["gossip_quadratics"]).rows for scale in ("smoke", "paper")}
     assert not found["smoke"]
-    assert {row.verdict for row in found["paper"]} == {"not run"}
+    assert {row.because for row in found["paper"]} == {"not run"}
     assert len(found["paper"]) == 2 * 812
 
 
@@ -179,9 +179,9 @@ def test_bounds_are_on_slopes_and_ratios_of_seeds_means_or_the_median():
 
 def test_a_claim_holds_if_all_of_its_bounds_do():
     slope = bound(quantity="slope", least=1.5, most=2)
-    assert curves.verdict({"slope": (slope, [1.6, 2.0])}).word == "holds"
+    assert curves.verdict({"slope": (slope, [1.6, 2.0])}).word == "agrees"
     verdict = curves.verdict({"slope": (slope, [1.6, 2.0]), "other": (slope, [1.4, 1.9])})
-    assert verdict.word == "contradicted"
+    assert verdict.word == "disagrees"
     assert verdict.reason == "1 of 2 bounds do not hold: other 1.400 to 1.900, claimed: at least 1.5 and at most 2"
 
 

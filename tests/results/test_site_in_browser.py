@@ -96,7 +96,7 @@ def shown(page: playwright.Page) -> list[str]:
 def test_filters_are_kept_in_the_address(reader: Reader):
     page = reader.open("audit.html")
     few = shown(page)
-    page.get_by_label("also lines without a result, and rounds as planned").check()
+    page.get_by_label("also lines that are untested").check()
     page.wait_for_url("**rest=1*")
     every = shown(page)
     assert set(few) < set(every)
@@ -107,8 +107,8 @@ def test_filters_are_kept_in_the_address(reader: Reader):
         playwright.expect(page.locator("output")).to_have_text(text)
         return shown(page)
 
-    page.locator("select[name=verdict]").select_option("holds")
-    page.wait_for_url("**verdict=holds*")
+    page.locator("select[name=verdict]").select_option("agrees")
+    page.wait_for_url("**verdict=agrees*")
     held = counted()
     assert held
     assert set(held) < set(every)
@@ -151,10 +151,10 @@ def test_deep_links_lead_to_their_line_and_filter(reader: Reader):
     assert line.evaluate("row => row.matches(':target')")
     assert 0 <= line.bounding_box()["y"] < 900
     page = reader.open("toy/index.html")
-    page.locator(".tally").get_by_role("link", name="holds").first.click()
+    page.locator(".tally").get_by_role("link", name="agrees").first.click()
     assert "audit.html" in page.url
     assert set(page.locator("tr[data-row]:visible").evaluate_all("rows => rows.map(row => row.dataset.verdict)")) == {
-        "holds"
+        "agrees"
     }
     page.locator("tr[data-row]:visible a", has_text="fig5").first.click()
     assert page.url.endswith("toy/index.html#fig5")

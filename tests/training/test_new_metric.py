@@ -111,4 +111,4 @@ def test_it_is_audited_by_its_direction_and_tolerance(folder: Path):
     assert row["tolerance"] == 0.01
     assert row["tolerance_basis"] == "the metric's default"
     assert 0.5 < row["ours"]["mean"] < 1
-    assert row["verdict"] in ("better", "inconclusive")
+    assert row["verdict"] == "open"

@@ -13,7 +13,20 @@ from resync.results.collect import rows_of
 from resync.results.runs import state_of
 from resync.run import Run
 
-_CLAIM = ["paper", "id", "statement", "verdict", "reason", "metric", "unit", "at_least", "status", "source"]
+_CLAIM = [
+    "paper",
+    "id",
+    "statement",
+    "verdict",
+    "because",
+    "exploratory",
+    "reason",
+    "metric",
+    "unit",
+    "at_least",
+    "status",
+    "source",
+]
 
 
 class Results(NamedTuple):

@@ -17,8 +17,8 @@ from pathlib import Path
 from resync.archive.build import ENVIRONMENT, ArchiveFolders
 from resync.archive.page_claims import claims
 from resync.archive.unpack import scales_of
-from resync.audit.in_words import claims_of_papers, counted
-from resync.audit.rows import MEASURED
+from resync.audit.score import STATUSES, claims_of_papers, counted_in_words
+from resync.audit.verdicts import VERDICTS
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -62,18 +62,22 @@ def outdated(pages: Iterable[Path], suite: Suite, place: ArchiveFolders) -> Iter
 
 
 def status(suite: Suite, place: ArchiveFolders) -> Iterator[str]:
-    """How far the suite is, in counts: claims of papers and published numbers by what came of them, and items drawn."""
-    lines = []
+    """How far the suite is, in counts: figures and tables, and what came of claims of papers and published numbers."""
+    whole, parts = [], []
     rows = coverage(suite, place.figures)
     for scale in scales_of(place.archive):
         found, runs = read_json(place.archive / scale / "audit.json"), read_json(place.archive / scale / ENVIRONMENT)
-        numbers = [line for line in found["rows"] if line["kind"] == MEASURED]
-        drawn = of_all(rows)[scale]
-        counts = (counted(of) for of in (claims_of_papers(found["claims"], scale), numbers))
-        texts = (", ".join(f"{count:,}" for count in each) for each in counts)
-        lines.append((f"{scale}, {runs['runs']:,} runs", drawn.text, *texts))
-    words = "agree, do not, open, untested"
-    yield from markdown(["scale", "figures, tables", f"claims: {words}", f"numbers: {words}"], lines, "lrrr")
+        said = counted_in_words(claims_of_papers(found["claims"], scale))
+        whole.append((f"{scale}, {runs['runs']:,} runs", of_all(rows)[scale].text, said))
+        score = found["score"]
+        of = {f"{status} claims": score["claims"][status] for status in STATUSES}
+        of |= {f"{status} claims, exploratory": score["exploratory"][status] for status in STATUSES}
+        of |= {"numbers": score["numbers"]}
+        parts += [(f"{scale}: {name}", *(f"{found[word]:,}" if word in found else "0" for word in VERDICTS))
+                  for name, found in of.items() if found]  # fmt: skip
+    yield from markdown(["scale", "figures, tables", "claims of papers"], whole, "lrl")
+    yield ""
+    yield from markdown(["of papers", *VERDICTS], parts, "lrrrrr")
 
 
 def items_by_scale(suite: Suite, place: ArchiveFolders, folder: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from resync.archive.build import ArchiveFolders
 from resync.audit.in_words import effect_in_words
+from resync.audit.score import is_tested
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -19,7 +20,6 @@ _HEADINGS = ["claim", "source", "mean ± standard deviation over seeds", "claime
 
 _POWER = _HEADINGS.index("power")
 _TRAINED = re.compile(r"Here \((.*?)\): ")
-_UNCORRECTED = ", not after the correction for many tests"
 
 
 def claims(suite: Suite, place: ArchiveFolders, of: str, *ids: str) -> Iterator[str]:
@@ -58,8 +58,18 @@ def _row(claim: Mapping[str, Any], statement: str) -> list[str]:
         "<br>".join(effect_in_words(effect, claim["unit"]) for effect in claim["effects"]),
         ", ".join(map(str, counts)),
         "" if claim["power"] is None else f"{100 * claim['power']:.0f} %",
-        f"**{claim['verdict']}**{_UNCORRECTED if claim['survives'] is False else ''}",
+        ", ".join(filter(None, [f"**{claim['verdict']}**", *_beside(claim)])),
     ]
+
+
+def _beside(claim: Mapping[str, Any]) -> Iterator[str]:
+    """What qualifies a verdict."""
+    if not is_tested(claim):
+        yield claim["because"]
+    elif claim["exploratory"]:
+        yield "exploratory"
+    if claim["survives"] is False:
+        yield "not after the correction for many tests"
 
 
 def _ours(ours: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ its regime (`audit.regime`) a claim neither holds nor is rejected, whatever the 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from resync.audit import curves, effects, regime
@@ -13,7 +14,21 @@ from resync.audit.effects import Effect, p_text
 from resync.audit.rows import CLAIM, OWN_CLAIM, ClaimRow, Ours, Side, provenance
 from resync.audit.sides import ClaimSeries, Groups, Test, published_effect, samples, series_of, test_of
 from resync.audit.values import BEFOREHAND, different_hardware, of_imported, unfinished
-from resync.audit.verdicts import CONTRADICTED, OUTSIDE, SMALLER, Verdict
+from resync.audit.verdicts import (
+    AGREES,
+    ARITHMETIC,
+    BY_RUNS,
+    DISAGREES,
+    FAILURES,
+    NOT_COMPARABLE,
+    OPEN,
+    OTHER_SCALE,
+    OUTSIDE,
+    SMALLER,
+    TOO_FEW,
+    UNTESTED,
+    Verdict,
+)
 from resync.metrics.registry import METRICS
 from resync.paper.claim import LEAST_SEEDS, REDUCED, Claim, CurveTest, fingerprints
 from resync.paper.paper import Paper
@@ -47,8 +62,8 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
         else:
             verdict = of_imported(_by_test(claim, test, found, labels), runs)
             verdict = _same_trainings(claim, series) or _in_regime(verdict, paper, claim, groups, scale)
-        if claim.hardware and verdict.word in (CONTRADICTED, SMALLER):
-            verdict = Verdict("inconclusive", f"{verdict.reason}; but claimed for {claim.hardware}")
+        if claim.hardware and verdict.word in FAILURES:
+            verdict = Verdict(OPEN, NOT_COMPARABLE, f"{verdict.reason}; but claimed for {claim.hardware}")
     published = published_effect(paper, claim, scale)
     return ClaimRow(
         paper=paper.id, kind=OWN_CLAIM if claim.is_ours else CLAIM, id=claim.id,
@@ -58,7 +73,7 @@ def claim_row(paper: Paper, claim: Claim, groups: Groups, scale: str) -> ClaimRo
         confidence=claim.confidence if claim.is_tested else None, scale=scale, scales=claim.scales,
         at_epoch=claim.at_epoch, hardware=claim.hardware, status=claim.status, source=claim.source,
         sides=sides,
-        effects=found, verdict=verdict.word, reason=verdict.reason,
+        effects=found, verdict=verdict.word, because=verdict.because, reason=verdict.reason,
         provenance=provenance(runs), headline=claim.headline, fixed=_fixed(paper, claim, runs),
         published_effect=published,
         power=_power(claim, test, series, published) if found and published is not None else None,
@@ -100,7 +115,7 @@ def _same_trainings(claim: Claim, series: Mapping[str, ClaimSeries]) -> Verdict 
     for better, than in ((series[better], series[than]) for better, than in claim.pairs):
         if better.trainings and better.trainings == than.trainings:
             which = f"all {len(better.trainings)} runs of {better.label} and {than.label} are the same trainings"
-            return Verdict("not exercised", f"{which}: they end with the same parameters")
+            return Verdict(UNTESTED, OUTSIDE, f"{which}: they end with the same parameters")
     return None
 
 
@@ -109,11 +124,11 @@ def _in_regime(verdict: Verdict, paper: Paper, claim: Claim, groups: Groups, sca
 
     def holds(name: str) -> bool:
         control = next(one for one in paper.claims_at(scale) if one.id == name)
-        return claim_row(paper, control, groups, scale).verdict == "holds"
+        return claim_row(paper, control, groups, scale).verdict == AGREES
 
     reason = regime.outside(paper, claim, scale, groups, holds)
     tested = f"tested all the same: {verdict.word}, {verdict.reason}"
-    return Verdict(OUTSIDE, f"{reason}; {tested}") if reason else verdict
+    return Verdict(UNTESTED, OUTSIDE, f"{reason}; {tested}") if reason else verdict
 
 
 def _curves(tests: Iterable[CurveTest], series: Mapping[str, ClaimSeries]) -> dict[str, tuple[CurveTest, list[float]]]:
@@ -135,19 +150,19 @@ def _obstacles(claim: Claim, test: Test, series: list[ClaimSeries], scale: str) 
     """Reasons why nothing can be compared, the most serious one first."""
     if scale not in claim.scales:
         allowed = ", ".join(claim.scales)
-        yield Verdict("not comparable", f"meaningful at {allowed} scale, these runs are of {scale} scale")
+        yield Verdict(UNTESTED, OTHER_SCALE, f"meaningful at {allowed} scale, these runs are of {scale} scale")
     if claim.undecidable:
-        yield Verdict("not comparable", f"cannot be decided as declared: {claim.undecidable}")
+        yield Verdict(UNTESTED, NOT_COMPARABLE, f"cannot be decided as declared: {claim.undecidable}")
     if claim.is_exact:
-        yield from (Verdict("not comparable", one.problem) for one in series if one.problem)
+        yield from (Verdict(UNTESTED, NOT_COMPARABLE, one.problem) for one in series if one.problem)
         return
     yield from _unfinished(claim, series)
     for one in series:
         if one.problem:
-            yield Verdict("not comparable", one.problem)
+            yield Verdict(UNTESTED, NOT_COMPARABLE, one.problem)
         bad = [seed for seed, value in one.by_seed.items() if value != value]
         if bad:
-            yield Verdict("inconclusive", f"{one.label}: {claim.metric} of seed {bad[0]} is NaN")
+            yield Verdict(OPEN, TOO_FEW, f"{one.label}: {claim.metric} of seed {bad[0]} is NaN")
     if other := different_hardware((state for one in series for state in one.states), claim.metric):
         yield other
     yield from _too_few(claim, test, series)
@@ -160,11 +175,11 @@ def _unfinished(claim: Claim, series: list[ClaimSeries]) -> Iterator[Verdict]:
               for one in series]  # fmt: skip
     found = [(label, problem) for label, left in states if left and (problem := unfinished(left))]
     found += [(one.label, problem) for one in series if not one.states and (problem := unfinished([]))]
-    for kind in ("stale", "not run"):
-        yield from (Verdict(kind, f"{label}: {each.reason}") for label, each in found if each.word == kind)
+    found.sort(key=lambda each: each[1].word != UNTESTED)
     for label, each in found:
-        lacking = f": no {claim.metric} to compare" if each.word == "diverged" else ""
-        yield Verdict("inconclusive", f"{label}: {each.word}, {each.reason}{lacking}")
+        if each.word == DISAGREES:
+            yield Verdict(OPEN, NOT_COMPARABLE, f"{label}: {each.reason}: no {claim.metric} to compare")
+        yield replace(each, reason=f"{label}: {each.reason}")
 
 
 def _too_few(claim: Claim, test: Test, series: list[ClaimSeries]) -> Iterator[Verdict]:
@@ -177,10 +192,10 @@ def _too_few(claim: Claim, test: Test, series: list[ClaimSeries]) -> Iterator[Ve
             common = len(samples(test, better, than)[0].values)
             if common < LEAST_SEEDS:
                 more = f"{LEAST_SEEDS - common} more of {better.label} and {than.label}"
-                yield Verdict("inconclusive", f"{TESTS[test]} needs {LEAST_SEEDS} common {better.blocks}s: {more}")
+                yield Verdict(OPEN, TOO_FEW, f"{TESTS[test]} needs {LEAST_SEEDS} common {better.blocks}s: {more}")
         elif missing := [one for one in (better, than) if len(one.by_seed) < LEAST_SEEDS]:
             more = ", ".join(f"{LEAST_SEEDS - len(one.by_seed)} more of {one.label}" for one in missing)
-            yield Verdict("inconclusive", f"{TESTS[test]} needs {LEAST_SEEDS} seeds of each series: {more}")
+            yield Verdict(OPEN, TOO_FEW, f"{TESTS[test]} needs {LEAST_SEEDS} seeds of each series: {more}")
 
 
 def _effect(claim: Claim, test: Test, better: ClaimSeries, than: ClaimSeries) -> Effect:
@@ -213,8 +228,8 @@ def _power(claim: Claim, test: Test, series: Mapping[str, ClaimSeries], publishe
 def _by_schedule(claim: Claim, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
     """The verdict on numbers without spread; the smallest difference between neighbours decides."""
     step = min(found, key=lambda effect: effect.difference)
-    word = "computed" if step.difference >= claim.at_least - effects.ROUNDING else CONTRADICTED
-    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {BEFOREHAND}")
+    word = UNTESTED if step.difference >= claim.at_least - effects.ROUNDING else DISAGREES
+    return Verdict(word, ARITHMETIC, f"{_step(claim, step, labels)}; {_needed(claim)}, {BEFOREHAND}")
 
 
 def _by_test(claim: Claim, test: Test, found: tuple[Effect, ...], labels: Mapping[str, str]) -> Verdict:
@@ -226,17 +241,18 @@ def _by_test(claim: Claim, test: Test, found: tuple[Effect, ...], labels: Mappin
     assert worst.p_more is not None
     assert worst.p_any is not None
     if weakest.p_less < level:
-        step, word, rejected = weakest, "holds", f"rejects a smaller effect: {p_text(weakest.p_less)}"
+        step, word, rejected = weakest, AGREES, f"rejects a smaller effect: {p_text(weakest.p_less)}"
     elif (corrected := min(1.0, worst.p_more * len(found))) < level:
-        word = CONTRADICTED if worst.p_any * len(found) < level else SMALLER
+        word = DISAGREES if worst.p_any * len(found) < level else SMALLER
         step, rejected = worst, f"rejects the claimed effect: {p_text(corrected)}"
     elif test != "ranks" and weakest.low is None:
-        step, word, rejected = weakest, "inconclusive", "is impossible without a spread: all seeds tie"
+        step, word, rejected = weakest, OPEN, "is impossible without a spread: all seeds tie"
     else:
-        step, word = weakest, "inconclusive"
+        step, word = weakest, OPEN
         rejected = f"rejects neither a smaller effect ({p_text(weakest.p_less)}) nor the claimed one"
     n = " and ".join(str(count) for count in dict.fromkeys(step.n or ()))
-    return Verdict(word, f"{_step(claim, step, labels)}; {_needed(claim)}, {TESTS[test]} {rejected} (n = {n})")
+    because = TOO_FEW if word == OPEN else BY_RUNS
+    return Verdict(word, because, f"{_step(claim, step, labels)}; {_needed(claim)}, {TESTS[test]} {rejected} (n = {n})")
 
 
 def _step(claim: Claim, effect: Effect, labels: Mapping[str, str]) -> str:

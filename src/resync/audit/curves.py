@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from statistics import fmean, linear_regression, median
 
 from resync.audit.effects import ROUNDING
-from resync.audit.verdicts import CONTRADICTED, Verdict
+from resync.audit.verdicts import AGREES, BY_RUNS, DISAGREES, Verdict
 from resync.paper.claim import CurveTest
 from resync.results.runs import RunState
 from resync.results.seed_values import number
@@ -44,8 +44,8 @@ def verdict(tests: Mapping[str, tuple[CurveTest, list[float]]]) -> Verdict:
     """The verdict on bounds and the values that must lie within them, by what they are of."""
     broken = [f"{name} {in_words(*each)}" for name, each in tests.items() if not _holds(*each)]
     if broken:
-        return Verdict(CONTRADICTED, f"{len(broken)} of {len(tests)} bounds do not hold: {'; '.join(broken)}")
-    return Verdict("holds", f"all {len(tests)} bounds hold" if len(tests) > 1 else "the bound holds")
+        return Verdict(DISAGREES, BY_RUNS, f"{len(broken)} of {len(tests)} bounds do not hold: {'; '.join(broken)}")
+    return Verdict(AGREES, BY_RUNS, f"all {len(tests)} bounds hold" if len(tests) > 1 else "the bound holds")
 
 
 def in_words(test: CurveTest, values: list[float]) -> str:

@@ -1,11 +1,9 @@
 """The totals of an audit and the sentences made from them: the same on every page, in JSON and on the terminal.
 
-What was measured, what follows from the configuration and what logs of others say are counted apart, and so is the
-check that runs did their planned rounds, which says nothing about a paper.
+What was measured, what follows from the configuration and what logs of others say are counted apart.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 from resync.audit.rows import (
     CLAIM,
@@ -15,12 +13,9 @@ from resync.audit.rows import (
     MEASURED,
     OWN_CLAIM,
     OWN_REFERENCE,
-    ROUNDS,
     Audit,
-    ClaimRow,
-    ValueRow,
 )
-from resync.audit.verdicts import VERDICTS
+from resync.audit.score import claims_of_papers, counted_in_words, counts
 from resync.run.in_words import counted, tallied
 from resync.run.run import SCALES
 
@@ -32,40 +27,29 @@ KINDS = {
     "own_claims": (OWN_CLAIM, "claim", "of our own"),
     "logs": (LOGS, "mean", "of logs that others published"),
     "comparisons": (LOG_CLAIM, "comparison", "of such logs"),
-    "rounds": (ROUNDS, "check", "of planned rounds"),
 }
 """By the name in the totals: the kind of lines, and what one of them is called."""
 
 
 def totals(audit: Audit) -> dict[str, dict[str, int]]:
     """The number of lines of each kind per verdict, in the order of `VERDICTS`."""
-    return {name: counts(line for line in audit.lines if line.kind == kind) for name, (kind, *_) in KINDS.items()}
-
-
-def headline_states(audit: Audit) -> dict[str, dict[str, int]]:
-    """By paper, how many of its headline claims and numbers are in each state (`score.STATES`)."""
-    found: dict[str, Counter[str]] = {}
-    for line in audit.lines:
-        if line.headline:
-            found.setdefault(line.paper, Counter())[line.state] += 1
-    return {paper: dict(states) for paper, states in found.items()}
-
-
-def counts(rows: Iterable[ValueRow | ClaimRow]) -> dict[str, int]:
-    """Number of rows per verdict, in the order of `VERDICTS`."""
-    found = Counter(row.verdict for row in rows)
-    return {word: found[word] for word in VERDICTS if found[word]}
+    lines = list(map(vars, audit.lines))
+    return {name: counts(line for line in lines if line["kind"] == kind) for name, (kind, *_) in KINDS.items()}
 
 
 def headline(audit: Audit) -> tuple[str, ...]:
-    """The states of headline claims by paper, verdicts by kind of line, and which command shows other scales."""
-    sentences = [
-        f"{audit.papers[paper].name}: {counted([sum(states.values())], 'headline claim')}: {tallied(states)}."
-        for paper, states in headline_states(audit).items()
-    ]
+    """What came of claims, of headline claims by paper and of other lines; and which command shows other scales."""
+    claims = claims_of_papers(map(vars, audit.claims), audit.scale)
+    sentences = [f"Claims of papers: {counted_in_words(claims)}."] if claims else []
+    for paper, declared in audit.papers.items():
+        of_paper = [line for line in map(vars, audit.lines) if line["headline"] and line["paper"] == paper]
+        if of_paper:
+            number = counted([len(of_paper)], "headline claim")
+            sentences.append(f"{declared.name}: {number}: {tallied(counts(of_paper))}.")
     for name, found in totals(audit).items():
-        _, noun, which = KINDS[name]
-        sentences += [f"{counted([sum(found.values())], noun)} {which}: {tallied(found)}."] if found else []
+        kind, noun, which = KINDS[name]
+        if found and kind != CLAIM:
+            sentences.append(f"{counted([sum(found.values())], noun)} {which}: {tallied(found)}.")
     smallest = Counter(min(claim.scales, key=SCALES.index) for claim in audit.claims if audit.scale not in claim.scales)
     for scale in SCALES:
         if smallest[scale]:

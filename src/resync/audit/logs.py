@@ -6,7 +6,20 @@ from pathlib import Path
 from resync.audit import effects, verdicts
 from resync.audit.effects import Effect, p_text
 from resync.audit.rows import LOG_CLAIM, LOGS, ClaimRow, Ours, Reference, Side, ValueRow, verdict_fields
-from resync.audit.verdicts import CONFIDENCE, CONTRADICTED, Target, Tolerance, Verdict
+from resync.audit.verdicts import (
+    AGREES,
+    CONFIDENCE,
+    DISAGREES,
+    LOGS_OF_OTHERS,
+    NOT_RUN,
+    OPEN,
+    SOURCE,
+    TOO_FEW,
+    UNTESTED,
+    Target,
+    Tolerance,
+    Verdict,
+)
 from resync.paper.logs import LogComparison, LogGroup
 from resync.paper.paper import Paper
 from resync.results.errors import ResultsError
@@ -27,7 +40,7 @@ def log_row(paper: Paper, group: LogGroup, results: Path) -> ValueRow:
         metric=group.metric, unit=group.unit,
         reference=Reference(
             as_published(group.mean, group.std, group.n), group.mean,
-            "verified" if verdict.word == "recomputed" else "unverified", group.source, SCALE, group.std, group.n,
+            "verified" if verdict.word == AGREES else "unverified", group.source, SCALE, group.std, group.n,
         ),
         ours=_ours(evidence, group),
         difference=evidence.mean - group.mean if known else None,
@@ -39,7 +52,7 @@ def _recomputed(paper: Paper, group: LogGroup, results: Path, tolerance: Toleran
     try:
         evidence = values_of(results, paper.id, paper.logs, group)
     except ResultsError as error:
-        return SeedValues(()), Verdict("not run", str(error))
+        return SeedValues(()), Verdict(UNTESTED, NOT_RUN, str(error))
     differing = []
     if evidence.n != group.n:
         differing.append(f"{evidence.n} runs, published {group.n}")
@@ -48,8 +61,8 @@ def _recomputed(paper: Paper, group: LogGroup, results: Path, tolerance: Toleran
     if group.std is not None and not _agrees(evidence.std, group.std, 0.5 * 10.0 ** -decimals_of(group.std)):
         differing.append(f"deviation {number(evidence.std, decimals_of(group.std) + 1)}, published {group.std:g}")
     if differing:
-        return evidence, Verdict("unverified source", f"the logs give {', '.join(differing)}")
-    return evidence, Verdict("recomputed", f"computed again from the logs of {evidence.n} runs")
+        return evidence, Verdict(UNTESTED, SOURCE, f"the logs give {', '.join(differing)}")
+    return evidence, Verdict(AGREES, LOGS_OF_OTHERS, f"computed again from the logs of {evidence.n} runs")
 
 
 def _agrees(found: float, published: float, tolerance: float) -> bool:
@@ -69,41 +82,42 @@ def comparison_row(paper: Paper, comparison: LogComparison, results: Path) -> Cl
         effect, verdict = _tested(comparison, better, than, sides[better], sides[than])
         found = (effect,)
     except ResultsError as error:
-        verdict = Verdict("not run", str(error))
+        verdict = Verdict(UNTESTED, NOT_RUN, str(error))
     return ClaimRow(
         paper=paper.id, kind=LOG_CLAIM, id=comparison.id, statement=comparison.statement, experiment=better.table,
         metric=better.metric, unit=better.unit, direction="lower", at_least=0.0, test="welch", confidence=CONFIDENCE,
         scale=SCALE, scales=(SCALE,), status="verified", source=comparison.source,
         sides=tuple(Side(group.id, group.label, _ours(evidence, group)) for group, evidence in sides.items()),
-        effects=found, verdict=verdict.word, reason=verdict.reason,
+        effects=found, verdict=verdict.word, because=verdict.because, reason=verdict.reason,
     )  # fmt: skip
 
 
 def _tested(
     comparison: LogComparison, better: LogGroup, than: LogGroup, ours: SeedValues, theirs: SeedValues
 ) -> tuple[Effect, Verdict]:
-    """The effect, steps saved included, and the verdict: `recomputed` if test and rule agree that there is one."""
+    """The effect, steps saved included, and the verdict: it agrees if test and rule agree that there is one."""
     rule = comparison.rule
     saved = rule.slope * (_step(than) - _step(better)) if rule else 0.0
     lower, higher = (SeedValues.of(-value for value in each.values) for each in (ours, theirs))
     if min(ours.n, theirs.n) < 2:
         effect = Effect(better.id, than.id, lower.mean - higher.mean + saved)
-        return effect, Verdict("inconclusive", f"effect {signed(effect.difference, 3)} {better.unit} of single runs")
+        return effect, Verdict(OPEN, TOO_FEW, f"effect {signed(effect.difference, 3)} {better.unit} of single runs")
     estimate = effects.welch(lower, higher)
     p_less, p_more = estimate.p_values(-saved)
     difference = estimate.value + saved
     low, high = (None if bound is None else bound + saved for bound in estimate.interval(2 * CONFIDENCE - 1))
     effect = Effect(better.id, than.id, difference, low, high, p_less, p_more, p_more, (ours.n, theirs.n))
     level = 1 - CONFIDENCE
-    word = "recomputed" if p_less < level else CONTRADICTED if p_more < level else "inconclusive"
+    word = AGREES if p_less < level else DISAGREES if p_more < level else OPEN
     priced = f" with {signed(saved, 5)} for the steps saved" if rule else ""
     reason = f"effect {signed(difference, 5)} {better.unit}{priced}; Welch's test: {p_text(p_less)}"
     if rule:
         reached = difference / math.sqrt(1 / ours.n + 1 / theirs.n)
         met = reached >= rule.least
-        word = word if met or word != "recomputed" else "inconclusive"
+        word = word if met or word != AGREES else OPEN
         reason += f"; the benchmark's rule gives {number(reached, 5)}, allowed: at least {rule.least:g}"
-    return effect, Verdict(word, f"{reason} (n = {ours.n} and {theirs.n})")
+    because = TOO_FEW if word == OPEN else LOGS_OF_OTHERS
+    return effect, Verdict(word, because, f"{reason} (n = {ours.n} and {theirs.n})")
 
 
 def _step(group: LogGroup) -> int:

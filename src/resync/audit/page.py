@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from resync.audit import score
 from resync.audit.headline import headline, sentence, totals
-from resync.audit.rows import LOG_CLAIM, LOGS, ROUNDS, Audit, ClaimRow, ValueRow
+from resync.audit.rows import LOG_CLAIM, LOGS, Audit, ClaimRow, ValueRow
+from resync.audit.score import score
 from resync.audit.surviving import surviving
-from resync.audit.verdicts import FAILURES, VERDICTS
+from resync.audit.verdicts import FAILURES, REASONS, VERDICTS
 from resync.errors import UserError
 from resync.files import read_json, write_text
 from resync.paper import Suite
@@ -32,13 +32,13 @@ def to_json(audit: Audit) -> str:
     """Every row and claim with all its fields; a number that is NaN or infinite becomes null."""
     content = {
         "scale": audit.scale,
-        "score": score.score(audit),
+        "score": score(map(vars, audit.lines), audit.scale),
         "sentence": sentence(audit),
         "headline": headline(audit),
         "totals": totals(audit),
         "failed": audit.failed,
-        "outcomes": score.OUTCOMES,
         "verdicts": {word: meaning for word, (_, meaning) in VERDICTS.items()},
+        "reasons": REASONS,
         "signs": {word: sign for word, (sign, _) in VERDICTS.items()},
         "failures": FAILURES,
         "rows": [asdict(row) for row in audit.rows],
@@ -75,7 +75,7 @@ def find(audit: Audit, ids: Iterable[str]) -> dict[str, ValueRow | ClaimRow]:
 
     Raises ValueError for an unknown or ambiguous id.
     """
-    lines = [line for line in audit.lines if line.kind not in (LOGS, LOG_CLAIM, ROUNDS)]
+    lines = [line for line in audit.lines if line.kind not in (LOGS, LOG_CLAIM)]
     known = {f"{line.paper}/{name}": line for line in lines for name in _ids(line)}
     found = {}
     for wanted in ids:
@@ -96,7 +96,7 @@ def answer(found: Mapping[str, ValueRow | ClaimRow], as_json: bool) -> str:
     """The verdicts on some claims and published numbers: JSON with all that is known of them, or a line each."""
     if as_json:
         return json_text({name: asdict(line) for name, line in found.items()}, indent=1)
-    return "\n".join(f"{name}: {line.verdict}: {line.reason}" for name, line in found.items())
+    return "\n".join(f"{name}: {line.verdict} ({line.because}): {line.reason}" for name, line in found.items())
 
 
 def _ids(line: ValueRow | ClaimRow) -> list[str]:

@@ -1,11 +1,10 @@
-"""The audit: published values and claims beside the results on disk, and whether runs did the planned rounds."""
+"""The audit: published values and claims beside the results on disk."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from resync.audit import logs, verdicts
 from resync.audit.claims import claim_row
@@ -13,33 +12,37 @@ from resync.audit.rows import (
     COMPUTED,
     MEASURED,
     OWN_REFERENCE,
-    ROUNDS,
     Audit,
     ClaimRow,
     Ours,
-    Reference,
     ValueRow,
     ours_of,
     provenance,
     reference_of,
     verdict_fields,
 )
-from resync.audit.score import STATES, outcome
 from resync.audit.sides import Groups
 from resync.audit.surviving import surviving
 from resync.audit.values import BEFOREHAND, different_hardware, known_beforehand, measured, of_imported, unfinished
-from resync.audit.verdicts import Target, Verdict
+from resync.audit.verdicts import (
+    BETTER,
+    DISAGREES,
+    NOT_COMPARABLE,
+    OPEN,
+    OTHER_SCALE,
+    SOURCE,
+    UNTESTED,
+    Target,
+    Verdict,
+)
 from resync.metrics.registry import EXACT, METRICS
 from resync.paper import Suite
 from resync.paper.claim import LEAST_SEEDS
 from resync.paper.paper import Paper
 from resync.paper.published import PublishedValue, quantities, reference_time
-from resync.plan import volume
 from resync.results.runs import RunState, state_of
 from resync.results.seed_values import SeedValues, number
 from resync.run import Run
-
-_Row = TypeVar("_Row", ValueRow, ClaimRow)
 
 
 def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None = None) -> Audit:
@@ -62,26 +65,13 @@ def audit(suite: Suite, scale: str, results: Path, papers: Iterable[str] | None 
         # Records are many, and nothing at another scale compares with one.
         here = [value for value in declared.published if value.seed is None or value.scale == scale]
         sources = [[beside[value.id] for value in same] for same in quantities(here)]
-        published = [(_published_row(suite, declared, same, groups, scale), same[0]) for same in sources]
-        claimed = [(claim_row(declared, claim, groups, scale), claim) for claim in declared.claims_at(scale)]
-        on_gpus: dict[tuple[str, str, str], bool] = {
-            (run.scale, run.experiment, run.series): run.resources.gpus_per_node > 0 for run in suite.expanded[paper]
-        }
-        rows += [_with_outcome(row, outcome(row, value, scale, on_gpus)) for row, value in published]
-        claims += [_with_outcome(row, outcome(row, claim, scale, on_gpus)) for row, claim in claimed]
-        # A run that may stop early, or searches, has no planned number of rounds.
-        planned = [group for group in groups.values() if not (group[0].run.early_stopping or group[0].run.search)]
-        rows += map(_rounds_row, planned)
+        rows += [_published_row(suite, declared, same, groups, scale) for same in sources]
+        claims += [claim_row(declared, claim, groups, scale) for claim in declared.claims_at(scale)]
         if scale == logs.SCALE:
             rows += [logs.log_row(declared, group, results) for group in declared.logs.groups]
             claims += [logs.comparison_row(declared, each, results) for each in declared.logs.comparisons]
     audited = {name: suite.papers[name] for name in names}
     return Audit(scale, results, audited, tuple(rows), surviving(claims), damaged)
-
-
-def _with_outcome(row: _Row, found: str) -> _Row:
-    """A row with its outcome, and one of `headline` with its state."""
-    return replace(row, outcome=found, state=STATES.get(found, "undecided") if row.headline else "")
 
 
 def _published_row(suite: Suite, paper: Paper, same: list[PublishedValue], groups: Groups, scale: str) -> ValueRow:
@@ -122,10 +112,10 @@ def _measured_row(paper: Paper, value: PublishedValue, names: dict[str, Any], gr
         assert target is not None
         of_record = value.seed is not None
         verdict = verdicts.record(evidence[0].mean, target) if of_record else verdicts.compare(target, *evidence)
-        if METRICS[value.metric].depends_on == "hardware" and verdict.word in ("better", "not reproduced"):
+        if METRICS[value.metric].depends_on == "hardware" and (verdict.word == DISAGREES or verdict.because == BETTER):
             # Times on another machine than the published one may have another ratio, which is no failure.
             reason = f"{verdict.reason}; another machine or network than the paper's may explain it"
-            verdict = Verdict("inconclusive", reason)
+            verdict = Verdict(OPEN, NOT_COMPARABLE, reason)
         verdict = of_imported(verdict, states)
     shown = target if value.scale == scale and not value.is_bare_time else None
     return ValueRow(
@@ -145,22 +135,22 @@ def _obstacles(
 ) -> Iterator[Verdict]:
     """Reasons why a value is not compared, the most serious one first."""
     if value.value is None:
-        yield Verdict("unknown", f"no published value is known: {value.source}")
+        yield Verdict(UNTESTED, SOURCE, f"no published value is known: {value.source}")
     if value.scale != scale:
-        yield Verdict("not comparable", f"published at {value.scale} scale, these runs are of {scale} scale")
+        yield Verdict(UNTESTED, OTHER_SCALE, f"published at {value.scale} scale, these runs are of {scale} scale")
     if value.is_bare_time:
-        yield Verdict("not comparable", "time depends on the hardware; compare ratios on one machine")
+        yield Verdict(UNTESTED, NOT_COMPARABLE, "time depends on the hardware; compare ratios on one machine")
     for side, problem in zip(sides, problems, strict=True):
         if problem:
-            yield Verdict("not comparable", problem)
+            yield Verdict(UNTESTED, NOT_COMPARABLE, problem)
         yield from filter(None, [unfinished(side)])
     for side in sides:
         if other := _other_images(side):
-            yield Verdict("not comparable", other)
+            yield Verdict(UNTESTED, NOT_COMPARABLE, other)
     if hardware := different_hardware((state for side in sides for state in side), value.metric):
         yield hardware
     if value.status == "unverified":
-        yield Verdict("unverified source", f"the published value itself is uncertain: {value.source}")
+        yield Verdict(UNTESTED, SOURCE, f"the published value itself is uncertain: {value.source}")
 
 
 def _ours(
@@ -195,15 +185,15 @@ def _planned_row(runs: Sequence[Run], value: PublishedValue, names: dict[str, An
     target = Target(value.value or 0.0, declared=value.tolerance, reason=value.tolerance_reason or "")
     tolerance = verdicts.planned_tolerance(target)
     if not runs:
-        verdict = Verdict("not comparable", f"the series is not declared at {value.scale} scale")
+        verdict = Verdict(UNTESTED, NOT_COMPARABLE, f"the series is not declared at {value.scale} scale")
     elif problem:
-        verdict = Verdict("not comparable", problem)
+        verdict = Verdict(UNTESTED, NOT_COMPARABLE, problem)
     elif value.value is None:
-        verdict = Verdict("unknown", f"no published value is known: {value.source}")
+        verdict = Verdict(UNTESTED, SOURCE, f"no published value is known: {value.source}")
     else:
         verdict = verdicts.planned(evidence.mean, target)
         if value.status == "unverified":
-            verdict = Verdict("unverified source", f"{verdict.reason}; uncertain: {value.source}")
+            verdict = Verdict(UNTESTED, SOURCE, f"{verdict.reason}; uncertain: {value.source}")
     text = f"{number(evidence.mean, 3)} ({BEFOREHAND})" if evidence.n else "none"
     return ValueRow(
         **names,
@@ -213,31 +203,6 @@ def _planned_row(runs: Sequence[Run], value: PublishedValue, names: dict[str, An
         **verdict_fields(verdict, tolerance if value.value is not None else None),
         provenance={"schedule": [run.hash for run in runs[:1]]},
     )
-
-
-def _rounds_row(states: list[RunState]) -> ValueRow:
-    """Whether the finished runs of a series did the number of rounds planned at their own scale."""
-    run = states[0].run
-    expected = volume(run).rounds
-    evidence, problem = measured(states, "rounds")
-    known = [value for value in evidence.values if not math.isnan(value)]
-    wrong = [value for value in known if value != expected]
-    verdict = Verdict("not comparable", problem) if problem else unfinished(states)
-    if wrong:
-        reason = f"{len(wrong)} of {evidence.n} runs did {wrong[0]:g} rounds, planned: {expected}"
-        verdict = Verdict("not as planned", reason)
-    elif verdict is None and len(known) < evidence.n:
-        reason = f"{evidence.n - len(known)} of {evidence.n} runs are imported logs without a number of rounds"
-        verdict = Verdict("inconclusive", reason)
-    return ValueRow(
-        paper=run.paper, kind=ROUNDS, id=f"{run.experiment}_{run.series}_rounds", item=None,
-        experiment=run.experiment, series=run.series, label=run.label, metric="rounds", unit="rounds",
-        reference=Reference(f"{expected:,}", float(expected), "planned", "schedule and period rule", run.scale),
-        ours=ours_of(evidence, run.scale, states, decimals=0),
-        difference=_difference(evidence.mean, expected),
-        **verdict_fields(verdict or Verdict("as planned", "every run did the planned number of rounds")),
-        provenance=provenance(states),
-    )  # fmt: skip
 
 
 def _difference(ours: float, published: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Rows of the audit: a published number, the rounds of a series or a claim, with everything behind its verdict."""
+"""Rows of the audit: a published number or a claim, with everything behind its verdict."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues, as_published
 from resync.results.summary import commits
 
-MEASURED, COMPUTED, ROUNDS, LOGS = "measured", "computed", "rounds as planned", "published log"
+MEASURED, COMPUTED, LOGS = "measured", "computed", "published log"
 OWN_REFERENCE = "reference of our own"
 """The kinds of rows: a published number that runs measure, that follows from the configuration or from published logs,
-the self-check that runs did their rounds, and a number that this project measured with the original's program."""
+and a number that this project measured with the original's program."""
 CLAIM, OWN_CLAIM, LOG_CLAIM = CLAIMS = "claim", "claim of our own", "comparison of published logs"
 """The kinds of claims: of a paper, of this project, and about logs that others published."""
 
@@ -67,10 +67,9 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the audit: what it is about, and its verdict.
+    """One line of the audit: what it is about, and its verdict, one of VERDICTS because of one of REASONS.
 
-    Published numbers and the papers' claims have an `outcome`, which counts in the score, and those of `headline` a
-    `state` (`audit.score`).
+    `exploratory` says why its test cannot confirm a claim; empty if it can.
     """
 
     paper: str
@@ -80,11 +79,11 @@ class Row:
     metric: str
     unit: str
     verdict: str
+    because: str
     reason: str
     provenance: dict[str, Any] = field(default_factory=dict)
-    outcome: str = ""
     headline: bool = False
-    state: str = ""
+    exploratory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +116,7 @@ class ClaimRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRow(Row):
-    """A published number or the rounds of a series; with `than`, a number of two series.
+    """A published number; with `than`, a number of two series.
 
     `reference` is the most certain source of a published quantity, `also` what other sources say of it.
     """
@@ -159,7 +158,7 @@ class Audit:
 
     @property
     def failed(self) -> bool:
-        """Whether anything is `not reproduced` or `diverged`, a claim of a paper `fails`, or a run is damaged."""
+        """Whether a number or a claim of a paper disagrees, or is smaller than published, or a run is damaged."""
         return bool(self.damaged_runs) or any(is_failure(line.kind, line.verdict) for line in self.lines)
 
 
@@ -167,6 +166,7 @@ def verdict_fields(verdict: Verdict, tolerance: Tolerance | None = None) -> dict
     """The fields of a row that follow from a verdict."""
     return {
         "verdict": verdict.word,
+        "because": verdict.because,
         "reason": verdict.reason,
         "tolerance": tolerance.value if tolerance else None,
         "tolerance_basis": tolerance.basis if tolerance else None,

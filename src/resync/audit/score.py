@@ -1,123 +1,90 @@
-"""The score: how many claims and published numbers are decided at a scale, and why the others are not.
+"""How many claims of papers and published numbers there are, and what came out: the one count that everything shows.
 
-What follows from the configuration alone is undecided: no run has shown it. Claims of our own are no part of a paper.
+Claims that were fixed only when runs that decide them had been seen are exploratory, and counted apart. Lines are those
+of `audit.json`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resync.audit.rows import Audit, ClaimRow, ValueRow
-from resync.audit.verdicts import CONTRADICTED, FAILURES, OUTSIDE, SMALLER
-from resync.metrics.registry import EXACT
-from resync.paper.claim import Claim
-from resync.paper.published import PublishedValue
-from resync.run.run import SCALES
+from resync.audit.rows import CLAIM, MEASURED
+from resync.audit.verdicts import AGREES, DISAGREES, OPEN, SMALLER, UNTESTED, VERDICTS
 
-DECIDED = {
-    "reproduced": "published numbers that were measured and agree",
-    "not reproduced": "published numbers that are contradicted, also by diverged runs",
-    "holds": "claims for which a test rejects a smaller effect",
-    SMALLER: "claims whose size is rejected, but not their direction",
-    CONTRADICTED: "claims that are contradicted",
-}
-UNDECIDED = {
-    OUTSIDE: "tested on trainings of which the claim could not be true",
-    "computed only": "follows from the configuration, whatever is run",
-    "value unknown": "the published value is still to be looked up",
-    "source unverified": "the published value itself is uncertain, or that the paper claims it",
-    "our own reference": "measured by this project with the original's program or weights, and published by nobody",
-    "not comparable": "a time of other hardware, or not decidable as declared",
-    "GPU hours needed": "the runs that decide it need GPUs",
-    "at another scale": "decided at another scale, without GPUs",
-    "not run": "its runs have no results of the declared configuration",
-    "seeds missing": "some of the declared seeds have no results",
-    "imported logs": "logs of others agree, which says nothing of a run here",
-    "not decided": "its seeds, or another machine than the published one, do not decide",
-    "better": "outside the tolerance on the good side",
-}
-"""Why something is undecided; the first that applies."""
-OUTCOMES = DECIDED | UNDECIDED
-"""Each claim and published number of a paper has one outcome."""
+STATUSES = ("verified", "secondary", "derived", "unverified")
+"""How certain it is that a paper makes a claim, the most certain first."""
+TESTED = tuple(word for word in VERDICTS if word != UNTESTED)
+_VERBS = {AGREES: ("agrees", "agree"), SMALLER: ("is smaller", "are smaller"), DISAGREES: ("disagrees", "disagree"),
+          OPEN: ("is open", "are open")}  # fmt: skip
 
-STATES = {
-    "reproduced": "supported", "holds": "supported", "better": "supported", "computed only": "supported",
-    "not reproduced": CONTRADICTED, CONTRADICTED: CONTRADICTED, SMALLER: SMALLER, OUTSIDE: OUTSIDE,
-    "GPU hours needed": "needs GPUs", "source unverified": "source not read", "value unknown": "source not read",
-}  # fmt: skip
-"""The state of a headline claim, by its outcome; any other is `undecided`."""
-
-Series = Mapping[tuple[str, str, str], bool]
-"""Whether the runs of a (scale, experiment, series) need GPUs."""
+Line = Mapping[str, Any]
 
 
-def score(audit: Audit) -> dict[str, Any]:
-    """How many `numbers` and `claims` have each outcome, of all papers, and of each in `papers`."""
-    papers = {paper: _counts(line for line in audit.lines if line.paper == paper) for paper in audit.papers}
-    return {**_counts(audit.lines), "papers": papers}
+def counts(lines: Iterable[Line]) -> dict[str, int]:
+    """Number of lines per verdict, in the order of `VERDICTS`."""
+    found = Counter(line["verdict"] for line in lines)
+    return {word: found[word] for word in VERDICTS if found[word]}
 
 
-def outcome(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, on_gpus: Series) -> str:
-    """The outcome of a claim or number, by its verdict; empty for a claim of our own."""
-    if isinstance(entry, Claim) and entry.is_ours:
-        return ""
-    counts = entry.status != "measured" and (
-        entry.status != "unverified" or line.verdict not in ("holds", SMALLER, CONTRADICTED)
-    )
-    if counts and line.verdict in FAILURES:
-        return line.verdict if isinstance(entry, Claim) else "not reproduced"
-    if counts and line.verdict in ("reproduced", "holds"):
-        return line.verdict
-    return _why(line, entry, scale, on_gpus)
+def claims_of_papers(lines: Iterable[Line], scale: str) -> list[Line]:
+    """Of the lines of a scale's audit, the claims of papers that this scale is declared to test."""
+    return [line for line in lines if line["kind"] == CLAIM and scale in line["scales"]]
 
 
-def _counts(lines: Iterable[ValueRow | ClaimRow]) -> dict[str, dict[str, int]]:
+def score(lines: Iterable[Line], scale: str) -> dict[str, Any]:
+    """Of the claims of papers at a scale and the measured published numbers: how many have each verdict, and why.
+
+    `claims` has them by status (`STATUSES`), those that are exploratory apart, `numbers` all together, and `because`
+    both by reason; `papers` the same of each paper.
+    """
     lines = list(lines)
-    numbers = Counter(line.outcome for line in lines if isinstance(line, ValueRow))
-    claims = Counter(line.outcome for line in lines if isinstance(line, ClaimRow))
+    papers = dict.fromkeys(line["paper"] for line in lines)
+    of_papers = {name: _of([line for line in lines if line["paper"] == name], scale) for name in papers}
+    return _of(lines, scale) | {"papers": of_papers}
+
+
+def _of(lines: list[Line], scale: str) -> dict[str, Any]:
+    claims = claims_of_papers(lines, scale)
+    numbers = [line for line in lines if line["kind"] == MEASURED]
     return {
-        name: {word: found[word] for word in OUTCOMES if found[word] or word in decided}
-        for name, found, decided in (
-            ("numbers", numbers, ("reproduced", "not reproduced")),
-            ("claims", claims, ("holds", CONTRADICTED)),
-        )
-    }
+        "claims": {status: counts(line for line in claims if line["status"] == status and not is_exploratory(line))
+                   for status in STATUSES},
+        "exploratory": {status: counts(line for line in claims if line["status"] == status and is_exploratory(line))
+                        for status in STATUSES},
+        "numbers": counts(numbers),
+        "because": {name: dict(Counter(line["because"] for line in of))
+                    for name, of in (("claims", claims), ("numbers", numbers))},
+    }  # fmt: skip
 
 
-def _why(line: ValueRow | ClaimRow, entry: Claim | PublishedValue, scale: str, on_gpus: Series) -> str:
-    """Why a claim or number is undecided: what no run can change comes first."""
-    hopeless = _of_claim(entry) if isinstance(entry, Claim) else _of_value(entry)
-    if hopeless:
-        return hopeless
-    scales = entry.scales if isinstance(entry, Claim) else (entry.scale,)
-    there = scale if scale in scales else min(scales, key=SCALES.index)
-    if there != scale or line.verdict in ("not run", "stale"):
-        if any(on_gpus.get((there, *pair)) for pair in entry.compared):
-            return "GPU hours needed"
-        return "not run" if there == scale else "at another scale"
-    sides = line.sides if isinstance(line, ClaimRow) else ()
-    if line.verdict == "partial" or any(len(side.ours.values) < side.ours.declared for side in sides):
-        return "seeds missing"
-    of_verdicts = {"better": "better", "inconclusive": "not decided", "recomputed": "imported logs"}
-    of_verdicts |= {OUTSIDE: OUTSIDE, "not exercised": OUTSIDE}
-    return of_verdicts.get(line.verdict, "not comparable")
+def is_tested(line: Line) -> bool:
+    """Whether runs say something of a claim or number, also where they leave it open."""
+    return bool(line["verdict"] != UNTESTED)
 
 
-def _of_claim(claim: Claim) -> str:
-    if claim.undecidable:
-        return "not comparable"
-    if claim.status == "unverified":
-        return "source unverified"
-    return "computed only" if claim.is_exact else ""
+def is_exploratory(line: Line) -> bool:
+    """Whether a claim is tested, but was fixed too late for its test to confirm it."""
+    return is_tested(line) and bool(line["exploratory"])
 
 
-def _of_value(value: PublishedValue) -> str:
-    if value.value is None:
-        return "value unknown"
-    if value.status == "unverified":
-        return "source unverified"
-    if value.status == "measured":
-        return "our own reference"
-    if value.is_bare_time:
-        return "not comparable"
-    return "computed only" if value.metric in EXACT else ""
+def counted_in_words(claims: Iterable[Line]) -> str:
+    """`of 143 claims 4 are tested: 3 agree, 1 is open; 40 are exploratory: 30 agree, 10 disagree; 99 are untested`."""
+    claims = list(claims)
+    explored = [claim for claim in claims if is_exploratory(claim)]
+    confirmed = [claim for claim in claims if is_tested(claim) and not is_exploratory(claim)]
+    rest = len(claims) - len(confirmed) - len(explored)
+    parts = [
+        f"of {len(claims)} claim{'s' if len(claims) != 1 else ''} {_are(len(confirmed))} tested{_words(confirmed)}"
+    ]
+    parts += [f"{_are(len(explored))} exploratory{_words(explored)}"] if explored else []
+    parts += [f"{_are(rest)} untested"] if rest else []
+    return "; ".join(parts)
+
+
+def _are(count: int) -> str:
+    return f"{count or 'none'} {'are' if count > 1 else 'is'}"
+
+
+def _words(claims: Iterable[Line]) -> str:
+    found = counts(claims)
+    return ": " + ", ".join(f"{count} {_VERBS[word][count > 1]}" for word, count in found.items()) if found else ""

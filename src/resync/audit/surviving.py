@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from resync.audit.rows import LOG_CLAIM, ClaimRow
-from resync.audit.verdicts import CONTRADICTED, SMALLER
+from resync.audit.verdicts import AGREES, FAILURES, OPEN
 
 RATE = 0.05
 """The share of the verdicts that may be wrong (the false discovery rate)."""
-_DECIDED = ("holds", SMALLER, CONTRADICTED)
+_DECIDED = (AGREES, *FAILURES)
 
 
 def surviving(claims: Iterable[ClaimRow]) -> tuple[ClaimRow, ...]:
@@ -18,7 +18,7 @@ def surviving(claims: Iterable[ClaimRow]) -> tuple[ClaimRow, ...]:
     """
     claims = list(claims)
     tested = {place: _p_value(claim) for place, claim in enumerate(claims)
-              if claim.kind != LOG_CLAIM and claim.verdict in (*_DECIDED, "inconclusive")
+              if claim.kind != LOG_CLAIM and claim.verdict in (*_DECIDED, OPEN)
               and claim.effects and claim.effects[0].p_less is not None}  # fmt: skip
     ordered = sorted(tested, key=tested.__getitem__)
     last = max((k for k, place in enumerate(ordered, 1) if tested[place] <= RATE * k / len(ordered)), default=0)

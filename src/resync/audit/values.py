@@ -1,10 +1,22 @@
 """The values of a series: measured by its finished seeds or known in advance, in the units of published values."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from resync.audit.verdicts import Verdict
+from resync.audit.verdicts import (
+    AGREES,
+    BY_RUNS,
+    DISAGREES,
+    LOGS_OF_OTHERS,
+    NOT_COMPARABLE,
+    NOT_RUN,
+    OPEN,
+    TOO_FEW,
+    UNTESTED,
+    Verdict,
+)
 from resync.metrics.registry import METRICS
 from resync.plan import volume
 from resync.plan.averaging_error import averaging_error
@@ -46,8 +58,10 @@ def of_imported(verdict: Verdict, states: Iterable[RunState]) -> Verdict:
     imported = sum(result.imported is not None for result in results)
     if not imported:
         return verdict
-    word = "recomputed" if verdict.word in ("reproduced", "holds") else verdict.word
-    return Verdict(word, f"{verdict.reason}; {imported} of {len(results)} runs are imported logs")
+    reason = f"{verdict.reason}; {imported} of {len(results)} runs are imported logs"
+    if verdict.word == AGREES:
+        return Verdict(UNTESTED, LOGS_OF_OTHERS, reason)
+    return replace(verdict, reason=reason)
 
 
 def different_hardware(states: Iterable[RunState], metric: str) -> Verdict | None:
@@ -62,7 +76,7 @@ def different_hardware(states: Iterable[RunState], metric: str) -> Verdict | Non
     }
     if METRICS[metric].depends_on != "hardware" or (len(found) <= 1 and UNKNOWN_HARDWARE not in found):
         return None
-    return Verdict("not comparable", f"times of different or unknown hardware: {'; '.join(sorted(found))}")
+    return Verdict(UNTESTED, NOT_COMPARABLE, f"times of different or unknown hardware: {'; '.join(sorted(found))}")
 
 
 def known_beforehand(runs: Iterable[Run], metric: str, epoch: float | None = None) -> tuple[SeedValues, str]:
@@ -85,16 +99,16 @@ def known_beforehand(runs: Iterable[Run], metric: str, epoch: float | None = Non
 def unfinished(states: list[RunState]) -> Verdict | None:
     """The verdict on a series with unfinished seeds, without a comparison; None if every declared seed has finished."""
     if not states:
-        return Verdict("not run", "no run is declared at this scale")
-    for word in ("stale", "diverged"):
-        found = [state for state in states if state.status == word]
+        return Verdict(UNTESTED, NOT_RUN, "no run is declared at this scale")
+    for status, word, because in (("stale", UNTESTED, NOT_RUN), ("diverged", DISAGREES, BY_RUNS)):
+        found = [state for state in states if state.status == status]
         if found:
             which = f"seed {found[0].run.seed}" + (f" {found[0].reason}" if found[0].reason else "")
-            return Verdict(word, f"{len(found)} of {len(states)} seeds; {which}")
+            return Verdict(word, because, f"{status}: {len(found)} of {len(states)} seeds; {which}")
     missing = [state for state in states if not state.has_ended]
     if missing:
-        word = "not run" if len(missing) == len(states) else "partial"
+        word, because = (UNTESTED, NOT_RUN) if len(missing) == len(states) else (OPEN, TOO_FEW)
         first = missing[0]
         why = first.reason if first.status == "not run" else f"seed {first.run.seed} {first.status}: {first.reason}"
-        return Verdict(word, f"{len(states) - len(missing)} of {len(states)} seeds; {why}")
+        return Verdict(word, because, f"{len(states) - len(missing)} of {len(states)} seeds; {why}")
     return None

@@ -1,17 +1,17 @@
-"""Verdicts: a closed list of words, each with a rule and a reason, as pure functions of numbers.
+"""Verdicts: five words, each with one reason of one table and a sentence, as pure functions of numbers.
 
 A difference is always ours minus published. Its 95 % confidence interval decides, never the mean alone:
-* with a declared tolerance or the metric's default: an equivalence test. `reproduced` if Student's interval lies
-  inside ± tolerance, `better` or `not reproduced` if it lies outside, otherwise `inconclusive`;
-* with a published standard deviation and number of seeds: Welch's interval of the difference of two means.
-  `reproduced` if it contains 0 and is no wider than the metric's default tolerance on each side, `inconclusive`
-  if it is wider (noise is not agreement), `better` or `not reproduced` if it does not contain 0;
+* with a declared tolerance or the metric's default: an equivalence test. It agrees if Student's interval lies inside
+  ± tolerance, and disagrees if it lies outside, unless on the good side;
+* with a published standard deviation and number of seeds: Welch's interval of the difference of two means. It agrees if
+  that contains 0 and is no wider than the metric's default tolerance on each side (noise is not agreement), and
+  disagrees if it does not contain 0;
 * with n: 1 and no declared tolerance, the published value is one draw: the same by the interval in which another
   training of ours would lie (prediction interval);
-* a published bound: `reproduced` if the interval lies on the bound's right side, `not reproduced` on the other one;
+* a published bound: it agrees if the interval lies on the bound's right side, and disagrees on the other one;
 * a published difference or ratio of two series: the same for the difference of our two means, for a ratio of their
   logarithms;
-* a planned number has no spread: it agrees within its tolerance, or it does not.
+* a planned number has no spread: it is arithmetic if it lies within its tolerance, and disagrees if not.
 
 One or two seeds say little or nothing about the spread over seeds. So the variance is moderated (Smyth 2004): it is the
 mean, weighted by degrees of freedom, of that of our seeds and of one that is assumed beforehand, for a deviation of a
@@ -31,36 +31,35 @@ from resync.paper.claim import LEAST_SEEDS
 from resync.paper.published import PublishedValue
 from resync.results.seed_values import SeedValues, decimals_for, decimals_of, number, signed
 
+AGREES, SMALLER, DISAGREES, OPEN, UNTESTED = "agrees", "smaller than published", "disagrees", "open", "untested"
 VERDICTS = {
-    "reproduced": ("✓", "measured, and agrees with the published value within its tolerance"),
-    "better": ("✚", "outside the tolerance on the good side; needs an explanation"),
-    "inconclusive": ("≈", "the available seeds, or another machine than the published one, cannot decide"),
-    "not reproduced": ("✗", "outside the tolerance on the bad side"),
-    "diverged": ("⚠", "at least one seed ended without a finite result"),
-    "partial": ("◔", "fewer seeds than declared"),
-    "not run": ("○", "no finished run"),
-    "stale": ("⟳", "the configuration on disk is not the declared one"),
-    "not comparable": ("⇲", "a different scale or hardware than the published value or claim"),
-    "unverified source": ("?", "the published value itself is uncertain"),
-    "unknown": ("…", "the published value is still to be looked up"),
-    "computed": ("=", "follows from the configuration alone, whatever was run, and agrees with the paper"),
-    "recomputed": ("=", "of logs that were published or imported, not of runs, and agrees"),
-    "as planned": ("=", "every run did the number of rounds that its configuration says"),
-    "not as planned": ("✗", "a run did another number of rounds than its configuration says"),
-    "holds": ("✓", "an effect smaller than the claimed one is rejected"),
-    "smaller than claimed": ("✗", "an effect as large as the claimed one is rejected, a smaller one is not"),
-    "contradicted": ("✗", "any effect in the claimed direction is rejected, or a loss that the claim allows"),
-    "outside its regime": ("⊘", "it could not be true of what was trained, so that tests say nothing"),
-    "not exercised": ("⊘", "both sides are the same trainings"),
+    AGREES: ("✓", "what was measured bears the claim or the number out"),
+    SMALLER: ("▾", "an effect as large as the claimed one is excluded, but not one in its direction"),
+    DISAGREES: ("✗", "the claim or the number is excluded by what was measured"),
+    OPEN: ("≈", "tested, and neither borne out nor excluded"),
+    UNTESTED: ("○", "nothing was run that could decide it"),
 }
-"""The closed list: each verdict with its sign and its meaning; the last five are verdicts on claims.
+"""The answers to whether a claim or a number of a paper is true of our runs: each with its sign and its meaning."""
+FAILURES = (SMALLER, DISAGREES)
 
-What needs no run is `computed`, and what logs of others say is `recomputed`, for a number as for a claim, so that
-nothing is `reproduced` or `holds` without a run.
-"""
+BY_RUNS, BETTER, TOO_FEW = "runs decide", "better", "seeds do not decide"
+NOT_RUN, OTHER_SCALE, OUTSIDE = "not run", "another scale", "outside its regime"
+NOT_COMPARABLE, SOURCE = "not comparable", "source uncertain"
+ARITHMETIC, LOGS_OF_OTHERS = "arithmetic", "logs of others"
+REASONS = {
+    BY_RUNS: "a test, an interval or an equal record; a training that diverged has the worst value",
+    BETTER: "outside the tolerance on the good side, which needs an explanation",
+    TOO_FEW: "the seeds that have results cannot decide, or are fewer than declared or than the least number",
+    NOT_RUN: "its runs have no results of the declared configuration",
+    OTHER_SCALE: "it is about another scale than that of these runs",
+    OUTSIDE: "these runs are not of the kind that it is about, as the regime of their experiment measures it",
+    NOT_COMPARABLE: "other hardware, images or metrics than published, or it cannot be decided as declared",
+    SOURCE: "the published value is unknown or uncertain",
+    ARITHMETIC: "it follows from the configuration, whatever is run",
+    LOGS_OF_OTHERS: "computed from logs that others published, which says nothing of a run here",
+}
+"""Why a verdict is what it is: one of these for each."""
 
-SMALLER, CONTRADICTED, OUTSIDE = "smaller than claimed", "contradicted", "outside its regime"
-FAILURES = ("not reproduced", "diverged", "not as planned", SMALLER, CONTRADICTED)
 CONFIDENCE = 0.95
 MOST_SEEDS = 1000
 _EQUAL = 1e-12
@@ -73,13 +72,15 @@ ASSUMED_DEGREES = 4
 
 @dataclass(frozen=True)
 class Verdict:
-    """One word of VERDICTS and the reason for it."""
+    """One word of VERDICTS, why by REASONS, and a sentence with the numbers."""
 
     word: str
+    because: str
     reason: str
 
     def __post_init__(self) -> None:
         assert self.word in VERDICTS, self.word
+        assert self.because in REASONS, self.because
         assert self.reason
 
 
@@ -184,23 +185,25 @@ def compare(target: Target, *samples: SeedValues) -> Verdict:
     if target.of_ratio:
         found = compare(_logarithmic(target), *map(_logarithms, samples))
         ratios = f"ratio {number(target.ours(*samples), 3)}, published {number(target.value, 3)}"
-        return Verdict(found.word, f"{ratios}; of their logarithms: {found.reason}")
+        return replace(found, reason=f"{ratios}; of their logarithms: {found.reason}")
     for sample in samples:
         if not math.isfinite(sample.mean):
-            return Verdict("diverged", f"no finite mean of {sample.n} seeds")
+            return Verdict(DISAGREES, BY_RUNS, f"diverged: no finite mean of {sample.n} seeds")
     if target.tolerance is None:
-        return Verdict("not comparable", "neither the value nor its metric has a tolerance: declare one")
+        return Verdict(UNTESTED, NOT_COMPARABLE, "neither the value nor its metric has a tolerance: declare one")
     half = half_width([(sample.std, sample.n) for sample in samples], target)
     difference = target.ours(*samples) - target.value
     n = min(sample.n for sample in samples)
-    word = _word(difference, half, target, n)
+    word, because = _word(difference, half, target, n)
     decimals = decimals_for(half)
     interval = f"difference {signed(difference, decimals)} ± {number(half, decimals)} (95 %{_assumed(samples, target)})"
-    if word == "inconclusive":
-        return Verdict(word, f"{interval} against {_allowed(target)}; {_seeds_to_decide(samples, difference, target)}")
+    if because == TOO_FEW:
+        return Verdict(
+            word, because, f"{interval} against {_allowed(target)}; {_seeds_to_decide(samples, difference, target)}"
+        )
     places = ("on the right side of", "on the wrong side of") if target.bound else ("within", "outside")
-    place = places[word != "reproduced"]
-    return Verdict(word, f"{interval} {place} {_allowed(target)}")
+    place = places[word != AGREES]
+    return Verdict(word, because, f"{interval} {place} {_allowed(target)}")
 
 
 def _logarithmic(target: Target) -> Target:
@@ -247,12 +250,12 @@ def _moderated(std: float, n: int, assumed: float) -> tuple[float, float]:
 def record(ours: float, target: Target) -> Verdict:
     """The verdict on a number of one seed that is the same problem here: nothing is random, so that it may be equal."""
     if not math.isfinite(ours):
-        return Verdict("diverged", "the search found nothing")
+        return Verdict(DISAGREES, BY_RUNS, "diverged: the search found nothing")
     assert target.tolerance
     if abs(ours - target.value) <= _EQUAL * abs(target.value):
-        return Verdict("reproduced", "equal to the record of this seed")
-    word = "reproduced" if abs(ours - target.value) <= target.tolerance.value else "not reproduced"
-    return Verdict(word, f"differs from the record of this seed by {100 * (ours / target.value - 1):+.2g} %")
+        return Verdict(AGREES, BY_RUNS, "equal to the record of this seed")
+    word = AGREES if abs(ours - target.value) <= target.tolerance.value else DISAGREES
+    return Verdict(word, BY_RUNS, f"differs from the record of this seed by {100 * (ours / target.value - 1):+.2g} %")
 
 
 def planned(computed: float, target: Target) -> Verdict:
@@ -262,7 +265,7 @@ def planned(computed: float, target: Target) -> Verdict:
     # A decimal fraction is not exact in binary: 25.05 must be within half a unit of 25.0.
     near = abs(difference) <= tolerance.value or math.isclose(abs(difference), tolerance.value, rel_tol=1e-9)
     text = f"difference {signed(difference, 3)}, tolerance {tolerance.value:g} ({tolerance.basis})"
-    return Verdict("computed" if near else "not reproduced", text)
+    return Verdict(UNTESTED if near else DISAGREES, ARITHMETIC, text)
 
 
 def planned_tolerance(target: Target) -> Tolerance:
@@ -272,20 +275,21 @@ def planned_tolerance(target: Target) -> Tolerance:
     return Tolerance(0.5 * 10.0 ** -decimals_of(target.value), "half a unit of the last printed decimal")
 
 
-def _word(difference: float, half: float, target: Target, n: int) -> str:
+def _word(difference: float, half: float, target: Target, n: int) -> tuple[str, str]:
+    """The verdict and why."""
     if n < target.least_seeds:
-        return "inconclusive"
+        return OPEN, TOO_FEW
     low, high = difference - half, difference + half
     if target.bound:
         inside, outside = (low >= 0, high < 0) if target.bound == "lower" else (high <= 0, low > 0)
-        return "reproduced" if inside else "not reproduced" if outside else "inconclusive"
+        return (AGREES, BY_RUNS) if inside else (DISAGREES, BY_RUNS) if outside else (OPEN, TOO_FEW)
     assert target.tolerance is not None
     tolerance = target.tolerance.value
     edge = 0.0 if target.has_spread else tolerance
     if low > edge or high < -edge:
-        return "better" if target.better * difference > 0 else "not reproduced"
+        return (OPEN, BETTER) if target.better * difference > 0 else (DISAGREES, BY_RUNS)
     agrees = half <= tolerance if target.has_spread else (low >= -edge and high <= edge)
-    return "reproduced" if agrees else "inconclusive"
+    return (AGREES, BY_RUNS) if agrees else (OPEN, TOO_FEW)
 
 
 def _seeds_to_decide(samples: Sequence[SeedValues], difference: float, target: Target) -> str:
@@ -293,7 +297,7 @@ def _seeds_to_decide(samples: Sequence[SeedValues], difference: float, target: T
     borrowed = target.std if target.has_spread and target.std is not None else target.assumed_std
     deviations = [borrowed if math.isnan(sample.std) else sample.std for sample in samples]
     for n in range(min(sample.n for sample in samples) + 1, MOST_SEEDS + 1):
-        if _word(difference, half_width([(std, n) for std in deviations], target), target, n) != "inconclusive":
+        if _word(difference, half_width([(std, n) for std in deviations], target), target, n)[1] != TOO_FEW:
             return f"about {n} seeds would decide"
     return f"not even {MOST_SEEDS} seeds would decide"
 

@@ -116,18 +116,24 @@ def _item(suite: Suite, paper: Paper, name: str, scale: str) -> Iterator[str]:
 
 
 def _came_out(suite: Suite, paper: str, scale: str, names: Collection[str]) -> Iterator[str]:
-    """A line for each of the claims that is tested in an audit, of yours and of the repository's own."""
-    from resync.audit.in_words import in_words, is_tried, word_of  # not at the top: it needs SciPy, as a list does not
+    """A line for each of the claims of which an audit has an effect, of yours and of the repository's own."""
+    # Not at the top: they need SciPy, as a list does not.
+    from resync.audit.in_words import with_verdict
+    from resync.audit.score import is_tested
 
     own = Path("results", scale, paper, "audit.json")
     audits = {f"{scale} scale, your runs": claims_of(own)}
     audits |= {f"{at} scale, the repository's own runs": claims for at, claims in archived(paper).items()}
     for title, claims in audits.items():
         at = title.partition(" ")[0]
-        tested = [each for each in claims if each["id"] in names and at in each["scales"] and is_tried(each)]
+        tested = [
+            each
+            for each in claims
+            if each["id"] in names and at in each["scales"] and (is_tested(each) or each["effects"])
+        ]
         if tested:
             yield f"\n{title}:"
-            yield from (f"{word_of(each):<13}{in_words(each)}" for each in tested)
+            yield from map(with_verdict, tested)
 
 
 def drawn_file(suite: Suite, scale: str, name: str, figures: Path) -> Path:

@@ -5,7 +5,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from resync.audit.in_words import claims_of_papers, counted_in_words, in_words, is_decided, word_of
+from resync.audit.in_words import with_verdict
+from resync.audit.score import claims_of_papers, counted_in_words, is_tested
 from resync.cli.declared import archived, claims_of, drawn_file
 from resync.paper import Suite
 from resync.results.runs import state_of
@@ -67,7 +68,7 @@ def _came_out(tested: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     if len(tested) <= _MOST:
         for claim in tested:
-            yield f"{word_of(claim):<13}{in_words(claim)}"
+            yield with_verdict(claim)
     else:
         yield _line("Claims", counted_in_words(tested))
 
@@ -79,7 +80,7 @@ def _next(suite: Suite, scale: str, papers: Sequence[str], items: Sequence[str])
     of_item = {claim.id for claim in suite.papers[paper].claims if claim.item == item} if item else ()
     for at, claims in kept.items():
         of_papers = [each for each in claims_of_papers(claims, at) if not item or each["id"] in of_item]
-        if at != scale and any(is_decided(claim) for claim in of_papers):
+        if at != scale and any(map(is_tested, of_papers)):
             yield _line(f"At {at}", f"{counted_in_words(of_papers)} (the repository's own runs)")
     if kept and (of_item or not item):
         yield _line("", "resync show " + (named or "PAPER"), "what each claim says, and what came out")

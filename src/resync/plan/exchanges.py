@@ -13,6 +13,7 @@ from resync.formulas.arrivals import sending_intervals
 from resync.formulas.periods import Period, rounds
 from resync.formulas.schedules import LearningRate
 from resync.formulas.topology import messages
+from resync.plan.virtual_time import rounds_by_clock
 from resync.run import Run
 from resync.run.parts import SyncOptions, Traffic
 from resync.settings.options import TrainingShape
@@ -84,6 +85,8 @@ def exchanges(run: Run) -> list[ExchangeKind]:
 
 def number_of_rounds(run: Run) -> int:
     """The rounds of `run`: one per step for an algorithm that communicates in every step."""
+    if run.sync.needs.virtual_clock and run.total_steps:
+        return rounds_by_clock(run)
     return run.total_steps if _traffic(run, run.sync).every == "step" else len(round_lengths(run))
 
 

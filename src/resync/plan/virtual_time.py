@@ -79,6 +79,18 @@ def virtual_seconds(run: Run, epoch: float | None = None) -> float:
     raise AssertionError("events have no end")
 
 
+def rounds_by_clock(run: Run) -> int:
+    """The rounds of a run whose workers take turns by a virtual clock: the phases that end in it, by worker."""
+    steps = phases = 0
+    for event in timetable(run).events():
+        if event.kind == "end":
+            steps += sum(phase.steps for phase in event.phases)
+            phases += len(event.phases)
+            if steps >= run.workers * run.total_steps:
+                return phases // run.workers
+    raise AssertionError("events have no end")
+
+
 def _ends(run: Run) -> Iterator[tuple[int, float]]:
     """The local steps that have ended, and when, without end."""
     clock = run.clock

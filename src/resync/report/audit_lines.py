@@ -3,20 +3,17 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE, ROUNDS
+from resync.audit.rows import CLAIM, CLAIMS, COMPUTED, LOG_CLAIM, LOGS, MEASURED, OWN_CLAIM, OWN_REFERENCE
+from resync.audit.verdicts import AGREES, DISAGREES, OPEN, SMALLER, UNTESTED
 from resync.metrics.registry import METRICS
 from resync.report.content import Line
 from resync.results.seed_values import difference_text, effect_texts
 
 _STRIP_WIDTH, _STRIP_MARGIN = 150, 6
-_RANKS = (
-    "contradicted", "smaller than claimed",
-    "not reproduced", "diverged", "not as planned", "holds", "better", "reproduced", "inconclusive",
-    "computed", "recomputed", "as planned", "partial", "stale", "unverified source",
-)  # fmt: skip
+_RANKS = (DISAGREES, SMALLER, AGREES, OPEN, UNTESTED)
 _TITLES = {
     CLAIM: ("Claims", "What a paper says, tested over seeds."),
-    OWN_CLAIM: ("Claims of our own", "What no paper says, tested alike; they do not count in the score."),
+    OWN_CLAIM: ("Claims of our own", "What no paper says, tested alike; counted apart."),
     MEASURED: ("Measured numbers", "What a paper printed, beside the mean of our seeds."),
     OWN_REFERENCE: (
         "References of our own",
@@ -25,9 +22,8 @@ _TITLES = {
     COMPUTED: ("Computed numbers", "They follow from the configuration, without a run, and count as no reproduction."),
     LOGS: ("Published logs", "Means that others published, computed again from their logs."),
     LOG_CLAIM: ("Comparisons of published logs", "What others say of their runs, tested over these; no run of ours."),
-    ROUNDS: ("Rounds", "A check of our own runs: whether they did the number of rounds that was planned."),
 }
-_OTHER_SIDES = {OWN_REFERENCE: "reference", ROUNDS: "planned"} | dict.fromkeys(CLAIMS, "claimed")
+_OTHER_SIDES = {OWN_REFERENCE: "reference"} | dict.fromkeys(CLAIMS, "claimed")
 
 
 def sections(lines: Iterable[Line]) -> list[dict[str, Any]]:
@@ -43,7 +39,7 @@ def sections(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 def _rank(line: Line) -> int:
     """Lines that say something about a paper come first, failures before all others; otherwise in declared order."""
-    return _RANKS.index(line["verdict"]) if line["verdict"] in _RANKS else len(_RANKS)
+    return _RANKS.index(line["verdict"])
 
 
 def _texts(line: Line) -> dict[str, Any]:

@@ -1,17 +1,14 @@
 """What a site shows: the states of a scale's runs, the audit's lines, and which of them belong together."""
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from resync.audit.in_words import word_of
 from resync.audit.rows import CLAIMS
-from resync.audit.verdicts import CONTRADICTED
 from resync.errors import UserError
 from resync.files import read_json
 from resync.paper import Suite
@@ -29,11 +26,6 @@ SeriesName = tuple[str, str, str]
 Line = dict[str, Any]
 """A row or a claim of `audit.json`, with its `anchor`."""
 
-_FIRST = ("reproduced", "better", "holds", "not reproduced", "smaller", CONTRADICTED, "open")
-"""The words that stand before all others where lines are counted."""
-WITHOUT_RESULT = ("not run", "unknown", "not comparable")
-"""The verdicts of lines of which these runs say nothing."""
-
 
 def read_audit(file: Path) -> dict[str, Any]:
     """The content of `audit.json`, with its claims and rows as `lines`; empty if there is no audit yet.
@@ -46,17 +38,11 @@ def read_audit(file: Path) -> dict[str, Any]:
     try:
         rows = [row | {"anchor": f"{row['paper']}-{row['id']}"} for row in found["rows"]]
         claims = [claim | {"anchor": f"{claim['paper']}-claim-{claim['id']}"} for claim in found["claims"]]
-        known = {name: found[name] for name in ("headline", "score", "outcomes", "verdicts", "signs", "failures")}
+        known = {name: found[name] for name in ("headline", "score", "verdicts", "reasons", "signs", "failures")}
         damaged = [line for lines in found["damaged"].values() for line in lines]
-        return known | {"damaged": damaged, "lines": [line | {"word": word_of(line)} for line in (*claims, *rows)]}
+        return known | {"damaged": damaged, "lines": [*claims, *rows]}
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{file}: not an audit: {error}; `resync audit` writes it again") from None
-
-
-def counts(lines: Iterable[Line]) -> dict[str, int]:
-    """Number of lines by what readers keep of their verdict, first of those that decide."""
-    found = Counter(line["word"] for line in lines)
-    return {word: found[word] for word in dict.fromkeys((*_FIRST, *found)) if found[word]}
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,21 @@ Everything that a page needs lies in the site's folder, figures included, so tha
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from resync.audit.in_words import claims_of_papers, counted_in_words, effect_in_words, word_of
-from resync.audit.rows import CLAIM, CLAIMS, is_failure
+from resync.audit.in_words import effect_in_words
+from resync.audit.rows import CLAIM, CLAIMS, MEASURED, is_failure
+from resync.audit.score import claims_of_papers, counted_in_words, counts
+from resync.audit.verdicts import AGREES, OPEN, UNTESTED
 from resync.files import delete_folder, write_text
 from resync.metrics.registry import METRICS
 from resync.paper import Suite
 from resync.paper.paper import Paper
 from resync.report.audit_lines import effect_strip, sections
-from resync.report.content import ARCHIVE, WITHOUT_RESULT, Content, counts, page_of, read_audit
+from resync.report.content import ARCHIVE, Content, Line, page_of, read_audit
 from resync.report.coverage import ABSENT, DRAWN, MEANINGS, SIGNS, by_paper, coverage, of_all
 from resync.report.curves import main_metric, metric_names, run_data
 from resync.report.items import item_entry
@@ -28,6 +30,7 @@ from resync.results.runs import RunState
 from resync.results.seed_values import SeedValues, notation
 from resync.results.status import PROBLEMS
 from resync.results.summary import commits
+from resync.run.in_words import tallied
 from resync.run.run import SCALES
 
 _IN_GALLERY = 6
@@ -66,14 +69,13 @@ class _Site:
             signs=audit.get("signs", {}),
             meanings=audit.get("verdicts", {}),
             failures=audit.get("failures", ()),
-            outcomes=audit.get("outcomes", {}),
+            reasons=audit.get("reasons", {}),
             items_of_line=content.items_of_line,
             CLAIMS=CLAIMS,
-            WITHOUT_RESULT=WITHOUT_RESULT,
-            FOLDED=(*WITHOUT_RESULT, "as planned"),
+            AGREES=AGREES,
+            UNTESTED=UNTESTED,
             effect_in_words=effect_in_words,
             effect_strip=effect_strip,
-            word_of=word_of,
             cell_signs=SIGNS,
             cell_meanings=MEANINGS,
             suite=content.suite,
@@ -114,9 +116,9 @@ class _Site:
             audit=content.audit,
             summary=self._summary(),
             gallery=self._gallery(),
-            holds=[line for line in tried if line["word"] == "holds"],
-            fails=[line for line in tried if is_failure(line["kind"], line["verdict"])],
-            undecided=[line for line in tried if line["word"] == "open"],
+            agree=[line for line in tried if line["verdict"] == AGREES],
+            differ=[line for line in tried if is_failure(line["kind"], line["verdict"])],
+            undecided=[line for line in tried if line["verdict"] == OPEN],
             of_archive=content.scale == "smoke",
             coverage=self.coverage,
             counts=by_paper(self.coverage),
@@ -162,15 +164,20 @@ class _Site:
                     "src": f"figures/{paper.id}/{item.id}.svg",
                 }
 
-    def _scores(self) -> list[tuple[str, str, Mapping[str, Any]]]:
+    def _scores(self) -> list[tuple[str, str, str, str]]:
         if not self.content.audit:
             return []
-        score, pages = self.content.audit["score"], {paper.id for paper in self.content.papers}
+        pages = {paper.id for paper in self.content.papers}
         papers = [
-            (paper.name, f"{name}/index.html" if name in pages else "", score["papers"][name])
+            (paper.name, f"{name}/index.html" if name in pages else "", *self._counted(self.content.lines_of(name)))
             for name, paper in self.content.suite.papers.items()
         ]
-        return [("All papers", "", score), *papers]
+        return [("All papers", "", *self._counted(self.content.lines)), *papers]
+
+    def _counted(self, lines: Sequence[Line]) -> tuple[str, str]:
+        """What came of the published numbers that are measured, and of the claims of papers."""
+        numbers = tallied(counts(line for line in lines if line["kind"] == MEASURED))
+        return numbers, counted_in_words(claims_of_papers(lines, self.content.scale))
 
     def _paper_totals(self, paper: Paper) -> dict[str, Any]:
         content = self.content

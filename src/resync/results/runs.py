@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from resync.errors import UserError
 from resync.files import read_bytes
 from resync.metrics.registry import SECONDS_PER_HOUR, columns
+from resync.plan.exchanges import number_of_rounds
 from resync.processes.lock import holder
 from resync.results import state, wandb_log
 from resync.results.errors import MissingRun, ResultsError
@@ -139,12 +140,24 @@ def _state_of(run: Run, directory: Path) -> RunState:
         return RunState(run, "stale", stale)
     if stale:
         return RunState(run, "stale", stale, result, int(summary["steps"]))
+    _require_planned_rounds(run, result)
     diverged = summary.get("diverged") or {}
     place = " ".join(f"{key} {diverged[key]}" for key in ("step", "worker") if diverged.get(key) is not None)
     reasons = [f"at {place}"] if place else []
     if result.from_wandb:
         reasons.append("from wandb, since metrics.csv is missing")
     return RunState(run, summary["status"], "; ".join(reasons), result, int(summary["steps"]))
+
+
+def _require_planned_rounds(run: Run, result: RunResult) -> None:
+    """A finished training did the rounds that its configuration says, unless it might stop early or searched."""
+    if result.summary["status"] != "finished" or result.imported or run.early_stopping or run.search:
+        return
+    found, planned = result.final("rounds"), number_of_rounds(run)
+    if found != planned:
+        raise ResultsError(
+            f"{result.directory / NAME}: found {found:g} rounds, allowed: {planned}, as its schedule says"
+        )
 
 
 def read_run(directory: Path) -> RunResult:
